@@ -11,6 +11,7 @@ import hashlib
 import queue
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from hubbub.network.clock import Clock
@@ -80,7 +81,7 @@ class Answering:
             clock=clock,
         )
         self._answer, self._left, self._kept = answer, left, KeptAnswers()
-        self._requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._requests: queue.Queue[Message] = queue.Queue(maxsize=1)  # the newest
 
     def __enter__(self) -> Answering:
         self._line.start()
@@ -100,8 +101,6 @@ class Answering:
             request = self._requests.get(timeout=seconds)
         except queue.Empty:
             return False
-        while not self._requests.empty():  # nobody waits for the answers to the others
-            request = self._requests.get()
         key = request.digest
         if is_bare(request.data):
             key += request.number.to_bytes(8, "little")
@@ -116,5 +115,7 @@ class Answering:
         """What comes of the aggregator, on the line's thread."""
         if message is None:
             self._left()
-        else:
-            self._requests.put(message)
+            return
+        with suppress(queue.Empty):  # nobody waits for the answer to an older one
+            self._requests.get_nowait()
+        self._requests.put_nowait(message)

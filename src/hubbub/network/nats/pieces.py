@@ -197,6 +197,11 @@ class Incoming:
         """Pieces in all."""
         return pieces_of(self.size)
 
+    @property
+    def waiting(self) -> int:
+        """Pieces that have come past a gap."""
+        return len(self._ahead)
+
     def take(self, packet: Packet) -> bytes | None:
         """Take a piece in, in whatever order they come; the message, once it is whole."""
         if self.had <= packet.place < min(self.count, self.had + WINDOW):

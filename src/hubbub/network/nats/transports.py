@@ -13,12 +13,12 @@ from hubbub.network.nats.proxy import Proxy
 from hubbub.network.nats.tls import RelayContext
 
 _DEAD_SECONDS = 9  # in which the other end's system acknowledges nothing
+_CONTROL_BYTES = 1 << 13  # of a line that is no message
 _MOST_FRAME = 1 << 27  # bytes; the server has no more waiting for a party, see its `max_pending`
 
 
 class RefusedAddressError(HubbubError):
-    """A proxy refuses to connect, or what is at a relay's URL is none; the message names no more
-    of either than where it is."""
+    """A proxy refuses to connect, or what is at a relay's URL is none; nothing they say is told."""
 
 
 def watch(transport: Any) -> None:
@@ -34,6 +34,22 @@ def watch(transport: Any) -> None:
     ):
         if (number := getattr(socket, option, None)) is not None:
             ours.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+def limit(client: Any, most: int) -> None:
+    """Have the line end where the server sends a message of more than so many bytes.
+
+    The library keeps all of a message that the server announces, however large.
+    """
+    parser = client._ps  # noqa: SLF001 (there is no option for it)
+    parse = parser.parse
+
+    async def parsed(data: bytes = b"") -> None:
+        await parse(data)
+        if len(parser.buf) > most + _CONTROL_BYTES:
+            raise ConnectionError("expected no message that large, got one")
+
+    parser.parse = parsed
 
 
 @contextmanager
