@@ -578,3 +578,28 @@ def test_what_repeats_itself_is_told_once_a_minute(capsys, monkeypatch):
     assert sum(line.startswith("step") for line in lines) == 3
     assert sum("north" in line for line in lines) == 3
     assert sum("south" in line for line in lines) == 1
+
+
+def test_the_last_word_on_a_line_is_how_it_is_now(capsys):
+    """However often it comes and goes within a minute; the same twice in a row is told once."""
+    event_log = EventLog(party="cleveland", tell=network_commands._Teller(json=False))
+    for _ in range(3):
+        event_log.line(True, "")
+        event_log.line(False, "nobody listens")
+        event_log.line(False, "nobody listens")
+    event_log.line(True, "")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [*["connected to the relay", "not connected: nobody listens"] * 3, lines[0]]
+
+
+def test_the_last_word_on_the_aggregator_is_how_it_is_now(capsys):
+    event_log = EventLog(party="cleveland", tell=network_commands._Teller(json=False))
+    for _ in range(2):
+        event_log.note("session", study="heart", purpose="training")
+        event_log.warn("silent", seconds=21.0)
+        event_log.note("heard")
+        event_log.note("left")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8
+    assert lines[:4] == lines[4:]
+    assert lines[2] == "the aggregator is heard again"

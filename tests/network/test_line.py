@@ -316,6 +316,29 @@ def test_strangers_who_say_nothing_disturb_nobody(own: Relayed) -> None:
         one.close()
 
 
+def test_why_there_is_no_line_is_told_once_for_each_reason_until_there_is_one(
+    own: Relayed,
+) -> None:
+    """Two servers that fail for reasons of their own fill no log."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        urls = (f"tls://127.0.0.1:{free_port()}", f"tls://127.0.0.1:{other.getsockname()[1]}")
+
+        def hang_up() -> None:
+            with suppress(OSError):
+                while True:
+                    other.accept()[0].close()
+                    tries.append(1)
+
+        tries: list[int] = []
+        threading.Thread(target=hang_up, daemon=True).start()
+        party = own.party("ann", relay=replace(own.relay, urls=urls))
+        wait(lambda: len(tries) > 5)
+        party.stop()
+        other.shutdown(socket.SHUT_RDWR)
+    assert len(party.said) == len(set(party.said)) <= 4
+    assert any(one.startswith("nobody listens") for one in party.said)
+
+
 # A request that was answered -------------------------------------------------------------------
 
 

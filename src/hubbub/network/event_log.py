@@ -48,6 +48,7 @@ _SENTENCES = {
     "relay": "{said}",
     "left": "the aggregator has ended; waiting for it to serve again",
     "silent": "nothing was heard of the aggregator for {seconds:.0f} s",
+    "heard": "the aggregator is heard again",
     "lost": "round {round}: {said}; a new session is set up",
     "version": "{whom}: {said}; install the same everywhere",
     "garbled": "from {whom}, nothing that can be used: {said}",

@@ -180,8 +180,12 @@ class _Joined:
         if silent == self._silent or (silent and self._log.current("state") != TRAINING):
             return
         self._silent = silent
+        if silence is None:  # it has left, which was told
+            return
         if silent:
             self._log.warn("silent", seconds=silence)
+        else:
+            self._log.note("heard")
         self._log.state(state=LOST if silent else TRAINING)
 
 

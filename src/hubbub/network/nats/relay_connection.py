@@ -81,6 +81,7 @@ class RelayConnection:
         self._error: BaseException | None = None
         self._client: Any = None  # while the line is up
         self._closing: set[asyncio.Task[None]] = set()
+        self._reasons: set[str] = set()  # why there is no line, as was told
         self._unhearing: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, daemon=True, name="line")
         self.why = "not connected yet"  # empty while the line is up
@@ -231,6 +232,7 @@ class RelayConnection:
             end.link.connected()
             end.wake.set()
         self.why, self._client = "", client
+        self._reasons.clear()
         self._told(True, "")
         sending = asyncio.Lock()
         pumps = [
@@ -344,6 +346,8 @@ class RelayConnection:
         task.add_done_callback(self._closing.discard)
 
     def _down(self, why: str) -> None:
-        if why != self.why:
-            self.why = why
+        """Tell why there is no line: each reason once, until there is one again."""
+        self.why = why
+        if why not in self._reasons:
+            self._reasons.add(why)
             self._told(False, why)

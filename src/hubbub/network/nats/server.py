@@ -2,8 +2,9 @@
 
 Its configuration has one account for each party of a roster, with its transport key, which may be
 logged in a few times at once. A party may publish what it answers and subscribe to what it is
-asked, the aggregator the mirror image, and nobody anything else: no wildcards, no inboxes, no streams, no account for administrators. Whoever runs the server
-holds no key of a party, and nothing it can send makes a party run anything.
+asked, the aggregator the mirror image, and nobody anything else: no wildcards, no inboxes, no
+streams, no account for administrators. Whoever runs the server holds no key of a party, and nothing
+it can send makes a party run anything.
 """
 
 from __future__ import annotations
