@@ -67,6 +67,7 @@ def host(
                 requests = Requests(
                     site.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
                 )
+                carrier.largest_answer = requests.largest_answer
                 try:
                     serve(Coordinator(site, study, requests), out, data=data)
                 except HubbubError as error:

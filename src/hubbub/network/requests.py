@@ -13,15 +13,17 @@ from typing import Any
 
 from hubbub import VERSION
 from hubbub.errors import ProtocolError
-from hubbub.network.engine import Missing, Phase
+from hubbub.network.engine import MOST_BYTES, Missing, Phase
 from hubbub.network.envelope import VersionError, read_answer, request
 from hubbub.network.event_log import EventLog
+from hubbub.network.size_limits import SizeLimits, word_limit
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol import (
     EVERYBODY,
     SIGNATURE_BYTES,
     Frame,
     Roster,
+    RoundParameters,
     Tag,
     parse,
     sender_of,
@@ -56,7 +58,22 @@ class Requests(Peers):
         self.event_log, self.timeouts = event_log, timeouts
         self.paid: dict[str, dict[str, int]] = {}  # attempts that silos have paid for, by purpose
         self._study, self._phase = study, phase
+        self._limits: dict[str, SizeLimits] = {}  # of the newest session, by purpose
         self._known = {"relay", *(party.name for party in roster.parties)}
+
+    def expect(self, purpose: str, terms: RoundParameters, counts: Sequence[int]) -> None:
+        """Know what a session's answers may have, before anybody is asked in it."""
+        self._limits[purpose] = SizeLimits(roster=self.roster, terms=terms, counts=tuple(counts))
+
+    def largest_answer(self, name: str) -> int:
+        """Bytes of an answer in a phase of this name: what carries it keeps no larger one.
+
+        A sign of life comes before any session, and is as small as a refusal.
+        """
+        call = Call[name.upper()]
+        if call is Call.PING:
+            return word_limit(len(self.roster.parties))
+        return max((one.answer(call) for one in self._limits.values()), default=MOST_BYTES)
 
     def ask(
         self,
@@ -79,7 +96,7 @@ class Requests(Peers):
             if index is None:  # nobody asked; whoever carries the answers made it up
                 continue
             received += 0 if isinstance(blob, Missing) else len(blob)
-            answer = self._read(index, blob, blobs[party], deadline)
+            answer = self._read(index, self._kept(call, blob), blobs[party], deadline)
             yield index, self._greeted(index, answer, session) if call is Call.OPEN else answer
         for index in waiting.values():
             yield index, self._read(index, Missing(), b"", deadline)
@@ -89,6 +106,12 @@ class Requests(Peers):
             phases=1,
             **{f"seconds_{call.name.lower()}": time.monotonic() - began},
         )
+
+    def _kept(self, call: Call, blob: bytes | Missing) -> bytes | Missing:
+        """An answer that is no larger than one may be, whatever has carried it."""
+        if isinstance(blob, Missing) or len(blob) <= (most := self.largest_answer(call.name)):
+            return blob
+        return Missing(why=f"its answer has {len(blob):,} bytes, expected {most:,} at most")
 
     def note(self, event: str, **values: Any) -> None:
         """Write an ordinary event down."""

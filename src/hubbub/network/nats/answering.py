@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from hubbub.network.clock import Clock
+from hubbub.network.engine import MOST_BYTES
 from hubbub.network.envelope import is_bare
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.message_delivery import Message
@@ -58,6 +59,7 @@ class Answering:
         told: told when the line comes up or goes down.
         left: told when the aggregator says goodbye.
         clock: by which its line is tried again.
+        most: bytes that a request may have, as things are; asked on the line's thread.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Answering:
         told: Told,
         left: Callable[[], None],
         clock: Clock | None = None,
+        most: Callable[[], int] = lambda: MOST_BYTES,
     ) -> None:
         me = keys.identity
         ends = {_AGGREGATOR: (asked_of(me), answers_of(me))}
@@ -79,6 +82,7 @@ class Answering:
             arrived=self._take,
             told=told,
             clock=clock,
+            most=most,
         )
         self._answer, self._left, self._kept = answer, left, KeptAnswers()
         self._requests: queue.Queue[Message] = queue.Queue(maxsize=1)  # the newest

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from hubbub.network.nats.pieces import MOST_BYTES, WINDOW, Incoming, Outgoing, Packet, PacketKind
+from hubbub.network.engine import MOST_BYTES
+from hubbub.network.nats.pieces import WINDOW, Incoming, Outgoing, Packet, PacketKind
 
 BEAT_SECONDS = 5.0
 _PATIENCE, _MOST_PATIENCE = 10.0, 30.0  # seconds without news until the other end is asked

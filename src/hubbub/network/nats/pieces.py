@@ -17,10 +17,10 @@ from enum import IntEnum
 from typing import Any
 
 from hubbub.errors import ProtocolError
+from hubbub.network.engine import MOST_BYTES
 
 PIECE_BYTES = 1 << 19
 WINDOW = 4  # pieces on their way at a time: a line of 1 Mbit/s empties them in 17 s
-MOST_BYTES = 1 << 30  # of a message that is taken in
 _HEADER = struct.Struct("<4sBBBxQ32sQI")
 _MAGIC, _VERSION = b"hubp", 1
 LARGEST_PACKET = _HEADER.size + PIECE_BYTES

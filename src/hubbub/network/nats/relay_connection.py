@@ -22,10 +22,11 @@ from typing import Any
 
 from hubbub.errors import ProtocolError
 from hubbub.network.clock import Clock
+from hubbub.network.engine import MOST_BYTES
 from hubbub.network.nats.address import CONNECT_SECONDS, Relay, reason
 from hubbub.network.nats.message_delivery import BEAT_SECONDS, Message, MessageDelivery
 from hubbub.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
-from hubbub.network.nats.pieces import LARGEST_PACKET, MOST_BYTES, WINDOW, Packet, PacketKind
+from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
 from hubbub.network.nats.tls import client_context
 from hubbub.network.nats.transports import limit, watch, web_socket, without_web
 
