@@ -24,7 +24,7 @@ import pytest
 
 from hubbub.errors import StudyError, UserError
 from hubbub.network import envelope
-from hubbub.network.nats import Relay, RelayCertificate, Server, tls, write_server
+from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, tls, write_server
 from hubbub.network.nats.answering import Answering, KeptAnswers
 from hubbub.network.nats.message_delivery import Message
 from hubbub.network.nats.relay_connection import RelayConnection
@@ -339,6 +339,30 @@ def test_why_there_is_no_line_is_told_once_for_each_reason_until_there_is_one(
     assert any(one.startswith("nobody listens") for one in party.said)
 
 
+def test_a_party_that_takes_part_twice_is_told_once_by_its_name(own: Relayed) -> None:
+    """As from a copied folder, on another machine, where no lock is in the way."""
+    twins, twice = [own.party("ann"), own.party("ann")], []
+    keys, other = own.keys["aggregator"], own.party("bob")
+    carrier = Carrier(own.relay, keys, own.roster, lambda *_: None, twice=twice.append)
+    with carrier:
+        come(carrier, "ann", "bob")
+        wait(lambda: all(one.said for one in twins))
+
+        def hello() -> bool:
+            for end in carrier._line._ends.values():
+                carrier._line._call(end.link.connected)
+                carrier._line._call(end.wake.set)
+            return bool(twice)
+
+        wait(hello)
+        for _ in range(20):
+            hello()
+        assert asked(carrier, {"bob": b"abc"}) == {"bob": b"cba"}
+    assert twice == ["ann"]
+    for party in (*twins, other):
+        party.stop()
+
+
 # A request that was answered -------------------------------------------------------------------
 
 
@@ -485,6 +509,32 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"expected port {port} to be free .*in use"):
             Server(tmp_path, port, lambda _: None).start()
+
+
+def test_a_servers_log_goes_on_where_it_is_started_again(own: Relayed) -> None:
+    """What led to its end is what somebody looks for."""
+    log = own.folder / LOG
+    wait(lambda: "Server is ready" in log.read_text())
+    own.kill()
+    wait(lambda: own.told)
+    wait(lambda: log.read_text().count("Server is ready") == 2)
+    assert "the relay ended (" in own.told[0]
+
+
+def test_a_server_that_cannot_start_says_why_in_its_log(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "nats.conf").write_text("nonsense {")
+    server = Server(tmp_path, free_port(), said.append)
+    server.start()
+    wait(lambda: said)
+    server.stop()
+    assert "Parse error on line 1" in said[0]
+
+
+def test_a_servers_log_names_parties(own: Relayed) -> None:
+    probe(own, own.keys["ann"], lambda client: client.publish("else", b"x"))
+    wait(lambda: "Publish Violation" in (own.folder / LOG).read_text())
+    assert '"ann/nkey:' in (own.folder / LOG).read_text()
 
 
 def test_a_replaced_party_is_locked_out_by_a_reload_and_others_stay(own: Relayed) -> None:

@@ -46,7 +46,7 @@ from hubbub.assurance import (
     write_audit,
     write_sums,
 )
-from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
+from hubbub.disk import appending, json_value, locked, read_bytes, why_of, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan, SumLayout
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters, Tag
@@ -92,6 +92,7 @@ class RunFolder:
         self.path = path
         self._notes = notes
         self._full = full
+        self._apart = notes.baseline is None and not notes.ledgers  # `hubbub serve` goes on with it
         self._rows = 0
 
     @classmethod
@@ -113,16 +114,17 @@ class RunFolder:
         notes = Notes(
             study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
         )
-        with _usable(path):
+        folder = cls(path, notes, full=plan.study.transcript == "full")
+        again = f"choose another --out, or go on with hubbub run --resume {path}"
+        with _usable(path, apart=folder._apart):
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise UserError(
                     f"expected an empty or new folder for the run, got {path} with files in it; "
-                    f"choose another --out, or go on with hubbub run --resume {path}"
+                    + ("move them away, and serve again" if folder._apart else again)
                 )
         with _locked(path):
-            folder = cls(path, notes, full=plan.study.transcript == "full")
-            with _usable(path):
+            with _usable(path, apart=folder._apart):
                 write_text(path / "study.toml", plan.study.as_toml())
                 write_text(path / "plan.json", plan.to_json())
                 folder.keep_audit(audit)
@@ -171,12 +173,12 @@ class RunFolder:
         """Note the heads of the ledgers, once: what they hold after them may be this run's."""
         if not self._notes.heads:
             self._notes = replace(self._notes, heads={k: v.hex() for k, v in heads.items()})
-            with _usable(self.path):
+            with _usable(self.path, apart=self._apart):
                 self._write_notes()
 
     def keep_audit(self, audit: Mapping[str, Any] | None) -> None:
         """Have the run's evidence say what an audit has found, see `read_audit`, or nothing."""
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             if audit is None:
                 (self.path / AUDIT).unlink(missing_ok=True)
             else:
@@ -188,7 +190,7 @@ class RunFolder:
 
     def keep_standardisation(self, found: Standardisation) -> None:
         """Put on disk how features are standardised."""
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             write_standardisation(self.path, found)
 
     def kept_sums(self, layout: SumLayout) -> NDArray[np.float32]:
@@ -197,7 +199,7 @@ class RunFolder:
 
     def keep_sums(self, kept: NDArray[np.float32]) -> None:
         """Put on disk what sums of statistics have given so far."""
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             write_sums(self.path, kept)
 
     def head(self, silo: str) -> bytes | None:
@@ -221,7 +223,7 @@ class RunFolder:
         known = self._notes.sessions
         sessions = {**known, purpose: (*known.get(purpose, ()), session.hex())}
         self._notes = replace(self._notes, sessions=sessions)
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             self._write_notes()
         return Transcript(
             self.path,
@@ -244,7 +246,7 @@ class RunFolder:
         Raises:
             IntegrityError: the checkpoint or a transcript was altered.
         """
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             for path in files(self.path):
                 recover(path)
             found = checkpoint.newest_checkpoint(self.path / "checkpoints")
@@ -256,7 +258,7 @@ class RunFolder:
     def keep(self, state: loop.State, heads: Mapping[str, bytes]) -> None:
         """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""
         self.append_rows(state)
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             checkpoint.write_checkpoint(
                 self.path / "checkpoints", checkpoint.Checkpoint(state=state, heads=heads)
             )
@@ -265,7 +267,10 @@ class RunFolder:
         """Add the rows that are new to the metrics."""
         new = state.rows[self._rows :]
         if new:
-            with _usable(self.path), appending(self.path / "metrics.jsonl") as file:
+            with (
+                _usable(self.path, apart=self._apart),
+                appending(self.path / "metrics.jsonl") as file,
+            ):
                 write_all(file, "".join(_line(row) for row in new).encode())
             self._rows += len(new)
 
@@ -344,17 +349,16 @@ def make_room(path: Path) -> None:
 
 
 @contextmanager
-def _usable(path: Path) -> Iterator[None]:
-    """The disk's errors as ours."""
+def _usable(path: Path, *, apart: bool = False) -> Iterator[None]:
+    """The disk's errors as ours, of a run in one process or of one whose parties run apart."""
     try:
         yield
     except BlockingIOError:
         raise
     except OSError as error:
-        begun = (
-            f", or fix the disk and go on with hubbub run --resume {path}" if path.is_dir() else ""
-        )
+        begun = f", or fix the disk and go on with hubbub run --resume {path}"
+        other = f"choose another --out{begun if path.is_dir() else ''}"
         raise UserError(
-            f"expected a folder that can be written, got {path}: {error.strerror}; "
-            f"choose another --out{begun}"
+            f"expected a folder that can be written, got {path}: {why_of(error)}; "
+            + ("fix the disk and go on with hubbub serve" if apart else other)
         ) from None

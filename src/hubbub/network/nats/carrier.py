@@ -32,13 +32,20 @@ class Carrier:
         roster: everybody.
         told: told when the line comes up or goes down.
         clock: by which answers are waited for.
+        twice: told which party takes part in two processes.
 
     Attributes:
         largest_answer: from a phase's name to the bytes that an answer in it may have.
     """
 
     def __init__(
-        self, relay: Relay, keys: Keys, roster: Roster, told: Told, clock: Clock | None = None
+        self,
+        relay: Relay,
+        keys: Keys,
+        roster: Roster,
+        told: Told,
+        clock: Clock | None = None,
+        twice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._clock = clock or Clock()
         ends = {one.name: (answers_of(one), asked_of(one)) for one in roster.parties[1:]}
@@ -50,6 +57,7 @@ class Carrier:
             arrived=self._take,
             told=told,
             clock=self._clock,
+            twice=twice,
         )
         self.largest_answer: Callable[[str], int] = lambda _: MOST_BYTES
         self._number = time.time_ns()

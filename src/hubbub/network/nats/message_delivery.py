@@ -16,10 +16,12 @@ Time comes in as an argument; what is to be sent is asked for with `due`.
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from dataclasses import dataclass, field, replace
 
 from hubbub.network.engine import MOST_BYTES
-from hubbub.network.nats.pieces import WINDOW, Incoming, Outgoing, Packet, PacketKind
+from hubbub.network.nats.pieces import DIGEST_BYTES, WINDOW, Incoming, Outgoing, Packet, PacketKind
 
 BEAT_SECONDS = 5.0
 _PATIENCE, _MOST_PATIENCE = 10.0, 30.0  # seconds without news until the other end is asked
@@ -45,6 +47,7 @@ class MessageDelivery:
         most: bytes of a message that is taken in; of a reply, as `send` says.
         waste: packets that came and brought nothing, so far.
         too_large: bytes of the message that was refused last, for its size; 0 for none.
+        twice: the names of two processes that take part as the other end; none if empty.
     """
 
     replies: bool
@@ -53,6 +56,10 @@ class MessageDelivery:
     most: int = MOST_BYTES
     waste: int = 0
     too_large: int = 0
+    twice: frozenset[bytes] = frozenset()
+    _me: bytes = field(default_factory=lambda: os.urandom(DIGEST_BYTES), repr=False)
+    _other: bytes = field(default=b"", repr=False)
+    _others: deque[bytes] = field(default_factory=lambda: deque(maxlen=8), repr=False)
     _words: dict[PacketKind, Packet] = field(default_factory=dict, repr=False)
     _going: Outgoing | None = field(default=None, repr=False)
     _coming: Incoming | None = field(default=None, repr=False)
@@ -84,7 +91,7 @@ class MessageDelivery:
 
     def say(self, kind: PacketKind) -> None:
         """Have a word sent that is of no message."""
-        self._words[kind] = Packet(kind=kind)
+        self._words[kind] = Packet(kind=kind, digest=self._me)
 
     def connected(self) -> None:
         """Hear that this end is newly connected."""
@@ -117,6 +124,8 @@ class MessageDelivery:
         if packet.kind is PacketKind.PIECE:
             return self._joined(packet, now)
         self.waste += 1
+        if packet.kind in (PacketKind.HELLO, PacketKind.BEAT):
+            self._met(packet.digest)
         if packet.kind is PacketKind.HELLO:
             self._newest = -1
             self.say(PacketKind.BEAT)
@@ -125,6 +134,15 @@ class MessageDelivery:
             self._since = now
             self._answer(again=True)
         return None
+
+    def _met(self, name: bytes) -> None:
+        """Hear which process the other end is; one that was started again does not come back."""
+        if name == self._other:
+            return
+        if name in self._others:
+            self.twice = frozenset((name, self._other))
+        self._others.append(self._other)
+        self._other = name
 
     def _ask(self) -> None:
         """Ask how much has come of what is on its way."""

@@ -5,7 +5,9 @@
 
 A message is cut into pieces of half a megabyte, each with the message's number and hash. Nothing of
 it is signed: who joins a message checks the hash against mishaps, and the frames in it against
-everything else. This file knows no line and no clock.
+everything else. A word that is of no message has, in the place of the hash, what its process was
+called at its start: whoever hears two such names in turn knows that there are two. This file knows
+no line and no clock.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ WINDOW = 4  # pieces on their way at a time: a line of 1 Mbit/s empties them in 
 _HEADER = struct.Struct("<4sBBBxQ32sQI")
 _MAGIC, _VERSION = b"hubp", 1
 LARGEST_PACKET = _HEADER.size + PIECE_BYTES
-_NOTHING = bytes(32)
+DIGEST_BYTES = 32  # of SHA-256
+_NOTHING = bytes(DIGEST_BYTES)
 
 
 class PacketKind(IntEnum):

@@ -54,6 +54,7 @@ class RelayConnection:
         arrived: told what comes, on the line's thread.
         told: told when the line comes up, goes down, or cannot be had, on the line's thread.
         clock: by which it is tried again.
+        twice: told who takes part in two processes, each such pair once, on the line's thread.
         most: bytes that a message may have which these ends send unasked, as things are.
     """
 
@@ -67,9 +68,10 @@ class RelayConnection:
         arrived: Arrived,
         told: Told,
         clock: Clock | None = None,
+        twice: Callable[[str], None] = lambda _: None,
         most: Callable[[], int] = lambda: MOST_BYTES,
     ) -> None:
-        self._replies, self._most = replies, most
+        self._replies, self._most, self._twice = replies, most, twice
         self._relay, self._seed, self._clock = relay, seed, clock or Clock()
         self._arrived, self._told = arrived, told
         self._ends = {
@@ -321,6 +323,9 @@ class RelayConnection:
             task = asyncio.create_task(self._unhear(client, name))
             self._unhearing.add(task)
             task.add_done_callback(self._unhearing.discard)
+        if end.link.twice != end.told_twice:
+            end.told_twice = end.link.twice
+            self._twice(name)
         if found is not None or (kind is PacketKind.BYE and was_there is not False):
             self._arrived(name, found)
 

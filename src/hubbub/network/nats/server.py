@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hubbub.disk import write_text
+from hubbub.disk import why_of, write_text
 from hubbub.errors import UserError, with_extra
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.pieces import LARGEST_PACKET
@@ -33,6 +33,7 @@ from hubbub.protocol import Identity, Roster
 CONFIGURATION, PROCESS_ID, LOG = "nats.conf", "nats.pid", "nats.log"
 _END_SECONDS = 5.0
 _AGAIN_SECONDS = 0.5
+_LARGEST_LOG = 1 << 23  # bytes
 _MOST_LOGINS = 16  # of one key at a time: some lines that nobody has noticed to be dead
 # The system ends the server with the process that started it, however that one ended.
 _WITH_US = "import ctypes,os,sys;ctypes.CDLL(None).prctl(1,9);os.execv(sys.argv[1],sys.argv[1:])"
@@ -77,6 +78,8 @@ def configuration(folder: Path, roster: Roster, relay: Relay, certificate: Relay
         f"port: {port}",
         f"pid_file: {_quoted(folder / PROCESS_ID)}",
         f"max_payload: {LARGEST_PACKET}",
+        f"logfile_size_limit: {_LARGEST_LOG}  # where it is started with a log of its own",
+        "logfile_max_num: 3",
         "max_pending: 67108864",
         "max_connections: 10000  # most may be strangers, who have five seconds to log in",
         "max_control_line: 1024",
@@ -209,8 +212,11 @@ class Server:
             process.kill()
 
     def _started(self, program: str) -> subprocess.Popen[bytes]:
-        command = [program, "-c", str(self._folder / CONFIGURATION)]
-        with (self._folder / LOG).open("wb") as log:  # of this start: it tells what was wrong
+        log_path = self._folder / LOG  # where the server begins its lines once it has read all
+        command = [program, "-c", str(self._folder / CONFIGURATION), "-l", str(log_path)]
+        if log_path.is_file() and log_path.stat().st_size > _LARGEST_LOG:
+            log_path.replace(log_path.with_name(LOG + ".1"))
+        with log_path.open("ab") as log:  # what it says before
             return subprocess.Popen(  # noqa: S603 (our interpreter, then the server)
                 [sys.executable, "-I", "-S", "-c", _WITH_US, *command],
                 stdin=subprocess.DEVNULL,
@@ -243,6 +249,6 @@ def _check_free(port: int) -> None:
             probe.bind(("0.0.0.0", port))  # noqa: S104 (where the server will listen)
         except OSError as error:
             raise UserError(
-                f"expected port {port} to be free for the relay, got: {error.strerror}; end what "
+                f"expected port {port} to be free for the relay, got: {why_of(error)}; end what "
                 "uses it, or name a relay that runs already with --relay"
             ) from None
