@@ -184,8 +184,17 @@ def told_by(web: Relayed, home: Path) -> list[str]:
             said.append(answered.read().decode())  # type: ignore[attr-defined]
             answered.close()  # type: ignore[attr-defined]
     line.stop()
-    said += ["".join(traceback.format_exception(line._error)) if line._error else ""]
+    said += [chained(line._error)]
     return [*said, *(path.read_text() for path in sorted(home.iterdir()))]
+
+
+def chained(error: BaseException | None) -> str:
+    """An error, all that it came of, and all that they hold, whether it would be shown or not."""
+    said = ""
+    while error is not None:
+        said += f"{error!r} {error} {error.args!r} {vars(error)!r}"
+        error = error.__cause__ or error.__context__
+    return said
 
 
 FORMS = ["http://svc:{}@127.0.0.1:{}", "svc:{}@127.0.0.1:{}", "http://{}@127.0.0.1:{}"]

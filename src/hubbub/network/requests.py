@@ -96,22 +96,16 @@ class Requests(Peers):
             if index is None:  # nobody asked; whoever carries the answers made it up
                 continue
             received += 0 if isinstance(blob, Missing) else len(blob)
-            answer = self._read(index, self._kept(call, blob), blobs[party], deadline)
+            answer = self._read(index, blob, blobs[party], deadline, self.largest_answer(call.name))
             yield index, self._greeted(index, answer, session) if call is Call.OPEN else answer
         for index in waiting.values():
-            yield index, self._read(index, Missing(), b"", deadline)
+            yield index, self._read(index, Missing(), b"", deadline, 0)
         self.event_log.add(
             bytes_sent=sum(map(len, blobs.values())),
             bytes_received=received,
             phases=1,
             **{f"seconds_{call.name.lower()}": time.monotonic() - began},
         )
-
-    def _kept(self, call: Call, blob: bytes | Missing) -> bytes | Missing:
-        """An answer that is no larger than one may be, whatever has carried it."""
-        if isinstance(blob, Missing) or len(blob) <= (most := self.largest_answer(call.name)):
-            return blob
-        return Missing(why=f"its answer has {len(blob):,} bytes, expected {most:,} at most")
 
     def note(self, event: str, **values: Any) -> None:
         """Write an ordinary event down."""
@@ -146,14 +140,16 @@ class Requests(Peers):
             words = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
             self.warn("version", whom=name, said=words)
 
-    def _read(self, index: int, blob: bytes | Missing, asked: bytes, deadline: float) -> Answer:
-        """The parts of an answer, or why there are none."""
+    def _read(
+        self, index: int, blob: bytes | Missing, asked: bytes, deadline: float, most: int
+    ) -> Answer:
+        """The parts of an answer of so many bytes at most, or why there are none."""
         name = self.roster.name(index)
         if isinstance(blob, Missing):
             self.event_log.warn("missing", whom=name, deadline=deadline, then=blob.why)
             return Absent(why="silent", said=f"{blob.why}; see that hubbub join runs there")
         try:
-            parts = read_answer(blob)
+            parts = read_answer(_no_larger(blob, most))
             refusal = self._refusal(index, parts, asked)
         except VersionError as error:
             self.event_log.warn("version", whom=name, said=str(error))
@@ -213,3 +209,12 @@ class Requests(Peers):
             )
         blamed = f", by {culprit}" if culprit else ""
         return Absent(why=why, said=reason + blamed, culprit=culprit)
+
+
+def _no_larger(blob: bytes, most: int) -> bytes:
+    """An answer, whatever has carried it; ProtocolError where it has more bytes than it may."""
+    if len(blob) > most:
+        raise ProtocolError(
+            f"expected an answer of {most:,} bytes at most, got {len(blob):,}", culprit="relay"
+        )
+    return blob

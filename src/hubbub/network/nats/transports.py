@@ -49,7 +49,7 @@ def limit(client: Any, most: int) -> None:
         if len(parser.buf) > most + _CONTROL_BYTES:
             raise ConnectionError("expected no message that large, got one")
 
-    parser.parse = parsed
+    parser.parse = parsed  # type: ignore[method-assign]
 
 
 @contextmanager
