@@ -33,7 +33,18 @@ from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.network.nats.tls import client_context
 from hubbub.protocol.primitives.identity import Keys, Roster
 from hubbub.session.ask import Call
-from network.lines import NAMES, Proxy, Relayed, asked, come, free_port, missing, relayed, wait
+from network.lines import (
+    NAMES,
+    Party,
+    Proxy,
+    Relayed,
+    asked,
+    come,
+    free_port,
+    missing,
+    relayed,
+    wait,
+)
 
 pytest.importorskip("nats", reason="needs the extra net")
 MEMBERS = [name for name in NAMES if name != "aggregator"]
@@ -339,27 +350,41 @@ def test_why_there_is_no_line_is_told_once_for_each_reason_until_there_is_one(
     assert any(one.startswith("nobody listens") for one in party.said)
 
 
-def test_a_party_that_takes_part_twice_is_told_once_by_its_name(own: Relayed) -> None:
+def test_a_party_that_takes_part_twice_is_told_and_so_is_the_aggregator(own: Relayed) -> None:
     """As from a copied folder, on another machine, where no lock is in the way."""
-    twins, twice = [own.party("ann"), own.party("ann")], []
-    keys, other = own.keys["aggregator"], own.party("bob")
-    carrier = Carrier(own.relay, keys, own.roster, lambda *_: None, twice=twice.append)
+    told: list[str] = []
+
+    def joined(name: str, place: str) -> Party:
+        answering = Answering(
+            own.relay,
+            own.keys[name],
+            lambda request: request[::-1],
+            lambda up, _: said.append(up),
+            lambda: None,
+            twice=lambda: told.append(place),
+        )
+        return Party(answering, [], []).start()
+
+    said: list[bool] = []
+    parties = [joined("ann", "here"), joined("ann", "there"), joined("bob", "elsewhere")]
+    keys = own.keys["aggregator"]
+    carrier = Carrier(own.relay, keys, own.roster, lambda *_: None, twice=told.append)
     with carrier:
         come(carrier, "ann", "bob")
-        wait(lambda: all(one.said for one in twins))
+        wait(lambda: len(said) == 3)
 
-        def hello() -> bool:
+        def hello() -> int:
             for end in carrier._line._ends.values():
                 carrier._line._call(end.link.connected)
                 carrier._line._call(end.wake.set)
-            return bool(twice)
+            return len(told)
 
-        wait(hello)
+        wait(lambda: hello() == 3)
         for _ in range(20):
             hello()
         assert asked(carrier, {"bob": b"abc"}) == {"bob": b"cba"}
-    assert twice == ["ann"]
-    for party in (*twins, other):
+    assert sorted(told) == ["ann", "here", "there"]
+    for party in parties:
         party.stop()
 
 

@@ -139,7 +139,13 @@ class _Joined:
         self._endpoint: Endpoint | None = None
         self._silent = False
         self._line = Answering(
-            relay, site.keys, self._answer, self._told, self._left, most=self._largest_request
+            relay,
+            site.keys,
+            self._answer,
+            self._told,
+            self._left,
+            twice=lambda: event_log.warn("twice", whom=site.name),
+            most=self._largest_request,
         )
 
     def run(self, until: Callable[[], bool]) -> None:

@@ -59,6 +59,7 @@ class Answering:
         told: told when the line comes up or goes down.
         left: told when the aggregator says goodbye.
         clock: by which its line is tried again.
+        twice: told when another process takes part as this party.
         most: bytes that a request may have, as things are; asked on the line's thread.
     """
 
@@ -70,6 +71,7 @@ class Answering:
         told: Told,
         left: Callable[[], None],
         clock: Clock | None = None,
+        twice: Callable[[], None] = lambda: None,
         most: Callable[[], int] = lambda: MOST_BYTES,
     ) -> None:
         me = keys.identity
@@ -82,6 +84,7 @@ class Answering:
             arrived=self._take,
             told=told,
             clock=clock,
+            twice=lambda _: twice(),
             most=most,
         )
         self._answer, self._left, self._kept = answer, left, KeptAnswers()

@@ -24,6 +24,7 @@ from hubbub.network.engine import MOST_BYTES
 from hubbub.network.nats.pieces import DIGEST_BYTES, WINDOW, Incoming, Outgoing, Packet, PacketKind
 
 BEAT_SECONDS = 5.0
+_IT_SAYS_SO = frozenset((b"",))
 _PATIENCE, _MOST_PATIENCE = 10.0, 30.0  # seconds without news until the other end is asked
 
 
@@ -47,7 +48,8 @@ class MessageDelivery:
         most: bytes of a message that is taken in; of a reply, as `send` says.
         waste: packets that came and brought nothing, so far.
         too_large: bytes of the message that was refused last, for its size; 0 for none.
-        twice: the names of two processes that take part as the other end; none if empty.
+        twice: the names of two processes that take part as the other end, or something if the
+            other end says that two take part as this one; none if empty.
     """
 
     replies: bool
@@ -130,6 +132,8 @@ class MessageDelivery:
             self._newest = -1
             self.say(PacketKind.BEAT)
             self._ask()
+        elif packet.kind is PacketKind.TWICE:
+            self.twice = _IT_SAYS_SO
         elif packet.kind is PacketKind.ASK and self._begun(packet):
             self._since = now
             self._answer(again=True)
@@ -139,8 +143,9 @@ class MessageDelivery:
         """Hear which process the other end is; one that was started again does not come back."""
         if name == self._other:
             return
-        if name in self._others:
+        if name in self._others and self.twice != {name, self._other}:
             self.twice = frozenset((name, self._other))
+            self.say(PacketKind.TWICE)
         self._others.append(self._other)
         self._other = name
 

@@ -39,6 +39,7 @@ class PacketKind(IntEnum):
     HELLO = 4  # newly connected: what was on its way may be lost
     BEAT = 5  # still there
     BYE = 6  # leaves
+    TWICE = 7  # two processes take part as whoever hears this
 
 
 @dataclass(frozen=True, kw_only=True)

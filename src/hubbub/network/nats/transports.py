@@ -49,7 +49,7 @@ def limit(client: Any, most: int) -> None:
         if len(parser.buf) > most + _CONTROL_BYTES:
             raise ConnectionError("expected no message that large, got one")
 
-    parser.parse = parsed  # type: ignore[method-assign]
+    parser.parse = parsed
 
 
 @contextmanager
@@ -92,7 +92,7 @@ async def web_socket(url: str, context: RelayContext) -> Any:
             if said:
                 raise RefusedAddressError(said)
 
-    made.connect_tls = connect_tls
+    made.connect_tls = connect_tls  # type: ignore[method-assign]
     return made
 
 
