@@ -74,9 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         _forget_stdout()
-        warn(
-            f"expected to read and write here, got: {str(error) or why_of(error)}; check the disk and the permissions"
-        )
+        said = str(error) or why_of(error)
+        warn(f"expected to read and write here, got: {said}; check the disk and the permissions")
         return 2
 
 
