@@ -327,6 +327,11 @@ def test_two_processes_with_the_same_keys_are_noticed_and_a_restart_is_not() -> 
         assert not aggregator.twice
     beat(second)
     assert len(aggregator.twice) == 2
+    second.hear(Packet(kind=PacketKind.TWICE), 0.0)
+    assert second.twice
+    other = MessageDelivery(replies=True)
+    other.hear(Packet(kind=PacketKind.TWICE), 0.0)
+    assert not other.twice  # what a party says of the aggregator is not believed
     before = aggregator.twice
     beat(third)
     assert aggregator.twice == before  # which is told once

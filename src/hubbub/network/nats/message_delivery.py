@@ -49,7 +49,7 @@ class MessageDelivery:
         waste: packets that came and brought nothing, so far.
         too_large: bytes of the message that was refused last, for its size; 0 for none.
         twice: the names of two processes that take part as the other end, or something if the
-            other end says that two take part as this one; none if empty.
+            aggregator says that two take part as this one; none if empty.
     """
 
     replies: bool
@@ -132,7 +132,7 @@ class MessageDelivery:
             self._newest = -1
             self.say(PacketKind.BEAT)
             self._ask()
-        elif packet.kind is PacketKind.TWICE:
+        elif packet.kind is PacketKind.TWICE and not self.replies:
             self.twice = _IT_SAYS_SO
         elif packet.kind is PacketKind.ASK and self._begun(packet):
             self._since = now
