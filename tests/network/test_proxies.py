@@ -143,11 +143,14 @@ def test_credentials_come_from_a_file_that_others_cannot_read(tmp_path: Path) ->
     for content, mode in ((f"svc:{SECRET}", 0o644), (SECRET, 0o600), (f"a:{SECRET}\nb", 0o600)):
         path.write_text(content)
         path.chmod(mode)
-        with pytest.raises(UserError, match="expected one line USER:PASSWORD") as refused:
+        with pytest.raises(UserError, match="file with one line USER:PASSWORD") as refused:
             Proxy.of("http://proxy:1", str(path))
         assert is_hidden("".join(traceback.format_exception(refused.value)))
-    with pytest.raises(UserError, match="No such file"):
-        Proxy.of("http://proxy:1", str(tmp_path / "none"))
+    with pytest.raises(UserError, match="No such file") as refused:
+        Proxy.of("http://proxy:1", f"svc:{SECRET}")  # in the place of a file's name
+    assert is_hidden("".join(traceback.format_exception(refused.value)))
+    with pytest.raises(UserError, match="no ordinary file"):
+        Proxy.of("http://proxy:1", str(tmp_path))
 
 
 def test_a_host_that_is_reached_without_a_proxy_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

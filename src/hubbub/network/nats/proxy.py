@@ -122,7 +122,7 @@ class Proxy:
 
 
 def _read(path: Path) -> Credentials:
-    """The credentials in a file."""
+    """The credentials in a file; its name is quoted nowhere, since some write them in its place."""
     try:
         open_to_all = path.stat().st_mode & stat.S_IRWXO
         user, mark, password = read_text(path, most=_MOST_BYTES).rstrip("\n").partition(":")
@@ -131,8 +131,8 @@ def _read(path: Path) -> Credentials:
     else:
         if mark and user and not open_to_all and (user + password).isprintable():
             return Credentials(user, password)
-        why = "that others can read it; chmod o= it" if open_to_all else "something else"
+        why = "one that others can read; chmod o= it" if open_to_all else "something else in it"
     raise UserError(
-        f"expected one line USER:PASSWORD in {path}, which {VARIABLE} names, for its owner and "
-        f"group alone, got {why}"
+        f"expected {VARIABLE} to name a file with one line USER:PASSWORD, for its owner and group "
+        f"alone, got: {why}"
     )
