@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.disk import PRIVATE, PUBLIC, appending, locked, write_bytes, write_text
+from hubbub.disk import PRIVATE, PUBLIC, appending, locked, why_of, write_bytes, write_text
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -83,3 +83,16 @@ def test_a_lock_is_held_once_and_free_afterwards(tmp_path: Path) -> None:
     for _ in range(2):
         with locked(tmp_path / "lock"), pytest.raises(BlockingIOError), locked(tmp_path / "lock"):
             pass
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError("no wire"), "no wire"),
+        (OSError(), "OSError"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_an_error_without_a_number_has_words_too(error: OSError, why: str) -> None:
+    assert why_of(error) == why

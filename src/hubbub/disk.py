@@ -51,6 +51,11 @@ _NPY_HEADERS = {
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)
 
 
+def why_of(error: OSError) -> str:
+    """What went wrong, in a few words; not every such error has the system's."""
+    return error.strerror or str(error) or type(error).__name__
+
+
 def open_ordinary(path: Path) -> BinaryIO:
     """An ordinary file, open to be read.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import select
@@ -183,10 +184,11 @@ class Proxy:
     Args:
         port: where to; of the loopback.
         connect: an HTTP proxy, which is told where to.
+        wants: the header without which it answers 407, with all that it was told as the reason.
     """
 
-    def __init__(self, port: int, *, connect: bool = False) -> None:
-        self._to, self._connect = port, connect
+    def __init__(self, port: int, *, connect: bool = False, wants: str = "") -> None:
+        self._to, self._connect, self._wants = port, connect, wants
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.held = False
@@ -217,6 +219,10 @@ class Proxy:
                 while b"\r\n\r\n" not in head:
                     head += near.recv(4096)
                 self.asked.append(head.split(b"\r\n")[0].decode())
+                if self._wants not in head.decode():
+                    told = base64.b64decode(head.split(b"Basic ")[-1].split(b"\r\n")[0] + b"==")
+                    near.sendall(b"HTTP/1.1 407 %s\r\nContent-Length: 0\r\n\r\n" % told)
+                    return
                 near.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             with socket.create_connection(("127.0.0.1", self._to)) as far:
                 self._open += [near, far]

@@ -7,6 +7,7 @@ two different answers, and no mask key, may exist for one place.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.errors import HubbubError
+from hubbub.errors import HubbubError, ProtocolError
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.engine import Missing, Phase
-from hubbub.network.envelope import answer, read_answer, request
+from hubbub.network.envelope import answer, read_answer, read_request, request
 from hubbub.network.event_log import EventLog
 from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
@@ -186,7 +187,20 @@ class Watched(Consortium):
 
     @property
     def phase(self) -> Phase:
-        return in_process(lambda name: self.answers(name) if name in self.seats else None)
+        return in_process(lambda name: self.asked(name) if name in self.seats else None)
+
+    def asked(self, name: str) -> Callable[[bytes], bytes]:
+        """What answers the aggregator for a party: requests have the sizes that it counts on."""
+
+        def answered(blob: bytes) -> bytes:
+            with contextlib.suppress(ProtocolError):  # what a relay has changed
+                call, session, _ = read_request(blob)
+                for state in self.seats[name]._sessions.values():
+                    if state.session == session and len(blob) > state.limits.request(call):
+                        self.broken.append(f"{name}: a {call.name} of {len(blob)} bytes")
+            return self.answers(name)(blob)
+
+        return answered
 
     def answers(self, name: str) -> Callable[[bytes], bytes]:
         """What answers for a party, watched."""

@@ -165,7 +165,6 @@ def test_of_a_cluster_each_server_is_tried(there: Everybody) -> None:
     assert [one.well for one in found if one.check == "reachability"] == [True, False]
 
 
-@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
 def test_a_relay_behind_a_websocket(tmp_path: Path) -> None:
     with relayed(tmp_path, "wss") as here:
         found = trial.tried(here.relay, here.keys["ann"])

@@ -367,6 +367,38 @@ def test_a_silo_names_no_relay(command, tmp_path):
     refuses(command, *asked, says="of an aggregator alone")
 
 
+def test_a_relay_may_have_a_name_of_other_letters(ask, tmp_path):
+    home = tmp_path / "x"
+    ask("keygen", "x", "--role", "aggregator", "--home", home, "--relay", "wss://müller.example")
+    assert 'relay = "wss://xn--mller-kva.example:443"' in (home / "identity.toml").read_text()
+    assert PartyFolder.opened(home).keys.identity.relay == "wss://xn--mller-kva.example:443"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("x", "--relay", "wss://straße.example"),
+        ("x", "--relay", "wss://-" + "ü" * 70 + ".example"),
+        ("x", "--relay", "http://hub"),
+        ("relay", "--relay", "wss://hub"),
+        ("x", "--relay", "wss://hub", "--relay-certificate", "no-such-file.pem"),
+    ],
+)
+def test_keys_that_cannot_be_made_leave_no_half_of_a_home(command, tmp_path, wrong):
+    asked = ("keygen", *wrong, "--role", "aggregator", "--home", tmp_path / "x")
+    refuses(command, *asked, says="expected")
+    assert not (tmp_path / "x").exists()
+    assert command("keygen", "x", "--role", "aggregator", "--home", tmp_path / "x")[0] == 0
+
+
+def test_keys_that_are_there_keep_their_relay(command, tmp_path):
+    asked = ("keygen", "x", "--role", "aggregator", "--home", tmp_path / "x", "--relay")
+    assert command(*asked, "wss://hub.example")[0] == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "x").rglob("*") if path.is_file()}
+    refuses(command, *asked, "wss://other.example", says="expected no keys in")
+    assert before == {path: path.read_bytes() for path in before}
+
+
 def test_a_full_disk_leaves_no_half_of_a_key_file(command, tmp_path, monkeypatch):
     def full(file, content):
         file.write(content[: len(content) // 2])
@@ -592,3 +624,28 @@ def test_what_repeats_itself_is_told_once_a_minute(capsys, monkeypatch):
     assert sum(line.startswith("step") for line in lines) == 3
     assert sum("north" in line for line in lines) == 3
     assert sum("south" in line for line in lines) == 1
+
+
+def test_the_last_word_on_a_line_is_how_it_is_now(capsys):
+    """However often it comes and goes within a minute; the same twice in a row is told once."""
+    event_log = EventLog(party="cleveland", tell=network_commands._Teller(json=False))
+    for _ in range(3):
+        event_log.line(True, "")
+        event_log.line(False, "nobody listens")
+        event_log.line(False, "nobody listens")
+    event_log.line(True, "")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [*["connected to the relay", "not connected: nobody listens"] * 3, lines[0]]
+
+
+def test_the_last_word_on_the_aggregator_is_how_it_is_now(capsys):
+    event_log = EventLog(party="cleveland", tell=network_commands._Teller(json=False))
+    for _ in range(2):
+        event_log.note("session", study="heart", purpose="training")
+        event_log.warn("silent", seconds=21.0)
+        event_log.note("heard")
+        event_log.note("left")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8
+    assert lines[:4] == lines[4:]
+    assert lines[2] == "the aggregator is heard again"

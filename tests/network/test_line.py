@@ -24,7 +24,7 @@ import pytest
 
 from hubbub.errors import StudyError, UserError
 from hubbub.network import envelope
-from hubbub.network.nats import Relay, RelayCertificate, Server, tls, write_server
+from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, tls, write_server
 from hubbub.network.nats.answering import Answering, KeptAnswers
 from hubbub.network.nats.message_delivery import Message
 from hubbub.network.nats.relay_connection import RelayConnection
@@ -33,7 +33,18 @@ from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.network.nats.tls import client_context
 from hubbub.protocol.primitives.identity import Keys, Roster
 from hubbub.session.ask import Call
-from network.lines import NAMES, Proxy, Relayed, asked, come, free_port, missing, relayed, wait
+from network.lines import (
+    NAMES,
+    Party,
+    Proxy,
+    Relayed,
+    asked,
+    come,
+    free_port,
+    missing,
+    relayed,
+    wait,
+)
 
 pytest.importorskip("nats", reason="needs the extra net")
 MEMBERS = [name for name in NAMES if name != "aggregator"]
@@ -290,7 +301,6 @@ def test_a_line_that_is_held_up_goes_on(here: Relayed) -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system has no such thing")
-@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
 @pytest.mark.parametrize("scheme", ["tls", "wss"])
 def test_the_system_ends_a_connection_whose_other_end_is_gone(tmp_path: Path, scheme: str) -> None:
     """Sooner than pings would find out; `benchmarks.network slow` has lines that go dark."""
@@ -315,6 +325,67 @@ def test_strangers_who_say_nothing_disturb_nobody(own: Relayed) -> None:
     party.stop()
     for one in idle:
         one.close()
+
+
+def test_why_there_is_no_line_is_told_once_for_each_reason_until_there_is_one(
+    own: Relayed,
+) -> None:
+    """Two servers that fail for reasons of their own fill no log."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        urls = (f"tls://127.0.0.1:{free_port()}", f"tls://127.0.0.1:{other.getsockname()[1]}")
+
+        def hang_up() -> None:
+            with suppress(OSError):
+                while True:
+                    other.accept()[0].close()
+                    tries.append(1)
+
+        tries: list[int] = []
+        threading.Thread(target=hang_up, daemon=True).start()
+        party = own.party("ann", relay=replace(own.relay, urls=urls))
+        wait(lambda: len(tries) > 5)
+        party.stop()
+        other.shutdown(socket.SHUT_RDWR)
+    assert len(party.said) == len(set(party.said)) <= 4
+    assert any(one.startswith("nobody listens") for one in party.said)
+
+
+def test_a_party_that_takes_part_twice_is_told_and_so_is_the_aggregator(own: Relayed) -> None:
+    """As from a copied folder, on another machine, where no lock is in the way."""
+    told: list[str] = []
+
+    def joined(name: str, place: str) -> Party:
+        answering = Answering(
+            own.relay,
+            own.keys[name],
+            lambda request: request[::-1],
+            lambda up, _: said.append(up),
+            lambda: None,
+            twice=lambda: told.append(place),
+        )
+        return Party(answering, [], []).start()
+
+    said: list[bool] = []
+    parties = [joined("ann", "here"), joined("ann", "there"), joined("bob", "elsewhere")]
+    keys = own.keys["aggregator"]
+    carrier = Carrier(own.relay, keys, own.roster, lambda *_: None, twice=told.append)
+    with carrier:
+        come(carrier, "ann", "bob")
+        wait(lambda: len(said) == 3)
+
+        def hello() -> int:
+            for end in carrier._line._ends.values():
+                carrier._line._call(end.link.connected)
+                carrier._line._call(end.wake.set)
+            return len(told)
+
+        wait(lambda: hello() == 3)
+        for _ in range(20):
+            hello()
+        assert asked(carrier, {"bob": b"abc"}) == {"bob": b"cba"}
+    assert sorted(told) == ["ann", "here", "there"]
+    for party in parties:
+        party.stop()
 
 
 # A request that was answered -------------------------------------------------------------------
@@ -465,6 +536,32 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:
             Server(tmp_path, port, lambda _: None).start()
 
 
+def test_a_servers_log_goes_on_where_it_is_started_again(own: Relayed) -> None:
+    """What led to its end is what somebody looks for."""
+    log = own.folder / LOG
+    wait(lambda: "Server is ready" in log.read_text())
+    own.kill()
+    wait(lambda: own.told)
+    wait(lambda: log.read_text().count("Server is ready") == 2)
+    assert "the relay ended (" in own.told[0]
+
+
+def test_a_server_that_cannot_start_says_why_in_its_log(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "nats.conf").write_text("nonsense {")
+    server = Server(tmp_path, free_port(), said.append)
+    server.start()
+    wait(lambda: said)
+    server.stop()
+    assert "Parse error on line 1" in said[0]
+
+
+def test_a_servers_log_names_parties(own: Relayed) -> None:
+    probe(own, own.keys["ann"], lambda client: client.publish("else", b"x"))
+    wait(lambda: "Publish Violation" in (own.folder / LOG).read_text())
+    assert '"ann/nkey:' in (own.folder / LOG).read_text()
+
+
 def test_a_replaced_party_is_locked_out_by_a_reload_and_others_stay(own: Relayed) -> None:
     lost, other = own.party("ann"), own.party("bob")
     carrier, _ = own.carrier()
@@ -490,7 +587,6 @@ def test_a_replaced_party_is_locked_out_by_a_reload_and_others_stay(own: Relayed
 # WebSocket -------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
 def test_a_websocket_through_a_proxy_carries_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -515,7 +611,6 @@ def test_a_websocket_through_a_proxy_carries_the_same(
 
 
 @pytest.mark.skipif(shutil.which("tinyproxy") is None, reason="needs the program tinyproxy")
-@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
 def test_a_websocket_goes_through_a_real_proxy_that_permits_its_port_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -544,7 +639,6 @@ def test_a_websocket_goes_through_a_real_proxy_that_permits_its_port_alone(
         assert f"CONNECT 127.0.0.1:{web.relay.port} HTTP/1.1" in said.read_text()
 
 
-@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")
 def test_a_websockets_certificate_is_looked_at_too(tmp_path: Path) -> None:
     with relayed(tmp_path, "wss") as web:
         party = web.party("ann", relay=replace(web.relay, pin=bytes(32)))

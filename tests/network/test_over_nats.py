@@ -104,7 +104,7 @@ class Everybody:
     def serve(self, url: str | None = None, **waits: float) -> Path:
         site = PartyFolder.opened(self.home / "aggregator")
         event_log = EventLog(party=site.name, folder=site.home, say=self.said.append)
-        timeouts = Timeouts(deadline=20.0, ping=1.0, waiting=60.0, **waits)
+        timeouts = Timeouts(**{"deadline": 20.0, "ping": 1.0, "waiting": 60.0, **waits})
         return host(site, self.study, event_log, url=url, timeouts=timeouts)
 
     def status(self, name: str) -> dict[str, Any]:

@@ -314,6 +314,32 @@ def test_a_goodbye_is_heard_and_a_hello_takes_it_back() -> None:
     assert pair.ends["asks"].present is True
 
 
+def test_two_processes_with_the_same_keys_are_noticed_and_a_restart_is_not() -> None:
+    aggregator = MessageDelivery(replies=True)
+    first, second, third = (MessageDelivery(replies=False) for _ in range(3))
+
+    def beat(party: MessageDelivery) -> None:
+        party.say(PacketKind.BEAT)
+        aggregator.hear(Packet.read(party.due().encoded()), 0.0)
+
+    for party in (first, first, second, second, third):
+        beat(party)
+        assert not aggregator.twice
+    beat(second)
+    assert len(aggregator.twice) == 2
+    second.hear(Packet(kind=PacketKind.TWICE), 0.0)
+    assert second.twice
+    other = MessageDelivery(replies=True)
+    other.hear(Packet(kind=PacketKind.TWICE), 0.0)
+    assert not other.twice  # what a party says of the aggregator is not believed
+    before = aggregator.twice
+    beat(third)
+    assert aggregator.twice == before  # which is told once
+    for _ in range(1000):
+        beat(MessageDelivery(replies=False))
+    assert len(aggregator._others) == 8
+
+
 def test_signs_of_life_come_while_nothing_else_does() -> None:
     pair = Pair()
     pair.settle(30, step=1.0)

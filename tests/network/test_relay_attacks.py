@@ -683,7 +683,22 @@ def test_absurd_counts_of_attempts_name_who_signed_them(gather: Any, counts: Any
         opened(parties, Relay(parties.phase, tells=ready(parties, payload)))
 
 
-@pytest.mark.parametrize("payload", list(BOMBS.values())[:6], ids=list(BOMBS)[:6])
+SMALL_BOMBS = {
+    **dict(list(BOMBS.items())[:3]),
+    "deep": b"[" * 4_000,
+    "deeper": b'{"purpose":' * 380,
+    "a huge number": b'{"attempts": ' + b"9" * 4_350 + b"}",
+}
+
+
+@pytest.mark.parametrize("name", ["deep", "deeper", "a huge number"])
+def test_a_ready_larger_than_any_is_not_read(gather: Any, name: str) -> None:
+    parties = gather()
+    with pytest.raises(ProtocolError, match=r"bob: .*expected an answer of 5,\d+ bytes at most"):
+        opened(parties, Relay(parties.phase, tells=ready(parties, BOMBS[name])))
+
+
+@pytest.mark.parametrize("payload", SMALL_BOMBS.values(), ids=SMALL_BOMBS)
 def test_a_ready_that_cannot_be_read_names_who_signed_it(gather: Any, payload: bytes) -> None:
     parties = gather()
     with pytest.raises((ProtocolError, WaitedError), match="bob: its READY cannot be used"):

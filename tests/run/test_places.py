@@ -354,3 +354,32 @@ def test_a_cap_that_is_raised_lets_the_run_go_on(tmp_path, plan):
     result = resume(tmp_path / "run")
     assert result.final["step"] == STEPS - 1  # the attempt that was refused had been charged
     assert result.epsilon == plan.stated.epsilon
+
+
+@pytest.mark.parametrize(
+    ("ledgers", "advice", "never"),
+    [(None, "go on with hubbub serve", "--resume"), (Path("books"), "--resume", "serve")],
+    ids=["apart", "in one process"],
+)
+def test_a_full_disk_advises_the_command_that_goes_on(
+    tmp_path, plan, monkeypatch, ledgers, advice, never
+):
+    """An aggregator has no `hubbub run` to go on with."""
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with RunFolder.fresh(tmp_path / "run", plan, baseline=None, ledgers=ledgers) as folder:
+        monkeypatch.setattr("hubbub.training.run_folder.write_text", full)
+        with pytest.raises(UserError) as refused:
+            folder.begin({"ann": bytes(32)})
+    monkeypatch.undo()
+    assert "No space left on device" in str(refused.value)
+    assert advice in str(refused.value)
+    assert never not in str(refused.value)
+    with (
+        pytest.raises(UserError, match="with files in it") as there,
+        RunFolder.fresh(tmp_path / "run", plan, baseline=None, ledgers=ledgers),
+    ):
+        pass
+    assert never not in str(there.value)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hubbub.assurance import attestation
 from hubbub.cli.output import add_command, answer, writing
-from hubbub.disk import read_bytes, read_text, toml_table
+from hubbub.disk import read_bytes, read_text, toml_table, why_of
 from hubbub.errors import AttestationError, UserError
 from hubbub.study import PLATFORMS, role_from
 
@@ -116,7 +116,7 @@ def _content(path: Path) -> bytes:
     try:
         return read_bytes(path, most=_MOST)
     except OSError as error:
-        raise UserError(f"expected a file at {path}, got: {error.strerror}") from None
+        raise UserError(f"expected a file at {path}, got: {why_of(error)}") from None
 
 
 def _collateral(path: Path | None) -> bytes:
@@ -132,7 +132,7 @@ def _policy(path: Path) -> dict[str, Any]:
     try:
         return toml_table(read_text(path, most=_MOST))
     except OSError as error:
-        raise UserError(f"expected a policy at {path}, got: {error.strerror}") from None
+        raise UserError(f"expected a policy at {path}, got: {why_of(error)}") from None
     except ValueError as error:
         raise UserError(f"expected a policy in TOML at {path}, got: {str(error)[:200]}") from None
 

@@ -78,6 +78,7 @@ def _keygen(options: argparse.Namespace) -> int:
 
     if options.role != "aggregator" and (options.relay or options.relay_certificate):
         raise UserError("expected --relay of an aggregator alone, got another role; leave it out")
+    PartyFolder.check_new(options.home, options.name, options.role)
     closed = passphrase.chosen(options)
     folder = options.home / RELAY
     relay, key = named_relay(folder, options.relay, options.relay_certificate)
@@ -149,7 +150,7 @@ def _relay(options: argparse.Namespace) -> int:
     answer(
         options,
         found,
-        f"{made.configuration}: one user for each party, from public keys alone",
+        f"{made.configuration}: one account for each party, from public keys alone",
         f"certificate valid for {made.certificate.days_left:.0f} days",
         words,
     )

@@ -23,7 +23,7 @@ from hubbub.assurance import (
     attempts_of,
 )
 from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
-from hubbub.disk import json_value, read_bytes
+from hubbub.disk import json_value, read_bytes, why_of
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
 from hubbub.privacy import arguments
@@ -317,7 +317,7 @@ def _kept(path: Path) -> HeadStatement | Witnessed:
         plain = json_value(read_bytes(path))
     except OSError as error:
         raise UserError(
-            f"expected a statement in {path}, got: {error.strerror}; check the path"
+            f"expected a statement in {path}, got: {why_of(error)}; check the path"
         ) from None
     except ValueError:
         plain = None

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from hubbub import __version__
 from hubbub.cli.command_examples import EXAMPLES
 from hubbub.cli.output import INTERRUPTED, for_machines, warn
+from hubbub.disk import why_of
 from hubbub.errors import HubbubError, UserError, with_extra
 
 # Which file of this room has which commands, in the order of the overview. Only the file of the
@@ -73,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         _forget_stdout()
-        warn(f"expected to read and write here, got: {error}; check the disk and the permissions")
+        said = str(error) or why_of(error)
+        warn(f"expected to read and write here, got: {said}; check the disk and the permissions")
         return 2
 
 

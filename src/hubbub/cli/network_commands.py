@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from hubbub.network.checkup import Checked
 
 _QUIET_SECONDS = 60.0  # between two lines of the same kind
+# Events that say how one thing stands: each is told where the last of them was another.
+_SAME_THING = {"unconnected": "connected", "heard": "silent", "left": "silent", "session": "silent"}
 _OK = {True: "yes", False: "no"}
 
 
@@ -102,11 +104,12 @@ class _Teller:
             return
         values = {k: v for k, v in event.items() if k not in ("event", "time", "level", "party")}
         said, now = sentence(kind, values), time.monotonic()
-        before, then = self._last.get(kind, ("", -_QUIET_SECONDS))
+        thing = _SAME_THING.get(kind, kind)
+        before, then = self._last.get(thing, ("", -_QUIET_SECONDS))
         repeats = said == before or kind in ("step", "answered")
         if repeats and now - then < _QUIET_SECONDS:
             return
-        self._last[kind] = (said, now)
+        self._last[thing] = (said, now)
         say(said)
 
 

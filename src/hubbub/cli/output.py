@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hubbub.disk import why_of
 from hubbub.errors import UserError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def writing(path: Path, what: str = "file") -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"expected a {what} that can be written, got {path}: {error.strerror}; name another"
+            f"expected a {what} that can be written, got {path}: {why_of(error)}; name another"
         ) from None
 
 

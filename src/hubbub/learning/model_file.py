@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import nn
 
-from hubbub.disk import json_value, npz_arrays, open_ordinary, read_bytes, write_bytes
+from hubbub.disk import json_value, npz_arrays, open_ordinary, read_bytes, why_of, write_bytes
 from hubbub.errors import IntegrityError, ModelError
 
 _DIGEST, _ORDER = "sha256", "parameters"
@@ -180,7 +180,7 @@ def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:
     except OSError as error:
         raise IntegrityError(
             f"expected the public weights {path}, found that they cannot be read: "
-            f"{error.strerror}; put the file there"
+            f"{why_of(error)}; put the file there"
         ) from None
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hubbub import VERSION
 from hubbub.assurance import attestation
-from hubbub.disk import open_ordinary
+from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import DataError, HubbubError, UserError, with_extra
 from hubbub.network.join import Machine, check_records, check_role, relay_of
 from hubbub.network.nats import TELL_DAYS, LoginTrial, Relay, ShownCertificate, tried
@@ -175,7 +175,7 @@ def _try_records(study: Study, party: str, folder: Path) -> None:
         open_ordinary(path).close()
     except OSError as error:
         raise DataError(
-            f"expected to read {path.resolve()}, got: {error.strerror}; see who may read it"
+            f"expected to read {path.resolve()}, got: {why_of(error)}; see who may read it"
         ) from None
     if path.stat().st_size <= _READ_WHOLE:
         sources.check_readable(study, party, folder)

@@ -115,6 +115,7 @@ class Coordinator:
             attempts_per_list=wanted.planned.mechanism.attempts_per_list,
             attests=attests,
         )
+        self.requests.expect(wanted.purpose, wanted.terms, self.study.data.counts)
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
         self.requests.ask_all(Call.PING, everybody, made.session)
         return made.open_session()

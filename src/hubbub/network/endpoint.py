@@ -15,6 +15,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from hubbub import VERSION
@@ -23,6 +24,7 @@ from hubbub.errors import BudgetError, DataError, HubbubError, IntegrityError, P
 from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
 from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import COLLATERAL, MOST_GRAPHS, PartyFolder
+from hubbub.network.size_limits import OFFER_LIMIT, SizeLimits
 from hubbub.planning import Plan, PlannedQuery, Query, is_sparse
 from hubbub.protocol import (
     EVERYBODY,
@@ -76,6 +78,12 @@ class SessionState:
     def session(self) -> bytes:
         """Its name."""
         return self.membership.session
+
+    @cached_property
+    def limits(self) -> SizeLimits:
+        """How much may be asked in it."""
+        counts, me = self.study.data.counts, self.membership
+        return SizeLimits(roster=me.roster, terms=me.terms, counts=tuple(counts))
 
 
 class Endpoint(ABC):
@@ -146,6 +154,13 @@ class Endpoint(ABC):
     def at_work(self) -> bool:
         """Whether a session is set up here that is not over."""
         return any(one.party.agreed and not one.closed for one in self._sessions.values())
+
+    @property
+    def largest_request(self) -> int:
+        """Bytes of what may be asked as things are; on any thread."""
+        return max(
+            [OFFER_LIMIT, *(one.limits.largest_request for one in [*self._sessions.values()])]
+        )
 
     def known(self, _study: bytes, _session: bytes) -> bool:
         """Whether what the party has on disk shows that it took part in a session before."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+MOST_BYTES = 1 << 30  # of what is handed over; see `size_limits` for each call
+
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:

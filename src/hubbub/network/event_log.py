@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.disk import appending, json_value, read_bytes, write_all, write_text
+from hubbub.disk import appending, json_value, read_bytes, why_of, write_all, write_text
 from hubbub.errors import UserError
 
 LOG, STATUS = "events.jsonl", "status.json"
@@ -46,8 +46,11 @@ _SENTENCES = {
     "connected": "connected to the relay",
     "unconnected": "not connected: {why}",
     "relay": "{said}",
+    "twice": "two processes take part as {whom}: its folder was copied, or its keys were stolen; "
+    "end one of them",
     "left": "the aggregator has ended; waiting for it to serve again",
     "silent": "nothing was heard of the aggregator for {seconds:.0f} s",
+    "heard": "the aggregator is heard again",
     "lost": "round {round}: {said}; a new session is set up",
     "version": "{whom}: {said}; install the same everywhere",
     "garbled": "from {whom}, nothing that can be used: {said}",
@@ -170,7 +173,7 @@ class EventLog:
         try:
             yield
         except OSError as error:
-            self.say(f"expected to write the event log in {self.folder}, got: {error.strerror}")
+            self.say(f"expected to write the event log in {self.folder}, got: {why_of(error)}")
 
 
 def _append(path: Path, line: str) -> None:

@@ -15,6 +15,7 @@ from hubbub.network.endpoint import Endpoint
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
 from hubbub.network.nats import Answering, Relay
 from hubbub.network.party_folder import LEDGER, PartyFolder, alone
+from hubbub.network.size_limits import OFFER_LIMIT
 from hubbub.protocol import Roster
 from hubbub.study import Study, sources
 
@@ -137,7 +138,15 @@ class _Joined:
         self._site, self._machine, self._log = site, machine, event_log
         self._endpoint: Endpoint | None = None
         self._silent = False
-        self._line = Answering(relay, site.keys, self._answer, self._told, self._left)
+        self._line = Answering(
+            relay,
+            site.keys,
+            self._answer,
+            self._told,
+            self._left,
+            twice=lambda: event_log.warn("twice", whom=site.name),
+            most=self._largest_request,
+        )
 
     def run(self, until: Callable[[], bool]) -> None:
         """Answer, until asked to end."""
@@ -154,6 +163,10 @@ class _Joined:
     def _answer(self, request: bytes) -> bytes:
         assert self._endpoint is not None  # noqa: S101 (made before the first step)
         return self._endpoint.answer(request)
+
+    def _largest_request(self) -> int:
+        """Bytes of what may be asked."""
+        return OFFER_LIMIT if self._endpoint is None else self._endpoint.largest_request
 
     def _told(self, up: bool, why: str) -> None:
         """The line comes up, or goes down."""
@@ -180,8 +193,12 @@ class _Joined:
         if silent == self._silent or (silent and self._log.current("state") != TRAINING):
             return
         self._silent = silent
+        if silence is None:  # it has left, which was told
+            return
         if silent:
             self._log.warn("silent", seconds=silence)
+        else:
+            self._log.note("heard")
         self._log.state(state=LOST if silent else TRAINING)
 
 

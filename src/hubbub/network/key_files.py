@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from hubbub.disk import read_text, toml_table, write_text
+from hubbub.disk import read_text, toml_table, why_of, write_text
 from hubbub.errors import StudyError, UserError
 from hubbub.protocol import ROLES, Identity, Keys, Roster, identity_of, plain_identity
 from hubbub.study import Study
@@ -62,7 +62,7 @@ def text_of(path: Path) -> str:
         return read_text(path)
     except OSError as error:
         raise UserError(
-            f"expected a readable file, got {path}: {error.strerror}; check the path"
+            f"expected a readable file, got {path}: {why_of(error)}; check the path"
         ) from None
     except UnicodeDecodeError:
         raise UserError(f"expected a text file, got {path}; check the path") from None

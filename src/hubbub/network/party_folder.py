@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.assurance import write_audit
-from hubbub.disk import PRIVATE, json_value, locked, write_text
+from hubbub.disk import PRIVATE, json_value, locked, why_of, write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.network.key_files import (
     Unlock,
@@ -97,14 +97,20 @@ class PartyFolder:
         keys, path = Keys.generate(name, role).networked().naming(relay, relay_key), home / KEYS
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with alone(home):
-            if path.exists():
-                raise UserError(
-                    f"expected no keys in {home}, found {path}; a roster may list them: choose "
-                    "another --home"
-                )
+            _check_no_keys(path)
             write_text(home / IDENTITY, identity_toml(keys.identity))
             write_text(path, keys_toml(keys, passphrase), mode=PRIVATE)
         return cls(home=home, keys=keys)
+
+    @staticmethod
+    def check_new(home: Path, name: str, role: str) -> None:
+        """Whether `made` would make a folder, before anything else is written into it.
+
+        Raises:
+            UserError, StudyError: it would not.
+        """
+        Keys.generate(name, role)  # refuses a name that no party can have
+        _check_no_keys(home / KEYS)
 
     @classmethod
     def opened(cls, home: Path, unlock: Unlock | None = None) -> PartyFolder:
@@ -213,7 +219,7 @@ class PartyFolder:
         except OSError as error:
             raise IntegrityError(
                 f"expected to note a line in {self.home / name}, the disk says: "
-                f"{error.strerror}; make room, or see who may write there"
+                f"{why_of(error)}; make room, or see who may write there"
             ) from None
         return True
 
@@ -309,6 +315,14 @@ class PartyFolder:
 
     def _audit(self, study: bytes) -> Path:
         return self.home / AUDITS / f"{study.hex()}.json"
+
+
+def _check_no_keys(path: Path) -> None:
+    if path.exists():
+        raise UserError(
+            f"expected no keys in {path.parent}, found {path}; a roster may list them: choose "
+            "another --home"
+        )
 
 
 def _hashes(path: Path) -> Mapping[str, object]:

@@ -13,15 +13,17 @@ from typing import Any
 
 from hubbub import VERSION
 from hubbub.errors import ProtocolError
-from hubbub.network.engine import Missing, Phase
+from hubbub.network.engine import MOST_BYTES, Missing, Phase
 from hubbub.network.envelope import VersionError, read_answer, request
 from hubbub.network.event_log import EventLog
+from hubbub.network.size_limits import SizeLimits, word_limit
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol import (
     EVERYBODY,
     SIGNATURE_BYTES,
     Frame,
     Roster,
+    RoundParameters,
     Tag,
     parse,
     sender_of,
@@ -56,7 +58,22 @@ class Requests(Peers):
         self.event_log, self.timeouts = event_log, timeouts
         self.paid: dict[str, dict[str, int]] = {}  # attempts that silos have paid for, by purpose
         self._study, self._phase = study, phase
+        self._limits: dict[str, SizeLimits] = {}  # of the newest session, by purpose
         self._known = {"relay", *(party.name for party in roster.parties)}
+
+    def expect(self, purpose: str, terms: RoundParameters, counts: Sequence[int]) -> None:
+        """Know what a session's answers may have, before anybody is asked in it."""
+        self._limits[purpose] = SizeLimits(roster=self.roster, terms=terms, counts=tuple(counts))
+
+    def largest_answer(self, name: str) -> int:
+        """Bytes of an answer in a phase of this name: what carries it keeps no larger one.
+
+        A sign of life comes before any session, and is as small as a refusal.
+        """
+        call = Call[name.upper()]
+        if call is Call.PING:
+            return word_limit(len(self.roster.parties))
+        return max((one.answer(call) for one in self._limits.values()), default=MOST_BYTES)
 
     def ask(
         self,
@@ -79,10 +96,10 @@ class Requests(Peers):
             if index is None:  # nobody asked; whoever carries the answers made it up
                 continue
             received += 0 if isinstance(blob, Missing) else len(blob)
-            answer = self._read(index, blob, blobs[party], deadline)
+            answer = self._read(index, blob, blobs[party], deadline, self.largest_answer(call.name))
             yield index, self._greeted(index, answer, session) if call is Call.OPEN else answer
         for index in waiting.values():
-            yield index, self._read(index, Missing(), b"", deadline)
+            yield index, self._read(index, Missing(), b"", deadline, 0)
         self.event_log.add(
             bytes_sent=sum(map(len, blobs.values())),
             bytes_received=received,
@@ -123,14 +140,16 @@ class Requests(Peers):
             words = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
             self.warn("version", whom=name, said=words)
 
-    def _read(self, index: int, blob: bytes | Missing, asked: bytes, deadline: float) -> Answer:
-        """The parts of an answer, or why there are none."""
+    def _read(
+        self, index: int, blob: bytes | Missing, asked: bytes, deadline: float, most: int
+    ) -> Answer:
+        """The parts of an answer of so many bytes at most, or why there are none."""
         name = self.roster.name(index)
         if isinstance(blob, Missing):
             self.event_log.warn("missing", whom=name, deadline=deadline, then=blob.why)
             return Absent(why="silent", said=f"{blob.why}; see that hubbub join runs there")
         try:
-            parts = read_answer(blob)
+            parts = read_answer(_no_larger(blob, most))
             refusal = self._refusal(index, parts, asked)
         except VersionError as error:
             self.event_log.warn("version", whom=name, said=str(error))
@@ -190,3 +209,12 @@ class Requests(Peers):
             )
         blamed = f", by {culprit}" if culprit else ""
         return Absent(why=why, said=reason + blamed, culprit=culprit)
+
+
+def _no_larger(blob: bytes, most: int) -> bytes:
+    """An answer, whatever has carried it; ProtocolError where it has more bytes than it may."""
+    if len(blob) > most:
+        raise ProtocolError(
+            f"expected an answer of {most:,} bytes at most, got {len(blob):,}", culprit="relay"
+        )
+    return blob

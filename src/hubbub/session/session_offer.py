@@ -20,7 +20,7 @@ from hubbub.planning import Plan, PlannedQuery, Query
 from hubbub.protocol import EVERYBODY, Frame, Keys, RoundParameters, Tag
 from hubbub.study import Standardisation, Study
 
-_LARGEST = 1 << 26  # bytes of an offer
+LARGEST_OFFER = 1 << 26  # bytes of an offer
 # Machines may differ in the last digits of a plan, which is no difference that a sum would show.
 _SAME = 1e-9
 
@@ -106,7 +106,7 @@ class SessionOffer:
             ProtocolError: it is none.
         """
         try:
-            if len(payload) > _LARGEST:
+            if len(payload) > LARGEST_OFFER:
                 raise ValueError
             content = json.loads(bytes(payload))
             features = content["standardisation"]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from hubbub.disk import json_value, read_bytes, write_bytes
+from hubbub.disk import json_value, read_bytes, why_of, write_bytes
 from hubbub.errors import IntegrityError
 from hubbub.training.loop import State
 
@@ -126,7 +126,7 @@ def newest_checkpoint(folder: Path) -> Checkpoint | None:
         content = read_bytes(path, most=_MOST_BYTES)
     except OSError as error:
         raise IntegrityError(
-            f"expected a checkpoint that can be read at {path}, got: {error.strerror}; delete it "
+            f"expected a checkpoint that can be read at {path}, got: {why_of(error)}; delete it "
             "to go on from the one before, or restore a backup"
         ) from None
     match = _NAME.fullmatch(path.name)

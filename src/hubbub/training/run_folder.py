@@ -40,7 +40,7 @@ from hubbub.assurance import (
     recover,
     write_audit,
 )
-from hubbub.disk import appending, json_value, locked, read_bytes, write_all, write_text
+from hubbub.disk import appending, json_value, locked, read_bytes, why_of, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan, QueryState, SteppedQuery
 from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters, Tag
@@ -86,6 +86,7 @@ class RunFolder:
         self.path = path
         self._notes = notes
         self._full = full
+        self._apart = notes.baseline is None and not notes.ledgers  # `hubbub serve` goes on with it
         self._rows = 0
 
     @classmethod
@@ -107,16 +108,17 @@ class RunFolder:
         notes = Notes(
             study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
         )
-        with _usable(path):
+        folder = cls(path, notes, full=plan.study.transcript == "full")
+        again = f"choose another --out, or go on with hubbub run --resume {path}"
+        with _usable(path, apart=folder._apart):
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise UserError(
                     f"expected an empty or new folder for the run, got {path} with files in it; "
-                    f"choose another --out, or go on with hubbub run --resume {path}"
+                    + ("move them away, and serve again" if folder._apart else again)
                 )
         with _locked(path):
-            folder = cls(path, notes, full=plan.study.transcript == "full")
-            with _usable(path):
+            with _usable(path, apart=folder._apart):
                 write_text(path / "study.toml", plan.study.as_toml())
                 write_text(path / "plan.json", plan.to_json())
                 folder.keep_audit(audit)
@@ -165,12 +167,12 @@ class RunFolder:
         """Note the heads of the ledgers, once: what they hold after them may be this run's."""
         if not self._notes.heads:
             self._notes = replace(self._notes, heads={k: v.hex() for k, v in heads.items()})
-            with _usable(self.path):
+            with _usable(self.path, apart=self._apart):
                 self._write_notes()
 
     def keep_audit(self, audit: Mapping[str, Any] | None) -> None:
         """Have the run's evidence say what an audit has found, see `read_audit`, or nothing."""
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             if audit is None:
                 (self.path / AUDIT).unlink(missing_ok=True)
             else:
@@ -182,7 +184,7 @@ class RunFolder:
 
     def store(self, query: SteppedQuery, state: QueryState) -> None:
         """Put on disk what a query's sums have given so far."""
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             query.store(self.path, state)
 
     def head(self, silo: str) -> bytes | None:
@@ -206,7 +208,7 @@ class RunFolder:
         known = self._notes.sessions
         sessions = {**known, purpose: (*known.get(purpose, ()), session.hex())}
         self._notes = replace(self._notes, sessions=sessions)
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             self._write_notes()
         return Transcript(
             self.path,
@@ -229,7 +231,7 @@ class RunFolder:
         Raises:
             IntegrityError: the checkpoint or a transcript was altered.
         """
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             for path in files(self.path):
                 recover(path)
             found = checkpoint.newest_checkpoint(self.path / "checkpoints")
@@ -241,7 +243,7 @@ class RunFolder:
     def keep(self, state: loop.State, heads: Mapping[str, bytes]) -> None:
         """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""
         self.append_rows(state)
-        with _usable(self.path):
+        with _usable(self.path, apart=self._apart):
             checkpoint.write_checkpoint(
                 self.path / "checkpoints", checkpoint.Checkpoint(state=state, heads=heads)
             )
@@ -250,7 +252,10 @@ class RunFolder:
         """Add the rows that are new to the metrics."""
         new = state.rows[self._rows :]
         if new:
-            with _usable(self.path), appending(self.path / "metrics.jsonl") as file:
+            with (
+                _usable(self.path, apart=self._apart),
+                appending(self.path / "metrics.jsonl") as file,
+            ):
                 write_all(file, "".join(_line(row) for row in new).encode())
             self._rows += len(new)
 
@@ -325,17 +330,16 @@ def make_room(path: Path) -> None:
 
 
 @contextmanager
-def _usable(path: Path) -> Iterator[None]:
-    """The disk's errors as ours."""
+def _usable(path: Path, *, apart: bool = False) -> Iterator[None]:
+    """The disk's errors as ours, of a run in one process or of one whose parties run apart."""
     try:
         yield
     except BlockingIOError:
         raise
     except OSError as error:
-        begun = (
-            f", or fix the disk and go on with hubbub run --resume {path}" if path.is_dir() else ""
-        )
+        begun = f", or fix the disk and go on with hubbub run --resume {path}"
+        other = f"choose another --out{begun if path.is_dir() else ''}"
         raise UserError(
-            f"expected a folder that can be written, got {path}: {error.strerror}; "
-            f"choose another --out{begun}"
+            f"expected a folder that can be written, got {path}: {why_of(error)}; "
+            + ("fix the disk and go on with hubbub serve" if apart else other)
         ) from None

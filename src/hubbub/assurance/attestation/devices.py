@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.assurance.attestation import dcap, platforms, software
-from hubbub.disk import read_bytes
+from hubbub.disk import read_bytes, why_of
 from hubbub.errors import UserError, with_extra
 
 # An ioctl: of an open file, with a number and a buffer that it may change.
@@ -103,7 +103,7 @@ class MachineAttester:
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             raise UserError(
-                f"expected a machine that makes {platform} evidence, got: {error.strerror}{where}; "
+                f"expected a machine that makes {platform} evidence, got: {why_of(error)}{where}; "
                 "run it where the study says, with the rights to its device"
             ) from None
 

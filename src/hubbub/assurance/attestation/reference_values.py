@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from hubbub.assurance.attestation import devices, software
-from hubbub.disk import json_value, read_bytes
+from hubbub.disk import json_value, read_bytes, why_of
 from hubbub.errors import UserError
 
 _SIGSTRUCT_BYTES, _MODULUS, _HASH = 1808, slice(128, 512), slice(960, 992)
@@ -35,7 +35,7 @@ def of_build(path: Path) -> tuple[str, dict[str, str]]:
     try:
         content = read_bytes(path, most=_MOST)
     except OSError as error:
-        raise UserError(f"expected a file at {path}, got: {error.strerror}") from None
+        raise UserError(f"expected a file at {path}, got: {why_of(error)}") from None
     found = _of_sigstruct(content) or _of_enclave_image(content)
     if not found:
         raise UserError(

@@ -38,7 +38,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hubbub.disk import json_value, open_ordinary
+from hubbub.disk import json_value, open_ordinary, why_of
 from hubbub.errors import IntegrityError, UserError
 from hubbub.protocol import (
     HEADER,
@@ -326,7 +326,7 @@ def _opened(path: Path) -> BinaryIO:
         return open_ordinary(path)
     except OSError as error:
         raise UserError(
-            f"expected a transcript that can be read at {path}, got: {error.strerror}; check the "
+            f"expected a transcript that can be read at {path}, got: {why_of(error)}; check the "
             "path and the permissions"
         ) from None
 

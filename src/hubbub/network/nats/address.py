@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from hubbub.errors import UserError
+from hubbub.errors import HubbubError, UserError
 
 CONNECT_SECONDS = 5.0
 _PORTS = {"tls": 4222, "wss": 443}
+_HOST = re.compile(r"[\w.-]+|[0-9A-Fa-f:.]+(%\w+)?")
+_DISPUTED = frozenset("ßς\u200c\u200d")  # IDNA 2003 and 2008 make different names of these
 _ROUTES = 2000  # above a server's port is where the others of its cluster reach it: 6222 for 4222
 
 
@@ -35,6 +39,8 @@ class Relay:
         Raises:
             UserError: they are none.
         """
+        if "@" in text:  # of the whole text: a password may hold a comma
+            raise _no_url("one with credentials; leave them out, a relay wants none")
         return cls(urls=tuple(_url(one.strip()) for one in text.split(",")), pin=pin)
 
     @property
@@ -72,24 +78,34 @@ class Relay:
 
 
 def _url(text: str) -> str:
-    """A URL with its scheme and its port; always TLS."""
+    """A URL with its scheme and its port; always TLS. Nothing of a text that is none is quoted."""
     scheme, _, rest = text.rpartition("://")
     scheme = {"": "tls", "nats": "tls"}.get(scheme, scheme)
-    try:
+    with suppress(ValueError):
         parts = urlsplit(f"{scheme}://{rest}")
-        port = parts.port or _PORTS[scheme]
-        if not parts.hostname or parts.username or parts.query or parts.path.strip("/"):
-            raise ValueError
-    except (ValueError, KeyError):
-        raise UserError(
-            f"expected the relay as tls://HOST:PORT or wss://HOST, got {text[:200]!r}; fix the URL"
-        ) from None
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{scheme}://{host}:{port}"
+        host, port = _ascii(parts.hostname or ""), parts.port or _PORTS.get(scheme)
+        if port and scheme in _PORTS and not (parts.query + parts.fragment + parts.path.strip("/")):
+            return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    raise _no_url("another text; fix the URL")
+
+
+def _ascii(host: str) -> str:
+    """A host's name as certificates and resolvers have it; ValueError if it can be none."""
+    if _DISPUTED & {*host}:
+        raise _no_url("a name that two standards spell differently; write it as xn--…")
+    if not _HOST.fullmatch(host):
+        raise ValueError("no host")
+    return host if ":" in host else host.encode("idna").decode()
+
+
+def _no_url(found: str) -> UserError:
+    return UserError(f"expected the relay as tls://HOST:PORT or wss://HOST, got {found}")
 
 
 def reason(error: BaseException | None, relay: Relay, *, was_up: bool = False) -> str:
     """Why there is no line, in a sentence; or no more, if it was up."""
+    if isinstance(error, HubbubError):  # of a proxy, or of who answers at the relay's URL
+        return str(error)
     where = ", ".join(relay.urls)
     while inner := getattr(error, "certificate_error", None) or getattr(error, "os_error", None):
         error = inner  # a WebSocket's

@@ -11,9 +11,11 @@ import hashlib
 import queue
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from hubbub.network.clock import Clock
+from hubbub.network.engine import MOST_BYTES
 from hubbub.network.envelope import is_bare
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.message_delivery import Message
@@ -57,6 +59,8 @@ class Answering:
         told: told when the line comes up or goes down.
         left: told when the aggregator says goodbye.
         clock: by which its line is tried again.
+        twice: told when another process takes part as this party.
+        most: bytes that a request may have, as things are; asked on the line's thread.
     """
 
     def __init__(
@@ -67,6 +71,8 @@ class Answering:
         told: Told,
         left: Callable[[], None],
         clock: Clock | None = None,
+        twice: Callable[[], None] = lambda: None,
+        most: Callable[[], int] = lambda: MOST_BYTES,
     ) -> None:
         me = keys.identity
         ends = {_AGGREGATOR: (asked_of(me), answers_of(me))}
@@ -78,9 +84,11 @@ class Answering:
             arrived=self._take,
             told=told,
             clock=clock,
+            twice=lambda _: twice(),
+            most=most,
         )
         self._answer, self._left, self._kept = answer, left, KeptAnswers()
-        self._requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._requests: queue.Queue[Message] = queue.Queue(maxsize=1)  # the newest
 
     def __enter__(self) -> Answering:
         self._line.start()
@@ -100,8 +108,6 @@ class Answering:
             request = self._requests.get(timeout=seconds)
         except queue.Empty:
             return False
-        while not self._requests.empty():  # nobody waits for the answers to the others
-            request = self._requests.get()
         key = request.digest
         if is_bare(request.data):
             key += request.number.to_bytes(8, "little")
@@ -116,5 +122,7 @@ class Answering:
         """What comes of the aggregator, on the line's thread."""
         if message is None:
             self._left()
-        else:
-            self._requests.put(message)
+            return
+        with suppress(queue.Empty):  # nobody waits for the answer to an older one
+            self._requests.get_nowait()
+        self._requests.put_nowait(message)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import queue
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hubbub.network.clock import Clock
-from hubbub.network.engine import Missing
+from hubbub.network.engine import MOST_BYTES, Missing
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.message_delivery import Message
 from hubbub.network.nats.relay_connection import RelayConnection, Told
@@ -32,10 +32,20 @@ class Carrier:
         roster: everybody.
         told: told when the line comes up or goes down.
         clock: by which answers are waited for.
+        twice: told which party takes part in two processes.
+
+    Attributes:
+        largest_answer: from a phase's name to the bytes that an answer in it may have.
     """
 
     def __init__(
-        self, relay: Relay, keys: Keys, roster: Roster, told: Told, clock: Clock | None = None
+        self,
+        relay: Relay,
+        keys: Keys,
+        roster: Roster,
+        told: Told,
+        clock: Clock | None = None,
+        twice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._clock = clock or Clock()
         ends = {one.name: (answers_of(one), asked_of(one)) for one in roster.parties[1:]}
@@ -47,7 +57,9 @@ class Carrier:
             arrived=self._take,
             told=told,
             clock=self._clock,
+            twice=twice,
         )
+        self.largest_answer: Callable[[str], int] = lambda _: MOST_BYTES
         self._number = time.time_ns()
         self._arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
 
@@ -59,32 +71,33 @@ class Carrier:
         self._line.stop()
 
     def phase(
-        self, _name: str, requests: Mapping[str, bytes], deadline: float
+        self, name: str, requests: Mapping[str, bytes], deadline: float
     ) -> Iterator[tuple[str, bytes | Missing]]:
         """See `Phase`."""
         self._number += 1
         arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
         self._arrived = arrived
         end, waiting = self._clock.now() + deadline, set(requests)
+        most = self.largest_answer(name)
         digests = {id(blob): hashlib.sha256(blob).digest() for blob in requests.values()}
-        for name, blob in requests.items():
-            if self._line.present(name) is False:
-                arrived.put((name, Missing(why=_LEFT)))
+        for party, blob in requests.items():
+            if self._line.present(party) is False:
+                arrived.put((party, Missing(why=_LEFT)))
             else:
-                self._line.send(name, self._number, blob, digests[id(blob)])
+                self._line.send(party, self._number, blob, digests[id(blob)], most)
         try:
             while waiting:
                 try:
-                    name, found = self._clock.take(arrived, end - self._clock.now())
+                    party, found = self._clock.take(arrived, end - self._clock.now())
                 except queue.Empty:
                     break
-                if name in waiting:
-                    waiting.discard(name)
-                    yield name, found
-            yield from ((name, Missing(why=self._line.missing(name))) for name in sorted(waiting))
+                if party in waiting:
+                    waiting.discard(party)
+                    yield party, found
+            yield from ((one, Missing(why=self._line.missing(one))) for one in sorted(waiting))
         finally:
-            for name in requests:
-                self._line.settle(name)
+            for party in requests:
+                self._line.settle(party)
 
     def _take(self, name: str, message: Message | None) -> None:
         """What comes of a party, on the line's thread."""

@@ -5,7 +5,9 @@
 
 A message is cut into pieces of half a megabyte, each with the message's number and hash. Nothing of
 it is signed: who joins a message checks the hash against mishaps, and the frames in it against
-everything else. This file knows no line and no clock.
+everything else. A word that is of no message has, in the place of the hash, what its process was
+called at its start: whoever hears two such names in turn knows that there are two. This file knows
+no line and no clock.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ from enum import IntEnum
 from typing import Any
 
 from hubbub.errors import ProtocolError
+from hubbub.network.engine import MOST_BYTES
 
 PIECE_BYTES = 1 << 19
 WINDOW = 4  # pieces on their way at a time: a line of 1 Mbit/s empties them in 17 s
-MOST_BYTES = 1 << 30  # of a message that is taken in
 _HEADER = struct.Struct("<4sBBBxQ32sQI")
 _MAGIC, _VERSION = b"hubp", 1
 LARGEST_PACKET = _HEADER.size + PIECE_BYTES
-_NOTHING = bytes(32)
+DIGEST_BYTES = 32  # of SHA-256
+_NOTHING = bytes(DIGEST_BYTES)
 
 
 class PacketKind(IntEnum):
@@ -36,6 +39,7 @@ class PacketKind(IntEnum):
     HELLO = 4  # newly connected: what was on its way may be lost
     BEAT = 5  # still there
     BYE = 6  # leaves
+    TWICE = 7  # two processes take part as whoever hears this
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +200,11 @@ class Incoming:
     def count(self) -> int:
         """Pieces in all."""
         return pieces_of(self.size)
+
+    @property
+    def waiting(self) -> int:
+        """Pieces that have come past a gap."""
+        return len(self._ahead)
 
     def take(self, packet: Packet) -> bytes | None:
         """Take a piece in, in whatever order they come; the message, once it is whole."""

@@ -3,6 +3,9 @@
 It lives on a thread of its own. The client library connects once; what is lost is connected to
 again here, so that there is one rule for it. To each party at the other end there is a
 `MessageDelivery`, which knows what has come of what was sent.
+
+Who sends what nobody can use, faster than anybody means well, is not heard for a few seconds: the
+server is told so, and others are heard as before.
 """
 
 from __future__ import annotations
@@ -14,39 +17,24 @@ import threading
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from hubbub.errors import ProtocolError
 from hubbub.network.clock import Clock
+from hubbub.network.engine import MOST_BYTES
 from hubbub.network.nats.address import CONNECT_SECONDS, Relay, reason
 from hubbub.network.nats.message_delivery import BEAT_SECONDS, Message, MessageDelivery
+from hubbub.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
 from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
 from hubbub.network.nats.tls import client_context
-from hubbub.network.nats.transports import proxied, watch, without_web
+from hubbub.network.nats.transports import limit, watch, web_socket, without_web
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
 _TICK = 1.0
 _BYE_SECONDS = 1.0
-_PENDING = 2 * WINDOW * LARGEST_PACKET
-
-
-@dataclass(kw_only=True)
-class End:
-    """Another party, over the line.
-
-    Args:
-        hears: the subject on which it is heard.
-        says: the subject on which it is told.
-        link: what is known of it.
-    """
-
-    hears: str
-    says: str
-    link: MessageDelivery
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
+_PENDING, _PENDING_PACKETS = 2 * WINDOW * LARGEST_PACKET, 1 << 11
 
 
 # From a party's name, a message of it, or None when it leaves.
@@ -66,6 +54,9 @@ class RelayConnection:
         arrived: told what comes, on the line's thread.
         told: told when the line comes up, goes down, or cannot be had, on the line's thread.
         clock: by which it is tried again.
+        twice: told which end takes part in two processes, or says that this party does, each such
+            pair once, on the line's thread.
+        most: bytes that a message may have which these ends send unasked, as things are.
     """
 
     def __init__(
@@ -78,11 +69,14 @@ class RelayConnection:
         arrived: Arrived,
         told: Told,
         clock: Clock | None = None,
+        twice: Callable[[str], None] = lambda _: None,
+        most: Callable[[], int] = lambda: MOST_BYTES,
     ) -> None:
+        self._replies, self._most, self._twice = replies, most, twice
         self._relay, self._seed, self._clock = relay, seed, clock or Clock()
         self._arrived, self._told = arrived, told
         self._ends = {
-            name: End(hears=hears, says=says, link=MessageDelivery(replies=replies))
+            name: OtherEnd(hears=hears, says=says, link=MessageDelivery(replies=replies))
             for name, (hears, says) in ends.items()
         }
         self._context = client_context(relay.pin)
@@ -91,6 +85,8 @@ class RelayConnection:
         self._error: BaseException | None = None
         self._client: Any = None  # while the line is up
         self._closing: set[asyncio.Task[None]] = set()
+        self._reasons: set[str] = set()  # why there is no line, as was told
+        self._unhearing: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, daemon=True, name="line")
         self.why = "not connected yet"  # empty while the line is up
 
@@ -111,12 +107,14 @@ class RelayConnection:
         elif not self._loop.is_closed():
             self._loop.close()
 
-    def send(self, name: str, number: int, message: bytes, digest: bytes) -> None:
-        """Send a message to somebody, in the place of the one before."""
+    def send(
+        self, name: str, number: int, message: bytes, digest: bytes, most: int = MOST_BYTES
+    ) -> None:
+        """Send a message to somebody, in the place of the one before; `most` is of its answer."""
 
         def begin() -> None:
             end = self._ends[name]
-            end.link.send(number, message, digest, self._clock.now())
+            end.link.send(number, message, digest, self._clock.now(), most)
             end.wake.set()
 
         self._call(begin)
@@ -139,6 +137,10 @@ class RelayConnection:
             return f"there is no line to the relay ({self.why})"
         if (there := self.present(name)) is not True:
             return "it has not connected" if there is None else "it has left"
+        if self._ends[name].unheard:
+            return "it sends so much that nobody can use that it is not heard for now"
+        if size := self._ends[name].link.too_large:
+            return f"its answer has {size:,} bytes, expected {self._ends[name].link.most:,} at most"
         if (silence := self.silence(name)) > 2 * BEAT_SECONDS:
             return f"no answer in time, nothing was heard of it for {silence:.0f} s"
         return "no answer in time"
@@ -180,10 +182,13 @@ class RelayConnection:
         """A client that is logged in; what is wrong is in `_error` or raised."""
         with without_web():
             from nats.aio.client import Client
+            from nats.errors import SlowConsumerError
         client, lost, self._error = Client(), asyncio.Event(), None
         connecting = True
 
         async def failed(error: Exception) -> None:
+            if isinstance(error, SlowConsumerError):
+                return  # a packet is lost, as others are
             self._error = error
             lost.set()
             if connecting:
@@ -193,7 +198,7 @@ class RelayConnection:
             lost.set()
 
         if url.startswith("wss:"):
-            client._transport = await proxied(url)  # noqa: SLF001 (there is no option for it)
+            client._transport = await web_socket(url, self._context)  # noqa: SLF001 (there is no option for it)
         try:
             await asyncio.wait_for(
                 client.connect(
@@ -214,9 +219,9 @@ class RelayConnection:
                 ),
                 1.5 * CONNECT_SECONDS,
             )
-            for name, end in self._ends.items():
-                hear = partial(self._hear, name)
-                await client.subscribe(end.hears, cb=hear, pending_bytes_limit=_PENDING)
+            limit(client, LARGEST_PACKET)
+            for name in self._ends:
+                await self._subscribe(client, name)
             watch(client._transport)  # noqa: SLF001 (it shows its socket to nobody)
         except BaseException:
             self._abandon(client)
@@ -231,6 +236,7 @@ class RelayConnection:
             end.link.connected()
             end.wake.set()
         self.why, self._client = "", client
+        self._reasons.clear()
         self._told(True, "")
         sending = asyncio.Lock()
         pumps = [
@@ -259,7 +265,7 @@ class RelayConnection:
             self._down(reason(self._error, self._relay, was_up=True))
         self._abandon(client)
 
-    async def _pump(self, client: Any, end: End, sending: asyncio.Lock) -> None:
+    async def _pump(self, client: Any, end: OtherEnd, sending: asyncio.Lock) -> None:
         """Send what is due, one packet at a time."""
         with suppress(Exception):  # the line is lost, which is seen elsewhere
             while self._client is client:
@@ -276,16 +282,52 @@ class RelayConnection:
         await client.flush()
         await client.close()
 
-    async def _hear(self, name: str, message: Any) -> None:
-        """Whatever comes on somebody's subject."""
+    async def _subscribe(self, client: Any, name: str) -> None:
+        """Hear somebody."""
         end = self._ends[name]
+        end.subscription = await client.subscribe(
+            end.hears,
+            cb=partial(self._hear, client, name),
+            pending_bytes_limit=_PENDING,
+            pending_msgs_limit=_PENDING_PACKETS,
+        )
+        end.unheard = False
+
+    async def _unhear(self, client: Any, name: str) -> None:
+        """Have the server send nothing more of somebody, for a while."""
+        end = self._ends[name]
+        with suppress(Exception):  # the line is lost, which is seen elsewhere
+            await end.subscription.unsubscribe()
+            await asyncio.sleep(UNHEARD_SECONDS)
+            if self._client is client:
+                await self._subscribe(client, name)
+                end.link.connected()
+                end.wake.set()
+
+    async def _hear(self, client: Any, name: str, message: Any) -> None:
+        """Whatever comes on somebody's subject."""
+        end, now = self._ends[name], self._clock.now()
+        if end.unheard or self._client not in (client, None):
+            return
+        if not self._replies:
+            end.link.most = self._most()
+        was_there, kind, found = end.link.present, None, None
         try:
             packet = Packet.read(message.data)
-        except ProtocolError:
-            return  # as if it had been lost
-        found = end.link.hear(packet, self._clock.now())
+        except ProtocolError:  # as if it had been lost
+            end.link.waste += 1
+        else:
+            kind, found = packet.kind, end.link.hear(packet, now)
         end.wake.set()
-        if found is not None or packet.kind is PacketKind.BYE:
+        if end.is_flooding(now):
+            end.unheard = True
+            task = asyncio.create_task(self._unhear(client, name))
+            self._unhearing.add(task)
+            task.add_done_callback(self._unhearing.discard)
+        if end.link.twice != end.told_twice:
+            end.told_twice = end.link.twice
+            self._twice(name)
+        if found is not None or (kind is PacketKind.BYE and was_there is not False):
             self._arrived(name, found)
 
     def _abandon(self, client: Any) -> None:
@@ -311,6 +353,8 @@ class RelayConnection:
         task.add_done_callback(self._closing.discard)
 
     def _down(self, why: str) -> None:
-        if why != self.why:
-            self.why = why
+        """Tell why there is no line: each reason once, until there is one again."""
+        self.why = why
+        if why not in self._reasons:
+            self._reasons.add(why)
             self._told(False, why)

@@ -1,9 +1,10 @@
 """The server: what it is told, made from public keys alone, and a process that is kept up.
 
-Its configuration has one user for each transport key of a roster. A party may publish what it
-answers and subscribe to what it is asked, the aggregator the mirror image, and nobody anything
-else: no wildcards, no inboxes, no streams, no account for administrators. Whoever runs the server
-holds no key of a party, and nothing it can send makes a party run anything.
+Its configuration has one account for each party of a roster, with its transport key, which may be
+logged in a few times at once. A party may publish what it answers and subscribe to what it is
+asked, the aggregator the mirror image, and nobody anything else: no wildcards, no inboxes, no
+streams, no account for administrators. Whoever runs the server holds no key of a party, and nothing
+it can send makes a party run anything.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hubbub.disk import write_text
+from hubbub.disk import why_of, write_text
 from hubbub.errors import UserError, with_extra
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.pieces import LARGEST_PACKET
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of
 from hubbub.network.nats.tls import RelayCertificate
-from hubbub.protocol import Roster
+from hubbub.protocol import Identity, Roster
 
 CONFIGURATION, PROCESS_ID, LOG = "nats.conf", "nats.pid", "nats.log"
 _END_SECONDS = 5.0
 _AGAIN_SECONDS = 0.5
+_LARGEST_LOG = 1 << 23  # bytes
+_MOST_LOGINS = 16  # of one key at a time: some lines that nobody has noticed to be dead
 # The system ends the server with the process that started it, however that one ended.
 _WITH_US = "import ctypes,os,sys;ctypes.CDLL(None).prctl(1,9);os.execv(sys.argv[1],sys.argv[1:])"
 
@@ -75,6 +78,8 @@ def configuration(folder: Path, roster: Roster, relay: Relay, certificate: Relay
         f"port: {port}",
         f"pid_file: {_quoted(folder / PROCESS_ID)}",
         f"max_payload: {LARGEST_PACKET}",
+        f"logfile_size_limit: {_LARGEST_LOG}  # where it is started with a log of its own",
+        "logfile_max_num: 3",
         "max_pending: 67108864",
         "max_connections: 10000  # most may be strangers, who have five seconds to log in",
         "max_control_line: 1024",
@@ -91,7 +96,7 @@ def configuration(folder: Path, roster: Roster, relay: Relay, certificate: Relay
         lines += ["websocket {", f"  port: {web}", '  handshake_timeout: "5s"', "  tls {"]
         lines += [*(f"    {line}" for line in tls[:3]), "  }", "}"]
     lines += _cluster(Relay.of(roster.parties[0].relay or relay.urls[0]), relay, certificate, tls)
-    lines += ["authorization {", "  timeout: 5", "  users: [", *_users(roster), "  ]", "}"]
+    lines += ["authorization { timeout: 5 }", "accounts {", *_accounts(roster), "}"]
     return "\n".join(lines) + "\n"
 
 
@@ -114,17 +119,39 @@ def _cluster(whole: Relay, here: Relay, certificate: RelayCertificate, tls: list
     ]
 
 
-def _users(roster: Roster) -> list[str]:
-    """A line for each party: its key, and the subjects that are its own."""
-    members = roster.parties[1:]
-    asked, answers = [asked_of(one) for one in members], [answers_of(one) for one in members]
-    rights = [(roster.parties[0], asked, answers)]
-    rights += [(one, [answers_of(one)], [asked_of(one)]) for one in members]
+def _accounts(roster: Roster) -> list[str]:
+    """An account for each party, by whose name the server's log calls it.
+
+    In it are the party's key, how often it may be logged in, and the subjects that are its own;
+    what it publishes goes to the one account that it is meant for.
+    """
+    aggregator, members = roster.parties[0], roster.parties[1:]
+    asked = [(asked_of(one), one.name) for one in members]
+    answers = [(answers_of(one), one.name) for one in members]
+    lines = _account(aggregator, says=asked, hears=answers)
+    for party, (asks, _), (tells, _) in zip(members, asked, answers, strict=True):
+        other = aggregator.name
+        lines += _account(party, says=[(tells, other)], hears=[(asks, other)])
+    return lines
+
+
+def _account(
+    party: Identity, *, says: Sequence[tuple[str, str]], hears: Sequence[tuple[str, str]]
+) -> list[str]:
+    """A party's account: subjects, and who is on the other side of each."""
+    publish, subscribe = [one for one, _ in says], [one for one, _ in hears]
+    exports = [{"stream": subject, "accounts": [other]} for subject, other in says]
+    imports = [{"stream": {"account": other, "subject": subject}} for subject, other in hears]
     return [
-        f"    {{ nkey: {nkey_of(party)}, permissions: {{ "
-        f"publish: {{ allow: {json.dumps(publish)} }}, "
-        f"subscribe: {{ allow: {json.dumps(subscribe)} }} }} }}  # {party.name}"
-        for party, publish, subscribe in rights
+        f"  {json.dumps(party.name)}: {{",
+        f"    users: [{{ nkey: {nkey_of(party)}, permissions: {{",
+        f"      publish: {{ allow: {json.dumps(publish)} }}",
+        f"      subscribe: {{ allow: {json.dumps(subscribe)} }}",
+        "    }}]",
+        f"    exports: {json.dumps(exports)}",
+        f"    imports: {json.dumps(imports)}",
+        f"    limits: {{ max_connections: {_MOST_LOGINS} }}",
+        "  }",
     ]
 
 
@@ -185,8 +212,11 @@ class Server:
             process.kill()
 
     def _started(self, program: str) -> subprocess.Popen[bytes]:
-        command = [program, "-c", str(self._folder / CONFIGURATION)]
-        with (self._folder / LOG).open("wb") as log:  # of this start: it tells what was wrong
+        log_path = self._folder / LOG  # where the server begins its lines once it has read all
+        command = [program, "-c", str(self._folder / CONFIGURATION), "-l", str(log_path)]
+        if log_path.is_file() and log_path.stat().st_size > _LARGEST_LOG:
+            log_path.replace(log_path.with_name(LOG + ".1"))
+        with log_path.open("ab") as log:  # what it says before
             return subprocess.Popen(  # noqa: S603 (our interpreter, then the server)
                 [sys.executable, "-I", "-S", "-c", _WITH_US, *command],
                 stdin=subprocess.DEVNULL,
@@ -219,6 +249,6 @@ def _check_free(port: int) -> None:
             probe.bind(("0.0.0.0", port))  # noqa: S104 (where the server will listen)
         except OSError as error:
             raise UserError(
-                f"expected port {port} to be free for the relay, got: {error.strerror}; end what "
+                f"expected port {port} to be free for the relay, got: {why_of(error)}; end what "
                 "uses it, or name a relay that runs already with --relay"
             ) from None

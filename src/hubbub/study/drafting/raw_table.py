@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hubbub.disk import open_ordinary
+from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import DataError
 from hubbub.study.drafting.cell_text import is_date, is_missing, plain_number
 from hubbub.study.tabular import read_cells
@@ -130,7 +130,7 @@ def read_raw(path: Path) -> RawTable:
             raw = file.read()
     except OSError as error:
         raise DataError(
-            f"expected a readable file of records {path}, got: {error.strerror}; check the path"
+            f"expected a readable file of records {path}, got: {why_of(error)}; check the path"
         ) from None
     if _is_binary(raw):
         raise DataError(

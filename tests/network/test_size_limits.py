@@ -1,0 +1,158 @@
+"""Nobody has anybody keep more than the plan says that a message may have.
+
+That nothing larger than its limit is ever sent hangs on all other tests: `Requests` counts a larger
+answer as none, and `Watched` holds every request of an aggregator against its call's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hubbub.network.coordinator import WaitedError
+from hubbub.network.event_log import EventLog
+from hubbub.network.join import Machine, _Joined, relay_of
+from hubbub.network.nats.answering import Answering
+from hubbub.network.nats.pieces import LARGEST_PACKET
+from hubbub.network.nats.transports import limit
+from hubbub.network.party_folder import PartyFolder
+from hubbub.network.requests import Requests
+from hubbub.network.size_limits import OFFER_LIMIT, SizeLimits, word_limit
+from hubbub.network.timeouts import Timeouts
+from hubbub.session.ask import Call
+from network.lines import Party, asked, come, missing, relayed
+from network.relay import opened, terms_for
+from network.test_over_nats import Everybody
+
+pytest.importorskip("nats", reason="needs the extra net")
+LARGE = 1 << 23
+
+
+@pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
+def test_each_kind_of_call_has_a_largest_answer_from_the_plan(gather: Any, nodes: int) -> None:
+    parties = gather(nodes)
+    plan, terms = terms_for(parties)
+    limits = SizeLimits(roster=parties.aggregator.roster, terms=terms, counts=(5, 5, 5))
+    words = word_limit(len(limits.roster.parties))
+    for call in Call:
+        assert words <= limits.answer(call) < 1 << 21
+        assert 0 < limits.request(call) <= OFFER_LIMIT
+    assert limits.answer(Call.PING) == words < 8192
+    assert terms.masked_bytes < limits.answer(Call.MODEL) < words + terms.masked_bytes + 1024
+    wide = replace(limits, terms=replace(terms, dimension=10**6, parameters=10**6))
+    more = wide.answer(Call.MODEL) - limits.answer(Call.MODEL)
+    assert more == wide.terms.masked_bytes - terms.masked_bytes
+    assert wide.answer(Call.PING) == words
+    assert plan.dimension == terms.dimension
+
+
+def test_no_answer_larger_than_its_calls_is_read_whatever_carries_it(gather: Any) -> None:
+    parties = gather()
+
+    def phase(name: str, requests: Any, deadline: float) -> Any:
+        for party, found in parties.phase(name, requests, deadline):
+            yield party, found + bytes(LARGE) if (name, party) == ("ping", "ann") else found
+
+    with pytest.raises(
+        WaitedError, match=r"ann: .*expected an answer of 4,\d+ bytes at most, got 8,"
+    ):
+        opened(parties, phase, Timeouts(waiting=0.0))
+
+
+def test_a_session_whose_messages_are_as_large_as_they_may_be_goes_on(gather: Any) -> None:
+    parties = gather(2, parties={"shares": "full"})
+    session = opened(parties)
+    assert session.round(1)[1] == 1
+    limits = parties.seats["ann"]._sessions[parties.study.id, "training"].limits
+    assert limits.request(Call.SHARES) > limits.terms.masked_bytes * 3
+
+
+def test_nothing_is_kept_of_an_answer_that_is_too_large(tmp_path: Path) -> None:
+    with relayed(tmp_path) as here:
+        parties = [here.party("ann", lambda _: bytes(LARGE)), here.party("bob")]
+        carrier, _ = here.carrier()
+        carrier.largest_answer = lambda name: {"small": 4096, "large": LARGE}[name]
+        with carrier:
+            come(carrier, "ann", "bob")
+            found = dict(carrier.phase("small", dict.fromkeys(["ann", "bob"], b"abc"), 1.0))
+            assert missing(found["ann"]) == "its answer has 8,388,608 bytes, expected 4,096 at most"
+            assert found["bob"] == b"cba"
+            assert carrier._line._ends["ann"].link._coming is None
+            assert dict(carrier.phase("large", {"ann": b"x"}, 20.0)) == {"ann": bytes(LARGE)}
+        for party in parties:
+            party.stop()
+
+
+def test_nothing_is_kept_of_a_request_that_is_too_large(tmp_path: Path) -> None:
+    with relayed(tmp_path) as here:
+        seen: list[bytes] = []
+        answering = Answering(
+            here.relay,
+            here.keys["ann"],
+            lambda request: seen.append(request) or b"",  # type: ignore[func-returns-value]
+            lambda *_: None,
+            lambda: None,
+            most=lambda: 4096,
+        )
+        party = Party(answering, [], []).start()
+        carrier, _ = here.carrier()
+        with carrier:
+            come(carrier, "ann")
+            missing(asked(carrier, {"ann": bytes(LARGE)}, 0.5)["ann"])
+            end = answering._line._ends["aggregator"].link
+            assert (end._coming, end.too_large) == (None, LARGE)
+            assert asked(carrier, {"ann": bytes(4096)}) == {"ann": b""}
+        party.stop()
+        assert seen == [bytes(4096)]
+
+
+def test_a_sign_of_life_of_megabytes_counts_as_none_where_a_study_is_served(tmp_path: Path) -> None:
+    """The whole way: the aggregator's process, its own relay, and a party that means harm."""
+    everybody = Everybody(tmp_path)
+    everybody.approve()
+    site = everybody.sites["ann"]
+    relay = relay_of(site, None, everybody.roster)
+    answering = Answering(relay, site.keys, lambda _: bytes(LARGE), lambda *_: None, lambda: None)
+    party = Party(answering, [], []).start()
+    with pytest.raises(WaitedError, match=r"ann: its answer has 8,388,608 bytes"):
+        everybody.serve(waiting=0.0)
+    party.stop()
+
+
+def test_who_joins_keeps_no_more_than_an_offer_before_there_is_a_session(tmp_path: Path) -> None:
+    everybody = Everybody(tmp_path)
+    everybody.approve("node-1")
+    site = PartyFolder.opened(everybody.home / "node-1")
+    relay = relay_of(site, None, everybody.roster)
+    joined = _Joined(site, relay, Machine(), EventLog(party="node-1"))
+    assert joined._line._line._most() == OFFER_LIMIT
+    joined._line._line.stop()
+
+
+def test_a_call_before_any_session_is_expected_has_no_less_than_a_word() -> None:
+    roster = SimpleNamespace(parties=[SimpleNamespace(name="a")] * 3)
+    requests = Requests(roster, bytes(32), None, EventLog(party="a"), Timeouts())  # type: ignore[arg-type]
+    assert requests.largest_answer("ping") == word_limit(3)
+
+
+def test_a_server_that_announces_a_message_larger_than_any_is_left() -> None:
+    """The client library would keep whatever comes of it."""
+    from nats.aio.client import Client
+
+    async def fed() -> int:
+        client, fed = Client(), 0
+        limit(client, LARGEST_PACKET)
+        await client._ps.parse(b"MSG x 1 99999999999\r\n")
+        with suppress(ConnectionError):
+            while fed < 1 << 24:
+                await client._ps.parse(bytes(1 << 15))
+                fed += 1 << 15
+        return fed
+
+    assert asyncio.run(fed()) < LARGEST_PACKET + (1 << 16)
