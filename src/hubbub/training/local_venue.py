@@ -160,11 +160,13 @@ class LocalVenue:
         ledger, asked = self.ledgers[index], plan.study.privacy
         epoch = mechanism_of(plan.study).epoch
         sent = {read_header(path).session for path in files(folder.path)}
+        paid = {entry.session for entry in self._since(ledger, index)}
         rows = len(self._paid(index, TRAINING))
         return part_of(
             self.keys[index],
             study=plan.study.id,
-            sessions=sent,  # one that was interrupted before its transcript began has sent nothing
+            sessions=sent & paid,
+            unlisted=paid - sent,  # of a copy of the folder
             ledger_head=ledger.head,
             ledger_rows=ledger.rows,
             attempts=rows * epoch,

@@ -309,7 +309,8 @@ def _asked(plan: Plan, asked: Counter[str], content: Plain | None) -> Iterator[F
     for planned in plan.queries:
         purpose, most = planned.query.purpose, planned.query.made_by(int(counted))
         why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
-        yield judged(f"{asked[purpose]} sums for {purpose} were made, of {most} that are due", why)
+        claim = f"the transcripts have {asked[purpose]} sums for {purpose}, of {most} that are due"
+        yield judged(f"{claim} after {counted} attempts", why)
 
 
 def _attempts(
@@ -318,16 +319,19 @@ def _attempts(
     """Attempts that somebody answered, against what may be made and what was charged."""
     made, steps = sum(played.attempts for _, played in done), study.training.steps
     why = "" if made <= steps else "the epsilon that is claimed does not hold"
-    yield judged(f"{made} attempts were made, of {steps} that the study allows", why)
+    yield judged(f"the transcripts have {made} attempts, of {steps} that the study allows", why)
     if content is None:
         return
     counted = content["epsilon"]["attempts"]
     why = "" if made <= counted else f"the evidence counts {counted}"
-    yield judged("no attempt is missing from the epsilon of the evidence", why)
+    yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
     answers: Counter[str] = Counter()
     for header, played in done:
         answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
     charged = {part["silo"]: part["attempts"] for part in content["silos"]}
     less = [name for name, number in charged.items() if answers[name] > number]
     why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
-    yield judged("every silo has charged what it answered", why)
+    if charged:
+        yield judged("every silo that has signed has charged what it answered", why)
+    if silent := sorted(answers.keys() - charged.keys()):
+        yield not_verifiable(f"that {', '.join(silent[:12])} charged what they answered")
