@@ -384,11 +384,14 @@ def forge(
         session=header.session,
         roster=header.roster,
         purpose="training",
-        full=True,
+        full=result.plan.study.transcript == "full",
         terms=replace(header.terms, **numbers),
     ) as transcript:
         for one in change(kept, parties):
-            transcript.keep(one if isinstance(one, bytes) else as_bytes(one))
+            if isinstance(one, bytes):
+                transcript.keep(one)
+            else:
+                transcript.keep(one.frame, one.short)
     if (folder / FILE).exists():
         write_evidence(result, parties, folder)
     assert list(integrity_findings(folder)) == []

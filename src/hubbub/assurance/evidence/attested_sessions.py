@@ -38,8 +38,7 @@ def _attested(path: Path, roster: Roster) -> evidence_file.Plain:
     for kept in transcript.read(path):
         asked = asked or kept.tag is Tag.MODEL
         if kept.tag in _TAGS:
-            whole = kept.words + (kept.payload or b"") + kept.signature
-            frames.append(b64encode(whole).decode())
+            frames.append(b64encode(kept.frame).decode())
     header = transcript.read_header(path)
     same = header.roster.digest == roster.digest
     own = {} if same else {"roster": transcript.plain_roster(header.roster)}

@@ -270,9 +270,19 @@ def _shown_by(name: str, header: Header, played: Played) -> Iterator[Finding]:
     purpose = "" if header.purpose == TRAINING else f" ({header.purpose})"
     yield rederived(
         f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
-        f"signatures and order; {played.attempts} attempts, one answer of each party to each, and "
-        "to one MODEL"
+        f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
+        "each to one MODEL"
     )
+    if played.held:
+        yield rederived(
+            f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
+            "them, and about the one MODEL"
+        )
+    if played.unshared:
+        yield not_verifiable(
+            f"that {played.unshared} words of nodes in {name} are about the shares that silos sent "
+            "them: none was kept, as by an older version"
+        )
     if played.unseen:
         yield not_verifiable(
             f"the sums of {played.unseen} rounds in {name}, and the steps after them: masked "
