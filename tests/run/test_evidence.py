@@ -101,7 +101,7 @@ def test_everything_holds_and_each_claim_says_how(evidence: Path) -> None:
     assert set(by) == {REDERIVED, SIGNED, NOT_VERIFIABLE}
     derived, signed, trusted = ("\n".join(by[one]) for one in (REDERIVED, SIGNED, NOT_VERIFIABLE))
     assert "epsilon is at most 0.5" in derived
-    assert "after the 6 attempts that are counted" in derived
+    assert "after the 6 attempts charged" in derived
     assert "the plan's numbers follow from the study" in derived
     for name in ("cleveland", "hungary", "switzerland", "va-long-beach"):
         assert f"{name}: 6 attempts charged" in signed
@@ -266,6 +266,45 @@ def test_a_lie_that_the_aggregator_signs_is_called_one(
     lied: Callable[..., list[Finding]], lie: Callable[[dict[str, Any]], None], why: str
 ) -> None:
     assert why in wrongs(lied(lie))
+
+
+def test_attempts_are_re_derived_only_where_every_silo_has_signed_its_last_word(
+    lied: Callable[..., list[Finding]],
+) -> None:
+    """An aggregator that leaves silos out, and says fewer messages too, is believed in nothing."""
+
+    def nobody(content: dict[str, Any]) -> None:
+        fewer_attempts_with_their_epsilon(content)
+        content["silos"] = []
+
+    assert "are of 6 attempts at least" in wrongs(lied(nobody))
+
+    def fewer_messages(content: dict[str, Any]) -> None:
+        nobody(content)
+        content["transcripts"][0]["frames"] = 15
+
+    def one_is_missing(content: dict[str, Any]) -> None:
+        content["silos"].pop()
+
+    def of_other_keys(content: dict[str, Any]) -> None:
+        content["silos"][0]["signature"] = content["silos"][1]["signature"]
+
+    for lie in (fewer_messages, one_is_missing, of_other_keys):
+        (said,) = [
+            one for one in lied(lie) if "it is at most" in one.claim and "after" in one.claim
+        ]
+        assert said.verdict == SIGNED
+        assert "so the aggregator counts" in said.claim
+
+
+def test_epsilon_is_re_derived_only_where_an_honest_silo_has_signed_for_the_study(
+    lied: Callable[..., list[Finding]],
+) -> None:
+    """One silo may collude: of a study that only it has signed, nobody knows whether it was run."""
+    for silos, verdict in ((2, REDERIVED), (1, SIGNED), (0, SIGNED)):
+        found = lied(lambda content, silos=silos: content.update(silos=content["silos"][:silos]))
+        (said,) = [one for one in found if one.claim.startswith("epsilon is at most")]
+        assert said.verdict == verdict
 
 
 def test_a_silo_that_does_not_speak_is_mentioned(lied: Callable[..., list[Finding]]) -> None:

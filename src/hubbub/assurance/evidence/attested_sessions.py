@@ -59,9 +59,16 @@ def attested_findings(
             )
         return
     rosters = [transcript.roster_of(one["roster"]) if "roster" in one else roster for one in shown]
-    yield _of_every_session(content, rosters, words)
+    listed = {one["session"] for one in content["transcripts"]}
+    found = [
+        _finding(one, asked, study, own, _difference(own, roster, study))
+        if one["session"] in listed
+        else finding.wrong("evidence is of the run's sessions", "of one there is no transcript")
+        for one, own in zip(shown, rosters, strict=True)
+    ]
+    yield _of_every_session(content, rosters, words, found)
+    yield from found
     for one, own in zip(shown, rosters, strict=True):
-        yield _finding(one, asked, study, own, _difference(own, roster, study))
         if own.digest != roster.digest:
             yield finding.not_verifiable(
                 f"that the keys in the session {one['session'][:16]}… are the parties': they are "
@@ -70,9 +77,12 @@ def attested_findings(
 
 
 def _of_every_session(
-    content: evidence_file.Plain, rosters: list[Roster], words: SiloWords
+    content: evidence_file.Plain,
+    rosters: list[Roster],
+    words: SiloWords,
+    found: list[finding.Finding],
 ) -> finding.Finding:
-    """Whether evidence is there of every session in which silos have charged an attempt.
+    """Whether evidence that holds is there of every session in which silos have charged an attempt.
 
     Which these are, the silos have signed; how many messages a session had, the aggregator says.
     """
@@ -82,14 +92,15 @@ def _of_every_session(
     roster = transcript.roster_of(content["roster"])
     most = 1 + len(roster.parties) + 2 * len(roster.silos)  # no more come before the first round
     long = {session for session, frames in listed.items() if frames > most}
-    odd = set(shown) - listed.keys()
-    if len(set(shown)) < len(shown) or odd:
-        return finding.wrong(claim, "a session is shown twice, or is none of the run")
+    if len(set(shown)) < len(shown):
+        return finding.wrong(claim, "a session is shown twice")
     missing = ((words.sessions - words.unlisted) | long) - set(shown)
     if missing:
         return finding.wrong(claim, f"{min(missing)[:16]}… is without")
     others = {one for one, own in zip(shown, rosters, strict=True) if own.digest != roster.digest}
-    if words.unlisted:
+    if not all(one.holds and one.is_checked for one in found):
+        doubt = "what was shown in some does not hold, or was not checked"
+    elif words.unlisted:
         doubt = f"of {min(words.unlisted)[:16]}… there is no transcript"
     elif others & words.sessions:
         doubt = f"in {min(others & words.sessions)[:16]}… it was shown for other keys"

@@ -199,7 +199,7 @@ def _study_claims(content: Plain) -> Iterator[Finding]:
     stated = content["study"]
     study = Study.parse(stated["toml"])
     made = {"name": study.name, "id": study.id.hex(), "toml": stated["toml"]}
-    claim = f"the study is “{study.name}” with the id {study.id.hex()[:16]}…"
+    claim = f"the study “{study.name}” has the id {study.id.hex()[:16]}…, as follows from its text"
     yield judged(claim, difference(stated, made, "study"))
 
 
@@ -213,15 +213,20 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
         )
         return
     yield judged(
-        f"the plan's numbers follow from the study, to six digits, for {made.dimension} parameters",
+        f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, for "
+        f"{made.dimension} parameters",
         difference(found, made.to_dict()),
     )
-    yield judged(
+    claim = (
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
-        "digits, against every other adversary, where the study is carried out as planned",
-        difference(account["claimed"], spent(made, study.training.steps)),
+        "digits, against every other adversary, where the study is carried out as planned"
     )
+    why = difference(account["claimed"], spent(made, study.training.steps))
+    if why or words.show(study):
+        yield judged(claim, why)
+    else:
+        yield signed(f"{claim}: that it is this study, too few silos have signed")
     yield _attempts_claim(content, study, words, made)
 
 
@@ -230,8 +235,8 @@ def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) 
     attempts = count_of(content["epsilon"]["attempts"])
     rows, least = spent(made, attempts), least_attempts(content, study)
     stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
-    claim = f"after the {attempts} attempts that are counted, it is at most "
-    claim += at_most(stated["epsilon"])
+    how = "charged" if attempts == words.attempts else "that are counted"
+    claim = f"after the {attempts} attempts {how}, it is at most {at_most(stated['epsilon'])}"
     why = difference(content["epsilon"]["after_attempts"], rows)
     if attempts > paid_for(study.training.steps, study):
         why = f"the study allows for {study.training.steps} attempts"
@@ -240,7 +245,10 @@ def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) 
     if why:
         return wrong(claim, why)
     if words.are_final:
-        return rederived(f"{claim}; no silo has charged more than {words.attempts}, as all signed")
+        return rederived(
+            f"{claim}; no silo has charged more than {words.attempts}, as all have signed with the "
+            "roster's keys"
+        )
     return signed(f"{claim}; so the aggregator counts: {words.doubt}")
 
 
@@ -252,8 +260,11 @@ def _asked_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Findin
         "stated_adversary": stated_adversary(study),
     }
     shown = {key: value for key, value in content["epsilon"].items() if key not in _SPENT}
-    claim = "epsilon is said for the study's delta, relation and adversary"
-    yield judged(claim, difference(shown, made, "epsilon"))
+    claim = f"epsilon is said for delta, relation and adversary of the study {study.id.hex()[:16]}…"
+    why = difference(shown, made, "epsilon")
+    if not why and shown != made:
+        why = f"delta is {shown['delta']!r}, {asked.delta!r} follows from the study"
+    yield judged(claim, why)
 
 
 def _digest_claims(content: Plain, *_: object) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ class SiloWords:
 
     Args:
         wrongs: what is wrong with each part of the file, in its order; "" if nothing is.
+        spoken: silos that have rightly signed a part about this study.
         doubtful: silos of the study without a last word.
         attempts: the most that one of them has charged.
         sessions: in which some have charged an attempt, hexadecimal.
@@ -37,6 +38,7 @@ class SiloWords:
 
     wrongs: tuple[str, ...]
     doubtful: tuple[str, ...]
+    spoken: frozenset[str] = frozenset()
     attempts: int = 0
     sessions: frozenset[str] = frozenset()
     unlisted: frozenset[str] = frozenset()
@@ -48,11 +50,12 @@ class SiloWords:
         wrongs = tuple(_wrong_in(one, content, roster, study) for one in parts)
         right = [one for one, why in zip(parts, wrongs, strict=True) if not why]
         final = [one for one in right if one.get("closed") is True]
-        spoken = {one["silo"] for one in final}
+        last = {one["silo"] for one in final}
         unlisted = frozenset(name for one in final for name in one["unlisted"])
         return cls(
             wrongs=wrongs,
-            doubtful=tuple(name for name in study.parties.names if name not in spoken),
+            doubtful=tuple(name for name in study.parties.names if name not in last),
+            spoken=frozenset(one["silo"] for one in right),
             attempts=max((one["attempts"] for one in right), default=0),
             sessions=unlisted.union(*(one["sessions"] for one in final)),
             unlisted=unlisted,
@@ -62,6 +65,10 @@ class SiloWords:
     def are_final(self) -> bool:
         """Whether every silo has signed its last word."""
         return not self.doubtful
+
+    def show(self, study: Study) -> bool:
+        """Whether one silo at least that is honest has signed that it took part in this study."""
+        return len(self.spoken) > study.parties.colluders
 
     @property
     def doubt(self) -> str:
@@ -104,6 +111,8 @@ def _wrong_in(part: Plain, content: Plain, roster: Roster, study: Study) -> str:
     silo = next((p for p in roster.parties if p.name == part["silo"] and p.role == "silo"), None)
     if silo is None or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
         return "the signature is not that of a silo of the roster"
+    if study.parties.roster and roster.digest.hex() != study.parties.roster:
+        return "the roster is not the one that the study names"
     if part["study"] != study.id.hex():
         return "it is about another study"
     if not set(part["sessions"]) <= sessions:
