@@ -671,6 +671,36 @@ def test_p15_no_attempt_is_answered_after_a_silo_has_signed_its_last_word(
     assert {one["attempts"] for one in after.values()} == {1}
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [JOINT, {"training": {"noise": "correlated", "bands": 2, "sample_rate": 0.5}}],
+    ids=["a link was shown", "an epoch was paid for"],
+)
+def test_p15_what_was_paid_for_and_not_answered_is_not_answered_after_the_end(
+    gather: Any, changes: dict[str, Any]
+) -> None:
+    """The attempt is in the silo's last word; its sum is not made any more."""
+    parties = gather(**changes)
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    name, shown = session.rounds.session, dict[str, list[bytes]]()
+    if changes is JOINT:
+        asked = model(parties, session)
+        shown = {one: parties.ask(one, Call.MODEL, name, [asked]) for one in NAMES}
+        call, parts = Call.SEED, [frames[0] for frames in shown.values()]
+    else:  # the row of the first attempt pays for the second one too
+        session.rounds.round(1, session.initial, 1)
+        payload = session.terms.model_payload((1, 2, 3), session.initial, 2)
+        where = {"session": name, "receiver": EVERYBODY, "round": 2}
+        call, parts = Call.MODEL, [parties.sealed("aggregator", Tag.MODEL, payload, **where)]
+    said = last_word(parties, session, "ann")
+    assert said["attempts"] == (1 if changes is JOINT else 2)
+    assert refusal(parties.ask("ann", call, name, parts)) == ("no-session", "")
+    if changes is JOINT:  # nothing else was wrong with the request
+        assert unverified(parties.ask("bob", call, name, parts)[0]).tag is Tag.MASKED
+    assert len(parties.rows("ann")) == 1
+
+
 def last_word(
     parties: Watched, session: Session, name: str, listed: Session | None = None
 ) -> dict[str, Any]:

@@ -296,7 +296,7 @@ class Ledger:
 
     def _parsed(self, row: Row) -> Content | None:
         """What a row says; the genesis says nothing."""
-        what = "a charge, a cap, or a study let in or closed"
+        what = "a charge, a cap, a study let in or closed"
         return self._chain.parsed(row, _content, what) if row.number else None
 
 
