@@ -23,15 +23,10 @@ from network.consortium import HOSPITALS, Consortium, table
 from network.test_attested import attested
 from network.test_patients import gathered as patients
 from run.finished import a_study
-from run.mutations import (
-    TrueFile,
-    content_of,
-    falsely_confirmed,
-    is_true,
-    mutated,
-)
+from run.mutations import content_of, mutated
 from run.test_correlated_runs import NOISE
 from run.test_verify import CLIP, NO_NODES
+from run.true_claims import TrueFile, falsely_confirmed, is_true
 
 EVALUATED = (CLIP, f"{CLIP}evaluate = {{ every = 2, epsilon = 0.1 }}\n")
 NODES = (NO_NODES, 'shares = "full"\ncompute_nodes = 2 ')

@@ -8,7 +8,7 @@ file lists bound it from below. This file makes no plan and knows no frames.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import ceil
 
@@ -16,7 +16,7 @@ from hubbub.assurance.evidence.evidence_file import Plain, part_words
 from hubbub.assurance.evidence.finding import Finding, judged, not_verifiable, signed, wrong
 from hubbub.assurance.transcript import roster_of
 from hubbub.planning import TRAINING, mechanism_of
-from hubbub.protocol import Roster
+from hubbub.protocol import Identity
 from hubbub.report import at_most
 from hubbub.study import Study
 
@@ -47,7 +47,15 @@ class SiloWords:
     def of(cls, content: Plain, study: Study) -> SiloWords:
         """What silos have signed; one of MALFORMED if the file is not what the format says."""
         roster, parts = roster_of(content["roster"]), content["silos"]
-        wrongs = tuple(_wrong_in(one, content, roster, study) for one in parts)
+        silos = {one.name: one for one in roster.parties if one.role == "silo"}
+        sessions = {one["session"] for one in content["transcripts"]}
+        other = study.parties.roster not in ("", roster.digest.hex())
+        wrongs = tuple(
+            "the roster is not the one that the study names"
+            if other
+            else _wrong_in(one, content, silos, sessions, study)
+            for one in parts
+        )
         right = [one for one, why in zip(parts, wrongs, strict=True) if not why]
         final = [one for one in right if one.get("closed") is True]
         last = {one["silo"] for one in final}
@@ -105,14 +113,13 @@ def part_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Find
         )
 
 
-def _wrong_in(part: Plain, content: Plain, roster: Roster, study: Study) -> str:
+def _wrong_in(
+    part: Plain, content: Plain, silos: Mapping[str, Identity], sessions: Set[str], study: Study
+) -> str:
     """What is wrong with a silo's part; "" if nothing is."""
-    sessions = {one["session"] for one in content["transcripts"]}
-    silo = next((p for p in roster.parties if p.name == part["silo"] and p.role == "silo"), None)
+    silo = silos.get(part["silo"])
     if silo is None or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
         return "the signature is not that of a silo of the roster"
-    if study.parties.roster and roster.digest.hex() != study.parties.roster:
-        return "the roster is not the one that the study names"
     if part["study"] != study.id.hex():
         return "it is about another study"
     if not set(part["sessions"]) <= sessions:
