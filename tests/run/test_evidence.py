@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import hubbub
 from hubbub.assurance.evidence.claims import check
-from hubbub.assurance.evidence.collecting import FILE, ONE_PROCESS, part_of
+from hubbub.assurance.evidence.collecting import FILE, ONE_PROCESS, checked_part, part_of
 from hubbub.assurance.evidence.evidence_file import load, part_words, with_signature
 from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED, SIGNED, Finding, difference
 from hubbub.cli import main
@@ -337,6 +337,37 @@ def test_a_silo_signs_for_its_own_words_only() -> None:
     assert keys.identity.verifies(signature, part_words(said))
     for key, value in {"attempts": 1, "silo": "t", "sessions": [], "data_set": {}}.items():
         assert not keys.identity.verifies(signature, part_words({**said, key: value}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"closed": False},
+        {"closed": 1},
+        {"unlisted": ["00"]},
+        {"unlisted": "none"},
+        {"unlisted": ["00" * 16] * 1025},
+        {"sessions": ["11" * 16]},
+        {"attempts": -1},
+        {"data_set": {"epsilon": 1.0, "delta": 1e-5, "relation": "x" * 10**6}},
+        {"more": 1},
+    ],
+    ids=lambda change: f"{change}"[:30],
+)
+def test_a_silos_word_that_is_no_last_word_is_not_taken_into_evidence(
+    change: dict[str, Any],
+) -> None:
+    """Though the silo has signed it; nor can it make the file too long for anybody to read."""
+    keys, sessions = Keys.generate("s", "silo"), [bytes(16)]
+    given: dict[str, Any] = {"study": bytes(32), "sessions": sessions}
+    said = part_of(
+        keys, **given, unlisted=[b"u" * 16], ledger_head=bytes(32), ledger_rows=3, attempts=2
+    )
+    assert checked_part(said, keys.identity, **given) == said
+    other = said | change
+    other["signature"] = keys.sign(part_words(other)).hex()
+    with pytest.raises(ValueError, match="expected"):
+        checked_part(other, keys.identity, **given)
 
 
 @settings(max_examples=60, deadline=None)

@@ -28,10 +28,12 @@ from hubbub.assurance.evidence.evidence_file import (
 from hubbub.assurance.evidence.statistic_files import ANSWERS, SUMS
 from hubbub.assurance.transcript import FOLDER, files, head_of, plain_roster, read, read_header
 from hubbub.planning import Plan
+from hubbub.privacy import RELATIONS
 from hubbub.protocol import SESSION_BYTES, Identity, Keys, Roster
 
 FILE = "evidence.json"
 _MOST = 2**53
+_MOST_UNLISTED = 1024  # sessions; a silo's words must not make the file too long to be read
 _PART_MEMBERS = {
     *("silo", "study", "sessions", "unlisted", "closed", "ledger", "attempts", "data_set"),
     "signature",
@@ -105,6 +107,7 @@ def checked_part(part: object, silo: Identity, *, study: bytes, sessions: Iterab
         and isinstance(part["sessions"], list)
         and all(isinstance(one, str) and one in known for one in part["sessions"])
         and isinstance(part["unlisted"], list)
+        and len(part["unlisted"]) <= _MOST_UNLISTED
         and all(len(bytes.fromhex(one)) == SESSION_BYTES for one in part["unlisted"])
         and part["closed"] is True
         and set(ledger) == {"head", "rows"}
@@ -123,7 +126,7 @@ def _is_spending(total: object) -> bool:
         return False
     numbers = [total["delta"], *([] if total["epsilon"] is None else [total["epsilon"]])]
     real = all(type(one) in (int, float) and 0 <= one < float("inf") for one in numbers)
-    return real and isinstance(total["relation"], str)
+    return real and total["relation"] in RELATIONS
 
 
 def collect(
