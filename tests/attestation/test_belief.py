@@ -118,7 +118,16 @@ def test_an_aggregator_that_keeps_the_evidence_back_is_found_out(
         ran, tmp_path, lambda said: said.pop("attested")
     )
     wrong = changed(ran, tmp_path, lambda said: said["attested"].clear())
-    assert "parties showed evidence in every session" in wrong
+    assert "parties showed evidence in every session with an attempt" in wrong
+
+    def unheard(said: Any) -> None:  # nor are there messages in which it could have been
+        said["attested"].clear()
+        for session in said["transcripts"]:
+            session["frames"] = 1
+
+    assert "parties showed evidence in every session with an attempt" in changed(
+        ran, tmp_path, unheard
+    )
 
     def later(said: Any) -> None:  # evidence of another session under this one's name
         said["attested"][0]["frames"].pop()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from math import inf, nextafter
 
 import pytest
 
 from hubbub.assurance.ledger.privacy_ledger import Ledger
-from hubbub.errors import BudgetError
+from hubbub.errors import BudgetError, IntegrityError
 from ledger.book import OTHER, ROWS, STUDY, assert_one_sentence, cap_for, charges, entry
 
 EVALUATION = {"noise_multiplier": 9.0}
@@ -80,3 +81,51 @@ def test_attempts_do_not_lift_the_cap(path):
         ledger.set_cap(cap_for(ROWS))
         with pytest.raises(BudgetError, match="raise the cap"):
             ledger.charge(entry(5), attempts=100)
+
+
+# The end of a study -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [{}, EVALUATION, {"session": b"f" * 16}], ids=str)
+def test_p15_a_study_that_was_closed_is_charged_no_more(path, more):
+    """Whatever the mechanism and the session, and after the file was opened anew."""
+    with Ledger(path) as ledger:
+        ledger.close_study(STUDY)
+        with pytest.raises(BudgetError, match="holds the end of study"):
+            ledger.charge(entry(ROWS + 1, **more))
+    with Ledger(path) as ledger:
+        with pytest.raises(BudgetError, match="another name") as error:
+            ledger.charge(entry(ROWS + 1, **more), attempts=99)
+        ledger.charge(entry(1, study=OTHER))
+        assert ledger.spent_on(STUDY) == ROWS
+        assert ledger.verify() == ROWS + 1
+    assert_one_sentence(str(error.value))
+
+
+def test_p15_a_study_is_closed_by_one_row_for_everybody(path):
+    with Ledger(path) as one, Ledger(path) as other:
+        other.close_study(STUDY)
+        head, rows = other.head, other.rows
+        one.close_study(STUDY)
+        with pytest.raises(BudgetError):
+            one.charge(entry(ROWS + 1))
+        assert (one.head, one.rows) == (head, rows) == (other.head, ROWS + 2)
+
+
+def test_p15_a_study_may_be_closed_before_its_first_attempt(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.close_study(STUDY)
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(1))
+        assert (len(ledger), ledger.rows) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "plain", [{}, {"study": "73"}, {"study": 5}, {"study": "73" * 32, "x": ""}]
+)
+def test_a_closing_of_no_study_is_not_understood(path, plain):
+    """A row of another version: nothing is charged beside what is not known."""
+    with Ledger(path) as ledger, ledger._chain.writing():
+        ledger._chain.append(json.dumps({"close": plain}), ledger._catch_up())
+    with Ledger(path) as ledger, pytest.raises(IntegrityError, match="a study let in or closed"):
+        ledger.charge(entry(1, study=OTHER))

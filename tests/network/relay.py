@@ -48,6 +48,8 @@ Blob = bytes | Missing
 Change = Callable[[str, str, Any], Any]
 
 NAMES = ("ann", "bob", "cyn")
+# What a party says once of an attempt, to whom it may concern.
+SAID_ONCE = (Tag.MASKED, Tag.TOTAL, Tag.SEED_LINK, Tag.SHARE, Tag.HELD)
 FEATURES, RECORDS = 4, 40
 HASTY = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0, ping=20.0)
 
@@ -225,7 +227,7 @@ class Watched(Consortium):
     def _check(self, name: str, endpoint: Any, said: bytes) -> None:
         for part in read_answer(said):
             frame = unverified(part)
-            if frame.tag not in (Tag.MASKED, Tag.TOTAL, Tag.SEED_LINK, Tag.SHARE):
+            if frame.tag not in SAID_ONCE:
                 continue
             place = (frame.sender, frame.session, frame.round, frame.attempt, frame.tag)
             if self.sent.setdefault((*place, frame.receiver), frame.digest) != frame.digest:

@@ -13,10 +13,10 @@ import pytest
 from hubbub.errors import HubbubError
 from hubbub.network.envelope import read_answer
 from hubbub.protocol import Frame, Masking, RoundParameters, Tag, unverified
-from hubbub.session import AbsentError
+from hubbub.session import AbsentError, Call
 from hubbub.session.in_process import federate
 from hubbub.session.layout import Layout
-from network.relay import Relay, Session, Watched, at, flipped, on_parts, opened
+from network.relay import Relay, Session, Watched, at, flipped, on_parts, opened, refusal
 
 FULL: dict[str, Any] = {
     "names": ("ann", "bob", "cyn", "dan"),
@@ -234,6 +234,31 @@ def test_a_node_that_names_a_silo_of_which_it_has_no_share_is_named_alone(gather
     with pytest.raises(HubbubError, match="silos that use the node") as found:
         session.round(1)
     assert getattr(found.value, "culprit", "") == "node-1"
+
+
+@pytest.mark.parametrize("silos", [(1, 2, 3, 4), (1, 2, 3)], ids=["all", "fewer"])
+@pytest.mark.parametrize("made_up", [False, True], ids=["one MODEL", "made-up MODEL"])
+def test_a_node_signs_one_word_about_the_shares_of_an_attempt(
+    gather: Any, silos: tuple[int, ...], made_up: bool
+) -> None:
+    """The aggregator asks again, under a digest or a set of its own making."""
+    parties, why = gather(2, **FULL), []
+    relay = Relay(parties.phase)
+
+    def again(blob: Any) -> Any:
+        model = session.rounds.aggregator._model
+        payload = session.terms.named_payload(silos, bytes(32) if made_up else model)
+        where = {"session": session.rounds.session, "round": 1, "receiver": 5}
+        asked = parties.sealed("aggregator", Tag.ARRIVED, payload, **where)
+        name = session.rounds.session
+        why.append(refusal(parties.ask("node-1", Call.SHARES, name, [asked])))
+        return blob
+
+    relay.tells = at("shares", again, "node-1")
+    session = opened(parties, relay)
+    session.round(1)  # and what was refused has changed nothing
+    same = silos == (1, 2, 3, 4) and not made_up  # the very frame that it has answered
+    assert why == [("protocol", "relay" if same else "aggregator")]
 
 
 def test_a_node_that_says_nothing_of_its_shares_makes_no_sum(gather: Any) -> None:

@@ -37,9 +37,9 @@ from hubbub.session.in_process import Federation
 from hubbub.session.layout import round_parameters_of
 from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
+from hubbub.study import Parties
 from hubbub.study.tabular import Records
 from hubbub.training.loop import Parameters, Summed, train
-from hubbub.study import Parties
 from hubbub.training.prepared_study import PreparedStudy
 from network.lines import over_nats
 from network.relay import (

@@ -16,17 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import DataError, ProtocolError
+from hubbub.assurance.verification.checking import verify
+from hubbub.errors import BudgetError, DataError, IntegrityError, ProtocolError
 from hubbub.network.engine import Missing
 from hubbub.network.envelope import answer, read_answer, request
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
-from hubbub.queries import EVALUATION, STANDARDISATION
+from hubbub.queries import EVALUATION, STANDARDISATION, TRAINING
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from network.consortium import planned
 from network.relay import (
+    FEATURES,
     HASTY,
     NAMES,
     RECORDS,
@@ -640,6 +642,141 @@ def test_after_what_it_has_signed_a_silo_answers_no_more_rounds(gather: Any) -> 
         session.round(2)
     assert parties.rows("ann") == [(name, 1, 0)]
     assert parties.ask("ann", Call.CLOSE, name, end) == before  # what was lost can be said again
+
+
+@pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
+@pytest.mark.parametrize("purpose", [TRAINING, EVALUATION])
+def test_p15_no_attempt_is_answered_after_a_silo_has_signed_its_last_word(
+    gather: Any, nodes: int, restarted: bool, purpose: str
+) -> None:
+    """The closing is on disk: neither a new session, a restart nor another purpose undoes it."""
+    parties = gather(nodes, **EVALUATED)
+    session = opened(parties)
+    session.round(1)
+    before = {name: last_word(parties, session, name) for name in NAMES}
+    if restarted:
+        for name in NAMES:
+            parties.start(name)
+    again = opened(parties, purpose=purpose)
+    asked = model(parties, again, parameters=again.initial)
+    for name in NAMES:
+        found = parties.ask(name, Call.MODEL, again.rounds.session, [asked])
+        assert refusal(found) == ("budget", "")
+        assert parties.rows(name) == [(session.rounds.session, 1, 0)]
+    with pytest.raises(AbsentError, match="the study was closed"):
+        again.round(2)
+    after = {name: last_word(parties, again, name, session) for name in NAMES}
+    assert after == before  # the end can be said again, and nothing else has happened
+    assert {one["attempts"] for one in after.values()} == {1}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [JOINT, {"training": {"noise": "correlated", "bands": 2, "sample_rate": 0.5}}],
+    ids=["a link was shown", "an epoch was paid for"],
+)
+def test_p15_what_was_paid_for_and_not_answered_is_not_answered_after_the_end(
+    gather: Any, changes: dict[str, Any]
+) -> None:
+    """The attempt is in the silo's last word; its sum is not made any more."""
+    parties = gather(**changes)
+    relay = Relay(parties.phase)
+    session = opened(parties, relay)
+    name, shown = session.rounds.session, dict[str, list[bytes]]()
+    if changes is JOINT:
+        asked = model(parties, session)
+        shown = {one: parties.ask(one, Call.MODEL, name, [asked]) for one in NAMES}
+        call, parts = Call.SEED, [frames[0] for frames in shown.values()]
+    else:  # the row of the first attempt pays for the second one too
+        session.rounds.round(1, session.initial, 1)
+        payload = session.terms.model_payload((1, 2, 3), session.initial, 2)
+        where = {"session": name, "receiver": EVERYBODY, "round": 2}
+        call, parts = Call.MODEL, [parties.sealed("aggregator", Tag.MODEL, payload, **where)]
+    said = last_word(parties, session, "ann")
+    assert said["attempts"] == (1 if changes is JOINT else 2)
+    assert refusal(parties.ask("ann", call, name, parts)) == ("no-session", "")
+    if changes is JOINT:  # nothing else was wrong with the request
+        assert unverified(parties.ask("bob", call, name, parts)[0]).tag is Tag.MASKED
+    assert len(parties.rows("ann")) == 1
+
+
+def last_word(
+    parties: Watched, session: Session, name: str, listed: Session | None = None
+) -> dict[str, Any]:
+    """What a silo signs at the end of a study, in one session and about another."""
+    about = (listed or session).rounds.session.hex()
+    close = json.dumps({"sessions": [about]}).encode()
+    result = bytes(4 * opened_size(parties))
+    frames = closing(parties, session, close=close, result=result)
+    found = parties.ask(name, Call.CLOSE, session.rounds.session, frames)
+    return json.loads(bytes(unverified(found[0]).payload))
+
+
+def opened_size(parties: Watched) -> int:
+    """Numbers of the model of its study."""
+    return planned(parties.study).dimension or FEATURES + 1
+
+
+def test_p15_what_a_silo_signs_names_every_session_that_it_has_paid_for(gather: Any) -> None:
+    """Also those that the aggregator would rather not list, as where no evidence was shown."""
+    parties = gather()
+    first = opened(parties)
+    first.round(1)
+    second = opened(parties)
+    second.round(2)
+    said = last_word(parties, second, "ann")
+    assert said["sessions"] == [second.rounds.session.hex()]
+    assert said["unlisted"] == [first.rounds.session.hex()]
+    assert (said["attempts"], said["closed"]) == (2, True)
+
+
+def test_p15_a_closing_that_the_disk_does_not_take_is_not_signed(
+    gather: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = gather()
+    session = opened(parties)
+    session.round(1)
+    ledger = parties.seats["ann"]._ledger
+
+    def full(_study: bytes) -> None:
+        raise IntegrityError("expected a disk with room, it is full; make room")
+
+    monkeypatch.setattr(ledger, "close_study", full)
+    name, end = session.rounds.session, closing(parties, session)
+    assert refusal(parties.ask("ann", Call.CLOSE, name, end)) == ("ledger", "")
+    assert session.round(2)[1] == 1
+
+
+def test_p15_a_run_whose_aggregator_died_after_the_end_is_served_to_the_same_end(
+    gather: Any,
+) -> None:
+    """Evidence and report were not written yet: silos sign the same again, and charge nothing."""
+    parties = gather()
+    run = parties.home / "run"
+    first = parties.serve(timeouts=HASTY)
+    told = json.loads((run / "evidence.json").read_text())
+    for name in ("evidence.json", "report.html", "model.safetensors"):
+        (run / name).unlink()
+    parties.start("ann")
+    again = parties.serve(timeouts=HASTY)
+    after = json.loads((run / "evidence.json").read_text())
+    assert again.final == first.final
+    assert after["silos"] == told["silos"]
+    assert [one["attempts"] for one in after["silos"]] == [4, 4, 4]
+    found = verify(run)
+    assert all(one.holds for one in found)
+    assert any("no silo has charged more" in one.claim for one in found)
+
+
+def test_p15_a_study_that_is_served_again_elsewhere_is_refused_before_it_begins(
+    gather: Any,
+) -> None:
+    parties = gather()
+    parties.serve(timeouts=HASTY)
+    with pytest.raises(BudgetError, match="approve the study under another name"):
+        parties.serve(timeouts=HASTY, out=parties.home / "again")
+    assert [len(parties.rows(name)) for name in NAMES] == [4, 4, 4]
 
 
 ENDS: dict[str, Callable[[list[bytes], Watched, Session], list[bytes]]] = {

@@ -260,33 +260,58 @@ def test_a_node_sums_only_what_it_has_opened_and_only_the_quorum() -> None:
         one.total(FULL.request(5, (1, 2, 4), **named))
 
 
-def test_shares_for_two_models_are_not_added() -> None:
+@pytest.mark.parametrize("first", [0, 1])
+def test_shares_for_two_models_are_not_added(first: int) -> None:
     """Silos 1 and 2 were shown another MODEL than 3 and 4; no digest opens the shares of all."""
     w, models = FULL, [FULL.model(ALL, value=value) for value in (0.0, 1.0)]
-    one, closed_for = node(5), []
+    one = node(5)
     for index in ALL:
         masking = silo(index)
         attempt = masking.accept(models[index > 2])
         masking.masked(attempt, np.full(DIMENSION, 1, dtype=np.uint32))
         one.keep(masking.shares()[5])
+    held = one.held(w.request(5, ALL, model=digest(models[first]), tag=Tag.ARRIVED))
+    assert w.terms.read_named(unverified(held), "")[0] == [{3, 4}, {1, 2}][first]
     for model in models:
-        held = one.held(w.request(5, ALL, model=digest(model), tag=Tag.ARRIVED))
-        closed_for.append(w.terms.read_named(unverified(held), "")[0])
-        with refused("relay", "open shares of the 3 silos of the request, got [12]"):
+        with refused("relay", "open shares of the 3 silos of the request, got [012]"):
             one.total(w.request(5, (1, 2, 3), model=digest(model)))
-    assert closed_for == [{3, 4}, {1, 2}]
 
 
-def test_a_node_that_was_asked_twice_what_opens_says_the_same() -> None:
+@pytest.mark.parametrize(
+    ("silos", "known"),
+    [(ALL, False), ((1, 2, 3), True), ((1, 2, 4), False)],
+    ids=["of a made-up MODEL", "of fewer silos", "of both"],
+)
+def test_a_node_says_once_of_an_attempt_what_opens(silos: tuple[int, ...], known: bool) -> None:
+    """A second word, under a digest of the aggregator's making, would accuse honest silos."""
     aggregator, model = opened()
     one = node(5)
     for each in answered(aggregator, model).values():
         one.keep(each[5])
     arrived = aggregator.arrivals()[5]
-    assert one.held(arrived) == one.held(arrived)
-    one.total(aggregator.requests()[5])
+    assert FULL.terms.read_named(unverified(one.held(arrived)), "")[0] == frozenset()
+    made_up = digest(model) if known else bytes(32)
+    with refused("aggregator", "never used twice"):
+        one.held(FULL.request(5, silos, model=made_up, tag=Tag.ARRIVED))
+    with refused("relay", "never used twice"):
+        one.held(arrived)
+    one.total(aggregator.requests()[5])  # what was refused has changed nothing
     with refused("relay", "not answered yet"):
         one.held(arrived)
+
+
+def test_a_node_does_not_go_back_to_what_opened_in_an_earlier_attempt() -> None:
+    aggregator, model = opened()
+    one = node(5)
+    for each in answered(aggregator, model).values():
+        one.keep(each[5])
+    early = aggregator.arrivals()[5]
+    for each in answered(aggregator, aggregator.begin(1, 1, ALL, NO_MODEL)).values():
+        one.keep(each[5])
+    one.held(aggregator.arrivals()[5])
+    with refused("relay", "that arrived, got 0"):
+        one.held(early)
+    one.total(aggregator.requests()[5])
 
 
 def test_a_node_says_nothing_of_shares_that_did_not_come() -> None:

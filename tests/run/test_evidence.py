@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import hubbub
 from hubbub.assurance.evidence.claims import check
-from hubbub.assurance.evidence.collecting import FILE, ONE_PROCESS, part_of
+from hubbub.assurance.evidence.collecting import FILE, ONE_PROCESS, checked_part, part_of
 from hubbub.assurance.evidence.evidence_file import load, part_words, with_signature
 from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED, SIGNED, Finding, difference
 from hubbub.cli import main
@@ -242,7 +242,7 @@ def no_toml(content: dict[str, Any]) -> None:
     [
         (cheaper, "epsilon is"),
         (less_noise, "noise_multiplier is"),
-        (fewer_attempts, "epsilon is"),
+        (fewer_attempts, "are of 6 attempts at least"),
         (fewer_attempts_with_their_epsilon, "counted for 3 attempts only"),
         (part_of_an_attempt, "no whole number"),
         (true_attempts, "no whole number"),
@@ -266,6 +266,45 @@ def test_a_lie_that_the_aggregator_signs_is_called_one(
     lied: Callable[..., list[Finding]], lie: Callable[[dict[str, Any]], None], why: str
 ) -> None:
     assert why in wrongs(lied(lie))
+
+
+def test_attempts_are_re_derived_only_where_every_silo_has_signed_its_last_word(
+    lied: Callable[..., list[Finding]],
+) -> None:
+    """An aggregator that leaves silos out, and says fewer messages too, is believed in nothing."""
+
+    def nobody(content: dict[str, Any]) -> None:
+        fewer_attempts_with_their_epsilon(content)
+        content["silos"] = []
+
+    assert "are of 6 attempts at least" in wrongs(lied(nobody))
+
+    def fewer_messages(content: dict[str, Any]) -> None:
+        nobody(content)
+        content["transcripts"][0]["frames"] = 15
+
+    def one_is_missing(content: dict[str, Any]) -> None:
+        content["silos"].pop()
+
+    def of_other_keys(content: dict[str, Any]) -> None:
+        content["silos"][0]["signature"] = content["silos"][1]["signature"]
+
+    for lie in (fewer_messages, one_is_missing, of_other_keys):
+        (said,) = [
+            one for one in lied(lie) if "it is at most" in one.claim and "after" in one.claim
+        ]
+        assert said.verdict == SIGNED
+        assert "so the aggregator counts" in said.claim
+
+
+def test_epsilon_is_re_derived_only_where_an_honest_silo_has_signed_for_the_study(
+    lied: Callable[..., list[Finding]],
+) -> None:
+    """One silo may collude: of a study that only it has signed, nobody knows whether it was run."""
+    for silos, verdict in ((2, REDERIVED), (1, SIGNED), (0, SIGNED)):
+        found = lied(lambda content, silos=silos: content.update(silos=content["silos"][:silos]))
+        (said,) = [one for one in found if one.claim.startswith("epsilon is at most")]
+        assert said.verdict == verdict
 
 
 def test_a_silo_that_does_not_speak_is_mentioned(lied: Callable[..., list[Finding]]) -> None:
@@ -298,6 +337,37 @@ def test_a_silo_signs_for_its_own_words_only() -> None:
     assert keys.identity.verifies(signature, part_words(said))
     for key, value in {"attempts": 1, "silo": "t", "sessions": [], "data_set": {}}.items():
         assert not keys.identity.verifies(signature, part_words({**said, key: value}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"closed": False},
+        {"closed": 1},
+        {"unlisted": ["00"]},
+        {"unlisted": "none"},
+        {"unlisted": ["00" * 16] * 1025},
+        {"sessions": ["11" * 16]},
+        {"attempts": -1},
+        {"data_set": {"epsilon": 1.0, "delta": 1e-5, "relation": "x" * 10**6}},
+        {"more": 1},
+    ],
+    ids=lambda change: f"{change}"[:30],
+)
+def test_a_silos_word_that_is_no_last_word_is_not_taken_into_evidence(
+    change: dict[str, Any],
+) -> None:
+    """Though the silo has signed it; nor can it make the file too long for anybody to read."""
+    keys, sessions = Keys.generate("s", "silo"), [bytes(16)]
+    given: dict[str, Any] = {"study": bytes(32), "sessions": sessions}
+    said = part_of(
+        keys, **given, unlisted=[b"u" * 16], ledger_head=bytes(32), ledger_rows=3, attempts=2
+    )
+    assert checked_part(said, keys.identity, **given) == said
+    other = said | change
+    other["signature"] = keys.sign(part_words(other)).hex()
+    with pytest.raises(ValueError, match="expected"):
+        checked_part(other, keys.identity, **given)
 
 
 @settings(max_examples=60, deadline=None)

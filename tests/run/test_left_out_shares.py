@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED
 from hubbub.assurance.transcript import Kept, files, read
 from hubbub.assurance.verification import verify
-from hubbub.protocol import Frame, Masking, Tag, unverified
+from hubbub.protocol import Frame, Masking, Place, Tag, digest_of_shares, unverified
 from hubbub.session.in_process import Federation
 from run.finished import a_study, finished
 from run.test_verify import NO_NODES, as_bytes, first, forge, wrongs
@@ -74,7 +76,7 @@ def late(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
     [
         (unsaid, "another set or another MODEL"),
         (asked_all_the_same, "another set or another MODEL"),
-        (late, "expected one HELD of everybody who was asked"),
+        (late, "every node's HELD before a REQUEST"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -86,3 +88,112 @@ def test_who_is_left_out_follows_from_what_the_nodes_signed(
     forge(tmp_path / "run", result, parties, change)
     (found,) = wrongs(verify(tmp_path / "run"))
     assert why in found.verdict
+
+
+# Words of nodes under a digest of the aggregator's making -----------------------------------------
+
+
+def said_of(kept: list[Kept], parties: Federation, model: bytes, closed: int) -> bytes:
+    """What the first node signs of its shares if it is told that they answer some MODEL."""
+    at = first(kept, Tag.HELD, 1)
+    node = kept[at].sender
+    shares = {
+        one.sender: hashlib.sha256(one.signed).digest()
+        for one in kept
+        if one.tag is Tag.SHARE and one.round == 1 and one.receiver == node
+    }
+    digest = digest_of_shares(Place(round=1, attempt=0, model=model), shares)
+    return as_bytes(kept[at], parties.keys[node], payload=bytes([closed]) + digest)
+
+
+def in_place(kept: list[Kept], said: bytes) -> list[Kept | bytes]:
+    at = first(kept, Tag.HELD, 1)
+    return [*kept[:at], said, *kept[at + 1 :]]
+
+
+def made_up(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """The node looked under a digest that no silo has answered, and no share opened."""
+    return in_place(kept, said_of(kept, parties, bytes(32), 0xF0))
+
+
+def made_up_of_one(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """The same, and one silo alone is said not to open."""
+    return in_place(kept, said_of(kept, parties, bytes(32), 0x40))
+
+
+def made_up_of_none(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    return in_place(kept, said_of(kept, parties, bytes(32), 0))
+
+
+def twice_said(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """Its true word, and then another one."""
+    at = first(kept, Tag.HELD, 1) + 1
+    return [*kept[:at], said_of(kept, parties, bytes(32), 0x80), *kept[at:]]
+
+
+def share_lost(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    """A SHARE that the node has spoken of is not shown."""
+    at = first(kept, Tag.SHARE, 1)
+    return [*kept[:at], *kept[at + 1 :]]
+
+
+def share_twice(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    at = first(kept, Tag.SHARE, 1)
+    return [*kept[:at], kept[at], *kept[at:]]
+
+
+def unasked(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    """A node speaks that was told of nobody."""
+    at = first(kept, Tag.ARRIVED, 1)
+    return [*kept[:at], *kept[at + 1 :]]
+
+
+def answered_late(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    """A silo's MASKED once nodes were told who arrived."""
+    at, after = first(kept, Tag.MASKED, 1), first(kept, Tag.ARRIVED, 1)
+    return [*kept[:at], *kept[at + 1 : after + 1], kept[at], *kept[after + 1 :]]
+
+
+@pytest.mark.parametrize("transcript", ["full", "hashes"])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (made_up, "a word about others"),
+        (made_up_of_one, "a word about others"),
+        (made_up_of_none, "a word about others"),
+        (twice_said, "expected one HELD"),
+        (share_lost, "a word about others"),
+        (share_twice, "one SHARE for a node"),
+        (unasked, "expected one HELD of everybody who was asked"),
+        (answered_late, ""),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_node_is_believed_about_the_very_shares_and_the_one_model(
+    tmp_path: Path, change: Callable[..., Any], why: str, transcript: str
+) -> None:
+    study = a_study(steps=1, changes=CHANGES, transcript=transcript)
+    result, parties = finished(study, tmp_path / "run")
+    assert "2 words of nodes are about the very shares" in held_words(tmp_path)
+    forge(tmp_path / "run", result, parties, change)
+    (found,) = wrongs(verify(tmp_path / "run"))
+    assert why in found.verdict
+
+
+def held_words(home: Path) -> str:
+    return "\n".join(one.claim for one in verify(home / "run") if one.verdict == REDERIVED)
+
+
+def test_of_an_old_transcript_it_is_said_that_no_share_was_kept(tmp_path: Path) -> None:
+    """Also if somebody has left all of them out; never is the word of a node confirmed then."""
+    result, parties = finished(a_study(steps=1, changes=CHANGES), tmp_path / "run")
+
+    def without(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+        return [one for one in kept if one.tag is not Tag.SHARE]
+
+    forge(tmp_path / "run", result, parties, without)
+    found = verify(tmp_path / "run")
+    assert wrongs(found) == []
+    assert "words of nodes" not in held_words(tmp_path)
+    said = [one.claim for one in found if one.verdict == NOT_VERIFIABLE]
+    assert any("that 2 words of nodes" in claim and "none was kept" in claim for claim in said)

@@ -164,15 +164,18 @@ def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
     monkeypatch.setattr(LocalVenue, "_most", lambda *_: {})  # or the ledgers would refuse the third
     finished(a_study(steps=2, changes=EVALUATED), tmp_path / "run")
     (found,) = wrongs(verify(tmp_path / "run"))
-    assert found.claim == "4 sums for evaluation were made, of 2 that are due"
+    assert (
+        found.claim
+        == "the transcripts have 4 sums for evaluation, of 2 that are due after 2 attempts"
+    )
 
 
 def test_evaluations_that_are_due_only_after_more_attempts_are_wrong(tmp_path: Path) -> None:
     changes = ((CLIP, CLIP + "evaluate = { every = 2, epsilon = 0.1 }\n"),)
     result, parties = finished(a_study(steps=4, changes=changes), tmp_path / "run")
     write_evidence(result, parties, tmp_path / "run", attempts=3, parts=[])
-    said = [found.claim for found in wrongs(verify(tmp_path / "run"))]
-    assert "2 sums for evaluation were made, of 1 that are due" in said
+    (found,) = wrongs(verify(tmp_path / "run"))
+    assert "the messages that are listed are of 4 attempts at least" in found.verdict
 
 
 @pytest.mark.parametrize("tokens", ["per-step", "per-epoch"])
@@ -381,11 +384,14 @@ def forge(
         session=header.session,
         roster=header.roster,
         purpose="training",
-        full=True,
+        full=result.plan.study.transcript == "full",
         terms=replace(header.terms, **numbers),
     ) as transcript:
         for one in change(kept, parties):
-            transcript.keep(one if isinstance(one, bytes) else as_bytes(one))
+            if isinstance(one, bytes):
+                transcript.keep(one)
+            else:
+                transcript.keep(one.frame, one.short)
     if (folder / FILE).exists():
         write_evidence(result, parties, folder)
     assert list(integrity_findings(folder)) == []
@@ -546,10 +552,9 @@ def test_what_a_dishonest_aggregator_did_is_found_at_its_first_round(
 ) -> None:
     folder, result, parties = a_run()
     forge(folder, result, parties, change)
-    (found,) = wrongs(verify(folder))
+    (found,) = [one for one in wrongs(verify(folder)) if files(folder)[0].name in one.verdict]
     assert place in found.verdict
     assert why in found.verdict
-    assert files(folder)[0].name in found.verdict
 
 
 @pytest.mark.parametrize("named", [(1, 2, 3, 4), (1, 2, 3)])
@@ -665,13 +670,16 @@ def test_a_whole_number_with_a_point_in_the_header_is_found(
 
 
 def test_more_attempts_than_the_evidence_or_a_ledger_counts_are_found(
-    a_run: Callable[..., Run],
+    tmp_path: Path,
 ) -> None:
-    folder, result, parties = a_run()
-    (folder / FILE).unlink()
-    write_evidence(result, parties, folder, attempts=5, parts=[])
+    """Also where their messages are too few to show it: one silo has refused from the first on."""
+    folder, study = tmp_path / "run", a_study(changes=(("dropouts = 0", "dropouts = 1"),))
+    with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as ledger:
+        ledger.set_cap(Cap(epsilon=0.01, delta=1e-5, relation="add-remove"))
+    result, parties = finished(study, folder)
+    write_evidence(result, parties, folder, attempts=4, parts=[])
     found = "\n".join(one.claim for one in wrongs(verify(folder)))
-    assert "no attempt is missing" in found
+    assert "no attempt of the transcripts is missing" in found
 
 
 def test_another_plan_than_the_study_gives_is_found(a_run: Callable[..., Run]) -> None:

@@ -1,8 +1,9 @@
 """A silo in networked studies: its records, its ledger, and the pace of its answers.
 
 The order is that of docs/privacy.md P15: the model is checked, the attempt is written to the ledger
-and synced, and only then is the answer made (`session/silo_party.py`). Answers leave at multiples
-of `pace`, so that how long a batch took does not tell how large it was.
+and synced, and only then is the answer made (`session/silo_party.py`). So it is with the end: what
+is signed of a study comes after the row that closes it, and no answer after that. Answers leave at
+multiples of `pace`, so that how long a batch took does not tell how large it was.
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ class _Study:
     """What a silo has ready for one study: its records, the model, the plan."""
 
     plain: PreparedStudy = field(repr=False)
-    finished: list[bytes] = field(default_factory=list)
 
 
 class SiloEndpoint(Endpoint):
@@ -186,8 +186,6 @@ class SiloEndpoint(Endpoint):
         began, work = time.monotonic(), state.party.take(call, parts)
         with learning.threads_for(state.membership.terms.parameters):
             made = work()
-        if call is Call.FINISH:
-            self._studies[state.study.id].finished.append(state.session)
         if call is (Call.SEED if state.membership.terms.needs_joint_seed else Call.MODEL):
             took = time.monotonic() - began
             if self._pace:
@@ -238,21 +236,23 @@ class SiloEndpoint(Endpoint):
         known = self._known(state.study)
         listed = {bytes.fromhex(one) for one in _sessions(payload, self.roster.name(0))}
         plan = known.plain.plan
-        paid = {one.session for one in self._ledger.entries() if one.study == state.study.id}
-        part = part_of(
-            self.site.keys,
-            study=state.study.id,
-            sessions=listed & (paid | set(known.finished)),
-            ledger_head=self._ledger.head,
-            ledger_rows=self._ledger.rows,
-            attempts=self._accounted(known),
-        )
         self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
-        for one in self._sessions.values():  # what was signed holds
+        self._ledger.close_study(state.study.id)  # P15: before anything is signed, and for ever
+        for one in self._sessions.values():
             if one.study.id == state.study.id:
                 one.closed = True
                 if isinstance(one.party, SiloParty):
                     one.party.forget()
+        paid = {one.session for one in self._ledger.entries() if one.study == state.study.id}
+        part = part_of(
+            self.site.keys,
+            study=state.study.id,
+            sessions=listed & paid,
+            unlisted=paid - listed,
+            ledger_head=self._ledger.head,
+            ledger_rows=self._ledger.rows,
+            attempts=self._accounted(known),
+        )
         self._tell(state)
         self.event_log.over()
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]

@@ -215,7 +215,11 @@ class Rounds:
 
     def _receive_masked(self, index: int, frames: Sequence[bytes]) -> bool:
         """Look at a silo's shares, then add its vector to the sum; whether both could be used."""
-        return self._shares_are_usable(index, frames[1:]) and self._receive(index, frames[0])
+        if not self._shares_are_usable(index, frames[1:]) or not self._receive(index, frames[0]):
+            return False
+        for share in frames[1:]:
+            self.recorder.keep(share)
+        return True
 
     def _shares_are_usable(self, index: int, shares: Sequence[bytes]) -> bool:
         """Whether a silo's shares are what they should be, as far as they can be seen.

@@ -45,7 +45,8 @@ REASONS = {
     "version": "it runs another version of hubbub; install the same everywhere",
     "plan": "its own plan of the study has other numbers; install the same versions everywhere",
     "no-session": "it does not know the session, as after a restart; a new one is set up",
-    "budget": "its ledger refuses the attempt: a cap or the study's attempts are used up",
+    "budget": "its ledger refuses the attempt: a cap or the study's attempts are used up, or the "
+    "study was closed",
     "ledger": "its ledger cannot be written or was altered; its own log says more",
     "protocol": "what reached it breaks the protocol",
     "failed": "it could not do its part; its own log says more",

@@ -162,11 +162,13 @@ class LocalVenue:
         """What one silo says of its ledger."""
         ledger, asked = self.ledgers[index], plan.study.privacy
         sent = {read_header(path).session for path in files(folder.path)}
+        paid = {entry.session for entry in self._since(ledger, index)}
         rows = len(self._paid(index, plan.main.purpose))
         return part_of(
             self.keys[index],
             study=plan.study.id,
-            sessions=sent,  # one that was interrupted before its transcript began has sent nothing
+            sessions=sent & paid,
+            unlisted=paid - sent,  # of a copy of the folder
             ledger_head=ledger.head,
             ledger_rows=ledger.rows,
             attempts=rows * plan.mechanism.epoch,

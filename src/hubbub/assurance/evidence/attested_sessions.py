@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hubbub.assurance import attestation, transcript
 from hubbub.assurance.evidence import evidence_file, finding
+from hubbub.assurance.evidence.silo_parts import SiloWords
 from hubbub.errors import ProtocolError, UserError
 from hubbub.protocol import Roster, Tag, parse
 from hubbub.session import AttestedSession, RefusedError, SessionOffer, digest_of
@@ -37,15 +38,16 @@ def _attested(path: Path, roster: Roster) -> evidence_file.Plain:
     for kept in transcript.read(path):
         asked = asked or kept.tag is Tag.MODEL
         if kept.tag in _TAGS:
-            whole = kept.words + (kept.payload or b"") + kept.signature
-            frames.append(b64encode(whole).decode())
+            frames.append(b64encode(kept.frame).decode())
     header = transcript.read_header(path)
     same = header.roster.digest == roster.digest
     own = {} if same else {"roster": transcript.plain_roster(header.roster)}
     return {"session": header.session.hex(), "frames": frames, **own} if asked else {}
 
 
-def attested_findings(content: evidence_file.Plain, study: Study) -> Iterator[finding.Finding]:
+def attested_findings(
+    content: evidence_file.Plain, study: Study, words: SiloWords
+) -> Iterator[finding.Finding]:
     """How evidence stands that is verified again, session by session."""
     roster = transcript.roster_of(content["roster"])
     asked, shown = study.attestation, content.get("attested")
@@ -56,14 +58,57 @@ def attested_findings(content: evidence_file.Plain, study: Study) -> Iterator[fi
                 "parties showed evidence as the study asks", f"{why}, unlike the file"
             )
         return
-    most = 1 + len(roster.parties) + 2 * len(roster.silos)  # frames before the first round
-    sessions = [one["session"] for one in content["transcripts"] if one["frames"] > most]
-    missing = set(sessions) - {one["session"] for one in shown}
-    why = f"{min(missing)[:16]}… is without" if missing else ""
-    yield finding.judged("parties showed evidence in every session", why)
-    for one in shown:
-        own = transcript.roster_of(one["roster"]) if "roster" in one else roster
-        yield _finding(one, asked, study, own, _difference(own, roster, study))
+    rosters = [transcript.roster_of(one["roster"]) if "roster" in one else roster for one in shown]
+    listed = {one["session"] for one in content["transcripts"]}
+    found = [
+        _finding(one, asked, study, own, _difference(own, roster, study))
+        if one["session"] in listed
+        else finding.wrong("evidence is of the run's sessions", "of one there is no transcript")
+        for one, own in zip(shown, rosters, strict=True)
+    ]
+    yield _of_every_session(content, rosters, words, found)
+    yield from found
+    for one, own in zip(shown, rosters, strict=True):
+        if own.digest != roster.digest:
+            yield finding.not_verifiable(
+                f"that the keys in the session {one['session'][:16]}… are the parties': they are "
+                "not those of the roster, as after a run in one process was resumed"
+            )
+
+
+def _of_every_session(
+    content: evidence_file.Plain,
+    rosters: list[Roster],
+    words: SiloWords,
+    found: list[finding.Finding],
+) -> finding.Finding:
+    """Whether evidence that holds is there of every session in which silos have charged an attempt.
+
+    Which these are, the silos have signed; how many messages a session had, the aggregator says.
+    """
+    claim = "parties showed evidence in every session with an attempt"
+    shown = [one["session"] for one in content["attested"]]
+    listed = {one["session"]: one["frames"] for one in content["transcripts"]}
+    roster = transcript.roster_of(content["roster"])
+    most = 1 + len(roster.parties) + 2 * len(roster.silos)  # no more come before the first round
+    long = {session for session, frames in listed.items() if frames > most}
+    if len(set(shown)) < len(shown):
+        return finding.wrong(claim, "a session is shown twice")
+    missing = ((words.sessions - words.unlisted) | long) - set(shown)
+    if missing:
+        return finding.wrong(claim, f"{min(missing)[:16]}… is without")
+    others = {one for one, own in zip(shown, rosters, strict=True) if own.digest != roster.digest}
+    if not all(one.holds and one.is_checked for one in found):
+        doubt = "what was shown in some does not hold, or was not checked"
+    elif words.unlisted:
+        doubt = f"of {min(words.unlisted)[:16]}… there is no transcript"
+    elif others & words.sessions:
+        doubt = f"in {min(others & words.sessions)[:16]}… it was shown for other keys"
+    else:
+        doubt = "" if words.are_final else words.doubt
+    if doubt:
+        return finding.not_verifiable(f"that {claim}: {doubt}")
+    return finding.rederived(claim)
 
 
 def _difference(own: Roster, roster: Roster, study: Study) -> str:
@@ -88,7 +133,9 @@ def _finding(
     except UserError as error:  # what verifies it is not installed
         return finding.not_checked(f"{claim} ({error})")
     return finding.judged(
-        f"{claim}, verified at {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC", wrong_roster
+        f"{claim}, verified at {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC, as the offer "
+        "states it",
+        wrong_roster,
     )
 
 

@@ -1,10 +1,12 @@
 """The claims of an evidence file, and how each stands for somebody who holds nothing else.
 
 The plan is made again from the study's text, and epsilon from the attempts; signatures are
-verified; the rest is said to be not verifiable. Nothing that a study names is imported, run or
-opened: the file may come from anybody. The format is that of docs/evidence.md, and of the schema in
-this folder. Nor may its numbers cost whoever checks them more than seconds: the accounts of a check
-have a limit (`MOST_POINTS`), past which a claim is said to be not checked.
+verified; the rest is said to be not verifiable. Re-derived is what was computed here from the study
+or from what the parties themselves have signed; what only the aggregator says is signed by it.
+Nothing that a study names is imported, run or opened: the file may come from anybody. The format is
+that of docs/evidence.md, and of the schema in this folder. Nor may its numbers cost whoever checks
+them more than seconds: the accounts of a check have a limit (`MOST_POINTS`), past which a claim is
+said to be not checked.
 """
 
 from __future__ import annotations
@@ -12,30 +14,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from math import ceil, inf
+from math import inf
 from pathlib import Path
 
 from hubbub.assurance.evidence.attested_sessions import attested_findings
 from hubbub.assurance.evidence.audit_result import AUDIT, audit_finding
-from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load, part_words
+from hubbub.assurance.evidence.evidence_file import MALFORMED, Plain, load
 from hubbub.assurance.evidence.finding import (
     Finding,
     difference,
     judged,
     not_checked,
     not_verifiable,
+    rederived,
     signed,
     wrong,
+)
+from hubbub.assurance.evidence.silo_parts import (
+    SiloWords,
+    count_of,
+    least_attempts,
+    part_claims,
 )
 from hubbub.assurance.transcript import roster_of
 from hubbub.errors import EffortError, IntegrityError
 from hubbub.planning import (
     Plan,
     is_dimension,
+    stated_adversary,
     told_shape,
 )
 from hubbub.privacy import limited
-from hubbub.protocol import Roster
 from hubbub.queries import main_of, statistics_of
 from hubbub.queries import plan as plan_study
 from hubbub.report import at_most
@@ -50,7 +59,6 @@ _KINDS = {
 _MEMBERS = {"format", "model", "audit", *_KINDS}
 _ATTESTED = "attested"  # where the study asks for evidence
 _SPENT = {"claimed", "attempts", "after_attempts"}
-_MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
 MOST_POINTS = 3.2e6  # of the accounts of one check: some three seconds; usual are one or two
 
 
@@ -87,17 +95,28 @@ def _checked(content: Plain) -> list[Finding]:
     if not all(one.holds for one in found):
         return found
     study = Study.parse(content["study"]["toml"])
+    spoken, words = "every silo speaks for its ledger", _nobodys(content, study)
+    try:
+        words = SiloWords.of(content, study)
+    except MALFORMED as error:
+        found.append(_unreadable(spoken, error))
     for claim, claims in (
         ("the plan and its epsilons follow from the study", _plan_claims),
         ("epsilon is said for the study's delta, relation and adversary", _asked_claims),
-        ("every silo speaks for its ledger", _part_claims),
+        (spoken, part_claims),
         ("the model and the transcripts have digests", _digest_claims),
         ("the audit is one of the study", _audit_claims),
         ("parties showed evidence as the study asks", attested_findings),
         ("what has to be trusted is said", _trust_claims),
     ):
-        found += _guarded(claim, claims, content, study)
+        found += _guarded(claim, claims, content, study, words)
     return found
+
+
+def _nobodys(content: Plain, study: Study) -> SiloWords:
+    """The words of silos whose parts cannot be read."""
+    wrongs = ("it cannot be read",) * len(content["silos"])
+    return SiloWords(wrongs=wrongs, doubtful=study.parties.names)
 
 
 def spent(plan: Plan, attempts: int) -> list[Plain]:
@@ -174,20 +193,23 @@ def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: objec
     except EffortError:
         found.append(not_checked(claim))
     except MALFORMED as error:
-        why = f"it cannot be read as evidence: {type(error).__name__}, {error}"
-        return [wrong(claim, why)]
+        return [_unreadable(claim, error)]
     return found
+
+
+def _unreadable(claim: str, error: Exception) -> Finding:
+    return wrong(claim, f"it cannot be read as evidence: {type(error).__name__}, {error}")
 
 
 def _study_claims(content: Plain) -> Iterator[Finding]:
     stated = content["study"]
     study = Study.parse(stated["toml"])
     made = {"name": study.name, "id": study.id.hex(), "toml": stated["toml"]}
-    claim = f"the study is “{study.name}” with the id {study.id.hex()[:16]}…"
+    claim = f"the study “{study.name}” has the id {study.id.hex()[:16]}…, as follows from its text"
     yield judged(claim, difference(stated, made, "study"))
 
 
-def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
+def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Finding]:
     found, account = content["plan"], content["epsilon"]
     made = remade(study, found["dimension"])
     if made is None:
@@ -196,99 +218,66 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
             "only its own code or data know"
         )
         return
-    yield judged("the plan's numbers follow from the study", difference(found, made.to_dict()))
-    steps, attempts = made.mechanism.steps, _attempts(account["attempts"])
     yield judged(
+        f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, for "
+        f"{made.dimension} parameters",
+        difference(found, made.to_dict()),
+    )
+    claim = (
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
-        f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed against "
-        "every other adversary",
-        difference(account["claimed"], spent(made, steps)),
+        f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
+        "digits, against every other adversary, where the study is carried out as planned"
     )
-    rows = spent(made, attempts)
-    stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
-    why = difference(account["after_attempts"], rows)
-    if attempts > _paid_for(steps, study):
-        why = f"the study allows for {steps} attempts"
-    yield judged(f"after the {attempts} attempts charged, it is {at_most(stated['epsilon'])}", why)
-
-
-def _asked_claims(content: Plain, study: Study) -> Iterator[Finding]:
-    asked, stated = study.privacy, content["plan"]["stated_adversary"]  # found to follow before
-    made = {"delta": asked.delta, "relation": asked.relation, "stated_adversary": stated}
-    shown = {key: value for key, value in content["epsilon"].items() if key not in _SPENT}
-    claim = "epsilon is said for the study's delta, relation and adversary"
-    yield judged(claim, difference(shown, made, "epsilon"))
-
-
-def _part_claims(content: Plain, study: Study) -> Iterator[Finding]:
-    roster, parts = roster_of(content["roster"]), content["silos"]
-    names = [roster.name(index) for index in roster.silos]
-    why = "" if names == list(study.parties.names) else f"it lists {', '.join(names)}"
-    yield judged("the roster lists the study's silos", why)
-    spoken = [part["silo"] for part in parts]
-    wrongs = {part["silo"]: _wrong_in(part, content, roster, study) for part in parts}
-    claims = [wrong(_said_by(p), wrongs[p["silo"]]) for p in parts if wrongs[p["silo"]]]
-    if len(set(spoken)) < len(spoken):
-        claims.append(wrong("every silo speaks once", "one speaks twice"))
-    yield from claims
-    if len(parts) > _MANY:
-        yield signed(f"{len(parts) - len(claims)} silos say what their ledgers hold")
+    why = difference(account["claimed"], spent(made, made.mechanism.steps))
+    if why or words.show(study):
+        yield judged(claim, why)
     else:
-        yield from (signed(_said_by(part)) for part in parts if not wrongs[part["silo"]])
-    silent = [name for name in names if name not in spoken]
-    if silent:
-        yield not_verifiable(
-            f"what the ledgers of {', '.join(silent[:_MANY])} hold: they have not signed"
+        yield signed(f"{claim}: that it is this study, too few silos have signed")
+    yield _attempts_claim(content, study, words, made)
+
+
+def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) -> Finding:
+    """What was spent so far; that no silo has charged more, only all of them can show."""
+    attempts = count_of(content["epsilon"]["attempts"])
+    rows, least = spent(made, attempts), least_attempts(content, study)
+    stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
+    how = "charged" if attempts == words.attempts else "that are counted"
+    claim = f"after the {attempts} attempts {how}, it is at most {at_most(stated['epsilon'])}"
+    why = difference(content["epsilon"]["after_attempts"], rows)
+    if attempts > made.mechanism.paid_attempts:
+        why = f"the study allows for {made.mechanism.steps} attempts"
+    if attempts < least:
+        why = f"the messages that are listed are of {least} attempts at least"
+    if why:
+        return wrong(claim, why)
+    if words.are_final:
+        return rederived(
+            f"{claim}; no silo has charged more than {words.attempts}, as all have signed with the "
+            "roster's keys"
         )
+    return signed(f"{claim}; so the aggregator counts: {words.doubt}")
 
 
-def _wrong_in(part: Plain, content: Plain, roster: Roster, study: Study) -> str:
-    """What is wrong with a silo's part; "" if nothing is."""
-    silo = next((p for p in roster.parties if p.name == part["silo"] and p.role == "silo"), None)
-    sessions = {one["session"] for one in content["transcripts"]}
-    if silo is None or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
-        return "the signature is not that of a silo of the roster"
-    if part["study"] != study.id.hex():
-        return "it is about another study"
-    if not set(part["sessions"]) <= sessions:
-        return "it names a session of which there is no transcript"
-    if _attempts(part["attempts"]) > _paid_for(_attempts(content["epsilon"]["attempts"]), study):
-        return f"epsilon was counted for {content['epsilon']['attempts']} attempts only"
-    return ""
+def _asked_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:
+    asked = study.privacy
+    made = {
+        "delta": asked.delta,
+        "relation": asked.relation,
+        "stated_adversary": stated_adversary(study.parties),
+    }
+    shown = {key: value for key, value in content["epsilon"].items() if key not in _SPENT}
+    claim = f"epsilon is said for delta, relation and adversary of the study {study.id.hex()[:16]}…"
+    why = difference(shown, made, "epsilon")
+    if not why and shown != made:
+        why = f"delta is {shown['delta']!r}, {asked.delta!r} follows from the study"
+    yield judged(claim, why)
 
 
-def _attempts(value: object) -> int:
-    """A count of attempts; ValueError if it is no whole number: half an attempt is none."""
-    if type(value) is not int or value < 0:
-        raise ValueError("attempts that are no whole number")
-    return value
-
-
-def _paid_for(attempts: int, study: Study) -> int:
-    """Attempts that are paid for where so many are made: whole epochs of a kept list (P9)."""
-    epoch = main_of(study).mechanism.epoch
-    return epoch * ceil(attempts / epoch)
-
-
-def _said_by(part: Plain) -> str:
-    """A silo's part in words."""
-    ledger, total = part["ledger"], part["data_set"]
-    words = (
-        f"{part['silo']}: {part['attempts']} attempts charged; its ledger has {ledger['rows']} "
-        f"rows and the head {ledger['head'][:16]}…"
-    )
-    if total is None:
-        return f"{words}; what its data set has spent in all, it does not tell"
-    return (
-        f"{words}; its data set has spent epsilon {at_most(total['epsilon'])} at delta "
-        f"{total['delta']:g} ({total['relation']}) in all"
-    )
-
-
-def _digest_claims(content: Plain, study: Study) -> Iterator[Finding]:
+def _digest_claims(content: Plain, study: Study, _: object) -> Iterator[Finding]:
     model, digests = content["model"], content["files"]
-    why = "" if model == digests.get(MODEL) else "the list of files has another digest for it"
-    yield judged("the model is the one in the list of files", why)
+    if model != digests.get(MODEL):
+        why = "the list of files has another digest for it"
+        yield wrong("the model is the one in the list of files", why)
     digest, how = "none" if model is None else f"{model[:16]}…", f"`sha256sum {MODEL}`"
     yield signed(f"the model has the SHA-256 {digest}; {how} shows whether you have it")
     purpose = main_of(study).mechanism.purpose
@@ -302,7 +291,7 @@ def _digest_claims(content: Plain, study: Study) -> Iterator[Finding]:
     yield signed(f"made by {versions}")
 
 
-def _audit_claims(content: Plain, study: Study) -> Iterator[Finding]:
+def _audit_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:
     audit, kept = content["audit"], AUDIT in content["files"]
     if (audit is not None) != kept:
         why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
@@ -311,7 +300,7 @@ def _audit_claims(content: Plain, study: Study) -> Iterator[Finding]:
         yield audit_finding(audit, study, remade(study, content["plan"]["dimension"]))
 
 
-def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:
+def _trust_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:
     roster = roster_of(content["roster"])
     claim, named = f"the roster has the digest {roster.digest.hex()}", study.parties.roster
     if named:  # then the study id stands for these keys

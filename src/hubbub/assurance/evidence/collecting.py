@@ -27,12 +27,17 @@ from hubbub.assurance.evidence.evidence_file import (
 )
 from hubbub.assurance.transcript import FOLDER, files, head_of, plain_roster, read, read_header
 from hubbub.planning import Plan
-from hubbub.protocol import Identity, Keys, Roster
+from hubbub.privacy import RELATIONS
+from hubbub.protocol import SESSION_BYTES, Identity, Keys, Roster
 from hubbub.queries import ANSWERS, STANDARDISED, SUMS
 
 FILE = "evidence.json"
 _MOST = 2**53
-_PART_MEMBERS = {"silo", "study", "sessions", "ledger", "attempts", "data_set", "signature"}
+_MOST_UNLISTED = 1024  # sessions; a silo's words must not make the file too long to be read
+_PART_MEMBERS = {
+    *("silo", "study", "sessions", "unlisted", "closed", "ledger", "attempts", "data_set"),
+    "signature",
+}
 # What there is a digest of, where there is such a file. Transcripts have heads, checkpoints their
 # digests in their names, and the report can be written again at any time.
 _FILES = (
@@ -54,13 +59,18 @@ def part_of(
     ledger_head: bytes,
     ledger_rows: int,
     attempts: int,
+    unlisted: Iterable[bytes] = (),
     data_set: Mapping[str, Any] | None = None,
 ) -> Plain:
     """What one silo states of its own ledger, signed with its key of the roster.
 
+    It is the silo's last word: whoever calls this answers no attempt of the study with these keys
+    any more (docs/privacy.md P15).
+
     Args:
         keys, study: the silo's, and the study id.
-        sessions: that it took part in and that have a transcript.
+        sessions: in which it has charged an attempt and that have a transcript.
+        unlisted: in which it has charged one too, and of which it knows no transcript.
         ledger_head, ledger_rows: digest and number of the ledger's last row after the study.
         attempts: of the study's training that it has charged, over all sessions; more if its
             evaluations are only due after more of them.
@@ -71,6 +81,8 @@ def part_of(
         "silo": keys.identity.name,
         "study": study.hex(),
         "sessions": sorted(one.hex() for one in sessions),
+        "unlisted": sorted(one.hex() for one in unlisted),
+        "closed": True,
         "ledger": {"head": ledger_head.hex(), "rows": int(ledger_rows)},
         "attempts": int(attempts),
         "data_set": None if data_set is None else dict(data_set),
@@ -93,6 +105,10 @@ def checked_part(part: object, silo: Identity, *, study: bytes, sessions: Iterab
         and part["study"] == study.hex()
         and isinstance(part["sessions"], list)
         and all(isinstance(one, str) and one in known for one in part["sessions"])
+        and isinstance(part["unlisted"], list)
+        and len(part["unlisted"]) <= _MOST_UNLISTED
+        and all(len(bytes.fromhex(one)) == SESSION_BYTES for one in part["unlisted"])
+        and part["closed"] is True
         and set(ledger) == {"head", "rows"}
         and len(bytes.fromhex(ledger["head"])) == 32
         and all(type(one) is int and 0 <= one < _MOST for one in counts)
@@ -109,7 +125,7 @@ def _is_spending(total: object) -> bool:
         return False
     numbers = [total["delta"], *([] if total["epsilon"] is None else [total["epsilon"]])]
     real = all(type(one) in (int, float) and 0 <= one < float("inf") for one in numbers)
-    return real and isinstance(total["relation"], str)
+    return real and total["relation"] in RELATIONS
 
 
 def collect(

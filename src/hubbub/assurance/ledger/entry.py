@@ -1,4 +1,4 @@
-"""What a ledger's rows say: an attempt that was charged, a cap that was set, a study let in.
+"""What a ledger's rows say: an attempt charged, a cap set, a study let in, a study closed.
 
 All are checked when they are made, here or from a stored row, so that what cannot be composed is
 never written. This file does not know where rows are kept, nor what they add up to.
@@ -231,6 +231,30 @@ class Admission:
             counts=tuple(_counted(**one) for one in plain["counts"]),
             left=None if left is None else RemainingBudget(**left),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closing:
+    """A study that is over on this data set: no attempt of it is charged after this row (P15).
+
+    Args:
+        study: its id.
+    """
+
+    study: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.study) != 32:
+            raise ValueError("no study id")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The closing as JSON knows it."""
+        return {"study": self.study.hex()}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Closing:
+        """The closing that `plain` gave."""
+        return cls(**{name: bytes.fromhex(text) for name, text in plain.items()})
 
 
 def _counted(*, count: int, **kind: Any) -> tuple[Kind, int]:

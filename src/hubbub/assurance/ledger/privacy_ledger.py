@@ -4,10 +4,11 @@ A row is written and synced to disk before the answer that it pays for leaves th
 between over-counts. Before each row the epsilon after it is computed from the rows alone, over
 every study that ever touched the data set (docs/privacy.md P15); past the owner's cap, or past the
 attempts of its study, the row is refused. An adaptive cap lets a study in as a whole, by a row of
-its own before the first entry (`privacy_filter.py`, P24). The cap is a row too, of the same signed
-chain (`hash_chain.py`), and the latest counts: raising it takes the ledger's key. What no local
-file can prove is that it is not an older copy of itself, with older spending or an older cap: have
-others witness its `statement`, and ask `verify` for what they witnessed.
+its own before the first entry (`privacy_filter.py`, P24). A study that was closed is charged no
+more: what its silo has signed of it stays true. The cap is a row too, of the same signed chain
+(`hash_chain.py`), and the latest counts: raising it takes the ledger's key. What no local file can
+prove is that it is not an older copy of itself, with older spending or an older cap: have others
+witness its `statement`, and ask `verify` for what they witnessed.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
-from hubbub.assurance.ledger.entry import Admission, Cap, Entry, Kind
+from hubbub.assurance.ledger.entry import Admission, Cap, Closing, Entry, Kind
 from hubbub.assurance.ledger.hash_chain import Chain, Progress
 from hubbub.assurance.ledger.head_statement import HeadStatement
 from hubbub.assurance.ledger.privacy_filter import PrivacyFilter
 from hubbub.assurance.ledger.row import Row
 from hubbub.assurance.ledger.tally import Tally
-from hubbub.errors import IntegrityError
+from hubbub.errors import BudgetError, IntegrityError
 
-Content = Entry | Cap | Admission
+Content = Entry | Cap | Admission | Closing
 
 
 class Ledger:
@@ -81,14 +82,15 @@ class Ledger:
                 together.
 
         Raises:
-            BudgetError: the study has made its attempts, or the entry would carry the data set
-                past its cap; nothing is written.
+            BudgetError: the study was closed or has made its attempts, or the entry would carry
+                the data set past its cap; nothing is written.
             IntegrityError: the disk does not take it, or the ledger was altered; nothing must be
                 sent.
         """
         with self._lock:
             with self._chain.writing():
                 last = self._catch_up()
+                self._check_open(entry.study)
                 self._tally.check_attempts(entry, attempts, self._path)
                 let_in = self._check_cap(entry, attempts, study_attempts or {})
                 rows: list[tuple[Row, Content]] = []
@@ -98,6 +100,29 @@ class Ledger:
                 last = self._chain.append(json.dumps({"charge": entry.to_dict()}), last)
             for row, content in [*rows, (last, entry)]:
                 self._count(row, content)
+
+    def close_study(self, study: bytes) -> None:
+        """Write durably, once, that a study is over: no attempt of it is charged any more (P15).
+
+        Raises:
+            IntegrityError: as for `charge`; nothing must be signed of the study then.
+        """
+        with self._lock:
+            with self._chain.writing():
+                last = self._catch_up()
+                if study in self._closed:
+                    return
+                closing = Closing(study=study)
+                row = self._chain.append(json.dumps({"close": closing.to_dict()}), last)
+            self._count(row, closing)
+
+    def _check_open(self, study: bytes) -> None:
+        if study in self._closed:
+            raise BudgetError(
+                f"expected a study that goes on, {self._path} holds the end of study "
+                f"{study.hex()[:16]}, after which nothing is answered; approve it under another "
+                "name to run it again"
+            )
 
     def _check_cap(
         self, entry: Entry, attempts: int | None, study_attempts: Mapping[Kind, int]
@@ -176,7 +201,7 @@ class Ledger:
 
     @property
     def rows(self) -> int:
-        """How many rows there are: the genesis, charges and caps."""
+        """How many rows there are: the genesis, charges, caps, studies let in or closed."""
         return self._catch_up().number + 1
 
     def statement(self, time: str) -> HeadStatement:
@@ -234,6 +259,7 @@ class Ledger:
         self._tally = Tally()
         self._cap: Cap | None = None
         self._filter: PrivacyFilter | None = None
+        self._closed: set[bytes] = set()
 
     def _catch_up(self) -> Row:
         """Take in what was written since the last look; the last row."""
@@ -256,6 +282,8 @@ class Ledger:
             self._cap, self._filter = content, self._under(content)
         if isinstance(content, Admission) and self._filter is not None:
             self._filter = self._filter.with_admission(content)
+        if isinstance(content, Closing):
+            self._closed.add(content.study)
         self._last = row
 
     def _under(self, cap: Cap) -> PrivacyFilter | None:
@@ -268,7 +296,7 @@ class Ledger:
 
     def _parsed(self, row: Row) -> Content | None:
         """What a row says; the genesis says nothing."""
-        what = "a charge, a cap or a study let in"
+        what = "a charge, a cap, a study let in or closed"
         return self._chain.parsed(row, _content, what) if row.number else None
 
 
@@ -276,4 +304,6 @@ def _content(text: str) -> Content:
     ((kind, plain),) = json.loads(text).items()
     if kind == "admit":
         return Admission.of(plain)
+    if kind == "close":
+        return Closing.of(plain)
     return Cap(**plain) if kind == "cap" else Entry.of({"charge": plain}[kind])

@@ -7,7 +7,8 @@ the last one, the head, stands for the whole session. What a chain cannot show i
 missing: for that the head is written elsewhere (`evidence`). A record covers a payload by its
 hash, and so does a frame's signature; a transcript of hashes, which leaves vectors out, therefore
 has the same head as a full one, and its signatures can still be verified. Of a MASKED such a
-transcript keeps the digest of the MODEL too, which the hash covers apart from the vector.
+transcript keeps the digest of the MODEL too, which the hash covers apart from the vector. Of a
+SHARE, which only its node can open, any transcript keeps the hash alone.
 
 Masked vectors and totals look uniform, so they may be kept (docs/privacy.md P4). This file believes
 no signature.
@@ -66,6 +67,7 @@ _MOST_BYTES, _MOST_HEADER = 2**30, 2**28
 _FIELDS = ("tag", "study", "session", "round", "attempt", "sender", "receiver", "size")
 # What is left out of a transcript of hashes: everything that is as long as a sum.
 _VECTORS = frozenset({Tag.MASKED, Tag.TOTAL, Tag.SHARE})
+_SEALED = Tag.SHARE  # what no reader can open is left out of any transcript
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +111,11 @@ class Kept:
         return SIGNED_FIRST + self.words + self.digest
 
     @property
+    def frame(self) -> bytes:
+        """A frame whose payload was kept, as it was sent."""
+        return self.words + (self.payload or b"") + self.signature
+
+    @property
     def answered(self) -> bytes:
         """The digest of the MODEL that a MASKED answers, which is kept in any case."""
         return self.short[-_DIGEST_BYTES:]
@@ -136,7 +143,7 @@ def record_of(
     payload = view[HEADER_BYTES:-SIGNATURE_BYTES]
     short = short or short_of(frame)
     after = _next(head, words, hash_of(words[1], short), signature)
-    if full or words[1] not in _VECTORS:
+    if words[1] != _SEALED and (full or words[1] not in _VECTORS):
         start, content, end = bytes([_WHOLE]) + words, payload, signature.tobytes() + after
         return (start, content, end), after
     return (b"".join((bytes([_HASHED]), words, short, signature, after)),), after

@@ -282,9 +282,19 @@ def _shown_by(name: str, header: Header, played: Played, *, steps: bool) -> Iter
     purpose = f" ({header.purpose})"
     yield rederived(
         f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
-        f"signatures and order; {played.attempts} attempts, one answer of each party to each, and "
-        "to one MODEL"
+        f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
+        "each to one MODEL"
     )
+    if played.held:
+        yield rederived(
+            f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
+            "them, and about the one MODEL"
+        )
+    if played.unshared:
+        yield not_verifiable(
+            f"that {played.unshared} words of nodes in {name} are about the shares that silos sent "
+            "them: none was kept, as by an older version"
+        )
     if played.unseen:
         yield not_verifiable(
             f"the sums of {played.unseen} rounds in {name}, and the steps after them: masked "
@@ -326,7 +336,8 @@ def _asked(plan: Plan, asked: Counter[str], content: Plain | None) -> Iterator[F
     for planned in plan.beside:
         purpose, most = planned.purpose, planned.mechanism.due_by(int(counted))
         why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
-        yield judged(f"{asked[purpose]} sums for {purpose} were made, of {most} that are due", why)
+        claim = f"the transcripts have {asked[purpose]} sums for {purpose}, of {most} that are due"
+        yield judged(f"{claim} after {counted} attempts", why)
 
 
 def _attempts(
@@ -335,16 +346,19 @@ def _attempts(
     """Attempts that somebody answered, against what may be made and what was charged."""
     made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
     why = "" if made <= steps else "the epsilon that is claimed does not hold"
-    yield judged(f"{made} attempts were made, of {steps} that the study allows", why)
+    yield judged(f"the transcripts have {made} attempts, of {steps} that the study allows", why)
     if content is None:
         return
     counted = content["epsilon"]["attempts"]
     why = "" if made <= counted else f"the evidence counts {counted}"
-    yield judged("no attempt is missing from the epsilon of the evidence", why)
+    yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
     answers: Counter[str] = Counter()
     for header, played in done:
         answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
     charged = {part["silo"]: part["attempts"] for part in content["silos"]}
     less = [name for name, number in charged.items() if answers[name] > number]
     why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
-    yield judged("every silo has charged what it answered", why)
+    if charged:
+        yield judged("every silo that has signed has charged what it answered", why)
+    if silent := sorted(answers.keys() - charged.keys()):
+        yield not_verifiable(f"that {', '.join(silent[:12])} charged what they answered")

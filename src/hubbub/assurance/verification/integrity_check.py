@@ -31,7 +31,10 @@ from hubbub.planning import Plan
 
 METRICS = "metrics.jsonl"
 _ROUNDING = 1e-9  # relative: the account is made again, perhaps on another machine
-_CLAIM = "metrics.jsonl tells no less epsilon than was spent by each step, and in the end all of it"
+_CLAIM = (
+    "metrics.jsonl tells no less epsilon than was spent by each step, and in the end no less than "
+    "that of the attempts that the evidence counts"
+)
 RESTORE = "restore it from a backup, and rely on no result that rests on it until then"
 
 

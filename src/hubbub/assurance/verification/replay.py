@@ -1,17 +1,18 @@
 """A transcript played again: who sent what when, what it adds up to, and the step that follows.
 
 Theory of operation. The frames of a session are read in their order. Every signature is verified,
-every time must be later than the one before, and every party that was asked answers once. Where the
-vectors were kept, an attempt that everybody answered gives its sum, the sum gives the step, and the
-next MODEL must hold the result to the last bit, which is the business of `model_course.py`. Where
-they were not, a silo's answer still says which MODEL it was shown. The
-keys in a transcript's header are believed here, and no other file is known.
+every time must be later than the one before, and every party that was asked answers once. A node's
+word about full shares must be about the very SHAREs that silos have signed for it, and for the
+MODEL of the attempt. Where the vectors were kept, an attempt that everybody answered gives its sum,
+the sum gives the step, and the next MODEL must hold the result to the last bit, which is the
+business of `model_course.py`. Where they were not, a silo's answer still says which MODEL it was
+shown. The keys in a transcript's header are believed here, and no other file is known.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,12 +21,12 @@ from numpy.typing import NDArray
 
 from hubbub.assurance.transcript import Header, Kept, read
 from hubbub.assurance.verification.model_course import Course
+from hubbub.assurance.verification.replayed_attempt import ReplayedAttempt, Time
 from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.protocol import (
     EVERYBODY,
     Attendance,
     Lift,
-    Parameters,
     RoundParameters,
     SeedCheck,
     Tag,
@@ -35,8 +36,9 @@ from hubbub.protocol import (
     unverified,
 )
 
-Time = tuple[int, int]
-_ROUND = frozenset({Tag.SEED_LINK, Tag.MASKED, Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.TOTAL})
+_ROUND = frozenset(
+    {Tag.SEED_LINK, Tag.MASKED, Tag.SHARE, Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.TOTAL}
+)
 
 
 @dataclass
@@ -48,6 +50,8 @@ class Played:
     answers: Counter[int] = field(default_factory=Counter)  # by silo
     unseen: int = 0  # rounds whose sum could not be made again here
     withheld: int = 0  # those of them of which vectors were not kept
+    held: int = 0  # words of nodes about shares that were kept
+    unshared: int = 0  # words of nodes about shares of which nothing was kept
     # By round, in a session that makes no steps.
     sums: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
@@ -60,89 +64,6 @@ def gradient_of(
     if lift is None or attempt.seed is None:
         return total
     return lift(total, draw_of(attempt.seed, *attempt.time, attempt.parameters))
-
-
-@dataclass
-class ReplayedAttempt:
-    """An attempt while its answers are read."""
-
-    time: Time
-    active: frozenset[int]
-    model: bytes
-    parameters: Parameters = field(repr=False)
-    total: ring.Residues = field(repr=False)
-    links: list[bytes] = field(default_factory=list, repr=False)
-    seed: bytes | None = None
-    arrived: set[int] = field(default_factory=set)
-    closed: set[int] = field(default_factory=set)  # silos whose shares some node could not open
-    held: set[int] = field(default_factory=set)
-    totals: set[int] = field(default_factory=set)
-    asked: bool = False
-    whole: bool = True
-
-    def is_complete(self, terms: RoundParameters, nodes: Iterable[int]) -> bool:
-        """Whether no mask is left on the sum."""
-        if terms.nodes:
-            return len(self.summed) >= terms.quorum and self.totals == set(nodes)
-        return self.arrived == self.active
-
-    @property
-    def summed(self) -> set[int]:
-        """Silos whose answers are in the sum."""
-        return self.arrived - self.closed
-
-    def add(self, kept: Kept, terms: RoundParameters, sender: str, aggregator: str) -> None:
-        """Take an answer in, if its vector was kept."""
-        is_total = kept.tag is Tag.TOTAL
-        if not is_total and kept.answered != self.model:
-            raise ProtocolError(
-                f"expected {sender} to answer the MODEL of this attempt, found that it was shown "
-                "another, or says so: what such silos send does not add up",
-                culprit=aggregator,
-            )
-        (self.totals if is_total else self.arrived).add(kept.sender)
-        if kept.payload is None:
-            self.whole = False
-            return
-        frame = unverified(_bytes(kept))
-        if is_total:
-            combine = np.add if terms.full_shares else np.subtract
-            combine(self.total, terms.read_total(frame, sender), out=self.total)
-        else:
-            self.total += terms.read_answer(frame, self.model, aggregator)
-
-    def add_link(self, kept: Kept, seeds: SeedCheck, sender: str) -> None:
-        """Take a silo's link; with the last one the joint seed is known."""
-        if self.arrived or self.seed is not None:
-            raise ProtocolError("expected its link before the answers, once", culprit=sender)
-        self.links.append(_bytes(kept))
-        if len(self.links) == len(self.active):
-            self.seed = seeds.seed(*self.time, self.active, self.links)
-
-    def check_request(self, kept: Kept, terms: RoundParameters, sender: str) -> None:
-        """A node must be asked about those who answered, and nobody else, and about their MODEL."""
-        named, model = terms.read_request(unverified(_bytes(kept)), sender)
-        total = kept.tag is Tag.REQUEST
-        done, wanted = (self.totals, self.summed) if total else (self.held, self.arrived)
-        if kept.sender != 0 or kept.receiver in done or not (total or terms.full_shares):
-            raise ProtocolError(
-                f"expected {kept.tag.name} before the node's answer", culprit=sender
-            )
-        self.asked |= total
-        if named != wanted or model != self.model:
-            raise ProtocolError(
-                f"expected a {kept.tag.name} that names the {len(wanted)} silos that answered "
-                "this MODEL, found another set or another MODEL",
-                culprit=sender,
-            )
-
-    def add_held(self, kept: Kept, terms: RoundParameters, sender: str) -> None:
-        """A node's word about the shares that it was handed."""
-        if not terms.full_shares:
-            raise ProtocolError("expected no HELD in this study, found one", culprit=sender)
-        closed, _ = terms.read_named(unverified(_bytes(kept)), sender)
-        self.held.add(kept.sender)
-        self.closed |= closed
 
 
 class Replay:
@@ -202,7 +123,7 @@ class Replay:
         if kept.tag is Tag.MODEL:
             self._begin(kept, sender)
         elif kept.tag is Tag.SEED_ANCHOR:
-            self._anchors.append(_bytes(kept))
+            self._anchors.append(kept.frame)
         elif kept.tag in _ROUND:
             self._answer(kept, sender)
 
@@ -221,7 +142,7 @@ class Replay:
             raise ProtocolError(
                 "expected no further attempt at a round that all had answered", culprit=sender
             )
-        model = unverified(_bytes(kept))
+        model = unverified(kept.frame)
         active, parameters = self._terms.read_model(model, sender)
         self._row += 1
         if self._terms.correlation and self._terms.row_of(model) != self._row:
@@ -248,6 +169,8 @@ class Replay:
             )
         if kept.tag is Tag.SEED_LINK and self._seeds is not None:
             attempt.add_link(kept, self._seeds, sender)
+        elif kept.tag is Tag.SHARE and kept.receiver in self._roster.nodes:
+            attempt.add_share(kept, sender)
         elif kept.tag in (Tag.ARRIVED, Tag.REQUEST):
             attempt.check_request(kept, self._terms, sender)
             if kept.tag is Tag.REQUEST:
@@ -259,7 +182,9 @@ class Replay:
                     culprit=sender,
                 )
             if kept.tag is Tag.HELD:
-                attempt.add_held(kept, self._terms, sender)
+                attempt.add_held(kept, self._terms, sender, self._roster.name(0))
+                self._played.held += bool(attempt.shares)
+                self._played.unshared += not attempt.shares
             else:
                 attempt.add(kept, self._terms, sender, self._roster.name(0))
 
@@ -272,10 +197,13 @@ class Replay:
     def _awaited(self, attempt: ReplayedAttempt, tag: Tag) -> Set[int]:
         """Who may still say this in the open attempt."""
         if tag is Tag.TOTAL:
-            return set(self._roster.nodes) - attempt.totals
+            return attempt.told.get(Tag.REQUEST, set()) - attempt.totals
         if tag is Tag.HELD:
-            return set() if attempt.asked else set(self._roster.nodes) - attempt.held
-        return frozenset() if attempt.asked else attempt.active - attempt.arrived
+            told = attempt.told.get(Tag.ARRIVED, set())
+            return set() if attempt.asked else told - attempt.held
+        if tag is Tag.MASKED and not attempt.told:
+            return attempt.active - attempt.arrived
+        return frozenset()
 
     def _close(self) -> bool:
         """Make the sum and the step of the open attempt, if it is complete; whether it was."""
@@ -303,11 +231,6 @@ class Replay:
 def first_round(path: Path) -> int | None:
     """The round with which a session begins; None if it has none."""
     return next((kept.round for kept in read(path) if kept.tag is Tag.MODEL), None)
-
-
-def _bytes(kept: Kept) -> bytes:
-    """A frame whose payload was kept, as it was sent."""
-    return kept.words + (kept.payload or b"") + kept.signature
 
 
 def _misfit(path: Path, at: Time, error: object) -> IntegrityError:

@@ -1,3 +1,7 @@
+from hubbub.protocol.round.additive_shares import (
+    Place as Place,
+    digest_of_shares as digest_of_shares,
+)
 from hubbub.protocol.round.aggregator import (
     Aggregator as Aggregator,
 )

@@ -105,22 +105,22 @@ class Collection:
             )
         self._held[frame.sender] = _Held(time, frame.digest, bytes(sealed))
 
-    def open(self, place: Place, silos: Set[int]) -> tuple[frozenset[int], bytes]:
-        """Open the shares of these silos, in the place of those of an earlier attempt.
-
-        Returns:
-            The silos whose shares do not open, and the digest of all that was looked at.
-
-        Raises:
-            ProtocolError: some have sent none for this attempt.
-        """
-        time = (place.round, place.attempt)
+    def check_there(self, round: int, attempt: int, silos: Set[int]) -> None:
+        """ProtocolError unless these silos have all sent a share for an attempt."""
+        time = (round, attempt)
         there = {silo for silo in silos if silo in self._held and self._held[silo].time == time}
         if there != silos:
             raise ProtocolError(
                 f"expected shares of the {len(silos)} silos that arrived, got {len(there)}",
                 culprit="relay",
             )
+
+    def open(self, place: Place, silos: Set[int]) -> tuple[frozenset[int], bytes]:
+        """Open the shares of these silos, which are there, in the place of an earlier attempt's.
+
+        Returns:
+            The silos whose shares do not open, and the digest of all that was looked at.
+        """
         found = {silo: self._residues(silo, place) for silo in silos}
         self._opened = {silo: one for silo, one in found.items() if one is not None}
         self._place = place
@@ -145,8 +145,6 @@ class Collection:
 
     def _residues(self, silo: int, place: Place) -> ring.Residues | None:
         """A silo's share, if it was sealed for this node, this attempt and this MODEL."""
-        if place == self._place and silo in self._opened:
-            return self._opened[silo]
         try:
             share = _cipher(self._session, silo, place, silo).decrypt(
                 _NONCE, self._held[silo].sealed, None

@@ -2,8 +2,9 @@
 
 It holds nothing but keys. It answers once for a round and attempt, for one MODEL, and never for a
 set of silos below the quorum: two answers, or a small one, would open single silos' vectors to the
-aggregator. Which MODEL it is the aggregator says, and need not be believed: the masks of a silo
-that was shown another are others, and its share does not open (docs/privacy.md P4).
+aggregator. So it is with its word about shares: of one attempt there is one. Which MODEL it is the
+aggregator says, and need not be believed: the masks of a silo that was shown another are others,
+and its share does not open (docs/privacy.md P4).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class ComputeNode:
     ) -> None:
         self._keys, self._roster, self._terms = keys, roster, terms
         self._session, self._mask_stream = session, mask_stream
-        self._turn = attempt_order.Turn()
+        self._turn, self._looked = attempt_order.Turn(), attempt_order.Turn()
         self._attendance = attempt_order.Attendance(terms)
         self._collection = additive_shares.Collection(session, terms.dimension, terms.word_bits)
 
@@ -64,14 +65,17 @@ class ComputeNode:
 
         Raises:
             ProtocolError: it is not from the aggregator, not for this node and session, of an
-                attempt that was answered, or names a silo whose share did not come.
+                attempt that was spoken about or answered, or names a silo whose share did not come.
         """
         frame, sender, silos, place = self._asked(arrived, Tag.ARRIVED)
         if (frame.round, frame.attempt) <= self._turn.last:
             raise ProtocolError("expected an attempt not answered yet", culprit="relay")
         if not self._terms.full_shares:
             raise ProtocolError("expected no ARRIVED in this study, got one", culprit=sender)
-        closed, digest = self._collection.open(place, silos & set(self._session.secrets))
+        users = silos & set(self._session.secrets)
+        self._collection.check_there(frame.round, frame.attempt, users)
+        self._looked.take(frame, self._terms.steps, sender)
+        closed, digest = self._collection.open(place, users)
         return self._frame(Tag.HELD, frame, self._terms.named_payload(closed, digest))
 
     def total(self, request: bytes) -> bytes:
