@@ -71,9 +71,9 @@ def test_no_public_name_is_a_module_too(name: str) -> None:
 
 def test_plan_is_a_function_whatever_was_imported_before() -> None:
     python(
-        "import hubbub.planning.mechanisms, hubbub.planning.study_plan\n"
+        "import hubbub.planning.accounts, hubbub.queries.study_queries\n"
         "import hubbub, inspect, sys\n"
-        "assert inspect.isfunction(hubbub.plan) and hubbub.plan is hubbub.planning.plan\n"
+        "assert inspect.isfunction(hubbub.plan) and hubbub.plan is hubbub.queries.plan\n"
         "assert not any(name.startswith('hubbub.plan.') for name in sys.modules)\n"
         "assert not hasattr(hubbub.plan, 'pairing')\n"
     )

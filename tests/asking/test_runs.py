@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from tests.asking.made_up import KINDS, SILOS, patients, study, table_of_study, 
 
 import hubbub
 from hubbub import Study
-from hubbub.assurance import Ledger
+from hubbub.assurance import Ledger, kind_of
 from hubbub.assurance.verification import verify
 from hubbub.cli.main import main
 from hubbub.errors import DataError, IntegrityError, StudyError
@@ -347,3 +349,18 @@ def test_the_commands_show_what_is_expected_and_what_was_found(
     shown = capsys.readouterr().out
     assert "Description of age, sex by stage" in shown
     assert "chi-square test, noise taken into account" in shown
+
+
+def test_two_purposes_with_equal_noise_are_counted_apart(folder: Path) -> None:
+    """A ledger that counted by the noise would let one use up what the other may ask."""
+    table = beside(folder)
+    table["data"]["standardise"] = {"epsilon": table["statistics"]["epsilon"]}
+    told = Study.from_table(table)
+    found = hubbub.run(told, folder / "run")
+    first, second = (kind_of(one) for one in found.plan.beside)
+    assert replace(first, purpose=second.purpose).like(second)  # the noise is the same
+    assert not first.like(second)
+    with Ledger(folder / "ledgers" / f"{SILOS[0]}.sqlite") as book:
+        purposes = Counter(entry.kind.purpose for entry in book.entries())
+    assert purposes == {"standardisation": 1, "statistics": 1, "": 3}
+    assert all(one.holds for one in verify(folder / "run"))

@@ -151,7 +151,7 @@ def _with_sense(
 
 
 def _fewer_attempts(true: TrueFile, content: Content, _: Any, chance: random.Random) -> None:
-    number = chance.randrange(true.study.training.steps + 2)
+    number = chance.randrange(true.plan.mechanism.steps + 2)
     content["epsilon"] |= {"attempts": number, "after_attempts": spent(true.plan, number)}
 
 

@@ -21,8 +21,9 @@ from hubbub.assurance.evidence.claims import spent
 from hubbub.assurance.evidence.evidence_file import with_signature
 from hubbub.assurance.transcript import roster_of
 from hubbub.errors import HubbubError
-from hubbub.planning import Plan, plan, stated_adversary
+from hubbub.planning import Plan, stated_adversary
 from hubbub.protocol import Keys
+from hubbub.queries import plan
 from hubbub.study import Study
 
 Content = dict[str, Any]
@@ -128,7 +129,7 @@ def _plan(true: TrueFile, content: Content, start: str, parameters: str) -> bool
 
 def _claimed(true: TrueFile, content: Content, *_: str) -> bool:
     made = _planned(content["study"]["toml"], content["plan"]["dimension"])
-    rows = spent(made, made.study.training.steps)
+    rows = spent(made, made.mechanism.steps)
     return _is_shown(true, content) and close(content["epsilon"]["claimed"], rows)
 
 
@@ -174,7 +175,7 @@ def _asked(_: TrueFile, content: Content, start: str) -> bool:
     return (
         study.id.hex().startswith(start)
         and (said["delta"], said["relation"]) == (asked.delta, asked.relation)
-        and said["stated_adversary"] == stated_adversary(study)
+        and said["stated_adversary"] == stated_adversary(study.parties)
     )
 
 

@@ -176,7 +176,7 @@ def _approve(options: argparse.Namespace) -> int:
     path = site.approve(study, roster, new_roster=options.new_roster)
     hashes = code_hashes.code_hashes(study)
     named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
-    found = {**named, "approved": True, "file": str(path)}
+    found = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
     answer(options, found, f"approved: {study.name}, id {study.id.hex()}")
     return 0
 
@@ -192,7 +192,7 @@ def _show(study: Study, roster: Roster, ledger: Path) -> None:
         table("Code that runs at this party, and the SHA-256 of its source", ("", ""), rows)
     else:
         say("code that runs at this party: that of hubbub alone")
-    if "evaluate" not in said["training"]:
+    if study.training is not None and study.training.evaluate is None:
         say("no evaluation on the silos' records")
     made = plan(study)
     show_plan(made)

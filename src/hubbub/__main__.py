@@ -1,0 +1,7 @@
+"""`python -m hubbub`: the command line, where its script is not on the path."""
+
+import sys
+
+from hubbub.cli import main
+
+sys.exit(main())
