@@ -20,7 +20,8 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from hubbub.study import code_hashes
+from hubbub.errors import StudyError
+from hubbub.study import code_hashes, known_code
 from hubbub.study.source_code import Source, SourceFile, is_foundation, module_of, source_of
 from hubbub.study.study import Study
 
@@ -62,6 +63,26 @@ def keep(study: Study, names: Iterable[str] | None = None) -> dict[str, str]:
     with _LOCK:
         _KEPT.update(sources)
     return digests
+
+
+def keep_known(study: Study, names: Iterable[str], *, trusted: bool) -> None:
+    """Read sources like `keep`, of a study that came with somebody's folder.
+
+    Args:
+        study: names the code.
+        names: what of its `own_code` is about to run.
+        trusted: whoever asks says that it may, though it is not known here.
+
+    Raises:
+        StudyError: as for `keep`; or this user has neither approved nor run the code before.
+    """
+    for name, digest in keep(study, names).items():
+        if digest and not trusted and not known_code.knows(name, digest):
+            raise StudyError(
+                f"expected code that was approved or run by this user before, found {name} with "
+                f"the SHA-256 {digest}; read it, and say --trust-code (in Python trust_code=True) "
+                "if it may run here"
+            )
 
 
 def imported(module: str) -> ModuleType:
