@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 from hubbub.cli.output import TRUST_WORDS, add_command, answer, emit, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
+from hubbub.study.tabular import csv_text
 
 
 def add_commands(commands: Any) -> None:
@@ -55,11 +54,7 @@ def _predict(options: argparse.Namespace) -> int:
 
 def _csv(columns: Mapping[str, list[Any]]) -> str:
     """A CSV text with a header."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue()
+    return csv_text([list(columns), *zip(*columns.values(), strict=True)])
 
 
 def _export(options: argparse.Namespace) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import csv
-import io
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
 from hubbub.planning import Plan, answers_of, layout_of_sums
 from hubbub.study import Standardisation
+from hubbub.study.tabular import csv_text
 from hubbub.training import (
     baselines,
     federated,
@@ -276,8 +275,5 @@ def _points(curve: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as a CSV file with a header."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()
+    names = list(rows[0])
+    return csv_text([names, *([row.get(name) for name in names] for row in rows)])
