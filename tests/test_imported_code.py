@@ -110,7 +110,9 @@ def test_the_hash_is_of_every_init_on_the_way_too(ward, package) -> None:
 
 
 def test_the_hash_is_what_sha256sum_says(ward) -> None:
-    names = [f"ward_of_pins/{name}" for name in ("__init__.py", "south/__init__.py", "south/bed.py")]
+    names = [
+        f"ward_of_pins/{name}" for name in ("__init__.py", "south/__init__.py", "south/bed.py")
+    ]
     lines = [f"{hashlib.sha256((ward / name).read_bytes()).hexdigest()}  {name}" for name in names]
     assert source_hash(SOURCE) == hashlib.sha256("\n".join([*lines, ""]).encode()).hexdigest()
     (ward / "bed_of_pins.py").write_text(HONEST)

@@ -165,8 +165,8 @@ class _Finder:
 def _found_first(source: Source) -> Iterator[None]:
     """Have kept sources come first, as long as something is imported."""
     finder = _Finder(source)
-    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(finder)

@@ -138,7 +138,7 @@ def _read(module: str, spec: ModuleSpec) -> SourceFile:
             f"expected {module} as Python source, which can be read and hashed, found {path}; "
             "have the study name a .py file, which may import it"
         )
-    loader = spec.loader
+    loader: object = spec.loader
     try:
         content = (
             loader.get_data(path) if isinstance(loader, zipimporter) else read_bytes(Path(path))

@@ -237,6 +237,12 @@ def resume(
                 f"expected a run in one process in {folder}, got one whose parties run apart; go "
                 "on with hubbub serve"
             )
+        if not opened.ledgers.is_dir():
+            raise IntegrityError(
+                f"expected the silos' ledgers in {opened.ledgers}, where the run charged them, "
+                "found no such folder; put them back (no older copy or another ledger), or start "
+                "a new run"
+            )
         imported_code.keep_known(study, study.own_code, trusted=trust_code)
         prepared = prepared_study.PreparedStudy.of(study, device=device)
         books = local_venue.opened_ledgers(opened.ledgers, study, stack)
