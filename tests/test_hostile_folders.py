@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from hubbub import learning
 from hubbub.cli import main
-from hubbub.errors import IntegrityError
+from hubbub.errors import HubbubError, IntegrityError
 from hubbub.study import Standardisation, datasets
-from hubbub.training import run, write_report
+from hubbub.training import load, run, write_report
 from run.finished import a_study
 
 ASKED = (("[data]\n", "[data]\nstandardise = { epsilon = 0.1, bound = 5.0 }\n"),)
@@ -227,3 +228,24 @@ def test_a_whole_number_past_all_measure_standardises_nothing(tmp_path) -> None:
     path.write_text(json.dumps({"shift": [10**400], "scale": [1]}))
     with pytest.raises(IntegrityError, match="found something else"):
         Standardisation.read(path, 1)
+
+
+@pytest.mark.parametrize("shape", ["[]", "[true]", "26", "", "[1e9]", "[" * 5000])
+def test_a_model_of_records_without_a_shape_is_refused(runs, tmp_path, shape) -> None:
+    torch = pytest.importorskip("torch")
+    folder = copied(runs, "done", tmp_path / "copy")
+    module = torch.nn.Linear(26, 1)
+    learning.save_model(folder / "model.safetensors", module, {"inputs": shape})
+    with pytest.raises(IntegrityError, match="to state the shape of a record"):
+        load(folder, model=module)
+
+
+@pytest.mark.parametrize("shape", ["[1000000000000]", f"[{10**400}]", "[3, 4000000, 4000000]"])
+def test_a_model_that_states_a_giant_shape_is_refused_before_it_is_made(
+    runs, tmp_path, shape
+) -> None:
+    torch = pytest.importorskip("torch")
+    folder = copied(runs, "done", tmp_path / "copy")
+    learning.save_model(folder / "model.safetensors", torch.nn.Linear(2, 1), {"inputs": shape})
+    with pytest.raises(HubbubError, match="expected"):
+        load(folder)
