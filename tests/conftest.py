@@ -1,8 +1,10 @@
 """One thread for each process that runs tests, and no disk."""
 
+import atexit
 import gc
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -28,6 +30,10 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 MEMORY = Path("/dev/shm")  # noqa: S108 (pytest makes folders of its own in it)
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+# What code was run is noted for the user: for one that has run none before.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="hubbub-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 # Cases that take long and whose law another case of the same test holds more quickly: they are left
 # to `make test-all`. A whole test that takes long has the mark itself.

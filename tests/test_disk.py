@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from hubbub import disk
 from hubbub.disk import PRIVATE, PUBLIC, appending, locked, why_of, write_bytes, write_text
 
 
@@ -96,3 +100,88 @@ def test_a_lock_is_held_once_and_free_afterwards(tmp_path: Path) -> None:
 )
 def test_an_error_without_a_number_has_words_too(error: OSError, why: str) -> None:
     assert why_of(error) == why
+
+
+# Arrays -------------------------------------------------------------------------------------------
+
+HEADERS = {
+    "brackets": b"((((",
+    "many brackets": b"(" * 9_000,
+    "signs": b"-" * 9_000 + b"1",
+    "no text": b"\xff" * 60,
+    "a torn text": b"{'descr': '<f4",
+    "another name": b"{'descr': '<f4', 'fortran_order': False, 'size': (1,), }",
+    "objects": b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }",
+    "a negative size": b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }",
+    "floats of 99 bytes": b"{'descr': '<f99', 'fortran_order': False, 'shape': (1,), }",
+    "a shape of shapes": b"{'descr': '<f4', 'fortran_order': False, 'shape': ((1,),), }",
+    "more than there is": b"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999,), }",
+    "a size that is none": b"{'descr': '<f4', 'fortran_order': False, 'shape': (1 2,), }",
+    "nothing": b"",
+}
+
+
+def archive_of(header: bytes, version: bytes = b"\x01\x00") -> bytes:
+    """An archive of one array with that header."""
+    size = len(header).to_bytes(2 if version == b"\x01\x00" else 4, "little")
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.npy", b"\x93NUMPY" + version + size + header + bytes(8))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("version", [b"\x01\x00", b"\x02\x00", b"\x03\x00", b"\xff\xff"])
+@pytest.mark.parametrize("case", HEADERS)
+def test_an_array_whose_header_is_none_is_refused_in_a_few_words(case, version) -> None:
+    with pytest.raises(ValueError, match=r"^it (has|is)"):
+        disk.npz_arrays(archive_of(HEADERS[case], version))
+
+
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "<f2", "|b1", "|u1", "<i8"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 4), (2, 1, 3)])
+def test_arrays_of_numbers_are_read_as_numpy_writes_them(kind, shape) -> None:
+    array = np.arange(np.prod(shape, dtype=int)).astype(kind).reshape(shape)
+    for one in (array, np.asfortranarray(array)):
+        file = io.BytesIO()
+        np.savez(file, one=one)
+        read = disk.npz_arrays(file.getvalue())["one"]
+        assert read.dtype == array.dtype
+        assert np.array_equal(read, one)
+        assert read.shape == one.shape
+
+
+# Locks --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_pipe_is_neither_waited_for_nor_written_to(tmp_path, is_read) -> None:
+    path = tmp_path / "lock"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK) if is_read else None
+    with pytest.raises(OSError, match=r"no ordinary file|No such device"):
+        appending(path)
+    with pytest.raises(OSError, match=r"no ordinary file|No such device"), locked(path):
+        pass
+    if reader is not None:
+        os.close(reader)
+
+
+def test_a_link_is_not_followed_to_be_written_to(tmp_path) -> None:
+    path, target = tmp_path / "lock", tmp_path / "other"
+    path.symlink_to(target)
+    for _ in range(2):
+        with pytest.raises(OSError, match="symbolic"):
+            appending(path)
+        target.touch()
+    assert not target.read_bytes()
+
+
+def test_a_gigabyte_of_hole_is_not_opened(tmp_path) -> None:
+    path = tmp_path / "hole"
+    path.touch()
+    os.truncate(path, 2**31)
+    with pytest.raises(OSError, match="hole"):
+        disk.open_ordinary(path)
+    os.truncate(path, 2**20)
+    disk.open_ordinary(path).close()

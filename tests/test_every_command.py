@@ -1,4 +1,4 @@
-"""Every command that takes a study or a run, over every kind of study: an answer or one sentence."""
+"""Every command that takes a study or a run, over every kind of study: an answer or a sentence."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from errno import EISDIR
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +44,16 @@ _NO_ARCHIVE = (
     *(zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, OverflowError),
     *(KeyError, MemoryError),
 )
-_NPY_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+_SIZES = {(1, 0): 2, (2, 0): 4}  # of how many bytes an array's header says its length in
+_MOST_HEADER = 10_000
+# A header is a text of Python: of any other than these, its reader would make what it likes.
+_NPY_HEADER = re.compile(
+    rb"""\{\s*'descr':\s*'([<>|=]?[biuf]\d{1,2})',\s*'fortran_order':\s*(True|False),\s*'shape':"""
+    rb"""\s*\(((?:\d{1,18},\s?)*(?:\d{1,18})?)\),?\s*\}\s*"""
+)
+# A file may say that it has any number of zeros and take no room on the disk. So large, and so many
+# times as large as its room, is nothing that a file system has packed.
+_ALL_HOLE, _PACKED = 1 << 30, 1000
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)
 
 
@@ -60,16 +66,14 @@ def open_ordinary(path: Path) -> BinaryIO:
     """An ordinary file, open to be read.
 
     Raises:
-        OSError: it cannot be opened, or is a pipe, a device or a folder.
+        OSError: it cannot be opened, or is a pipe, a device, a folder, or a gigabyte of hole.
     """
-    descriptor = os.open(path, os.O_RDONLY | _NO_WAITING)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "no ordinary file there")
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
+    descriptor = _ordinary(os.open(path, os.O_RDONLY | _NO_WAITING))
+    found = os.fstat(descriptor)
+    if found.st_size > max(_ALL_HOLE, getattr(found, "st_blocks", _ALL_HOLE) * 512 * _PACKED):
         os.close(descriptor)
-        raise
+        raise OSError(0, "a file of next to nothing but a hole")
+    return os.fdopen(descriptor, "rb")
 
 
 def read_bytes(path: Path, *, most: int = MOST_BYTES) -> bytes:
@@ -155,16 +159,30 @@ def npz_arrays(content: bytes) -> dict[str, NDArray[Any]]:
 def _array(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> NDArray[Any]:
     """One array, whose size is known before anything is made; ValueError if it is none."""
     with archive.open(part) as file:
-        version = np.lib.format.read_magic(file)
-        if version not in _NPY_HEADERS:
-            raise ValueError("it has an array of another format")
-        shape, by_columns, dtype = _NPY_HEADERS[version](file)
-        count = prod(shape) if min(shape, default=0) >= 0 else -1
-        if dtype.kind not in "biuf" or not 0 <= count * dtype.itemsize <= part.file_size:
+        shape, by_columns, dtype = _npy_header(file)
+        count = prod(shape)
+        if count * dtype.itemsize > part.file_size:
             raise ValueError("it has an array of something else than numbers, or a torn one")
         numbers = file.read(count * dtype.itemsize)
     array = np.frombuffer(bytearray(numbers), dtype, count)
     return array.reshape(shape, order="F" if by_columns else "C")
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape of an array of numbers, whether its columns come first, and its type."""
+    length = _SIZES.get(np.lib.format.read_magic(file))
+    if length is None:
+        raise ValueError("it has an array of another format")
+    size = int.from_bytes(file.read(length), "little")
+    said = _NPY_HEADER.fullmatch(file.read(size)) if size <= _MOST_HEADER else None
+    if said is None:
+        raise ValueError("it has an array whose header is none of numbers")
+    kind, order, shape = (text.decode() for text in said.groups())
+    try:
+        dtype = np.dtype(kind)
+    except TypeError:
+        raise ValueError("it has an array of numbers of no known size") from None
+    return tuple(map(int, shape.replace(",", " ").split())), order == "True", dtype
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -197,7 +215,11 @@ def fresh(path: Path, *, mode: int = PUBLIC) -> BinaryIO:
 
 
 def appending(path: Path, *, mode: int = PUBLIC) -> BinaryIO:
-    """A file to be written to at its end, without a buffer; made if it is not there."""
+    """A file to be written to at its end, without a buffer; made if it is not there.
+
+    Raises:
+        OSError: something else than an ordinary file is there, or a link.
+    """
     return _made(path, os.O_WRONLY | os.O_APPEND, mode)
 
 
@@ -223,14 +245,23 @@ def make_private(path: Path) -> None:
 
 def _made(path: Path, how: int, mode: int) -> BinaryIO:
     """A file that is open for writing; if it is new, just these may use it."""
+    how |= os.O_CREAT | _NO_WAITING | getattr(os, "O_NOFOLLOW", 0)
     try:
-        descriptor = os.open(path, how | os.O_CREAT | os.O_EXCL, mode)
+        descriptor = os.open(path, how | os.O_EXCL, mode)
         os.fchmod(descriptor, mode)  # the umask may allow more than is meant, or less
     except FileExistsError:
         if how & os.O_EXCL:
             raise
-        descriptor = os.open(path, how | os.O_CREAT, mode)
-    return os.fdopen(descriptor, "wb", buffering=0)
+        descriptor = os.open(path, how, mode)
+    return os.fdopen(_ordinary(descriptor), "wb", buffering=0)
+
+
+def _ordinary(descriptor: int) -> int:
+    """The descriptor of an ordinary file; it is closed, and OSError raised, if it is of another."""
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(0, "no ordinary file there")
 
 
 def write_all(file: BinaryIO, content: bytes | memoryview) -> None:

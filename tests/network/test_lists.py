@@ -37,7 +37,7 @@ from hubbub.session.in_process import Federation
 from hubbub.session.layout import round_parameters_of
 from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
-from hubbub.study import Parties
+from hubbub.study import Parties, named_object
 from hubbub.study.tabular import Records
 from hubbub.training.loop import Parameters, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
@@ -923,7 +923,8 @@ def test_a_silo_with_other_records_than_the_study_states_takes_no_part(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parties = gather("static")
-    monkeypatch.setitem(COUNTS, "ann", 6)
+    source = named_object("python:network.test_lists:records", "data.source")
+    monkeypatch.setitem(source.__globals__["COUNTS"], "ann", 6)  # of the module as it was hashed
     found = parties.ask("ann", Call.OPEN, NEW, [open_frame(parties, NEW)])
     assert refusal(found) == ("failed", "")
     told = "expected 5 records of ann, as data.counts states, got another number"

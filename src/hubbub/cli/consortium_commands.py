@@ -168,25 +168,24 @@ def _approve(options: argparse.Namespace) -> int:
     if options.roster is None:
         raise UserError("expected --roster, the file that all parties compared, got none; name it")
     roster = read_roster(options.roster)
+    hashes = code_hashes.code_hashes(study)
     if not options.json:
-        _show(study, roster, options.ledger or options.home / LEDGER)
+        _show(study, roster, options.ledger or options.home / LEDGER, hashes)
     if not options.yes and not _asked(f"May {site.name} take part in {study.name}?", options):
         say("not approved; nothing was changed")
         return 1
-    path = site.approve(study, roster, new_roster=options.new_roster)
-    hashes = code_hashes.code_hashes(study)
+    path = site.approve(study, roster, new_roster=options.new_roster, seen=hashes)
     named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
     found = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
     answer(options, found, f"approved: {study.name}, id {study.id.hex()}")
     return 0
 
 
-def _show(study: Study, roster: Roster, ledger: Path) -> None:
+def _show(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, str]) -> None:
     """Everything that is approved: with whom, what is trained on what, and what it costs."""
     _show_roster(roster)
     said = tomllib.loads(study.as_toml())
     table("The study, word by word", ("", ""), list(_flat(said)))
-    hashes = code_hashes.code_hashes(study)
     if hashes:
         rows = [(name, found or "not found here") for name, found in hashes.items()]
         table("Code that runs at this party, and the SHA-256 of its source", ("", ""), rows)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hubbub.cli.output import add_command, answer, emit, writing
+from hubbub.cli.output import TRUST_WORDS, add_command, answer, emit, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
+from hubbub.study.tabular import csv_text
 
 
 def add_commands(commands: Any) -> None:
@@ -21,10 +20,12 @@ def add_commands(commands: Any) -> None:
     scored = add_command(commands, "predict", words, _predict)
     scored.add_argument("run", type=Path, help="folder of the run, or of a silo's model")
     scored.add_argument("table", type=Path, help="CSV or Parquet file with the study's columns")
+    scored.add_argument("--trust-code", action="store_true", help=TRUST_WORDS)
     scored.add_argument("--out", type=Path, help="CSV file for the scores; stdout if left out")
     words = "write the model of a finished run for other programs"
     exported = add_command(commands, "export", words, _export)
     exported.add_argument("run", type=Path, help="folder of the run, or of a silo's model")
+    exported.add_argument("--trust-code", action="store_true", help=TRUST_WORDS)
     exported.add_argument("--onnx", type=Path, required=True, help="ONNX file to write")
 
 
@@ -36,7 +37,7 @@ def _predict(options: argparse.Namespace) -> int:
             f"expected another file for the scores than their table, got {options.out} for both; "
             "name another with --out"
         )
-    trained = load(options.run)
+    trained = load(options.run, trust_code=options.trust_code)
     columns = predictions(trained, options.table)
     if options.out is not None:
         with writing(options.out):
@@ -53,11 +54,7 @@ def _predict(options: argparse.Namespace) -> int:
 
 def _csv(columns: Mapping[str, list[Any]]) -> str:
     """A CSV text with a header."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue()
+    return csv_text([list(columns), *zip(*columns.values(), strict=True)])
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -65,7 +62,7 @@ def _export(options: argparse.Namespace) -> int:
 
     if options.onnx.suffix != ".onnx":
         raise UserError(f"expected a file that ends in .onnx, got {options.onnx}; rename it")
-    trained = load(options.run)
+    trained = load(options.run, trust_code=options.trust_code)
     with writing(options.onnx):
         trained.to_onnx(options.onnx)
     answer(

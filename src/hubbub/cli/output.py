@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 AUDIT_WORDS = "file of hubbub audit --out, which the evidence will hold"
+TRUST_WORDS = "code that the run's study names may run here, though it is not known here yet"
 INTERRUPTED = 130  # the exit code after Ctrl-C: 128 and the number of the signal
 
 

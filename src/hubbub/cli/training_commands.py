@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.cli.output import (
     AUDIT_WORDS,
     INTERRUPTED,
+    TRUST_WORDS,
     add_command,
     answer,
     bar,
@@ -51,6 +52,8 @@ def add_commands(commands: Any) -> None:
     trained.add_argument(
         "--resume", type=Path, metavar="DIR", help="go on with the run in this folder instead"
     )
+    words = f"with --resume: {TRUST_WORDS}"
+    trained.add_argument("--trust-code", action="store_true", help=words)
     trained.add_argument(
         "--device", default="auto", help="auto (a GPU if there is one), cpu or cuda; default auto"
     )
@@ -134,6 +137,11 @@ def _asked(options: argparse.Namespace) -> tuple[Study, Path]:
     """The study of a new run, and its folder."""
     if options.study is None:
         raise UserError("expected a study file, or --resume DIR, got neither; name one of them")
+    if options.trust_code:
+        raise UserError(
+            "expected --trust-code with --resume DIR, got it with a study, whose code runs because "
+            "you name it here; leave it out"
+        )
     study = Study.load(options.study)
     return study, options.out or new_folder(study.name)
 
@@ -175,6 +183,7 @@ def _resumed(options: argparse.Namespace) -> Result:
             progress=lambda step, row: progress.reach(step, _note(row)),
             device=options.device,
             notice=progress.note,
+            trust_code=options.trust_code,
         )
 
 

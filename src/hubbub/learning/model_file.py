@@ -126,7 +126,7 @@ def stored_shape(path: Path) -> tuple[int, ...]:
     """
     try:
         found = json_value(_read(path)[1].get("inputs", ""))
-        if isinstance(found, list) and all(type(one) is int for one in found):
+        if isinstance(found, list) and found and all(type(one) is int for one in found):
             return tuple(found)
     except ValueError:
         pass

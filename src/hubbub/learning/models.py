@@ -79,16 +79,16 @@ def build_model(
         )
     if kind == LINEAR_PROBE:
         return LinearProbe(math.prod(inputs), outputs)
+    if kind not in ("logistic", "mlp", "cnn"):
+        return _of_factory(kind, inputs, outputs, seed)
     with seeded_by(seed):
         if kind == "logistic":
             layers = _logistic(inputs, outputs, bias)
         elif kind == "mlp":
             widths = (math.prod(inputs), *hidden, outputs)
             layers = [*_flat(inputs), *_connected(widths, bias)]
-        elif kind == "cnn":
-            layers = _cnn(inputs, outputs, tuple(hidden) or _FULLY_CONNECTED, bias)
         else:
-            return _of_factory(kind, inputs, outputs)
+            layers = _cnn(inputs, outputs, tuple(hidden) or _FULLY_CONNECTED, bias)
         ends = [_intercepts(intervals)] if intervals and outputs == 1 else _squeezed(outputs)
     return nn.Sequential(*layers, *ends)
 
@@ -162,7 +162,7 @@ def _after_block(side: int) -> int:
     return (side - 2 - 3) // 2 + 1
 
 
-def _of_factory(kind: str, inputs: tuple[int, ...], outputs: int) -> nn.Module:
+def _of_factory(kind: str, inputs: tuple[int, ...], outputs: int, seed: bytes) -> nn.Module:
     """What the function that "python:module:factory" names gives, held to being a module."""
     scheme, _, path = kind.partition(":")
     module, _, name = path.partition(":")
@@ -173,9 +173,11 @@ def _of_factory(kind: str, inputs: tuple[int, ...], outputs: int) -> nn.Module:
         )
     if scheme != "python" or not module or not name:
         raise StudyError(f'expected a model kind out of {KINDS}, found "{kind}"')
-    factory = named_object(kind, "model.kind")
+    with seeded_by(seed):  # its module may draw random numbers when it is first run: not these
+        factory = named_object(kind, "model.kind")
     shapes = f" for inputs = {inputs} and outputs = {outputs}"
-    return module_from(kind, _called(factory, inputs, outputs), shapes)
+    with seeded_by(seed):
+        return module_from(kind, _called(factory, inputs, outputs), shapes)
 
 
 def module_from(name: str, made: Callable[[], object], shapes: str = "") -> nn.Module:

@@ -25,7 +25,7 @@ from hubbub.network.join import Machine, check_records, check_role, relay_of
 from hubbub.network.nats import TELL_DAYS, LoginTrial, Relay, ShownCertificate, tried
 from hubbub.network.party_folder import COLLATERAL, LEDGER, PartyFolder
 from hubbub.protocol import Roster
-from hubbub.study import AttestedRole, Study, sources
+from hubbub.study import AttestedRole, Study, imported_code, sources
 
 _GIB = 1 << 30
 _DISK = _GIB // 2  # bytes for ledger, event log and models
@@ -169,6 +169,8 @@ def _data(site: PartyFolder, machine: Machine) -> str:
 def _try_records(study: Study, party: str, folder: Path) -> None:
     path = sources.file_of(study, party, folder)
     if path is None:
+        if study.data.source in study.own_code:
+            imported_code.keep(study, [study.data.source])
         sources.named_object(study.data.source, "data.source")
         return
     try:

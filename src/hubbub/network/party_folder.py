@@ -47,7 +47,7 @@ from hubbub.network.key_files import (
     write_roster,
 )
 from hubbub.protocol import Keys, Roster, mask_graph
-from hubbub.study import Study, code_hashes
+from hubbub.study import Study, code_hashes, imported_code, known_code
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
@@ -223,7 +223,14 @@ class PartyFolder:
             ) from None
         return True
 
-    def approve(self, study: Study, roster: Roster, *, new_roster: bool = False) -> Path:
+    def approve(
+        self,
+        study: Study,
+        roster: Roster,
+        *,
+        new_roster: bool = False,
+        seen: Mapping[str, str] | None = None,
+    ) -> Path:
         """Take a study and its roster in; from then on the party answers for it.
 
         Args:
@@ -231,14 +238,17 @@ class PartyFolder:
             roster: of its consortium.
             new_roster: it takes the place of the one that is here; studies of that one, whose ids
                 stand for its keys, are answered no more.
+            seen: the hashes of the study's code that whoever approves it was shown.
 
         Raises:
             StudyError: they do not belong together, or this party has no part in them, or the code
-                here is not the one that the study states.
+                here is not the one that the study states, or that was shown.
         """
         check_roster(study, roster)
         code_hashes.refuse_unstated_code(study)
-        code_hashes.refuse_other_code(study)
+        hashes = code_hashes.code_hashes(study)
+        code_hashes.refuse_other_code(study, hashes)
+        code_hashes.refuse_changed_code(hashes, hashes if seen is None else seen)
         self._place_in(roster)
         held = self.home / ROSTER
         if held.is_file() and not new_roster and read_roster(held) != roster:
@@ -250,8 +260,10 @@ class PartyFolder:
         path = self._approval(study.id)
         path.parent.mkdir(exist_ok=True, mode=0o700)
         write_roster(held, roster)
-        write_text(path.with_suffix(_CODE), json.dumps(code_hashes.code_hashes(study)))
+        write_text(path.with_suffix(_CODE), json.dumps(hashes))
         write_text(path, study.as_toml())
+        for name, digest in hashes.items():
+            known_code.note(name, digest)
         return path
 
     def keep_audit(self, study: bytes, audit: Mapping[str, Any]) -> None:
@@ -269,9 +281,12 @@ class PartyFolder:
         """Take an approval back, and forget what an audit has found; whether there was one."""
         path = self._approval(study)
         there = path.is_file()
+        for name, digest in _hashes(path.with_suffix(_CODE)).items():
+            known_code.forget(name, str(digest))
         path.unlink(missing_ok=True)
         path.with_suffix(_CODE).unlink(missing_ok=True)
         self._audit(study).unlink(missing_ok=True)
+        imported_code.unbind(study)
         return there
 
     def approves(self, study: bytes) -> bool:
@@ -294,7 +309,9 @@ class PartyFolder:
                 "again"
             )
         check_roster(found, self.roster)
-        code_hashes.refuse_changed_code(found, _hashes(path.with_suffix(_CODE)))
+        approved = _hashes(path.with_suffix(_CODE))
+        code_hashes.refuse_changed_code(code_hashes.code_hashes(found), approved)
+        imported_code.bind(found, approved)
         return found
 
     def studies(self) -> list[Study]:

@@ -1,18 +1,14 @@
-"""The code that a study names, by the SHA-256 of its source: found on the disk, never run.
+"""The code that a study names, by the SHA-256 of its source, beside what was agreed and approved.
 
-A hash is that of the one file that holds the module; what this file imports has none here.
+Nothing is run here. `source_code` says which files a hash is of.
 """
 
 from __future__ import annotations
 
-import hashlib
-import sys
-from collections.abc import Mapping, Sequence
-from importlib.machinery import ModuleSpec
-from pathlib import Path
+from collections.abc import Mapping
 
 from hubbub.errors import StudyError
-from hubbub.study.import_path import OWN
+from hubbub.study.source_code import module_of, source_of
 from hubbub.study.study import Study
 
 
@@ -22,45 +18,36 @@ def code_hashes(study: Study) -> dict[str, str]:
 
 
 def source_hash(name: str) -> str:
-    """The SHA-256, in hexadecimal digits, of the file that "python:module:name" would import.
-
-    Packages on the way are not imported, as an ordinary search for a module does.
+    """The SHA-256, in hexadecimal digits, of the source that "python:module:name" would import.
 
     Returns:
-        The digits; "built-in" for a module without a file, and nothing if there is no such module.
+        The digits: of the module's file, or, of a module in packages that have an `__init__.py`, of
+        what `sha256sum` prints of these and of the module, outermost first, by their paths below
+        the folder that is searched. "built-in" for a module without a file, and nothing if there is
+        no such module.
+
+    Raises:
+        StudyError: the module is no Python source.
     """
-    spec, places, parts = None, None, name.removeprefix(OWN).partition(":")[0].split(".")
-    for depth in range(1, len(parts) + 1):
-        spec = _spec(".".join(parts[:depth]), places)
-        if spec is None:
-            return ""
-        places = spec.submodule_search_locations
-    if spec is None or not spec.has_location or spec.origin is None:
-        return "built-in"
-    try:
-        return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
-    except OSError:
-        return ""
+    return source_of(module_of(name)).digest
 
 
-def _spec(module: str, places: Sequence[str] | None) -> ModuleSpec | None:
-    finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
-    found = (finder.find_spec(module, places, None) for finder in finders)
-    return next((spec for spec in found if spec is not None), None)
-
-
-def refuse_other_code(study: Study) -> None:
+def refuse_other_code(study: Study, here: Mapping[str, str]) -> None:
     """Refuse code whose source is not the one that the study states.
+
+    Args:
+        study: states some hashes, or none.
+        here: hashes by the names of code; empty for what is not here.
 
     Raises:
         StudyError: naming the code and its hash here.
     """
-    for name, stated in study.code:
-        found = source_hash(name)
-        if found not in ("", stated):
+    stated = dict(study.code)
+    for name, found in here.items():
+        if found not in ("", stated.get(name, found)):
             raise StudyError(
-                f"expected the source of {name} to have the SHA-256 {stated}, as study.code says, "
-                f"found {found}; get the file that all parties agreed on"
+                f"expected the source of {name} to have the SHA-256 {stated[name]}, as study.code "
+                f"says, found {found}; get the file that all parties agreed on"
             )
 
 
@@ -82,13 +69,17 @@ def refuse_unstated_code(study: Study) -> None:
             )
 
 
-def refuse_changed_code(study: Study, approved: Mapping[str, object]) -> None:
-    """Refuse code that is not what was approved, file by file.
+def refuse_changed_code(here: Mapping[str, str], approved: Mapping[str, object]) -> None:
+    """Refuse code that is not what was approved.
+
+    Args:
+        here: hashes by the names of code, as it is here.
+        approved: the same, as it was approved.
 
     Raises:
         StudyError: naming the code.
     """
-    for name, found in code_hashes(study).items():
+    for name, found in here.items():
         if approved.get(name) != found:
             raise StudyError(
                 f"expected the source of {name} to be the one that was approved, found another or "

@@ -6,7 +6,6 @@ whoever evaluates on the public test set. This file knows studies and tables, no
 
 from __future__ import annotations
 
-import importlib
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hubbub.errors import DataError, HubbubError, StudyError
-from hubbub.study import datasets, import_path
+from hubbub.study import datasets, import_path, imported_code
 from hubbub.study.data import Data, columns_of, spellings_of
 from hubbub.study.section import shortened
 from hubbub.study.study import Study
@@ -198,6 +197,8 @@ def takes_split(study: Study) -> bool:
     """Whether the study's function takes an option `split`, for a public split of its own."""
     if study.data.source in ("", import_path.IN_MEMORY):
         return False
+    if study.data.source in study.own_code:
+        imported_code.keep(study, [study.data.source])
     source = named_object(study.data.source, "data.source")
     return "split" in signature(source).parameters
 
@@ -209,10 +210,12 @@ def has_test_set(study: Study) -> bool:
 
 def named_object(place: str, key: str) -> Callable[..., Any]:
     """The callable at "module:name" or "python:module:name"."""
-    module_name, _, name = place.removeprefix(import_path.OWN).partition(":")
-    if module_name == import_path.BUILT_IN and not place.startswith(import_path.OWN):
-        module_name = "hubbub.study.datasets"
-    found, why = _imported(module_name, name)
+    module, _, name = place.removeprefix(import_path.OWN).partition(":")
+    if module == import_path.BUILT_IN and not place.startswith(import_path.OWN):
+        found = getattr(datasets, name, None)
+        why = "" if found else f"{module} has no {name!r}"
+    else:
+        found, why = _imported(module, name)
     if why:
         raise StudyError(
             f"expected {key} to name something importable, got {place!r} ({why}); "
@@ -228,7 +231,9 @@ def _imported(module: str, name: str) -> tuple[Any, str]:
     """What a module has under a name, and why nothing; what the module says may quote a record."""
     try:
         with redirect_stdout(sys.stderr):
-            return getattr(importlib.import_module(module), name), ""
+            return getattr(imported_code.imported(module), name), ""
+    except HubbubError:
+        raise
     except ModuleNotFoundError as error:
         return None, f"no module named {error.name!r}"
     except AttributeError:

@@ -68,8 +68,11 @@ class Standardisation:
     @classmethod
     def of_plain(cls, said: Mapping[str, Any]) -> Standardisation:
         """What `to_json` wrote; ValueError, KeyError or TypeError if it is none."""
-        with np.errstate(over="ignore"):  # what is too large is infinite, and so refused
-            shift, scale = (np.array(said[key], dtype=np.float32) for key in ("shift", "scale"))
+        try:
+            with np.errstate(over="ignore"):  # what is too large is infinite, and so refused
+                shift, scale = (np.array(said[key], dtype=np.float32) for key in ("shift", "scale"))
+        except OverflowError:  # of whole numbers
+            raise ValueError("expected shifts and scales that are numbers of a machine") from None
         return cls(shift=shift, scale=scale)
 
     @classmethod

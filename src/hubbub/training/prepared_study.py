@@ -27,7 +27,15 @@ from hubbub.planning import (
 from hubbub.protocol import Lift, LocalTask, RoundParameters
 from hubbub.queries import StandardisingQuery, check_expected, features_of
 from hubbub.queries import plan as plan_study
-from hubbub.study import CodedCells, Records, Standardisation, Study, code_hashes, sources
+from hubbub.study import (
+    CodedCells,
+    Records,
+    Standardisation,
+    Study,
+    imported_code,
+    known_code,
+    sources,
+)
 from hubbub.training import record_checks
 
 Parameters = NDArray[np.float32]
@@ -98,7 +106,8 @@ class PreparedStudy:
         """
         learning.device_of(device)
         _refuse_unavailable(study)
-        code_hashes.refuse_other_code(study)
+        for name, digest in imported_code.keep(study).items():
+            known_code.note(name, digest)  # whoever runs a study runs its code
         there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
         names = [name for name in study.parties.names if name in there]
         silos = {name: _with_cells(study, name, folder, handed) for name in names}

@@ -17,6 +17,11 @@ from hubbub.report import ArrangementTable, ReportedRun, render
 
 REPORT = "report.html"
 COMPARISON = "comparison.json"
+_MOST_ROWS = 100_000  # of metrics; a run has some twenty, or one for every step
+_MALFORMED = (
+    *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError),
+    *(StopIteration, RecursionError),
+)
 
 
 def write_report(
@@ -47,7 +52,7 @@ def write_report(
             )
     try:
         page = _page(folder, beside, seconds, thorough).encode()
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except _MALFORMED as error:
         where = ", ".join(map(str, (folder, *beside)))
         raise IntegrityError(
             f"expected plan, metrics, comparison and evidence in {where} as a run writes them, "
@@ -105,7 +110,10 @@ def _optional(path: Path, missing: Any) -> Any:
 def _rows(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
-    return [_parsed(path, line) for line in read_whole(path).decode().splitlines()]
+    text = read_whole(path)
+    if text.count(b"\n") > _MOST_ROWS:
+        raise ValueError("more rows than a chart can show")
+    return [_parsed(path, line) for line in text.decode().splitlines()]
 
 
 def _json(path: Path) -> Any:

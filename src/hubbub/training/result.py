@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import csv
-import io
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ from hubbub.estimation import Answer
 from hubbub.planning import Plan, QueryState
 from hubbub.queries import STANDARDISED, STATISTICS, answers_of, answers_to_dict, write_answers
 from hubbub.study import Standardisation
+from hubbub.study.tabular import csv_text
 from hubbub.training import (
     baselines,
     loop,
@@ -300,8 +299,5 @@ def _points(curve: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as a CSV file with a header."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()
+    names = list(rows[0])
+    return csv_text([names, *([row.get(name) for name in names] for row in rows)])

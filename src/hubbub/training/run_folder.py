@@ -22,7 +22,8 @@ another name and then moved into place, so that none is ever half there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -139,6 +140,8 @@ class RunFolder:
                 f"expected the folder of a run in {path}, found no run.json in it; name the folder "
                 "that --out named"
             )
+        with _usable(path):
+            _refuse_odd(path)
         with _locked(path):
             if all((path / name).exists() for name in (FILE, "report.html")):
                 raise UserError(
@@ -302,6 +305,24 @@ def _read_notes(path: Path) -> Notes:
             f"expected {path} as this version writes it, found something else; restore it, or use "
             "the version of hubbub that wrote it"
         ) from None
+
+
+def _refuse_odd(path: Path) -> None:
+    """Refuse a folder whose entries lead elsewhere: a run goes on in it, and would write there."""
+    entries = list(path.iterdir())
+    inside = [one for folder in entries if _kind(folder, stat.S_ISDIR) for one in folder.iterdir()]
+    for entry in (*entries, *inside):
+        if not _kind(entry, stat.S_ISREG, stat.S_ISDIR):
+            raise IntegrityError(
+                f"expected files and folders alone in {path}, found {entry.name}, which is a link "
+                "or a pipe or the like; restore it, or start a new run"
+            )
+
+
+def _kind(path: Path, *kinds: Callable[[int], bool]) -> bool:
+    """Whether what is there itself, no link followed, is of one of these kinds."""
+    mode = path.lstat().st_mode
+    return any(is_kind(mode) for is_kind in kinds)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
-from hubbub.study import Study
+from hubbub.study import Study, imported_code
 from hubbub.training import (
     baselines,
     checkpoint,
@@ -180,6 +180,7 @@ def resume(
     progress: loop.Progress | None = None,
     device: str = "auto",
     notice: Notice | None = None,
+    trust_code: bool = False,
 ) -> result.Result:
     """Go on with a run that was stopped: by a crash, a kill, a full disk, or a budget.
 
@@ -187,12 +188,15 @@ def resume(
         1. A new session is set up, so no key, mask, noise or batch of the old one is used again.
         2. Every attempt that a ledger holds counts as made, whether or not its sum was ever seen:
            the study's epsilon may be over-counted and is never under-counted.
+        3. Code that the folder's study names does not run, unless this user has approved or run it
+           on this machine before, as whoever began the run has, or trusts it here.
 
     Args:
         folder: of the run; the study is read from it, and the ledgers stay where they were.
         progress: called after every step with its number, from 1, and the newest metrics.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
         notice: told in a few words what takes long, such as the mixing of a shuffled token list.
+        trust_code: code that the study names may run here, known or not.
 
     Returns:
         The model, its metrics from the first step on, and its epsilon.
@@ -233,6 +237,13 @@ def resume(
                 f"expected a run in one process in {folder}, got one whose parties run apart; go "
                 "on with hubbub serve"
             )
+        if not opened.ledgers.is_dir():
+            raise IntegrityError(
+                f"expected the silos' ledgers in {opened.ledgers}, where the run charged them, "
+                "found no such folder; put them back (no older copy or another ledger), or start "
+                "a new run"
+            )
+        imported_code.keep_known(study, study.own_code, trusted=trust_code)
         prepared = prepared_study.PreparedStudy.of(study, device=device)
         books = local_venue.opened_ledgers(opened.ledgers, study, stack)
         found = opened.last_checkpoint()

@@ -20,7 +20,15 @@ from hubbub.assurance import MODEL
 from hubbub.errors import DataError, UserError
 from hubbub.learning import model_file, prediction
 from hubbub.queries import STANDARDISED
-from hubbub.study import Records, Standardisation, Study, is_own, sources, tabular
+from hubbub.study import (
+    Records,
+    Standardisation,
+    Study,
+    imported_code,
+    is_own,
+    sources,
+    tabular,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,22 +160,26 @@ class TrainedModel:
         )
 
 
-def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
+def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> TrainedModel:
     """The model of a finished run.
 
-    Nothing is executed but what the study itself names: a factory of one's own builds the module.
+    Guarantees:
+        1. Nothing that the folder names is executed, unless this user has approved or run the very
+           same code on this machine before, or trusts it here.
 
     Args:
         folder: of the run.
         model: a module of the trained one's shapes, for a run whose module was made by a program
             (`hubbub.fit`); it is overwritten.
+        trust_code: the factory that the study names may run here, known or not. Its source still
+            has to be the one that the study states, if it states one.
 
     Returns:
         The torch module, and what turns tables into its features.
 
     Raises:
         UserError: there is no finished run in the folder.
-        StudyError: the module cannot be built from the study.
+        StudyError: the module cannot be built from the study, or only by code that is not known.
         ModelError: the file holds a model of other shapes.
         IntegrityError: a file of the run was damaged.
 
@@ -178,6 +190,7 @@ def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
     """
     path = Path(folder)
     found = _study_in(path)
+    _refuse_strange_code(found, builds=model is None, trusted=trust_code)
     shape = model_file.stored_shape(path / MODEL)
     module = _built(found, path / MODEL, model, shape)
     learning.load_model(path / MODEL, module)
@@ -185,6 +198,15 @@ def load(folder: str | Path, *, model: Any = None) -> TrainedModel:
     return TrainedModel(
         study=found, module=module.eval(), shape=shape, standardisation=standardised
     )
+
+
+def _refuse_strange_code(study: Study, *, builds: bool, trusted: bool) -> None:
+    """Refuse code that makes the module or its features, if nobody here has let it run."""
+    model, _ = study.learning
+    frozen = model.frozen.module if model.frozen else ""
+    called = (frozen, model.kind if builds else "")
+    names = [name for name in study.own_code if name in called]
+    imported_code.keep_known(study, names, trusted=trusted)
 
 
 def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:

@@ -185,9 +185,8 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
-    """SHA-256 of a file of a run; how large a model may be, only the study says."""
-    if path.name != MODEL:
-        check_ordinary(path)
+    """SHA-256 of a file of a run; how large one may be, only the study says."""
+    check_ordinary(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

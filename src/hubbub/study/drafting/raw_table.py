@@ -23,7 +23,7 @@ from typing import Any
 from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import DataError
 from hubbub.study.drafting.cell_text import is_date, is_missing, plain_number
-from hubbub.study.tabular import read_cells
+from hubbub.study.tabular import cell_text, read_cells
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SAMPLE = 1 << 16  # letters in which the separator is looked for
@@ -313,7 +313,7 @@ def _parsed(text: str, separator: str, *, strict: bool) -> list[list[str]] | Non
     """The cells of every line; None if they cannot be told."""
     with suppress(csv.Error):
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
-        return list(reader)
+        return [[*map(cell_text, row)] for row in reader]
     return None
 
 

@@ -8,8 +8,6 @@ are left out, and rows that have not as many cells as the header, and all are co
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 from hubbub.disk import PRIVATE, write_text
@@ -18,7 +16,7 @@ from hubbub.study.drafting.cell_text import measured
 from hubbub.study.drafting.raw_table import RawTable
 from hubbub.study.drafting.study_draft import Draft
 from hubbub.study.drafting.target_draft import is_absent
-from hubbub.study.tabular import patient_key
+from hubbub.study.tabular import csv_text, patient_key
 
 
 def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str, int]:
@@ -89,9 +87,5 @@ def _cell(cell: str, decimal: str) -> str:
 
 
 def _text(made: Draft, rows: list[list[str]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     whose = [made.patient] if made.patient else []
-    writer.writerow([*whose, *made.target.columns, *(one.name for one in made.used)])
-    writer.writerows(rows)
-    return out.getvalue()
+    return csv_text([[*whose, *made.target.columns, *(one.name for one in made.used)], *rows])

@@ -2,6 +2,7 @@
 
 from hubbub.study.tabular.cells import cells_of, read_cells
 from hubbub.study.tabular.column import Column, canonical, columns_from, number_in
+from hubbub.study.tabular.csv_text import cell_text, csv_text
 from hubbub.study.tabular.outcome import (
     AMOUNT,
     COUNT,

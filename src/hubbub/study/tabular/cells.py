@@ -16,6 +16,7 @@ from typing import Any
 
 from hubbub.disk import open_ordinary
 from hubbub.errors import DataError, with_extra
+from hubbub.study.tabular.csv_text import cell_text
 
 # A Parquet file may pack a column of equal cells into a few bytes: as many cells as it may have.
 _FEW, _PACKED = 1 << 20, 16  # of any file; and for each of its bytes
@@ -87,7 +88,7 @@ def _csv_rows(path: Path) -> list[list[str]]:
     reason = "it is not there, is no ordinary file or may not be read"
     try:
         with open_ordinary(path) as raw, TextIOWrapper(raw, "utf-8-sig", newline="") as file:
-            return list(csv.reader(file, strict=True))
+            return [[*map(cell_text, row)] for row in csv.reader(file, strict=True)]
     except OSError:
         pass
     except UnicodeDecodeError:

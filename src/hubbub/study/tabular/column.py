@@ -78,7 +78,7 @@ def _scaled(column: Column, texts: Sequence[str], where: str) -> NDArray[np.floa
 def _one_hot(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
     """One 0/1 feature per category; for two categories a single feature, -1 or +1."""
     index = {column.spelled(category): k for k, category in enumerate(column.categories)}
-    found = np.array([index.get(text, -1) for text in _each(texts, column.spelled)])
+    found = np.array([index.get(text, -1) for text in _each(texts, column.spelled)], np.int64)
     if (found < 0).any():
         raise DataError(
             f"expected one of the {len(index)} declared categories "
@@ -86,7 +86,7 @@ def _one_hot(column: Column, texts: Sequence[str], where: str) -> NDArray[np.flo
             "or add its spelling to categories or missing in data.columns"
         )
     if len(index) == 2:
-        return (2.0 * found - 1.0)[:, None]
+        return (2.0 * found.astype(np.float64) - 1.0)[:, None]
     one_hot: NDArray[np.float64] = np.eye(len(index))[found]
     return one_hot
 
