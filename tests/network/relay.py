@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.errors import HubbubError
+from hubbub.network.clock import Clock
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.engine import Missing, Phase
 from hubbub.network.envelope import answer, read_answer, request
@@ -47,6 +48,25 @@ Change = Callable[[str, str, Any], Any]
 
 NAMES = ("ann", "bob", "cyn")
 FEATURES, RECORDS = 4, 40
+
+
+class Jumping(Clock):
+    """A clock on which whoever waits has waited at once.
+
+    Args:
+        slept: seconds of each wait.
+    """
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return super().now() + sum(self.slept)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
 HASTY = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0, ping=20.0)
 
 

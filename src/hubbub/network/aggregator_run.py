@@ -98,7 +98,7 @@ def serve(
             site.keys,
             folder.path,
             plan=prepared.plan,
-            roster=site.roster,
+            roster=requests.roster,
             parts=parts,
             attempts=trained.attempts,
             trust=(),

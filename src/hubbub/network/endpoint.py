@@ -21,8 +21,8 @@ from hubbub import VERSION
 from hubbub.assurance import Attester, MachineAttester, StudyAttestation
 from hubbub.errors import BudgetError, DataError, HubbubError, IntegrityError, ProtocolError
 from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
-from hubbub.network.event_log import EventLog
-from hubbub.network.party_folder import COLLATERAL, MOST_GRAPHS, PartyFolder
+from hubbub.network.event_log import WAITING, EventLog
+from hubbub.network.party_folder import COLLATERAL, MOST_GRAPHS, FruitlessError, PartyFolder
 from hubbub.planning import Plan, is_sparse
 from hubbub.protocol import (
     EVERYBODY,
@@ -36,12 +36,15 @@ from hubbub.protocol import (
     unverified,
 )
 from hubbub.session import (
+    OWN,
+    REASONS,
     AttestedSession,
     Call,
     Membership,
     Party,
     RefusedError,
     SessionOffer,
+    SiloParty,
     layout_of,
 )
 from hubbub.study import Study
@@ -63,6 +66,7 @@ class SessionState:
         membership: the party in this session.
         party: answers what is asked in it.
         closed: whether the study was closed; no round follows.
+        answered: whether an attempt of it was.
     """
 
     study: Study
@@ -71,6 +75,7 @@ class SessionState:
     membership: Membership
     party: Party = field(repr=False)
     closed: bool = False
+    answered: bool = False
 
     @property
     def session(self) -> bytes:
@@ -106,6 +111,9 @@ class Endpoint(ABC):
         # the newest of study and purpose
         self._sessions: dict[tuple[bytes, str], SessionState] = {}
         self._begun = 0  # sessions, since this party was started
+        self._study_of: dict[bytes, bytes] = {}  # of each of them
+        self._asked: tuple[bytes, Call] | None = None  # the study and the call that is answered
+        self._refused: dict[tuple[bytes, Call], str] = {}  # what it cannot do itself, and why
 
     @property
     def roster(self) -> Roster:
@@ -119,11 +127,37 @@ class Endpoint(ABC):
             self.event_log.add(bytes_received=len(request), bytes_sent=len(sent))
             return sent
 
+    def repeats(self, request: bytes) -> bool:
+        """Whether an answer that was given may be given again: not once its study is withdrawn."""
+        with self._lock:
+            try:
+                self._check_approval(read_request(request)[1])
+            except RefusedError:
+                return False
+            except HubbubError:
+                return True
+            return True
+
+    def look(self) -> None:
+        """Look at the folder, though nobody asks: what is withdrawn or replaced there is over.
+
+        Raises:
+            ReplacedError, StudyError: this process cannot speak for this party any more.
+        """
+        with self._lock:
+            for study in {one.study.id for one in self._sessions.values()}:
+                if not self.site.approves(study):
+                    self._forget(study)
+        self.site.check_place()
+
     def _answer_or_refusal(self, request: bytes) -> bytes:
         """An answer, or a refusal."""
+        self._asked = None
         try:
             call, session, parts = read_request(request)
-            return answer(self._answered(call, session, parts))
+            answered = self._answered(call, session, parts)
+            self._well(call)
+            return answer(answered)
         except VersionError as error:
             return self._refusal(request, "version", error)
         except ProtocolError as error:
@@ -134,6 +168,8 @@ class Endpoint(ABC):
             return self._refusal(request, "budget", error)
         except IntegrityError as error:
             return self._refusal(request, "ledger", error)
+        except FruitlessError as error:
+            return self._refusal(request, "graphs", error)
         except DataError as error:  # may name a record: on the owner's screen alone
             self.event_log.say(str(error))
             return self._refusal(request, "failed", _RECORDS)
@@ -174,24 +210,74 @@ class Endpoint(ABC):
         """The parts of the answer."""
         if call is Call.OPEN:
             return self._open(parts)
+        self._check_approval(session)
         found = next((one for one in self._sessions.values() if one.session == session), None)
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
-            known = found is not None and found.party.agreed is not None
-            return [self._frame(session, found.study.id, Tag.READY, b"")] if found and known else []
+            if found is None or found.party.agreed is None:
+                return []
+            if any(study == found.study.id for study, _ in self._refused):
+                self.check_able()  # others would pay for what it cannot do
+            return [self._frame(session, found.study.id, Tag.READY, b"")]
         if found is None:
             raise RefusedError(
                 "no-session",
                 f"expected a session that was opened here, got {call.name} of another; after a "
                 "restart the aggregator sets a new one up",
             )
-        if not self.site.approves(found.study.id):
-            raise RefusedError(
-                "not-approved", "expected a study that is still approved here, it was withdrawn"
-            )
+        self._asked = (found.study.id, call)
         answered = self.answer_to(found, call, parts)
         if call is Call.FINISH:
             self.event_log.note("set-up")
+        self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
         return answered
+
+    def _check_approval(self, session: bytes) -> None:
+        """What was approved when a session was opened still is; else the session is over, for good.
+
+        Raises:
+            RefusedError: it is not.
+        """
+        study = self._study_of.get(session)
+        if study is None or self.site.approves(study):
+            return
+        self._forget(study)
+        raise RefusedError(
+            "not-approved",
+            "expected a study that is still approved here with its roster, it was withdrawn or the "
+            "roster replaced; approve it, or a new one, with the roster that holds now",
+        )
+
+    def _forget(self, study: bytes) -> None:
+        """End all sessions of a study, and what is known of its troubles."""
+        for key, one in list(self._sessions.items()):
+            if one.study.id == study:
+                if isinstance(one.party, SiloParty):
+                    one.party.forget()
+                del self._sessions[key]
+                self.event_log.warn("revoked", study=one.study.name, purpose=one.offer.purpose)
+                self.event_log.state(state=WAITING)
+        self._refused = {asked: why for asked, why in self._refused.items() if asked[0] != study}
+        self._tell_refused()
+
+    def _well(self, call: Call) -> None:
+        """What was asked was done: with a sum, or the study's end, all of it is well again."""
+        if self._asked is None or not self._refused:
+            return
+        study, whole = self._asked[0], call in (Call.MODEL, Call.SEED, Call.TOTAL, Call.CLOSE)
+        for asked in [one for one in self._refused if one == self._asked or whole]:
+            if asked[0] == study:
+                del self._refused[asked]
+        self._tell_refused()
+
+    def _tell_refused(self) -> None:
+        """Why this party cannot take part, for who watches it: in known words alone."""
+        whys = list(dict.fromkeys(self._refused.values()))
+        said = "; ".join(f"{why}: {REASONS[why]}" for why in whys)
+        if said != (self.event_log.current("refusing") or ""):
+            self.event_log.state(refusing=said)
+
+    def check_able(self) -> None:  # noqa: B027 (not every party writes down what it answers)
+        """Whether this party could do its part now; raises if it knows that it could not."""
 
     def _permit(self, study: Study) -> None:
         """A mask graph more may be drawn: so many are paid for (docs/privacy.md P4)."""
@@ -207,6 +293,7 @@ class Endpoint(ABC):
         data = _one(parts)
         header = unverified(data)  # to look its study up; `parse` verifies it below
         study_id, session = header.study, header.session
+        self._asked = (study_id, Call.OPEN)
         study = self.site.study(study_id)
         if study is None:
             raise RefusedError(
@@ -220,9 +307,11 @@ class Endpoint(ABC):
         offer = SessionOffer.read(frame.payload, self.roster.name(0))
         plan, terms = self.prepared(study, offer)
         offer.check(terms)
+        self.check_able()
         if self.known(study_id, session) or not self.site.open_session(session):
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         self._begun += 1
+        self._study_of[session] = study_id
         attested = self._attested(study, session, offer)
         membership = Membership(
             keys=self.site.keys,
@@ -279,6 +368,9 @@ class Endpoint(ABC):
         """Say no to one request in known words, and write down here what went wrong."""
         self.event_log.add(refusals=1)
         self.event_log.warn("refused", why=why, culprit=culprit, said=str(error))
+        if why in OWN and self._asked is not None:
+            self._refused[self._asked] = why
+            self._tell_refused()
         to = hashlib.sha256(request).hexdigest()
         payload = json.dumps({"why": why, "culprit": culprit, "to": to}).encode()
         frame = Frame(

@@ -30,6 +30,7 @@ from hubbub.planning import (
     TRAINING,
     Plan,
     attempts_of_list,
+    is_sparse,
     mechanism_of,
 )
 from hubbub.protocol import (
@@ -112,6 +113,10 @@ class SiloEndpoint(Endpoint):
         """Whether the ledger has charged a session, before this process began."""
         return any((one.study, one.session) == (study, session) for one in self._ledger.entries())
 
+    def check_able(self) -> None:
+        """Whether the ledger would take a row now; raises if not, before others pay for nothing."""
+        self._ledger.check_writable()
+
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, RoundParameters]:
         """The plan from the records here; they are read once."""
         known = self._known(study)
@@ -190,13 +195,17 @@ class SiloEndpoint(Endpoint):
         began, work = time.monotonic(), state.party.take(call, parts)
         with learning.threads_for(state.membership.terms.parameters):
             made = work()
+        if call is Call.MODEL and not state.answered:
+            state.answered = True
+            if is_sparse(state.study):
+                self.site.use_graph(state.study.id)
         if call is Call.FINISH:
             self._studies[state.study.id].finished.append(state.session)
         if call is (Call.SEED if state.membership.terms.needs_joint_seed else Call.MODEL):
             took = time.monotonic() - began
             if self._pace:
                 time.sleep(ceil(took / self._pace) * self._pace - took)
-            self.event_log.add(answers=1)
+            self.event_log.answered()
             if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
                 self._tell(state)
         return made

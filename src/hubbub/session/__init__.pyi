@@ -40,6 +40,7 @@ from hubbub.session.rounds import (
     Rounds as Rounds,
 )
 from hubbub.session.session_offer import (
+    OWN as OWN,
     REASONS as REASONS,
     RefusedError as RefusedError,
     SessionOffer as SessionOffer,

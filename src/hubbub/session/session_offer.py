@@ -47,6 +47,8 @@ REASONS = {
     "no-session": "it does not know the session, as after a restart; a new one is set up",
     "budget": "its ledger refuses the attempt: a cap or the study's attempts are used up",
     "ledger": "its ledger cannot be written or was altered; its own log says more",
+    "graphs": "it has drawn as many mask graphs in vain as it may; see who fails, then approve the "
+    "study there again",
     "protocol": "what reached it breaks the protocol",
     "failed": "it could not do its part; its own log says more",
     **{
@@ -55,6 +57,8 @@ REASONS = {
         for rule in RULES
     },
 }
+# Of these, what keeps a party itself from doing its part, whatever others do.
+OWN = frozenset({"version", "plan", "budget", "ledger", "graphs", "failed"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,6 +57,7 @@ class Answering:
         told: told when the line comes up or goes down.
         left: told when the aggregator says goodbye.
         clock: by which its line is tried again.
+        repeats: whether an answer to a request may be given again.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Answering:
         told: Told,
         left: Callable[[], None],
         clock: Clock | None = None,
+        repeats: Callable[[bytes], bool] = lambda _: True,
     ) -> None:
         me = keys.identity
         ends = {_AGGREGATOR: (asked_of(me), answers_of(me))}
@@ -80,6 +82,7 @@ class Answering:
             clock=clock,
         )
         self._answer, self._left, self._kept = answer, left, KeptAnswers()
+        self._repeats = repeats
         self._requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
 
     def __enter__(self) -> Answering:
@@ -106,7 +109,7 @@ class Answering:
         if is_bare(request.data):
             key += request.number.to_bytes(8, "little")
         answer = self._kept.get(key)
-        if answer is None:
+        if answer is None or not self._repeats(request.data):
             answer = self._answer(request.data)
             self._kept.keep(key, answer)
         self._line.send(_AGGREGATOR, request.number, answer, hashlib.sha256(answer).digest())
