@@ -22,6 +22,7 @@ from hubbub.assurance import Attester, MachineAttester, StudyAttestation
 from hubbub.errors import BudgetError, DataError, HubbubError, IntegrityError, ProtocolError
 from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
 from hubbub.network.event_log import WAITING, EventLog
+from hubbub.network.own_refusals import OwnRefusals
 from hubbub.network.party_folder import COLLATERAL, MOST_GRAPHS, FruitlessError, PartyFolder
 from hubbub.planning import Plan, is_sparse
 from hubbub.protocol import (
@@ -36,8 +37,6 @@ from hubbub.protocol import (
     unverified,
 )
 from hubbub.session import (
-    OWN,
-    REASONS,
     AttestedSession,
     Call,
     Membership,
@@ -113,7 +112,7 @@ class Endpoint(ABC):
         self._begun = 0  # sessions, since this party was started
         self._study_of: dict[bytes, bytes] = {}  # of each of them
         self._asked: tuple[bytes, Call] | None = None  # the study and the call that is answered
-        self._refused: dict[tuple[bytes, Call], str] = {}  # what it cannot do itself, and why
+        self._refusals = OwnRefusals(event_log)
 
     @property
     def roster(self) -> Roster:
@@ -155,9 +154,7 @@ class Endpoint(ABC):
         self._asked = None
         try:
             call, session, parts = read_request(request)
-            answered = self._answered(call, session, parts)
-            self._well(call)
-            return answer(answered)
+            return answer(self._answered(call, session, parts))
         except VersionError as error:
             return self._refusal(request, "version", error)
         except ProtocolError as error:
@@ -168,8 +165,6 @@ class Endpoint(ABC):
             return self._refusal(request, "budget", error)
         except IntegrityError as error:
             return self._refusal(request, "ledger", error)
-        except FruitlessError as error:
-            return self._refusal(request, "graphs", error)
         except DataError as error:  # may name a record: on the owner's screen alone
             self.event_log.say(str(error))
             return self._refusal(request, "failed", _RECORDS)
@@ -215,7 +210,7 @@ class Endpoint(ABC):
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
             if found is None or found.party.agreed is None:
                 return []
-            if any(study == found.study.id for study, _ in self._refused):
+            if self._refusals.of(found.study.id):
                 self.check_able()  # others would pay for what it cannot do
             return [self._frame(session, found.study.id, Tag.READY, b"")]
         if found is None:
@@ -229,6 +224,7 @@ class Endpoint(ABC):
         if call is Call.FINISH:
             self.event_log.note("set-up")
         self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
+        self._refusals.answered(found.study.id, call)
         return answered
 
     def _check_approval(self, session: bytes) -> None:
@@ -256,32 +252,20 @@ class Endpoint(ABC):
                 del self._sessions[key]
                 self.event_log.warn("revoked", study=one.study.name, purpose=one.offer.purpose)
                 self.event_log.state(state=WAITING)
-        self._refused = {asked: why for asked, why in self._refused.items() if asked[0] != study}
-        self._tell_refused()
-
-    def _well(self, call: Call) -> None:
-        """What was asked was done: with a sum, or the study's end, all of it is well again."""
-        if self._asked is None or not self._refused:
-            return
-        study, whole = self._asked[0], call in (Call.MODEL, Call.SEED, Call.TOTAL, Call.CLOSE)
-        for asked in [one for one in self._refused if one == self._asked or whole]:
-            if asked[0] == study:
-                del self._refused[asked]
-        self._tell_refused()
-
-    def _tell_refused(self) -> None:
-        """Why this party cannot take part, for who watches it: in known words alone."""
-        whys = list(dict.fromkeys(self._refused.values()))
-        said = "; ".join(f"{why}: {REASONS[why]}" for why in whys)
-        if said != (self.event_log.current("refusing") or ""):
-            self.event_log.state(refusing=said)
+        self._refusals.forget(study)
 
     def check_able(self) -> None:  # noqa: B027 (not every party writes down what it answers)
         """Whether this party could do its part now; raises if it knows that it could not."""
 
     def _permit(self, study: Study) -> None:
         """A mask graph more may be drawn: so many are paid for (docs/privacy.md P4)."""
-        if is_sparse(study) and not self.site.draw_graph(study.id):
+        if not is_sparse(study):
+            return
+        try:
+            drawn = self.site.draw_graph(study.id)
+        except FruitlessError as error:
+            raise RefusedError("graphs", str(error)) from None
+        if not drawn:
             raise RefusedError(
                 "failed",
                 f"expected at most {MOST_GRAPHS} mask graphs for “{study.name}”, got one more; "
@@ -294,17 +278,17 @@ class Endpoint(ABC):
         header = unverified(data)  # to look its study up; `parse` verifies it below
         study_id, session = header.study, header.session
         self._asked = (study_id, Call.OPEN)
-        study = self.site.study(study_id)
-        if study is None:
+        study, roster = self.site.study(study_id), self.roster
+        if study is None or study.parties.roster != roster.digest.hex():  # replaced just now
             raise RefusedError(
                 "not-approved",
                 f"expected an approved study, got {study_id.hex()[:16]}; approve it with hubbub "
                 "approve, if it shall run",
             )
-        frame = parse(data, self.roster, study=study_id, session=session)
+        frame = parse(data, roster, study=study_id, session=session)
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
-        offer = SessionOffer.read(frame.payload, self.roster.name(0))
+        offer = SessionOffer.read(frame.payload, roster.name(0))
         plan, terms = self.prepared(study, offer)
         offer.check(terms)
         self.check_able()
@@ -312,11 +296,11 @@ class Endpoint(ABC):
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         self._begun += 1
         self._study_of[session] = study_id
-        attested = self._attested(study, session, offer)
+        attested = self._attested(study, roster, session, offer)
         membership = Membership(
             keys=self.site.keys,
-            roster=self.roster,
-            index=self.site.index,
+            roster=roster,
+            index=roster.parties.index(self.site.keys.identity),
             study=study_id,
             session=session,
             terms=terms,
@@ -337,17 +321,18 @@ class Endpoint(ABC):
         payload = json.dumps({"version": VERSION, **self.ready(study)}).encode()
         self.event_log.note("session", study=study.name, purpose=offer.purpose)
         ready = self._frame(session, study_id, Tag.READY, payload)
+        self._refusals.answered(study_id, Call.OPEN)
         return [ready, *state.party.take(Call.OPEN, [])()]
 
     def _attested(
-        self, study: Study, session: bytes, offer: SessionOffer
+        self, study: Study, roster: Roster, session: bytes, offer: SessionOffer
     ) -> AttestedSession | None:
         """The session in which evidence is shown, where the study asks for some."""
         if study.attestation is None:
             return None
         return AttestedSession(
             attests=StudyAttestation(asked=study.attestation, attester=self._attester),
-            roster=self.roster,
+            roster=roster,
             study=study.id,
             session=session,
             at=offer.at,
@@ -368,9 +353,8 @@ class Endpoint(ABC):
         """Say no to one request in known words, and write down here what went wrong."""
         self.event_log.add(refusals=1)
         self.event_log.warn("refused", why=why, culprit=culprit, said=str(error))
-        if why in OWN and self._asked is not None:
-            self._refused[self._asked] = why
-            self._tell_refused()
+        if self._asked is not None:
+            self._refusals.add(*self._asked, why)
         to = hashlib.sha256(request).hexdigest()
         payload = json.dumps({"why": why, "culprit": culprit, "to": to}).encode()
         frame = Frame(
