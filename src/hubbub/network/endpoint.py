@@ -144,7 +144,8 @@ class Endpoint(ABC):
             ReplacedError, StudyError: this process cannot speak for this party any more.
         """
         with self._lock:
-            for study in {one.study.id for one in self._sessions.values()}:
+            begun = {one.study.id for one in self._sessions.values()}
+            for study in begun | self._refusals.studies:
                 if not self.site.approves(study):
                     self._forget(study)
         self.site.check_place()
@@ -210,7 +211,7 @@ class Endpoint(ABC):
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
             if found is None or found.party.agreed is None:
                 return []
-            if self._refusals.of(found.study.id):
+            if found.study.id in self._refusals.studies:
                 self.check_able()  # others would pay for what it cannot do
             return [self._frame(session, found.study.id, Tag.READY, b"")]
         if found is None:

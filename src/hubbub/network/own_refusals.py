@@ -25,9 +25,10 @@ class OwnRefusals:
         self._log = event_log
         self._why: dict[tuple[bytes, Call], str] = {}
 
-    def of(self, study: bytes) -> bool:
-        """Whether there is one of a study."""
-        return any(one == study for one, _ in self._why)
+    @property
+    def studies(self) -> set[bytes]:
+        """The studies of which there is one."""
+        return {study for study, _ in self._why}
 
     def add(self, study: bytes, call: Call, why: str) -> None:
         """A call was refused."""
