@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement import mask_graph
 from hubbub.session.ask import Absent, AbsentError
 from network.relay import HASTY, NAMES, Jumping, Watched
+from network.test_correlated_apart import gathered as correlated
 
 MANY = tuple(f"s{number:02}" for number in range(17))
 Blob = bytes | Missing
@@ -306,3 +308,29 @@ def test_a_ledger_that_takes_no_row_is_told_before_a_session(gather: Any) -> Non
     ledger.close()
     with pytest.raises(IntegrityError):
         ledger.check_writable()
+
+
+def test_p25_who_refuses_costs_a_run_with_correlated_noise_and_drop_outs_only_itself(
+    tmp_path: Path,
+) -> None:
+    """Others must be shown every attempt in a row: nobody is asked alone there."""
+    parties: Any = correlated(tmp_path, 0, dropouts=1)
+
+    def refuses(name: str, party: str, number: int) -> bool:
+        return party == "hungary" and (name == "model" or (name == "open" and number == 0))
+
+    engine = Refusing(parties, refuses)
+    assert parties.serve(engine, timeouts=HASTY).final["step"] > 0
+    asked = {who for name, who in engine.asked if name == "model"}
+    assert ("hungary",) not in asked
+
+
+def test_a_session_that_is_lost_is_followed_by_the_next_also_where_nobody_waits(
+    gather: Any,
+) -> None:
+    parties = gather()
+    engine = Refusing(
+        parties, lambda name, party, number: (name, party, number) == ("model", "bob", 1)
+    )
+    brief = replace(HASTY, waiting=0.0)
+    assert parties.serve(engine, timeouts=brief).final["step"] >= 3

@@ -73,9 +73,9 @@ class Patience:
         Raises:
             WaitedError: there is no next try; it names who failed.
         """
-        clock = self.timeouts.clock
+        now = self.timeouts.clock.now()
         if self._until is None:
-            self._until = clock.now() + self.timeouts.waiting
+            self._until = now + self.timeouts.waiting
         silent = all(one.why == "silent" for one in error.absent.values())
         if silent and not error.begun and not in_round:  # who has only not come yet costs nothing
             seconds = self.pause
@@ -85,12 +85,12 @@ class Patience:
             self._failed.update(error.absent.keys())
         if self._fruitless >= MOST_FRUITLESS:
             raise WaitedError(f"{error}; {self._told}")
-        if clock.now() + seconds > self._until:
+        if now + seconds > self._until:
             raise WaitedError(
                 f"{error}; start again when they can take part, with a longer --deadline if the "
                 "line is slow"
             )
-        clock.sleep(seconds)
+        self.timeouts.clock.sleep(seconds)
 
     def _next_pause(self, error: AbsentError) -> float:
         """Seconds; what makes others pay is tried a few times only."""

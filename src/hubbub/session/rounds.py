@@ -309,7 +309,7 @@ class Rounds:
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool = False
     ) -> Iterator[tuple[int, list[bytes]]]:
         """The answers that there are; who gave none is absent from now on."""
-        first = requests.keys() & self.on_probation if call is Call.MODEL else set[int]()
+        first = requests.keys() & self._first_asked if call is Call.MODEL else set[int]()
         for wave in (first, requests.keys() - first):
             if not wave:
                 continue
@@ -325,12 +325,17 @@ class Rounds:
             if wave is first:
                 self._end_probation(first, needs_all=needs_all)
 
+    @property
+    def _first_asked(self) -> Set[int]:
+        """Who is on probation, unless the others must be shown every attempt in a row (P25)."""
+        spared = self.terms.quorum < len(self.peers.roster.silos)
+        return set() if self.terms.correlation and spared else self.on_probation
+
     def _end_probation(self, tried: Set[int], *, needs_all: bool) -> None:
         """Go on to ask the others only if their answers can be of use.
 
         Raises:
             AbortedError: they cannot be; nobody else has paid.
-            AbsentError: the same, where the others would have to be shown each attempt (P25).
         """
         self.on_probation -= tried
         failed = tried & self.absent.keys()
@@ -339,8 +344,6 @@ class Rounds:
         left = len(self.peers.roster.silos) - len(self.absent.keys() & {*self.peers.roster.silos})
         if not failed or (not needs_all and left >= self.terms.quorum):
             return
-        if self.terms.correlation:
-            raise AbsentError(self.named_absent)
         raise AbortedError(f"expected an answer of {self._name(min(failed))} before others pay")
 
     def _fits(self, index: int, frames: Sequence[bytes], tag: Tag) -> bool:
