@@ -279,8 +279,9 @@ class Endpoint(ABC):
         header = unverified(data)  # to look its study up; `parse` verifies it below
         study_id, session = header.study, header.session
         self._asked = (study_id, Call.OPEN)
-        study, roster = self.site.study(study_id), self.roster
-        if study is None or study.parties.roster != roster.digest.hex():  # replaced just now
+        study = self.site.study(study_id)
+        roster = self.roster if study else None
+        if study is None or roster is None or study.parties.roster != roster.digest.hex():
             raise RefusedError(
                 "not-approved",
                 f"expected an approved study, got {study_id.hex()[:16]}; approve it with hubbub "
