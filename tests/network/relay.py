@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.errors import HubbubError, ProtocolError
+from hubbub.network.clock import Clock
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.engine import Missing, Phase
 from hubbub.network.envelope import answer, read_answer, read_request, request
@@ -51,6 +52,25 @@ NAMES = ("ann", "bob", "cyn")
 # What a party says once of an attempt, to whom it may concern.
 SAID_ONCE = (Tag.MASKED, Tag.TOTAL, Tag.SEED_LINK, Tag.SHARE, Tag.HELD)
 FEATURES, RECORDS = 4, 40
+
+
+class Jumping(Clock):
+    """A clock on which whoever waits has waited at once.
+
+    Args:
+        slept: seconds of each wait.
+    """
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return super().now() + sum(self.slept)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
 HASTY = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0, ping=20.0)
 
 

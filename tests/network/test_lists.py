@@ -46,6 +46,7 @@ from network.relay import (
     FEATURES,
     HASTY,
     NAMES,
+    Jumping,
     Relay,
     Session,
     Watched,
@@ -334,8 +335,8 @@ def test_serve_goes_on_with_a_new_list_after_the_aggregators_end(
 def test_a_silo_that_is_never_there_for_a_list_ends_the_run(gather: Any) -> None:
     parties = gather("static")
     relay = Relay(parties.phase, tells=at("mix", lambda _: None, "bob"))
-    with pytest.raises(WaitedError, match=r"none from bob: .* 3 sessions in a row"):
-        parties.serve(relay, timeouts=HASTY)
+    with pytest.raises(WaitedError, match=r"none from bob: .* 16 sessions in a row"):
+        parties.serve(relay, timeouts=replace(HASTY, clock=Jumping()))
     assert {len(parties.rows(name)) for name in NAMES} == {0}
 
 
@@ -574,8 +575,8 @@ def test_a_silo_that_keeps_its_key_from_an_opening_is_named_as_missing(
     cheating(monkeypatch, Dropping)
     parties = gather("static")
     relay = Relay(parties.phase, tells=at("give_up", lambda _: None, "bob"))
-    with pytest.raises(WaitedError, match=r"none from bob: .* 3 sessions in a row"):
-        parties.serve(relay, timeouts=HASTY)
+    with pytest.raises(WaitedError, match=r"none from bob: .* 16 sessions in a row"):
+        parties.serve(relay, timeouts=replace(HASTY, clock=Jumping()))
     assert {len(parties.rows(name)) for name in NAMES} == {0}
 
 
@@ -590,7 +591,7 @@ def test_a_complaint_about_a_list_in_force_is_no_answer(gather: Any) -> None:
 
     relay = Relay(parties.phase, tells=at("take", complaint, "cyn"))
     with pytest.raises(WaitedError, match=r"got none from cyn: expected its part of") as waited:
-        parties.serve(relay, timeouts=HASTY)
+        parties.serve(relay, timeouts=replace(HASTY, clock=Jumping()))
     assert "ann" not in str(waited.value)
     assert relay.asked("give_up", "ann") == []
 
@@ -627,7 +628,7 @@ def test_a_complaint_in_answer_to_a_complaint_is_no_key(
 
     relay = Relay(parties.phase, tells=at("give_up", on_parts(again), "bob"))
     with pytest.raises(WaitedError, match="bob: expected its part of GIVE_UP, got other frames"):
-        parties.serve(relay, timeouts=HASTY)
+        parties.serve(relay, timeouts=replace(HASTY, clock=Jumping()))
 
 
 def another(parties: Ward) -> Callable[[list[bytes]], list[bytes]]:

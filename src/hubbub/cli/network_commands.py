@@ -181,7 +181,7 @@ def _join(options: argparse.Namespace) -> int:
     event_log = EventLog(party=site.name, folder=options.home, tell=_Teller(json=options.json))
     try:
         with _terminated(), monitored(event_log, options.metrics_port):
-            join(site, relay, machine, event_log)
+            join(site, relay, machine, event_log, url=options.relay)
     except KeyboardInterrupt:
         pass
     return 0

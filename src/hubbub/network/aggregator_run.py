@@ -96,7 +96,7 @@ def serve(
             site.keys,
             folder.path,
             plan=prepared.plan,
-            roster=site.roster,
+            roster=requests.roster,
             parts=parts,
             attempts=trained.attempts,
             trust=(),

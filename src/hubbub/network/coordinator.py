@@ -13,11 +13,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from hubbub.assurance import MachineAttester, StudyAttestation, checked_part
-from hubbub.errors import BudgetError, HubbubError, ProtocolError
+from hubbub.errors import BudgetError, ProtocolError, UserError
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
+from hubbub.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)
 from hubbub.network.requests import UNREADABLE, Requests
+from hubbub.planning import is_sparse
 from hubbub.protocol import EVERYBODY, Frame, Tag, parse
 from hubbub.session import (
+    OWN,
     Absent,
     AbsentError,
     Call,
@@ -30,13 +33,8 @@ from hubbub.session import (
 from hubbub.study import Standardisation, Study
 from hubbub.training import SessionPlan
 
-_PAUSE = 2.0  # seconds
+_PAUSE = 2.0  # seconds; the shortest
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
-_MOST_LOST = 3  # sessions in a row without a sum
-
-
-class WaitedError(HubbubError):
-    """The operator waits no longer, and somebody is still missing."""
 
 
 class Coordinator:
@@ -57,6 +55,9 @@ class Coordinator:
         made, asked = MachineAttester(site.home / COLLATERAL), study.attestation
         self._attests = None if asked is None else StudyAttestation(asked=asked, attester=made)
         self._standardisation: Standardisation | None = None
+        self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
+        self._open: dict[str, Rounds] = {}  # the newest session of each purpose
+        self._doubted: set[str] = set()  # who did not do its part, since the last sum
 
     def standardise(self, found: Standardisation | None) -> None:
         """From now on, tell silos how features are standardised."""
@@ -72,14 +73,18 @@ class Coordinator:
         Raises:
             WaitedError: somebody did not come in time, or does not take part as things are.
             ProtocolError: somebody broke the protocol, or a relay does so again and again.
+            UserError: the study is approved here no more.
         """
-        timeouts, lies = self.requests.timeouts, 0
-        end = timeouts.clock.now() + timeouts.waiting
+        lies = 0
         while True:
             began = time.monotonic()
+            self._count_sums()
             try:
                 rounds = self._tried(wanted)
             except AbsentError as error:
+                if error.begun:
+                    self._patience.begun()
+                self._doubt(error, in_round=False)
                 liars = [one for one in error.absent.values() if one.why in ("protocol", "garbled")]
                 lies += bool(liars)
                 if lies >= _LIES:
@@ -88,21 +93,67 @@ class Coordinator:
                         f"{error}; find out who carries the messages, and start again",
                         culprit=_blamed(liars, self.study.parties.colluders),
                     ) from None
-                if timeouts.clock.now() + _PAUSE > end:
-                    raise WaitedError(f"{error}; start again when they can take part") from None
                 waiting = ", ".join(f"{n} ({one.said})" for n, one in error.absent.items())
                 self.requests.warn("waiting", parties=waiting)
-                timeouts.clock.sleep(_PAUSE)
+                self._patience.wait(error, in_round=False)
             else:
-                count = len(self.site.roster.parties)
+                count = len(self.requests.roster.parties)
                 seconds = time.monotonic() - began
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
-                rounds.ask_absent_every(timeouts.ask_again, timeouts.clock.now)
+                self._begin(wanted.purpose, rounds)
                 return rounds
+
+    def _begin(self, purpose: str, rounds: Rounds) -> None:
+        """A session is set up: whoever failed last is on probation in it."""
+        timeouts = self.requests.timeouts
+        rounds.ask_absent_every(timeouts.ask_again, timeouts.clock.now)
+        rounds.permit = self._check_approval
+        rounds.on_probation |= self._doubted_places & {*self.requests.roster.silos}
+        self.requests.left_out({})
+        self._patience.begun()
+        self._patience.opened()
+        self._open[purpose] = rounds
+
+    def _check_approval(self) -> None:
+        """What was approved here still is: an administrator ends a run from here too.
+
+        Raises:
+            UserError: it is not.
+        """
+        if not self.site.approves(self.study.id):
+            raise UserError(
+                f"expected {self.study.name} and its roster to be approved in "
+                f"{self.site.home.resolve()}, they were withdrawn or replaced since it is served; "
+                "approve a study with the roster that holds now, and serve that"
+            )
+
+    def _doubt(self, error: AbsentError, *, in_round: bool) -> None:
+        """Who did not do its part is asked first from now on, until there is a sum.
+
+        Who has only not come yet is not meant: together they may be all.
+        """
+        failed = in_round or error.begun
+        self._doubted |= {name for name, one in error.absent.items() if failed or one.why in OWN}
+        self.requests.left_out(error.absent)
+
+    @property
+    def _doubted_places(self) -> set[int]:
+        parties = self.requests.roster.parties
+        return {index for index in range(1, len(parties)) if parties[index].name in self._doubted}
+
+    def _count_sums(self) -> None:
+        """What was reached makes up for sessions that were begun."""
+        for rounds in self._open.values():
+            if rounds.sums:
+                self._doubted.clear()
+                few = rounds.terms.steps if is_sparse(self.study.parties) else 1
+                self._patience.reached(rounds.sums, few)
+                rounds.sums = 0
 
     def _tried(self, wanted: SessionPlan) -> Rounds:
         """One try at a set-up, with a session of its own."""
-        roster, attests = self.site.roster, self._attests
+        self._check_approval()
+        roster, attests = self.requests.roster, self._attests
         at = attests.now() if attests else 0
         made = SetUp(
             peers=self.requests,
@@ -114,22 +165,21 @@ class Coordinator:
             counts=self.study.data.counts,
             attempts_per_list=wanted.planned.mechanism.attempts_per_list,
             attests=attests,
+            doubted=self._doubted_places,
         )
         self.requests.expect(wanted.purpose, wanted.terms, self.study.data.counts)
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
         self.requests.ask_all(Call.PING, everybody, made.session)
         return made.open_session()
 
-    def lost(self, number: int, in_a_row: int, lost: AbsentError) -> None:
+    def lost(self, number: int, _in_a_row: int, lost: AbsentError) -> None:
         """Hear that a session was lost in a round; raise unless a new one would help."""
         self.requests.warn("lost", round=number, said=str(lost))
+        self._count_sums()
+        self._doubt(lost, in_round=True)
         if any(one.why == "budget" for one in lost.absent.values()):
             raise BudgetError(f"{lost}; no round is possible without them") from None
-        if in_a_row >= _MOST_LOST:
-            raise WaitedError(
-                f"{lost}; {in_a_row} sessions in a row gave no sum, and every attempt costs: "
-                "raise --deadline if the line is slow, or fix what is broken, and serve again"
-            ) from None
+        self._patience.wait(lost, in_round=True)
 
     def close(
         self, rounds: Rounds, sessions: Sequence[bytes], parameters: bytes
@@ -144,21 +194,19 @@ class Coordinator:
             self._frame(rounds, Tag.CLOSE, listed),
             self._frame(rounds, Tag.RESULT, parameters),
         ]
-        asked = dict.fromkeys(self.site.roster.silos, frames)
-        parts = []
+        roster, parts = self.requests.roster, []
+        asked = dict.fromkeys(roster.silos, frames)
         for index, received in self.requests.ask(Call.CLOSE, asked, rounds.session):
             if isinstance(received, Absent):
                 continue
             try:
-                frame = parse(
-                    received[0], self.site.roster, study=rounds.study, session=rounds.session
-                )
+                frame = parse(received[0], roster, study=rounds.study, session=rounds.session)
                 if frame.tag is not Tag.CLOSED or frame.sender != index:
                     raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
-                silo, payload = self.site.roster.parties[index], json.loads(bytes(frame.payload))
+                silo, payload = roster.parties[index], json.loads(bytes(frame.payload))
                 parts.append(checked_part(payload, silo, study=self.study.id, sessions=sessions))
             except UNREADABLE as error:
-                name = self.site.roster.name(index)
+                name = roster.name(index)
                 self.requests.warn("garbled", whom=name, said=str(error))
         return parts
 

@@ -22,8 +22,9 @@ from hubbub import VERSION
 from hubbub.assurance import Attester, MachineAttester, StudyAttestation
 from hubbub.errors import BudgetError, DataError, HubbubError, IntegrityError, ProtocolError
 from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
-from hubbub.network.event_log import EventLog
-from hubbub.network.party_folder import COLLATERAL, MOST_GRAPHS, PartyFolder
+from hubbub.network.event_log import WAITING, EventLog
+from hubbub.network.own_refusals import OwnRefusals
+from hubbub.network.party_folder import COLLATERAL, MOST_GRAPHS, FruitlessError, PartyFolder
 from hubbub.network.size_limits import OFFER_LIMIT, SizeLimits
 from hubbub.planning import Plan, PlannedQuery, Query, is_sparse
 from hubbub.protocol import (
@@ -43,6 +44,7 @@ from hubbub.session import (
     Party,
     RefusedError,
     SessionOffer,
+    SiloParty,
     layout_of,
     round_parameters_of,
 )
@@ -65,6 +67,7 @@ class SessionState:
         membership: the party in this session.
         party: answers what is asked in it.
         closed: whether the study was closed; no round follows.
+        answered: whether an attempt of it was.
     """
 
     study: Study
@@ -73,6 +76,7 @@ class SessionState:
     membership: Membership
     party: Party = field(repr=False)
     closed: bool = False
+    answered: bool = False
 
     @property
     def session(self) -> bytes:
@@ -114,6 +118,9 @@ class Endpoint(ABC):
         # the newest of study and purpose
         self._sessions: dict[tuple[bytes, str], SessionState] = {}
         self._begun = 0  # sessions, since this party was started
+        self._study_of: dict[bytes, bytes] = {}  # of each of them
+        self._asked: tuple[bytes, Call] | None = None  # the study and the call that is answered
+        self._refusals = OwnRefusals(event_log)
 
     @property
     def roster(self) -> Roster:
@@ -127,8 +134,33 @@ class Endpoint(ABC):
             self.event_log.add(bytes_received=len(request), bytes_sent=len(sent))
             return sent
 
+    def repeats(self, request: bytes) -> bool:
+        """Whether an answer that was given may be given again: not once its study is withdrawn."""
+        with self._lock:
+            try:
+                self._check_approval(read_request(request)[1])
+            except RefusedError:
+                return False
+            except HubbubError:
+                return True
+            return True
+
+    def look(self) -> None:
+        """Look at the folder, though nobody asks: what is withdrawn or replaced there is over.
+
+        Raises:
+            ReplacedError, StudyError: this process cannot speak for this party any more.
+        """
+        with self._lock:
+            begun = {one.study.id for one in self._sessions.values()}
+            for study in begun | self._refusals.studies:
+                if not self.site.approves(study):
+                    self._forget(study)
+        self.site.check_place()
+
     def _answer_or_refusal(self, request: bytes) -> bytes:
         """An answer, or a refusal."""
+        self._asked = None
         try:
             call, session, parts = read_request(request)
             return answer(self._answered(call, session, parts))
@@ -196,28 +228,67 @@ class Endpoint(ABC):
         """The parts of the answer."""
         if call is Call.OPEN:
             return self._open(parts)
+        self._check_approval(session)
         found = next((one for one in self._sessions.values() if one.session == session), None)
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
-            known = found is not None and found.party.agreed is not None
-            return [self._frame(session, found.study.id, Tag.READY, b"")] if found and known else []
+            if found is None or found.party.agreed is None:
+                return []
+            if found.study.id in self._refusals.studies:
+                self.check_able()  # others would pay for what it cannot do
+            return [self._frame(session, found.study.id, Tag.READY, b"")]
         if found is None:
             raise RefusedError(
                 "no-session",
                 f"expected a session that was opened here, got {call.name} of another; after a "
                 "restart the aggregator sets a new one up",
             )
-        if not self.site.approves(found.study.id):
-            raise RefusedError(
-                "not-approved", "expected a study that is still approved here, it was withdrawn"
-            )
+        self._asked = (found.study.id, call)
         answered = self.answer_to(found, call, parts)
         if call is Call.FINISH:
             self.event_log.note("set-up")
+        self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
+        self._refusals.answered(found.study.id, call)
         return answered
+
+    def _check_approval(self, session: bytes) -> None:
+        """What was approved when a session was opened still is; else the session is over, for good.
+
+        Raises:
+            RefusedError: it is not.
+        """
+        study = self._study_of.get(session)
+        if study is None or self.site.approves(study):
+            return
+        self._forget(study)
+        raise RefusedError(
+            "not-approved",
+            "expected a study that is still approved here with its roster, it was withdrawn or the "
+            "roster replaced; approve it, or a new one, with the roster that holds now",
+        )
+
+    def _forget(self, study: bytes) -> None:
+        """End all sessions of a study, and what is known of its troubles."""
+        for key, one in list(self._sessions.items()):
+            if one.study.id == study:
+                if isinstance(one.party, SiloParty):
+                    one.party.forget()
+                del self._sessions[key]
+                self.event_log.warn("revoked", study=one.study.name, purpose=one.offer.purpose)
+                self.event_log.state(state=WAITING)
+        self._refusals.forget(study)
+
+    def check_able(self) -> None:  # noqa: B027 (not every party writes down what it answers)
+        """Whether this party could do its part now; raises if it knows that it could not."""
 
     def _permit(self, study: Study) -> None:
         """A mask graph more may be drawn: so many are paid for (docs/privacy.md P4)."""
-        if is_sparse(study.parties) and not self.site.draw_graph(study.id):
+        if not is_sparse(study.parties):
+            return
+        try:
+            drawn = self.site.draw_graph(study.id)
+        except FruitlessError as error:
+            raise RefusedError("graphs", str(error)) from None
+        if not drawn:
             raise RefusedError(
                 "failed",
                 f"expected at most {MOST_GRAPHS} mask graphs for “{study.name}”, got one more; "
@@ -229,28 +300,32 @@ class Endpoint(ABC):
         data = _one(parts)
         header = unverified(data)  # to look its study up; `parse` verifies it below
         study_id, session = header.study, header.session
+        self._asked = (study_id, Call.OPEN)
         study = self.site.study(study_id)
-        if study is None:
+        roster = self.roster if study else None
+        if study is None or roster is None or study.parties.roster != roster.digest.hex():
             raise RefusedError(
                 "not-approved",
                 f"expected an approved study, got {study_id.hex()[:16]}; approve it with hubbub "
                 "approve, if it shall run",
             )
-        frame = parse(data, self.roster, study=study_id, session=session)
+        frame = parse(data, roster, study=study_id, session=session)
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
-        offer = SessionOffer.read(frame.payload, self.roster.name(0))
+        offer = SessionOffer.read(frame.payload, roster.name(0))
         plan, planned = self.prepared(study, offer)
         terms = round_parameters_of(planned)
         offer.check(terms)
+        self.check_able()
         if self.known(study_id, session) or not self.site.open_session(session):
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         self._begun += 1
-        attested = self._attested(study, session, offer)
+        self._study_of[session] = study_id
+        attested = self._attested(study, roster, session, offer)
         membership = Membership(
             keys=self.site.keys,
-            roster=self.roster,
-            index=self.site.index,
+            roster=roster,
+            index=roster.parties.index(self.site.keys.identity),
             study=study_id,
             session=session,
             terms=terms,
@@ -271,17 +346,18 @@ class Endpoint(ABC):
         payload = json.dumps({"version": VERSION, **self.ready(study)}).encode()
         self.event_log.note("session", study=study.name, purpose=offer.purpose)
         ready = self._frame(session, study_id, Tag.READY, payload)
+        self._refusals.answered(study_id, Call.OPEN)
         return [ready, *state.party.take(Call.OPEN, [])()]
 
     def _attested(
-        self, study: Study, session: bytes, offer: SessionOffer
+        self, study: Study, roster: Roster, session: bytes, offer: SessionOffer
     ) -> AttestedSession | None:
         """The session in which evidence is shown, where the study asks for some."""
         if study.attestation is None:
             return None
         return AttestedSession(
             attests=StudyAttestation(asked=study.attestation, attester=self._attester),
-            roster=self.roster,
+            roster=roster,
             study=study.id,
             session=session,
             at=offer.at,
@@ -302,6 +378,8 @@ class Endpoint(ABC):
         """Say no to one request in known words, and write down here what went wrong."""
         self.event_log.add(refusals=1)
         self.event_log.warn("refused", why=why, culprit=culprit, said=str(error))
+        if self._asked is not None:
+            self._refusals.add(*self._asked, why)
         to = hashlib.sha256(request).hexdigest()
         payload = json.dumps({"why": why, "culprit": culprit, "to": to}).encode()
         frame = Frame(

@@ -33,6 +33,7 @@ _SENTENCES = {
     "set-up": "the session is set up; rounds may come",
     "answered": "{attempts} attempts answered so far; epsilon of this study {epsilon}",
     "refused": "refused to answer ({why}): {said}",
+    "revoked": "{study}: withdrawn here, or its roster replaced; its session for {purpose} is over",
     "waiting": "waiting for {parties}; start hubbub join there, or wait",
     "open": "session for {purpose} set up among {parties} parties in {seconds:.1f} s",
     "missing": "{whom} did not answer within {deadline:g} s: {then}",
@@ -48,6 +49,7 @@ _SENTENCES = {
     "relay": "{said}",
     "twice": "two processes take part as {whom}: its folder was copied, or its keys were stolen; "
     "end one of them",
+    "moved": "the new roster names another relay; going there",
     "left": "the aggregator has ended; waiting for it to serve again",
     "silent": "nothing was heard of the aggregator for {seconds:.0f} s",
     "heard": "the aggregator is heard again",
@@ -138,7 +140,10 @@ class EventLog:
         since, first = self._begun
         if done > first:
             values["seconds_left"] = (steps - done) * (now - since) / (done - first)
-        self.state(state=TRAINING, steps=steps, percent=100 * done / steps, **values)
+        percent = 100 * done / steps
+        self.state(
+            state=TRAINING, steps=steps, percent=percent, last_progress=time.time(), **values
+        )
 
     def over(self) -> None:
         """The study is over."""
@@ -158,6 +163,12 @@ class EventLog:
         with self._lock:
             for name, amount in amounts.items():
                 self._state[name] = self._state.get(name, 0) + amount
+
+    def answered(self) -> None:
+        """An attempt was answered, now."""
+        self.add(answers=1)
+        with self._lock:
+            self._state["last_progress"] = time.time()
 
     def _write(self, level: str, event: str, values: dict[str, Any]) -> None:
         line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}

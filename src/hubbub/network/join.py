@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.errors import StudyError, UserError
+from hubbub.errors import HubbubError, StudyError, UserError
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
 from hubbub.network.nats import Answering, Relay
@@ -64,25 +64,37 @@ def join(
     machine: Machine,
     event_log: EventLog,
     *,
+    url: str | None = None,
     until: Callable[[], bool] = lambda: False,
 ) -> None:
     """Take part, until asked to end.
+
+    What is approved, withdrawn or replaced in the folder meanwhile holds at once: a session of
+    another roster is over, and where a new roster names another relay, that is gone to.
 
     Args:
         site: the party's folder.
         relay: where the relay is.
         machine: what belongs to the party on this machine.
         event_log: where events go.
+        url: of the relay, where it is not the roster that says it.
         until: whether to end; asked every second.
 
     Raises:
         UserError: it is the aggregator's folder, or another process works with it.
         DataError: a file of records is not there, or is not as its study says.
+        StudyError: a new roster does not list this party any more.
+        ReplacedError: there are new keys in the folder; a new process reads them.
     """
     check(site, machine)
     with alone(site.home):
         event_log.state(state=CONNECTING)
-        _Joined(site, relay, machine, event_log).run(until)
+        try:
+            _Joined(site, relay, machine, event_log, url).run(until)
+        except HubbubError as error:
+            event_log.warn("stopped", said=str(error))
+            event_log.state(state=LOST)
+            raise
 
 
 def check(site: PartyFolder, machine: Machine) -> list[str]:
@@ -133,32 +145,63 @@ class _Joined:
     """A party that takes part."""
 
     def __init__(
-        self, site: PartyFolder, relay: Relay, machine: Machine, event_log: EventLog
+        self,
+        site: PartyFolder,
+        relay: Relay,
+        machine: Machine,
+        event_log: EventLog,
+        url: str | None,
     ) -> None:
-        self._site, self._machine, self._log = site, machine, event_log
+        self._site, self._machine, self._log, self._url = site, machine, event_log, url
         self._endpoint: Endpoint | None = None
         self._silent = False
-        self._line = Answering(
-            relay,
-            site.keys,
-            self._answer,
-            self._told,
-            self._left,
-            twice=lambda: event_log.warn("twice", whom=site.name),
-            most=self._largest_request,
-        )
+        self._reached = relay
+        self._named = self._relay() or relay
+        self._line: Answering
 
     def run(self, until: Callable[[], bool]) -> None:
         """Answer, until asked to end."""
         try:
-            with self._line:
-                self._endpoint = _endpoint(self._site, self._machine, self._log)
-                while not until():
-                    self._line.step(_STEP)
-                    self._listen()
+            while not until():
+                with self._line_to(self._reached) as self._line:
+                    self._answer_here(until)
         finally:
             if self._endpoint is not None:
                 self._endpoint.close()
+
+    def _answer_here(self, until: Callable[[], bool]) -> None:
+        """Answer, until asked to end or to go to another relay."""
+        endpoint = self._endpoint = self._endpoint or _endpoint(
+            self._site, self._machine, self._log
+        )
+        while not until():
+            self._line.step(_STEP)
+            endpoint.look()
+            named = self._relay()
+            if named is not None and named != self._named:
+                self._named = self._reached = named
+                self._log.note("moved")
+                return
+            self._listen()
+
+    def _line_to(self, relay: Relay) -> Answering:
+        return Answering(
+            relay,
+            self._site.keys,
+            self._answer,
+            self._told,
+            self._left,
+            twice=lambda: self._log.warn("twice", whom=self._site.name),
+            most=self._largest_request,
+            repeats=self._repeats,
+        )
+
+    def _relay(self) -> Relay | None:
+        """Where the relay is by the roster of this moment; None where that says nothing."""
+        try:
+            return relay_of(self._site, self._url)
+        except UserError:
+            return None
 
     def _answer(self, request: bytes) -> bytes:
         assert self._endpoint is not None  # noqa: S101 (made before the first step)
@@ -167,6 +210,10 @@ class _Joined:
     def _largest_request(self) -> int:
         """Bytes of what may be asked."""
         return OFFER_LIMIT if self._endpoint is None else self._endpoint.largest_request
+
+    def _repeats(self, request: bytes) -> bool:
+        assert self._endpoint is not None  # noqa: S101 (made before the first step)
+        return self._endpoint.repeats(request)
 
     def _told(self, up: bool, why: str) -> None:
         """The line comes up, or goes down."""

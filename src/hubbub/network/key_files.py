@@ -45,7 +45,12 @@ def read_roster(path: Path) -> Roster:
         UserError: it cannot be read.
         StudyError: it is no roster.
     """
-    return Roster(parties=tuple(identities(text_of(path))))
+    return roster_in(text_of(path))
+
+
+def roster_in(text: str) -> Roster:
+    """The roster in a text; StudyError if it is none."""
+    return Roster(parties=tuple(identities(text)))
 
 
 def read_identity(path: Path) -> Identity:
@@ -157,6 +162,19 @@ def keys_of(text: str, unlock: Unlock | None = None) -> Keys:
         if keys.identity != identity:
             raise ValueError
         return keys
+
+    return _parsed(text, "a file of private keys", read)
+
+
+def identity_beside(text: str) -> Identity:
+    """The public half in a file of private keys, which nobody need open for it.
+
+    Raises:
+        StudyError: it is no such file.
+    """
+
+    def read(table: Mapping[str, Any]) -> Identity:
+        return identity_of({name: value for name, value in table.items() if name != "private"})
 
     return _parsed(text, "a file of private keys", read)
 

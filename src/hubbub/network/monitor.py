@@ -35,12 +35,24 @@ _GAUGES = {
     "steps": ("hubbub_steps", "Steps of the study in all."),
     "attempts": ("hubbub_attempts", "Attempts that the epsilon pays for."),
     "epsilon": ("hubbub_epsilon", "Epsilon of the study that is spent by now."),
+    "refusing": ("hubbub_refusing", "Whether this party cannot do its part; /healthz says why."),
+    "left_out": ("hubbub_left_out", "Parties that are missing, at the aggregator."),
+    "parties_refusing": ("hubbub_parties_refusing", "Those of them that say they cannot."),
+    "last_progress": (
+        "hubbub_last_progress_timestamp_seconds",
+        "When an attempt was last answered; at the aggregator, a step done. Since 1970.",
+    ),
 }
 
 
 def health(state: Mapping[str, Any]) -> tuple[bool, dict[str, str]]:
-    """Whether a party is connected and takes part or waits; its state, and what is wrong."""
+    """Whether a party is connected, can take part, and does so or waits; and what is wrong.
+
+    Who is missing at others, or waits for them, is no matter of this party's health.
+    """
     now = state.get("state", CONNECTING)
+    if refusing := state.get("refusing"):
+        return False, {"state": now, "reason": f"refuses to take part: {refusing}"}
     if state.get("connected") and now in _WELL:
         return True, {"state": now}
     return False, {"state": now, "reason": state.get("last_error") or "not connected yet"}
@@ -116,7 +128,7 @@ class _Collected:
             for key, (name, words) in names.items():
                 if key in state:
                     family = kind(name, words, labels=["party"])
-                    family.add_metric(party, float(state[key]))
+                    family.add_metric(party, _number(state[key]))
                     yield family
         states = GaugeMetricFamily(
             "hubbub_state",
@@ -126,6 +138,13 @@ class _Collected:
         for one in _STATES:
             states.add_metric([*party, one], float(one == state.get("state", CONNECTING)))
         yield states
+
+
+def _number(value: Any) -> float:
+    """A value of the state as a gauge: of names how many, of words whether there are any."""
+    if isinstance(value, list):
+        return float(len(value))
+    return float(value != "" if isinstance(value, str) else value)
 
 
 def _page(event_log: EventLog) -> Callable[..., Iterable[bytes]]:

@@ -61,5 +61,5 @@ class NodeEndpoint(Endpoint):
         """The answer to a call of an open session."""
         made = state.party.take(call, parts)()
         if call is Call.TOTAL:
-            self.event_log.add(answers=1)
+            self.event_log.answered()
         return made

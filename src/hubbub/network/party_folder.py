@@ -8,7 +8,8 @@
     audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
     ledger.sqlite        what the silo's data set has spent (another place may be named)
     sessions             ids of the sessions that were opened here, none of which is opened twice
-    graphs               ids of the studies for which a mask graph was drawn, once for each
+    graphs               ids of the studies for which a mask graph was drawn, once for each; and
+                         when each was approved, and used in an answer
     lock                 held by the process that serves or joins here
     runs/ID              the aggregator's runs
     collateral           what the vendor of this machine's processor publishes about it, where a
@@ -16,7 +17,9 @@
     relay                the aggregator's: what its own relay reads, its certificate and key
 
 Nothing in it ever comes over the network. A study is believed if its id is approved here, the
-roster if the study names its digest.
+roster if the study names its digest. Both are read again whenever it matters, so that a process
+that runs for months knows what was approved, withdrawn or replaced a second ago; and as bytes,
+since the times of a file are what whoever copies it says.
 """
 
 from __future__ import annotations
@@ -26,26 +29,29 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hubbub.assurance import write_audit
 from hubbub.disk import PRIVATE, json_value, locked, why_of, write_text
-from hubbub.errors import IntegrityError, StudyError, UserError
+from hubbub.errors import HubbubError, IntegrityError, StudyError, UserError
 from hubbub.network.key_files import (
     Unlock,
     check_roster,
+    identity_beside,
     identity_toml,
     keys_of,
     keys_toml,
     read_roster,
+    roster_in,
     text_of,
     write_roster,
 )
+from hubbub.planning import is_sparse
 from hubbub.protocol import Keys, Roster, mask_graph
 from hubbub.study import Study, code_hashes, imported_code, known_code
 
@@ -55,8 +61,19 @@ APPROVED, AUDITS = "approved", "audits"
 SESSIONS, GRAPHS = "sessions", "graphs"
 LOCK, RELAY, LEDGER, COLLATERAL = "lock", "relay", "ledger.sqlite", "collateral"
 MOST_GRAPHS = mask_graph.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)
+MOST_FRUITLESS = 16  # graphs beyond twice those that served an answer, for each approval
 _CODE = ".code"
+_APPROVAL, _ANSWER = ":approved", ":answered"  # what a line of `graphs` ends with
 _ID = re.compile(r"[0-9a-f]{64}")
+_T = TypeVar("_T")
+
+
+class ReplacedError(HubbubError):
+    """What a process began with was replaced on its disk: a new process is what it takes."""
+
+
+class FruitlessError(HubbubError):
+    """As many mask graphs of a study were drawn in vain as may be; people should look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +87,9 @@ class PartyFolder:
 
     home: Path
     keys: Keys = field(repr=False)
+    _read: dict[Path, tuple[str, Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def made(
@@ -147,9 +167,9 @@ class PartyFolder:
         """What it does."""
         return self.keys.identity.role
 
-    @cached_property
+    @property
     def roster(self) -> Roster:
-        """Everybody, this party among them with just these keys.
+        """Everybody, this party among them with just these keys, as the file says at this moment.
 
         Raises:
             UserError, StudyError: there is none, or this party is not in it as it is.
@@ -160,9 +180,38 @@ class PartyFolder:
                 f"expected the consortium's roster as {path}, found none; put it there with "
                 "hubbub approve --roster"
             )
-        roster = read_roster(path)
+        roster = self._parsed(path, roster_in)
         self._place_in(roster)
         return roster
+
+    def check_place(self) -> None:
+        """Whether a process that has begun with these keys can still speak for this party.
+
+        A roster that is not there, or only half, says nothing yet; nothing is answered meanwhile.
+
+        Raises:
+            ReplacedError: there are other keys in the folder; a new process reads them.
+            StudyError: the roster does not list this party any more.
+        """
+        try:
+            roster = self._parsed(self.home / ROSTER, roster_in)
+            kept = self._parsed(self.home / KEYS, identity_beside)
+        except UserError:
+            return
+        if self.keys.identity not in roster.parties and kept != self.keys.identity:
+            raise ReplacedError(
+                f"expected the keys in {self.home.resolve()} that this process began with, found "
+                "others and a roster without the old ones; start hubbub join again"
+            )
+        self._place_in(roster)
+
+    def _parsed(self, path: Path, parse: Callable[[str], _T]) -> _T:
+        """What a file says at this moment; parsed anew only where it says something else."""
+        text = text_of(path)
+        held = self._read.get(path)
+        if held is None or held[0] != text:
+            held = self._read[path] = (text, parse(text))
+        return held[1]
 
     @property
     def index(self) -> int:
@@ -187,7 +236,7 @@ class PartyFolder:
         Raises:
             IntegrityError: the disk does not take it; nothing must be said.
         """
-        return self._note(SESSIONS, session.hex(), 1)
+        return self._note(SESSIONS, session.hex().encode(), lambda _: 1)
 
     def draw_graph(self, study: bytes) -> bool:
         """Note on disk that a mask graph is about to be drawn; False if there were too many.
@@ -196,24 +245,40 @@ class PartyFolder:
         that comes apart.
 
         Raises:
+            FruitlessError: too many of them came to nothing.
             IntegrityError: the disk does not take it; nothing must be said.
         """
-        return self._note(GRAPHS, study.hex(), MOST_GRAPHS)
 
-    def _note(self, name: str, line: str, most: int) -> bool:
+        def most(lines: Counter[bytes]) -> int:
+            approved, used = (lines[_mark(study, word)] for word in (_APPROVAL, _ANSWER))
+            if lines[_mark(study)] >= MOST_FRUITLESS * max(1, approved) + 2 * used:
+                raise FruitlessError(
+                    f"expected at most {MOST_FRUITLESS} mask graphs more than were of use, got "
+                    "one more; find out who does not do its part, then approve the study again"
+                )
+            return MOST_GRAPHS
+
+        return self._note(GRAPHS, _mark(study), most)
+
+    def use_graph(self, study: bytes) -> None:
+        """Note that an attempt was answered with a graph; what is not noted counts as not used."""
+        with suppress(IntegrityError):
+            self._note(GRAPHS, _mark(study, _ANSWER), lambda _: MOST_GRAPHS)
+
+    def _note(self, name: str, line: bytes, most: Callable[[Counter[bytes]], int]) -> bool:
         """Add a line to a file and have it on disk, unless it is there so many times already.
 
         The file is locked meanwhile: nobody keeps a party's people, or who hands in jobs, from
         starting it twice.
         """
-        noted = line.encode()
         try:
             with (self.home / name).open("a+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 file.seek(0)
-                if file.read().split().count(noted) >= most:
+                lines = Counter(file.read().split())
+                if lines[line] >= most(lines):
                     return False
-                file.write(b"\n%s\n" % noted)  # past whatever a crash has torn
+                file.write(b"\n%s\n" % line)  # past whatever a crash has torn
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -264,6 +329,8 @@ class PartyFolder:
         write_text(path, study.as_toml())
         for name, digest in hashes.items():
             known_code.note(name, digest)
+        if is_sparse(study.parties):
+            self._note(GRAPHS, _mark(study.id, _APPROVAL), lambda _: MOST_GRAPHS)
         return path
 
     def keep_audit(self, study: bytes, audit: Mapping[str, Any]) -> None:
@@ -290,11 +357,15 @@ class PartyFolder:
         return there
 
     def approves(self, study: bytes) -> bool:
-        """Whether a study is approved here at this moment."""
-        return self._approval(study).is_file()
+        """Whether a study is approved here at this moment, and the roster here is the study's."""
+        try:
+            found = self._parsed(self._approval(study), Study.parse)
+            return found.id == study and found.parties.roster == self.roster.digest.hex()
+        except UserError:  # not there, altered, or torn: nothing is answered by it
+            return False
 
     def study(self, study: bytes) -> Study | None:
-        """The approved study with an id; None if this party has approved none such.
+        """The study with an id; None if none such is approved with the roster that is here.
 
         Raises:
             StudyError: the file was altered since, or the source of code that the study names.
@@ -302,12 +373,14 @@ class PartyFolder:
         path = self._approval(study)
         if not path.is_file():
             return None
-        found = Study.parse(text_of(path))
+        found = self._parsed(path, Study.parse)
         if found.id != study:
             raise StudyError(
                 f"expected {path} to be the study that was approved, it was altered; approve it "
                 "again"
             )
+        if found.parties.roster != self.roster.digest.hex():
+            return None
         check_roster(found, self.roster)
         approved = _hashes(path.with_suffix(_CODE))
         code_hashes.refuse_changed_code(code_hashes.code_hashes(found), approved)
@@ -340,6 +413,11 @@ def _check_no_keys(path: Path) -> None:
             f"expected no keys in {path.parent}, found {path}; a roster may list them: choose "
             "another --home"
         )
+
+
+def _mark(study: bytes, word: str = "") -> bytes:
+    """A line of `graphs`."""
+    return f"{study.hex()}{word}".encode()
 
 
 def _hashes(path: Path) -> Mapping[str, object]:

@@ -30,7 +30,7 @@ from hubbub.protocol import (
     tag_of,
     unverified,
 )
-from hubbub.session import REASONS, Absent, Answer, Call, Peers
+from hubbub.session import OWN, REASONS, Absent, Answer, Call, Peers
 
 _MOST_ATTEMPTS = 10**9
 # What the words of a party, who may mean harm, may raise while they are read.
@@ -114,6 +114,13 @@ class Requests(Peers):
     def warn(self, event: str, **values: Any) -> None:
         """Write down an event that somebody should look at."""
         self.event_log.warn(event, **values)
+
+    def left_out(self, absent: Mapping[str, Absent]) -> None:
+        """Have the state say who is missing, and which of them have said that they cannot."""
+        refusing = sorted(name for name, one in absent.items() if one.why in OWN)
+        told = {"left_out": sorted(absent), "parties_refusing": refusing}
+        if any((self.event_log.current(key) or []) != names for key, names in told.items()):
+            self.event_log.state(**told)
 
     def _greeted(self, index: int, answer: Answer, session: bytes) -> Answer:
         """An answer to OPEN without its READY, in which a party tells of its own installation."""

@@ -24,7 +24,7 @@ from hubbub import learning
 from hubbub.assurance import Ledger, attempts_of, entry_of, kind_of, part_of
 from hubbub.errors import DataError, ProtocolError
 from hubbub.network.endpoint import Endpoint, SessionState
-from hubbub.planning import Plan, PlannedQuery, Query
+from hubbub.planning import Plan, PlannedQuery, Query, is_sparse
 from hubbub.protocol import (
     Charge,
     JointSeed,
@@ -97,6 +97,10 @@ class SiloEndpoint(Endpoint):
     def known(self, study: bytes, session: bytes) -> bool:
         """Whether the ledger has charged a session, before this process began."""
         return any((one.study, one.session) == (study, session) for one in self._ledger.entries())
+
+    def check_able(self) -> None:
+        """Whether the ledger would take a row now; raises if not, before others pay for nothing."""
+        self._ledger.check_writable()
 
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
         """The plan from the records here; they are read once."""
@@ -186,11 +190,15 @@ class SiloEndpoint(Endpoint):
         began, work = time.monotonic(), state.party.take(call, parts)
         with learning.threads_for(state.membership.terms.parameters):
             made = work()
+        if call is Call.MODEL and not state.answered:
+            state.answered = True
+            if is_sparse(state.study.parties):
+                self.site.use_graph(state.study.id)
         if call is (Call.SEED if state.membership.terms.needs_joint_seed else Call.MODEL):
             took = time.monotonic() - began
             if self._pace:
                 time.sleep(ceil(took / self._pace) * self._pace - took)
-            self.event_log.add(answers=1)
+            self.event_log.answered()
             if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
                 self._tell(state)
         return made

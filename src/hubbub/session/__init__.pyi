@@ -41,6 +41,7 @@ from hubbub.session.rounds import (
 )
 from hubbub.session.session_offer import (
     LARGEST_OFFER as LARGEST_OFFER,
+    OWN as OWN,
     REASONS as REASONS,
     RefusedError as RefusedError,
     SessionOffer as SessionOffer,

@@ -66,12 +66,16 @@ class AbsentError(HubbubError):
 
     Args:
         absent: by name.
+        begun: whether it was a set-up whose secrets were begun: a graph may have been drawn (P4).
+        charged: whether it was a round for which silos have paid that had done their part.
     """
 
-    def __init__(self, absent: Mapping[str, Absent]) -> None:
+    def __init__(
+        self, absent: Mapping[str, Absent], *, begun: bool = False, charged: bool = False
+    ) -> None:
         listed = "; ".join(f"{name}: {one.said}" for name, one in sorted(absent.items()))
         super().__init__(f"expected every party's answer, got none from {listed}")
-        self.absent = dict(absent)
+        self.absent, self.begun, self.charged = dict(absent), begun, charged
 
 
 Answer = list[bytes] | Absent
@@ -136,6 +140,9 @@ class Peers(ABC):
 
     def warn(self, event: str, **values: Any) -> None:  # noqa: B027
         """Tell an event that somebody should look at."""
+
+    def left_out(self, absent: Mapping[str, Absent]) -> None:  # noqa: B027
+        """Hear who is missing from now on, by name."""
 
     def garbled(self, index: int, said: str, culprit: str) -> Absent:
         """A party whose answer cannot be used; a relay can have done that: it counts as silence."""

@@ -13,6 +13,10 @@ noise is correlated, who is left out comes back with the next session only (P25)
 too few are left, the session is over (`AbsentError`). Vectors are added as they come, so memory
 does not grow with the number of silos.
 
+A silo that was missing when it was needed is *on probation*: it gets the next MODEL before all
+others, and these only if it answers or can be spared. So whoever refuses again and again makes the
+others pay once, not each time.
+
 A silo whose shares are bad counts as missing. Where only a node can see that, its signed word
 against the silo's is a dispute: the silo is left out, which harms no privacy, and both are named.
 """
@@ -20,6 +24,7 @@ against the silo's is a dispute: the silo is left out, which harms no privacy, a
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -45,6 +50,7 @@ from hubbub.session.recorder import NoRecorder, Recorder
 from hubbub.session.token_lists import TokenLists
 
 RESTARTED = "no-session"
+_MOST_DOUBLINGS = 10  # of the pause before somebody who failed again is asked for
 
 
 class AbortedError(HubbubError):
@@ -67,6 +73,9 @@ class Rounds:
         recorder: keeps what the aggregator has sent or used.
         absent: who is missing, by roster index.
         attempts_begun: of the last round.
+        permit: called before every attempt; raises if there must be none.
+        on_probation: silos that are asked before the others, by roster index.
+        sums: rounds that have had one.
     """
 
     peers: Peers
@@ -81,13 +90,17 @@ class Rounds:
     recorder: Recorder = field(default_factory=NoRecorder)
     absent: dict[int, Absent] = field(default_factory=dict)
     attempts_begun: int = 0
+    permit: Callable[[], None] = lambda: None
+    on_probation: set[int] = field(default_factory=set)
+    sums: int = 0
+    _charged: bool = False
     _retry: tuple[float, Callable[[], float]] = (inf, time.monotonic)
-    _last_retry: float = 0.0
+    _next_retry: dict[int, float] = field(default_factory=dict)
+    _failed: Counter[int] = field(default_factory=Counter)  # probations in a row
 
     def ask_absent_every(self, seconds: float, now: Callable[[], float]) -> None:
-        """After so many seconds from now, and so on, ask for those who are missing."""
+        """After so many seconds ask for who is missing; longer each time that it fails again."""
         self._retry = (seconds, now)
-        self._last_retry = now()
 
     def round(
         self, number: int, parameters: Parameters, attempts: int = 1
@@ -106,15 +119,19 @@ class Rounds:
             AbsentError: too few are left for a round; `attempts_begun` were begun.
             ProtocolError: a party signed a lie.
         """
-        self.attempts_begun = 0
+        self.attempts_begun, self._charged = 0, False
         self._ask_absent()
         for attempt in range(min(attempts, self._most_attempts())):
             self._check_quorum()
+            self.permit()
             if self.lists is not None:
                 self.lists.prepare()
             self.attempts_begun += 1
             try:
-                return self.attempt(number, attempt, parameters), self.attempts_begun
+                total = self.attempt(number, attempt, parameters)
+                self.sums += 1
+                self.peers.left_out(self.named_absent)
+                return total, self.attempts_begun
             except AbortedError:
                 self.peers.warn(
                     "attempt", round=number, attempt=attempt, then="the next is made without them"
@@ -154,27 +171,34 @@ class Rounds:
         """Enough silos, and all nodes; or the session is over."""
         roster = self.peers.roster
         silos = [index for index in roster.silos if index not in self.absent]
+        self.peers.left_out(self.named_absent)
         if len(silos) < self.terms.quorum or any(node in self.absent for node in roster.nodes):
-            raise AbsentError(self.named_absent)
+            raise AbsentError(self.named_absent, charged=self._charged)
 
     def _ask_absent(self) -> None:
         """Now and then, see whether somebody who was missing is there again."""
-        seconds, now = self._retry
-        if not self.absent or now() - self._last_retry < seconds:
+        due = dict.fromkeys((index for index in self.absent if self._is_due(index)), ())
+        if not due:
             return
-        asked = dict.fromkeys(self.absent, ())
-        for index, answer in self.peers.ask(Call.PING, asked, self.session):
+        for index, answer in self.peers.ask(Call.PING, due, self.session):
+            del self._next_retry[index]
             if isinstance(answer, Absent):
                 continue
             if answer and not self.terms.correlation:  # it knows the session
                 del self.absent[index]
+                self.on_probation.add(index)
             elif answer:
                 self.absent[index] = Absent(why=RESTARTED, said="its noise has a gap")  # P25
             else:
                 self.absent[index] = Absent(why=RESTARTED, said="it was started anew")
-        self._last_retry = now()
         if self.absent and all(one.why == RESTARTED for one in self.absent.values()):
             raise AbsentError(self.named_absent)  # everybody is there: a new session has all
+
+    def _is_due(self, index: int) -> bool:
+        """Whether to ask for somebody who is missing, now."""
+        seconds, clock = self._retry
+        now, pause = clock(), seconds * 2.0 ** min(self._failed[index], _MOST_DOUBLINGS)
+        return now >= self._next_retry.setdefault(index, now + pause)
 
     def _links(self, model: bytes, active: Sequence[int]) -> list[bytes]:
         """Everybody has accepted the model, then all links are known, to all."""
@@ -289,13 +313,42 @@ class Rounds:
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool = False
     ) -> Iterator[tuple[int, list[bytes]]]:
         """The answers that there are; who gave none is absent from now on."""
-        for index, answer in self.peers.ask(call, requests, self.session, needs_all=needs_all):
-            if isinstance(answer, Absent):
-                self.absent[index] = answer
-            elif not answer:
-                self.absent[index] = Absent(why="garbled", said="its answer was empty")
-            else:
-                yield index, answer
+        first = requests.keys() & self._first_asked if call is Call.MODEL else set[int]()
+        for wave in (first, requests.keys() - first):
+            if not wave:
+                continue
+            asked = {index: requests[index] for index in requests if index in wave}
+            self._charged |= call is Call.MODEL and (wave is not first or len(wave) > 1)
+            for index, answer in self.peers.ask(call, asked, self.session, needs_all=needs_all):
+                if isinstance(answer, Absent):
+                    self.absent[index] = answer
+                elif not answer:
+                    self.absent[index] = Absent(why="garbled", said="its answer was empty")
+                else:
+                    yield index, answer
+            if wave is first:
+                self._end_probation(first, needs_all=needs_all)
+
+    @property
+    def _first_asked(self) -> Set[int]:
+        """Who is on probation, unless the others must be shown every attempt in a row (P25)."""
+        spared = self.terms.quorum < len(self.peers.roster.silos)
+        return set() if self.terms.correlation and spared else self.on_probation
+
+    def _end_probation(self, tried: Set[int], *, needs_all: bool) -> None:
+        """Go on to ask the others only if their answers can be of use.
+
+        Raises:
+            AbortedError: they cannot be; nobody else has paid.
+        """
+        self.on_probation -= tried
+        failed = tried & self.absent.keys()
+        for index in tried:
+            self._failed[index] = self._failed[index] + 1 if index in failed else 0
+        left = len(self.peers.roster.silos) - len(self.absent.keys() & {*self.peers.roster.silos})
+        if not failed or (not needs_all and left >= self.terms.quorum):
+            return
+        raise AbortedError(f"expected an answer of {self._name(min(failed))} before others pay")
 
     def _fits(self, index: int, frames: Sequence[bytes], tag: Tag) -> bool:
         """Whether an answer has just the frames that it should have; who uses them verifies them.

@@ -48,6 +48,8 @@ REASONS = {
     "budget": "its ledger refuses the attempt: a cap or the study's attempts are used up, or the "
     "study was closed",
     "ledger": "its ledger cannot be written or was altered; its own log says more",
+    "graphs": "it has drawn as many mask graphs in vain as it may; see who fails, then approve the "
+    "study there again",
     "protocol": "what reached it breaks the protocol",
     "failed": "it could not do its part; its own log says more",
     **{
@@ -56,6 +58,8 @@ REASONS = {
         for rule in RULES
     },
 }
+# Of these, what keeps a party itself from doing its part, whatever others do.
+OWN = frozenset({"version", "plan", "budget", "ledger", "graphs", "failed"})
 
 
 @dataclass(frozen=True, kw_only=True)

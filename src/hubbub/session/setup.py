@@ -19,7 +19,7 @@ With compute nodes there is no graph to draw, and CONTRIBUTE comes at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
@@ -61,6 +61,8 @@ class SetUp:
         attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.
         session: its name.
         attests: evidence that the study asks for; None where it asks for none.
+        doubted: who did not do its part last time, by roster index: it is asked first whether it
+            takes part, and nobody else as long as it does not.
     """
 
     peers: Peers
@@ -73,6 +75,7 @@ class SetUp:
     attempts_per_list: int = 0
     session: bytes = field(default_factory=new_session)
     attests: Attests | None = field(default=None, repr=False)
+    doubted: Set[int] = frozenset()
 
     def open_session(self) -> rounds.Rounds:
         """The session, ready for rounds.
@@ -81,7 +84,11 @@ class SetUp:
             AbsentError: somebody is not there, or refuses.
         """
         opening = session_offer.offer_frame(self.keys, self.study, self.session, self.offer)
-        opened = self._all(Call.OPEN, [opening])
+        opened: dict[int, list[bytes]] = {}
+        for wave in (self.doubted, set(self._everybody) - self.doubted):
+            if wave:
+                asked = {index: [opening] for index in sorted(wave)}
+                opened |= self.peers.ask_all(Call.OPEN, asked, self.session)
         owed = int(bool(self.terms.needs_joint_seed)) + int(self.attests is not None)
         silos = self.peers.roster.silos
         self._check_numbers(opened, {index: owed * (index in silos) for index in opened})
@@ -138,10 +145,16 @@ class SetUp:
 
     def _agree(self, anchors: Sequence[bytes]) -> None:
         """The phases of `Agreement`, one after the other, and every frame to its receiver."""
-        roster, shown = self.peers.roster, list(anchors)
-        if not roster.nodes:
-            commits = self._each(Call.COMMIT, shown)
-            shown = self._each(Call.REVEAL, commits)
+        paired = not self.peers.roster.nodes
+        shown = self._each(Call.COMMIT, anchors) if paired else anchors
+        try:
+            self._exchange_secrets(self._each(Call.REVEAL, shown) if paired else shown)
+        except AbsentError as error:  # whoever has revealed its share has counted a graph
+            raise AbsentError(error.absent, begun=True) from None
+
+    def _exchange_secrets(self, shown: Sequence[bytes]) -> None:
+        """From CONTRIBUTE on."""
+        roster = self.peers.roster
         neighbours, confirmed = self._confirmed(shown)
         confirms = {index: frames[0] for index, frames in confirmed.items()}
         proofs = self._delivered(

@@ -124,6 +124,16 @@ class Ledger:
                 "name to run it again"
             )
 
+    def check_writable(self) -> None:
+        """Whether a row could be written now; nothing is counted.
+
+        Raises:
+            IntegrityError: the disk takes nothing, or the ledger was altered.
+        """
+        with self._lock, self._chain.writing():
+            self._catch_up()
+            self._chain.rehearse()
+
     def _check_cap(
         self, entry: Entry, attempts: int | None, study_attempts: Mapping[Kind, int]
     ) -> Admission | None:

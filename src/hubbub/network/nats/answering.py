@@ -61,6 +61,7 @@ class Answering:
         clock: by which its line is tried again.
         twice: told when another process takes part as this party.
         most: bytes that a request may have, as things are; asked on the line's thread.
+        repeats: whether an answer to a request may be given again.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Answering:
         clock: Clock | None = None,
         twice: Callable[[], None] = lambda: None,
         most: Callable[[], int] = lambda: MOST_BYTES,
+        repeats: Callable[[bytes], bool] = lambda _: True,
     ) -> None:
         me = keys.identity
         ends = {_AGGREGATOR: (asked_of(me), answers_of(me))}
@@ -88,6 +90,7 @@ class Answering:
             most=most,
         )
         self._answer, self._left, self._kept = answer, left, KeptAnswers()
+        self._repeats = repeats
         self._requests: queue.Queue[Message] = queue.Queue(maxsize=1)  # the newest
 
     def __enter__(self) -> Answering:
@@ -112,7 +115,7 @@ class Answering:
         if is_bare(request.data):
             key += request.number.to_bytes(8, "little")
         answer = self._kept.get(key)
-        if answer is None:
+        if answer is None or not self._repeats(request.data):
             answer = self._answer(request.data)
             self._kept.keep(key, answer)
         self._line.send(_AGGREGATOR, request.number, answer, hashlib.sha256(answer).digest())

@@ -1,0 +1,181 @@
+"""Who watches a party hears when it cannot do its part: from its health page, and by alerts.
+
+A process that is connected and refuses whatever it is asked is not well, and says so until it has
+done what it refused. What others do wrong, or send, does not make it ill.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.assurance.ledger import Cap
+from hubbub.errors import BudgetError, IntegrityError
+from hubbub.network import monitor
+from hubbub.network.coordinator import WaitedError
+from hubbub.network.event_log import EventLog
+from hubbub.network.monitor import health, monitored
+from hubbub.network.timeouts import Timeouts
+from hubbub.session.ask import AbsentError, Call
+from network.lines import free_port
+from network.relay import HASTY, Watched, open_frame, opened, refusal
+from network.test_monitor import get, samples
+from network.test_patience import Refusing, full
+
+ALERTS = Path(__file__).parents[2] / "deploy" / "alerts.yaml"
+SESSION = bytes(range(16))
+
+
+def well(parties: Watched, name: str = "bob") -> tuple[bool, str]:
+    """The health of a party that has a line, and what is wrong."""
+    log = parties.seats[name].event_log
+    log.state(state="waiting", connected=True)
+    found, said = health(log.known())
+    return found, said.get("reason", "")
+
+
+def no_disk(parties: Watched) -> Callable[[], None]:
+    held = full(parties.seats["bob"])
+    held.__enter__()
+    return lambda: held.__exit__(None, None, None)
+
+
+def altered(parties: Watched) -> Callable[[], None]:
+    endpoint: Any = parties.seats["bob"]
+
+    def raising() -> None:
+        raise IntegrityError("expected row 7 to fit the chain, it was altered")
+
+    endpoint._ledger.check_writable = raising
+    return lambda: delattr(endpoint._ledger, "check_writable")
+
+
+def no_records(parties: Watched) -> Callable[[], None]:
+    endpoint: Any = parties.seats["bob"]
+
+    def raising(*_: Any) -> None:
+        raise ValueError("4177.25")
+
+    endpoint.prepared, real = raising, endpoint.prepared
+
+    def mended() -> None:
+        endpoint.prepared = real
+
+    return mended
+
+
+@pytest.mark.parametrize(
+    ("spoil", "word"),
+    [(no_disk, "ledger"), (altered, "ledger"), (no_records, "failed")],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_who_refuses_each_session_is_not_well_until_it_takes_part(
+    gather: Any, spoil: Callable[[Watched], Callable[[], None]], word: str
+) -> None:
+    parties = gather()
+    assert well(parties) == (True, "")
+    mend = spoil(parties)
+    with pytest.raises(WaitedError, match="bob: "):
+        opened(parties, timeouts=Timeouts(waiting=0.1))
+    found, why = well(parties)
+    assert not found
+    assert why.startswith(f"refuses to take part: {word}: ")
+    assert "4177" not in why
+    assert well(parties, "ann") == (True, "")
+    mend()
+    assert opened(parties).round(1)[0] is not None
+    assert well(parties) == (True, "")
+
+
+def test_who_has_no_room_left_under_its_cap_is_not_well_until_it_has(gather: Any) -> None:
+    parties = gather()
+    endpoint: Any = parties.seats["bob"]
+    endpoint._ledger.set_cap(Cap(epsilon=13.0, delta=1e-5, relation="add-remove"))
+    with pytest.raises(BudgetError, match="bob"):
+        parties.serve(timeouts=HASTY)
+    found, why = well(parties)
+    assert not found
+    assert why.startswith("refuses to take part: budget: ")
+    assert not re.search(r"\d", why)
+    assert opened(parties)  # a session alone makes nothing well: the next attempt would be refused
+    assert not well(parties)[0]
+    endpoint._ledger.set_cap(Cap(epsilon=50.0, delta=1e-5, relation="add-remove"))
+    assert opened(parties).round(3)[0] is not None
+    assert well(parties) == (True, "")
+
+
+def test_a_silo_whose_ledger_fails_in_mid_round_is_not_well(gather: Any) -> None:
+    parties = gather()
+    session, held = opened(parties), full(parties.seats["bob"])
+    with held, pytest.raises(AbsentError, match="bob: its ledger cannot be written"):
+        session.round(1)
+    assert well(parties)[1].startswith("refuses to take part: ledger: ")
+
+
+def test_a_withdrawal_ends_what_was_wrong_with_a_study(gather: Any) -> None:
+    parties = gather()
+    mend = no_disk(parties)
+    with pytest.raises(WaitedError):
+        opened(parties, timeouts=Timeouts(waiting=0.1))
+    assert not well(parties)[0]
+    mend()
+    parties.sites["bob"].withdraw(parties.study.id)
+    parties.seats["bob"].look()
+    assert well(parties) == (True, "")
+
+
+def test_what_others_send_makes_nobody_ill(gather: Any) -> None:
+    """Junk, strangers' studies, old sessions and replays are refused, and the party is well."""
+    parties, others = gather(), gather(study={"name": "theirs"})
+    ann = parties.seats["ann"]
+    assert ann.answer(b"junk")
+    assert refusal(parties.ask("ann", Call.OPEN, SESSION, [open_frame(others, SESSION)]))
+    assert refusal(parties.ask("ann", Call.MODEL, SESSION, [b""]))[0] == "no-session"
+    frame = open_frame(parties, SESSION)
+    parties.ask("ann", Call.OPEN, SESSION, [frame])
+    assert refusal(parties.ask("ann", Call.OPEN, SESSION, [frame]))[0] == "protocol"
+    assert refusal(parties.ask("ann", Call.MODEL, SESSION, [b""]))[0] == "no-session"
+    assert well(parties, "ann") == (True, "")
+
+
+def test_the_page_says_503_and_metrics_count_it() -> None:
+    log, port = EventLog(party="ann"), free_port()
+    log.state(state="waiting", connected=True, refusing="ledger: it cannot be written")
+    log.state(left_out=["bob", "cyn"], parties_refusing=["cyn"])
+    log.answered()
+    with monitored(log, port):
+        status, page = get(port, "/healthz")
+        numbers = samples(get(port, "/metrics")[1])
+        log.state(refusing="", left_out=[], parties_refusing=[])
+        assert get(port, "/healthz")[0] == 200
+        after = samples(get(port, "/metrics")[1])
+    assert status == 503
+    assert json.loads(page)["reason"] == "refuses to take part: ledger: it cannot be written"
+    names = ("hubbub_refusing", "hubbub_left_out", "hubbub_parties_refusing")
+    assert [numbers[name][1] for name in names] == [1, 2, 1]
+    assert [after[name][1] for name in names] == [0, 0, 0]
+    assert numbers["hubbub_last_progress_timestamp_seconds"][1] > 1.6e9
+
+
+def test_the_aggregator_tells_who_is_left_out_and_who_refuses(gather: Any) -> None:
+    parties = gather(parties={"colluders": 0, "dropouts": 1})
+    engine = Refusing(parties, lambda name, party, _: (name, party) == ("model", "bob"))
+    session = opened(parties, engine)
+    session.round(1, attempts=2)
+    known = session.rounds.peers.event_log.known()
+    assert (known["left_out"], known["parties_refusing"]) == (["bob"], ["bob"])
+    whole = opened(parties)
+    assert whole.rounds.peers.event_log.known().get("left_out", []) == []
+
+
+def test_alerts_are_about_numbers_that_there_are() -> None:
+    kinds = {**monitor._COUNTERS, **monitor._GAUGES}
+    shown = {name for name, _ in kinds.values()} | {"hubbub_state"}
+    asked = set(re.findall(r"\bhubbub_\w+", ALERTS.read_text()))
+    assert {"hubbub_refusing", "hubbub_left_out", "hubbub_last_progress_timestamp_seconds"} <= asked
+    assert asked <= shown
