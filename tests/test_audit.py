@@ -465,7 +465,7 @@ def test_canaries_are_no_larger_a_part_of_a_joint_batch_than_records(
     made = hubbub.plan(study(**joint(batch, records=records)))
     for wanted in (100, 101, 999):
         _, count = size_of(made, 2, wanted, 0.95)
-        part = joint_part(made.study, count)
+        part = joint_part(made.mechanism, count)
         assert count <= max(wanted, 100)
         assert part * records <= count * batch
         assert ceil(count / part) == ceil(records / batch)

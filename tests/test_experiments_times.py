@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hubbub.planning.mask_degree import mask_degree
-from hubbub.study import Study
+from hubbub.study.parties import Parties, numbered
 
 torch = pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
@@ -168,18 +168,7 @@ def test_most_colluders_is_where_the_plan_would_take_more_neighbours(module):
 
 
 def degree_of_a_plan(silos: int, colluders: int) -> int:
-    return mask_degree(
-        Study.from_table(
-            {
-                "study": {"name": "a graph"},
-                "parties": {"silos": silos, "colluders": colluders},
-                "data": {"source": "python:none:none", "records": 1000},
-                "model": {"kind": "logistic", "inputs": [9]},
-                "training": {"steps": 1, "sample_rate": 0.2},
-                "privacy": {"epsilon": 1.0, "delta": 1e-5},
-            }
-        )
-    )
+    return mask_degree(Parties(names=numbered(silos), colluders=colluders))
 
 
 @pytest.mark.parametrize(("silos", "nodes", "degree"), [(4, 2, None), (5, 0, 4), (7, 0, 2)])

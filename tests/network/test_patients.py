@@ -50,8 +50,11 @@ def test_a_run_among_machines_protects_patients(tmp_path: Path) -> None:
     assert all(one.holds for one in verify(tmp_path / "run"))
     for name in SILOS:
         plain = parties.seats[name]._known(parties.study).plain  # type: ignore[attr-defined]
-        assert plain.tasks[0].count + plain.evaluation_tasks[0].count == 12
-        assert plain.tasks[0].capacity == plain.capacities[0]
+        counts = [
+            query.units(plain.silos[0]) for query in (one.query for one in plain.plan.queries)
+        ]
+        assert sum(counts) == 12
+        assert plain.tasks[0].capacity == plain.max_units[0]
         rows = {one.kind.unit for one in parties.seats[name]._ledger.entries()}  # type: ignore[attr-defined]
         assert rows == {"patient"}
 

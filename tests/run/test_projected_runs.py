@@ -397,7 +397,8 @@ def test_every_step_is_taken_along_the_lifted_sum(
 def test_with_hardly_any_noise_it_learns(kind: str) -> None:
     """AUC 0.80 to 0.89 in 48 runs; guessing has one half."""
     plan = planned(kind)
-    loud = replace(plan, noise_multiplier=plan.noise_multiplier / 20)
+    mechanism = replace(plan.mechanism, noise_multiplier=plan.noise_multiplier / 20)
+    loud = replace(plan, main=replace(plan.main, mechanism=mechanism))
     assert run(plan.study, plan=loud).final["auc"] > 0.65
 
 

@@ -42,9 +42,9 @@ from hubbub.report import Arrangement, ArrangementTable
 from hubbub.session.in_process import Federation
 from hubbub.study import Study
 from hubbub.training import federated
-from hubbub.training.federated import evaluation
+from hubbub.training.federated import evaluations
 from hubbub.training.local_venue import LocalVenue
-from hubbub.training.loop import Look
+from hubbub.training.loop import EvaluationSchedule
 from hubbub.training.report_of_run import COMPARISON, write_report
 from hubbub.training.result import Result
 from hubbub.training.run_study import resume, run
@@ -156,11 +156,13 @@ def test_evidence_of_another_study_is_wrong_beside_the_run(a_run: Callable[..., 
 def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def twice(prepared: Any, opened: Any) -> Look:
-        one, two = evaluation(prepared, opened), evaluation(prepared, opened)
-        return Look(after=one.after, at=lambda n, model: two.at(n, model) | one.at(n, model))
+    def twice(prepared: Any, opened: Any) -> EvaluationSchedule:
+        one, two = evaluations(prepared, opened), evaluations(prepared, opened)
+        return EvaluationSchedule(
+            after=one.after, at=lambda n, model: two.at(n, model) | one.at(n, model)
+        )
 
-    monkeypatch.setattr(federated, "evaluation", twice)
+    monkeypatch.setattr(federated, "evaluations", twice)
     monkeypatch.setattr(LocalVenue, "_most", lambda *_: {})  # or the ledgers would refuse the third
     finished(a_study(steps=2, changes=EVALUATED), tmp_path / "run")
     (found,) = wrongs(verify(tmp_path / "run"))

@@ -235,7 +235,7 @@ class Plan:
 
     @property
     def epsilon_of_training(self) -> float:
-        """Certified epsilon of the main query's sums alone, against the stated adversary."""
+        """Certified epsilon of the main query's sums, against the stated adversary; no unit."""
         return self._epsilon(self.stated, self.mechanism.steps, ())
 
     def _against(self, adversary: str) -> exposure.Exposure:
@@ -265,7 +265,14 @@ class Plan:
         )
 
     def planned(self, purpose: str) -> PlannedQuery[Query] | None:
-        """One of `queries`, by its purpose; None if the study does not ask for it."""
+        """One of `queries`, by its purpose.
+
+        Args:
+            purpose: such as "training", "evaluation" or "statistics".
+
+        Returns:
+            The query with its noise; None if the study does not ask for it.
+        """
         return next((one for one in self.queries if one.purpose == purpose), None)
 
     @cached_property

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.planning.mechanism import Mechanism
-from hubbub.protocol import Lift, LocalTask, RoundParameters
 from hubbub.study import CodedCells, Records
 from hubbub.study.parties import Parties
 
 if TYPE_CHECKING:
     from hubbub.planning.planned_query import PlannedQuery
+    from hubbub.protocol import Lift, LocalTask, RoundParameters
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]

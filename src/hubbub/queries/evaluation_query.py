@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from hubbub.planning import (
     SiloData,
     mechanism_of_all,
 )
-from hubbub.protocol import LocalTask
 from hubbub.study import Data, Privacy, Records
 from hubbub.study.training import Evaluate
+
+if TYPE_CHECKING:
+    from hubbub.protocol import LocalTask
 
 EVALUATION = "evaluation"
 # An evaluated record says that it is there, whether it was right, and its loss between 0 and 1.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from hubbub.planning import (
     Stepper,
     mechanism_of_all,
 )
-from hubbub.protocol import LocalTask
 from hubbub.study import (
     Data,
     FeatureSums,
@@ -36,6 +35,9 @@ from hubbub.study import (
     standardisation_from,
 )
 from hubbub.study.data import Standardise
+
+if TYPE_CHECKING:
+    from hubbub.protocol import LocalTask
 
 STANDARDISATION = "standardisation"
 STANDARDISED = "standardisation.json"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -23,11 +23,13 @@ from hubbub.planning import (
     SteppedQuery,
     Stepper,
 )
-from hubbub.protocol import LocalTask
 from hubbub.queries.kept_sums import sums_in, write_sums
 from hubbub.queries.statistic_sums import SumLayout, layout_of
 from hubbub.queries.statistic_task import StatisticTask, pooled
 from hubbub.study import AskedStatistics, Column, Data, Parties, Privacy
+
+if TYPE_CHECKING:
+    from hubbub.protocol import LocalTask
 
 STATISTICS = "statistics"
 

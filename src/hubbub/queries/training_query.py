@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hubbub import protocol
 from hubbub.planning import (
     SUM_MARGIN,
     Mechanism,
@@ -22,9 +23,11 @@ from hubbub.planning import (
     record_clip,
     words_about,
 )
-from hubbub.protocol import Lift, LocalTask, RoundParameters, group_rows
 from hubbub.study import Parties, Privacy, Records, Training
 from hubbub.study.data import Data
+
+if TYPE_CHECKING:
+    from hubbub.protocol import Lift, LocalTask, RoundParameters
 
 TRAINING = "training"
 
@@ -150,7 +153,7 @@ class TrainingQuery(SteppedQuery):
             return min(mechanism.batch, records.units)
         correlated = mechanism.correlation
         bands = correlated.bands if correlated else 1
-        return group_rows(silo.max_units, mechanism.sample_rate, bands)
+        return protocol.group_rows(silo.max_units, mechanism.sample_rate, bands)
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """The study's optimizer."""
