@@ -1,7 +1,6 @@
 """Checks at set-up: does a model take the records, and which method gives its true gradients?
 
-The method is tried once per model and loss, on a few records, in float64, against the loop. That
-also finds what no list of layers can: a forward in which the records of a batch reach each other.
+The method is tried once per model and loss, on a few records, in float64, against the loop.
 What a user's model says of a silo's records is kept back here. This file trains nothing.
 """
 
@@ -18,13 +17,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from hubbub.errors import DataError, HubbubError, ModelError
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
 from hubbub.learning.goals import CLASSES, Goal
+from hubbub.learning.independence_check import refuse_memory, refuse_mixing
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe, zeros_filled
 from hubbub.learning.models import outputs_of
 from hubbub.learning.torch_settings import (
@@ -47,8 +46,8 @@ Made = TypeVar("Made")
 def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors) -> str:
     """Find the fastest method that is right for this model, for use as `clipped_sum(method=...)`.
 
-    The model is copied; neither it nor torch's generator is touched. Random layers are compared
-    with their randomness off.
+    The model is copied; neither it nor any generator is touched. The methods are compared with
+    random layers off; whether records reach each other is seen at a seed (independence_check.py).
 
     Args:
         model: the model to train.
@@ -75,7 +74,8 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
     trial = copy.deepcopy(model).double()
     with borrowed(), zeros_filled(trial):
         batch = batch.each(_double)
-        _refuse_mixing(trial, batch)
+        refuse_memory(trial, loss, batch)
+        refuse_mixing(trial, batch)
         trial.eval()
         clip = 0.7 * _norm(trial, loss, batch)
         truth = _sum(trial, loss, batch, clip, "loop")
@@ -108,37 +108,6 @@ def _agrees(
     except (HubbubError, *UNABLE):
         return False
     return bool((found - truth).norm() <= _TOLERANCE * max(clip, float(truth.norm())))
-
-
-@torch.no_grad()
-def _refuse_mixing(model: nn.Module, batch: Batch) -> None:
-    """Refuse a model whose outputs for a batch are not those of its records one by one."""
-    with buffers_unchanged(model):
-        for training in {model.training, False}:
-            model.train(training)
-            together, again = _tensors(model(*batch.inputs)), _tensors(model(*batch.inputs))
-            if not all(map(torch.equal, together, again)):
-                continue  # random layers: nothing can be compared
-            alone = [_tensors(model(*batch.piece(i, i + 1).inputs)) for i in range(batch.size)]
-            for whole, *pieces in zip(together, *alone, strict=True):
-                _refuse_unequal(whole, pieces)
-
-
-def _refuse_unequal(whole: torch.Tensor, pieces: list[torch.Tensor]) -> None:
-    """Refuse outputs that do not stack up."""
-    stacks = all(p.dim() == whole.dim() > 0 for p in pieces) and len(whole) == len(pieces)
-    if stacks and torch.allclose(whole, torch.cat(pieces), rtol=1e-6, atol=1e-9, equal_nan=True):
-        return
-    raise ModelError(
-        "expected outputs for a batch that are those of its records one by one, found others: "
-        "records mix; use nn.GroupNorm or nn.LayerNorm in place of batch statistics, and "
-        "batch_first=True in attention"
-    )
-
-
-def _tensors(outputs: Any) -> list[torch.Tensor]:
-    """The tensors among a model's outputs."""
-    return [x for x in tree_leaves(outputs) if isinstance(x, torch.Tensor)]
 
 
 def unquoted(work: Callable[[], Made], remedy: str = "try it where it is") -> Made:

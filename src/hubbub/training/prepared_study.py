@@ -263,7 +263,12 @@ class PreparedStudy:
         goal = learning.goal_of(self.study)
         return [
             learning.EvaluationTask(
-                self.on_units, records, capacity=capacity, device=self.device, goal=goal
+                self.on_units,
+                records,
+                method=self.method,
+                capacity=capacity,
+                device=self.device,
+                goal=goal,
             )
             for records, capacity in zip(self.held_back, self.capacities, strict=True)
         ]
