@@ -23,8 +23,8 @@ from hubbub.learning.clipping import clip_factors
 from hubbub.learning.goals import Classes
 from hubbub.learning.padded_batches import pieces, rows_are_alone
 from hubbub.learning.per_record import Outer, norms_of
-from hubbub.learning.self_check import tried
 from hubbub.learning.task import rows_within
+from hubbub.learning.trial import tried
 from hubbub.study import Records
 
 WIDTH, HIDDEN, MARGIN = 20, 16, 2.0**-9

@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from hubbub.errors import DataError
 from hubbub.learning.batches import Tensors, on_device
 from hubbub.learning.independence_check import WILD
-from hubbub.learning.self_check import Trial, unquoted
 from hubbub.learning.torch_settings import seeded
+from hubbub.learning.trial import Trial, unquoted
 from hubbub.protocol import EMPTY, SecureSource
 from hubbub.study import Records, unit_rows
 

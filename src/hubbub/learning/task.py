@@ -34,8 +34,9 @@ from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.padded_batches import PaddedBatches, Rows, piece_size, rows_are_alone
 from hubbub.learning.parameter_vector import layout_of, load_parameters, parameters_vector
-from hubbub.learning.self_check import Trial, checked_method, tried_on, unquoted
+from hubbub.learning.self_check import checked_method
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
+from hubbub.learning.trial import Trial, tried_on, unquoted
 from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.learning.vmapped import vmapped_losses
 from hubbub.study import Records

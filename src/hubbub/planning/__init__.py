@@ -50,6 +50,7 @@ from hubbub.planning.mechanisms import (
 from hubbub.planning.model_size import is_dimension, record_shape, told_shape
 from hubbub.planning.noise_correlation import Correlation
 from hubbub.planning.plan_values import Plan, PlannedQuery
+from hubbub.planning.plan_warnings import about_own_code
 from hubbub.planning.planned_statistics import SumLayout, kept_numbers, layout_of_sums
 from hubbub.planning.precision import SUM_MARGIN, largest_batch
 from hubbub.planning.sampling_comparison import as_table

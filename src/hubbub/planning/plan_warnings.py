@@ -7,7 +7,7 @@ from math import inf
 from hubbub.planning import exposure, mechanisms, noise_correlation
 from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.sampling_comparison import SamplingComparison, advice
-from hubbub.study import SOFTWARE, Study
+from hubbub.study import IN_MEMORY, SOFTWARE, Study, is_own
 
 
 def warnings_of(
@@ -50,10 +50,29 @@ def warnings_of(
         found.append(said)
     found += noise_correlation.words_about(study)
     found += _about_tokens(study)
+    found += about_own_code(study)
     if patient:
         stated = exposure.stated_of(study, exposures)
         found.append(patient.warning(stated.epsilon, privacy.delta))
     return tuple(found)
+
+
+def about_own_code(study: Study) -> list[str]:
+    """What rests on the author of a model, and cannot be known before it runs (P14, P19)."""
+    model = study.model
+    frozen = model.frozen.module if model.frozen else ""
+    named = [one for one in (model.kind, frozen, model.loss) if is_own(one) or one == IN_MEMORY]
+    if not named:
+        return []
+    names = " and ".join(named)
+    return [
+        f"{names}: nothing of a record may be kept for the next; weights, attributes and "
+        "generators are seen to, but memory elsewhere (globals, files) would not be found, and "
+        "what it shows is outside epsilon: it is yours to rule out",
+        f"{names}: whether a record decides how much is computed for it (a loop to its length, a "
+        "branch) is not known before the code has run; the time would tell, outside epsilon; a run "
+        "warns of what it sees on made-up records, and hubbub join --check does before it",
+    ]
 
 
 def _about_tokens(study: Study) -> list[str]:
