@@ -58,6 +58,5 @@ __all__ = [
     "stored_parameters",
     "threads_for",
     "through_frozen",
-    "tried_model",
     "try_out",
 ]

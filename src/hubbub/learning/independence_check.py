@@ -94,7 +94,7 @@ def _bear(
         _said(model, loss, replace(row, inputs=tuple(map(kind, row.inputs))))
     except HubbubError:
         raise
-    except Exception:  # noqa: BLE001, S110 (the model is the user's, and raises what it likes)
+    except (Exception, SystemExit):  # noqa: BLE001, S110 (the model is the user's)
         pass
 
 
@@ -134,9 +134,9 @@ def _refuse_unequal(whole: torch.Tensor, pieces: list[torch.Tensor]) -> None:
 def _refuse_reaching(model: nn.Module, batch: Batch, together: list[torch.Tensor]) -> None:
     """Refuse outputs for a record that are others beside other records, at the same seed."""
     for place in range(batch.size):
-        rows = (torch.arange(batch.size) + 1) % batch.size
+        rows = (torch.arange(batch.size, device=batch.inputs[0].device) + 1) % batch.size
         rows[place] = place
-        found = _outputs(model, batch.each(lambda values, rows=rows: values[rows]))
+        found = _outputs(model, batch.each(partial(torch.index_select, dim=0, index=rows)))
         stacks = all(x.dim() and len(x) == batch.size for x in (*together, *found))
         if not stacks or not _alike([x[place] for x in together], [x[place] for x in found]):
             raise ModelError(

@@ -207,7 +207,8 @@ def rows_are_alone(
     if added(alike) != alone:
         return False
     for kind in WILD:
-        with suppress(Exception):  # what the model cannot take is in no row of a real piece either
+        # What the model cannot take is in no row of a real piece either.
+        with suppress(Exception, SystemExit):
             if added(kind(alike)) != alone:
                 return False
     return True

@@ -217,6 +217,9 @@ class TriedMethod:
         method: "chain", "vmap" or "loop".
         work_varies: whether made-up records of one shape made the model do other work; never under
             the first two methods.
+
+    >>> TriedMethod(method="vmap", work_varies=False).method
+    'vmap'
     """
 
     method: str
@@ -232,7 +235,17 @@ def method_and_work(
 ) -> TriedMethod:
     """What `method_for` finds, and whether a record decides how much is done for it.
 
-    Args and errors are those of `method_for`.
+    Args:
+        model, shape, targets, goal: as for `method_for`.
+
+    Returns:
+        Both; that the work varies is certain, that it does not is only what was seen (P19).
+
+    Raises:
+        ModelError, StudyError: as for `method_for`.
+
+    >>> method_and_work(torch.nn.Linear(5, 3), (5,), np.zeros(0, dtype=np.int64)).work_varies
+    False
     """
     refuse_unsafe(model)
     nobody = Records(

@@ -46,7 +46,11 @@ def goal_of(study: Study) -> goals.Goal:
 def tried_model(study: Study) -> TriedMethod | None:
     """What is seen of the study's model on made-up records; None where their shape is not public.
 
-    Runs the study's own code: it has to be approved.
+    Args:
+        study: approved here, since its own code runs.
+
+    Returns:
+        The method, and whether the work varies.
 
     Raises:
         StudyError, ModelError, IntegrityError: a run would refuse the model.

@@ -260,8 +260,9 @@ class EvaluationTask:
         self._goal, self._key = goal, (records.targets.dtype, goal)
         self._method = "loop" if method == "auto" else method
         if method == "auto":
+            few = trial.inputs.to(self._device), on_device(targets, self._device)
             with suppress(ModelError):  # row by row no model mixes
-                self._method = checked_method(self._model, loss, trial.inputs, targets)
+                self._method = checked_method(self._model, loss, *few)
         most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
         self._rows = PaddedBatches(
             records, trial.null, most=most, device=self._device, places=places_of(model)

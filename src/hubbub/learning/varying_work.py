@@ -50,7 +50,7 @@ def work_varies(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors)
     loss(model(*row.inputs), row.labels())  # what is made once
     rows = [batch.piece(k, k + 1) for k in range(1, batch.size)]
     for record, change in [*((one, torch.clone) for one in (row, *rows)), *_changes(row)]:
-        with suppress(Exception), seeded(0, device_under(model) or torch.device("cpu")):
+        with suppress(Exception, SystemExit), seeded(0, device_under(model) or torch.device("cpu")):
             # what raises is no record that takes part
             xs = tuple(map(change, record.inputs))
             with _Operations() as operations:
@@ -78,7 +78,7 @@ class _Operations(TorchDispatchMode):
     """What torch was asked to do, and on which shapes."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen: list[object] = []
 
     def __torch_dispatch__(
