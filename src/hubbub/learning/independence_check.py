@@ -20,11 +20,12 @@ from hubbub.errors import HubbubError, ModelError
 from hubbub.learning.attributes import attributes_unchanged
 from hubbub.learning.batches import Batch, Loss
 from hubbub.learning.clipped_sums import clipped_sum
-from hubbub.learning.inspection import buffers_unchanged
+from hubbub.learning.inspection import buffers_unchanged, is_known
 from hubbub.learning.torch_settings import device_under, seeded
 
+Kind = Callable[[torch.Tensor], torch.Tensor]
 # What other rows may hold at worst, one kind at a time: a NaN would hide all the others.
-WILD: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+WILD: tuple[Kind, ...] = (
     *(partial(torch.mul, other=size) for size in (0.0, 10.0, 1e3, 1e6, 1e30)),
     *(partial(torch.full_like, fill_value=value) for value in (torch.inf, torch.nan)),
 )
@@ -34,6 +35,11 @@ _MIXING = (
     "records mix; use nn.GroupNorm or nn.LayerNorm in place of batch statistics, and "
     "batch_first=True in attention"
 )
+
+
+def kinds_for(model: nn.Module, loss: Loss) -> tuple[Kind, ...]:
+    """Those that are tried: of layers that everybody knows, only what kernels make of the ends."""
+    return WILD[4::2] if is_known(model, loss) else WILD
 
 
 @torch.no_grad()
@@ -70,6 +76,8 @@ def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
     Raises:
         ModelError: it does, or a forward changes an attribute, a buffer.
     """
+    if is_known(model, loss):
+        return
     row, training = batch.piece(0, 1), model.training
     others = [batch.piece(i, i + 1) for i in range(1, batch.size)]
     for mode in {training, False}:
@@ -86,9 +94,7 @@ def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
     model.train(training)
 
 
-def _bear(
-    model: nn.Module, loss: Loss, row: Batch, kind: Callable[[torch.Tensor], torch.Tensor]
-) -> None:
+def _bear(model: nn.Module, loss: Loss, row: Batch, kind: Kind) -> None:
     """Show the model a wild row, which it need not take."""
     try:
         _said(model, loss, replace(row, inputs=tuple(map(kind, row.inputs))))

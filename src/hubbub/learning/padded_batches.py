@@ -20,7 +20,7 @@ knows neither gradients nor losses.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import DataError
 from hubbub.learning.batches import Tensors, on_device
-from hubbub.learning.independence_check import WILD
+from hubbub.learning.independence_check import WILD, Kind
 from hubbub.learning.torch_settings import seeded
 from hubbub.learning.trial import Trial, unquoted
 from hubbub.protocol import EMPTY, SecureSource
@@ -179,7 +179,12 @@ def piece_size(rows: int, most: int) -> int:
 
 
 def rows_are_alone(
-    work: Work, trial: Trial, targets: Tensors, size: int, device: torch.device
+    work: Work,
+    trial: Trial,
+    targets: Tensors,
+    size: int,
+    device: torch.device,
+    kinds: Sequence[Kind] = WILD,
 ) -> bool:
     """Whether a few rows of a piece add the same, bit for bit, whatever is in the others (A2).
 
@@ -206,7 +211,7 @@ def rows_are_alone(
     alone = unquoted(partial(added, null))
     if added(alike) != alone:
         return False
-    for kind in WILD:
+    for kind in kinds:
         # What the model cannot take is in no row of a real piece either.
         with suppress(Exception, SystemExit):
             if added(kind(alike)) != alone:

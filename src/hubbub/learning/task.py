@@ -30,6 +30,7 @@ from hubbub.learning.attributes import attributes_restored
 from hubbub.learning.batches import Loss, Tensors, batch_of, on_device
 from hubbub.learning.clipped_sums import UNABLE, ClippedSum, affordable, clipped_sum
 from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
+from hubbub.learning.independence_check import kinds_for
 from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.padded_batches import PaddedBatches, Rows, piece_size, rows_are_alone
@@ -205,7 +206,8 @@ class TrainingTask:
                 self._chunk = piece_size(size, most)
                 work = partial(self._piece, partial(clipped_sum, self._model))
                 with zeros_filled(self._model):
-                    alone = rows_are_alone(work, trial, targets, size, self._device)
+                    kinds = kinds_for(self._model, self._loss)
+                    alone = rows_are_alone(work, trial, targets, size, self._device, kinds)
             known[key] = size, self._chunk, alone
         size, self._chunk, alone = known[key]
         if not alone:
@@ -298,9 +300,10 @@ class EvaluationTask:
         known = _CHECKED.setdefault(self._model, {})
         key = ("evaluation", self._method, size, self._key)
         if key not in known:
+            kinds = kinds_for(self._model, self._each)
             with self._evaluating(), zeros_filled(self._model):
                 alone = self._takes(trial, targets) and rows_are_alone(
-                    self._piece, trial, targets, size, self._device
+                    self._piece, trial, targets, size, self._device, kinds
                 )
             known[key] = size, size, alone
         if known[key][-1]:
