@@ -107,6 +107,18 @@ def buffered(m: Kept, x: torch.Tensor) -> float:
     return before
 
 
+def on_a_parameter(m: Kept, x: torch.Tensor) -> float:
+    before = getattr(m.last.weight, "noted", 0.0)
+    m.last.weight.noted = float(x.sum())
+    return before
+
+
+def in_a_gradient(m: Kept, x: torch.Tensor) -> Any:
+    before = torch.zeros(3) if m.last.weight.grad is None else m.last.weight.grad[0].clone()
+    m.last.weight.grad = x[:1].detach().expand(2, 3).to(m.last.weight.dtype)
+    return before
+
+
 def own_of_torch(m: Kept, x: torch.Tensor) -> float:
     return float(torch.rand(1 + int(x[0, 0] > 0), generator=m.own)[-1])
 
@@ -120,7 +132,16 @@ def own_of_numpy(m: Kept, x: torch.Tensor) -> float:
 
 
 KEPT = [attribute, counter, tensor, dictionary, appended, of_the_class, in_the_class, on_a_layer]
-KEPT += [in_an_object, hooked, own_of_torch, own_of_python, own_of_numpy, buffered]
+KEPT += [
+    in_an_object,
+    hooked,
+    on_a_parameter,
+    in_a_gradient,
+    own_of_torch,
+    own_of_python,
+    own_of_numpy,
+    buffered,
+]
 
 
 def of_python(m: Kept, x: torch.Tensor) -> float:
@@ -193,6 +214,12 @@ def test_a_refusal_names_the_attribute_and_quotes_no_value(carry, name) -> None:
     with pytest.raises(ModelError, match=name) as caught:
         method_for(model_of(carry), (3,), np.zeros(1, np.int64))
     assert not any(character.isdigit() for character in str(caught.value))
+
+
+def test_of_many_layers_of_one_kind_the_one_that_remembers_is_seen() -> None:
+    model = nn.Sequential(model_of(attribute), nn.Linear(2, 3), model_of(lambda m, x: 0.0))
+    with pytest.raises(ModelError, match=r"Kept\.kept"):
+        method_for(model, (3,), np.zeros(1, np.int64))
 
 
 PAST: list[float] = [0.0]

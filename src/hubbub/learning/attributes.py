@@ -1,8 +1,10 @@
-"""What a model keeps outside its parameters and buffers: attributes of its modules and classes.
+"""What a model keeps beside the numbers of its parameters and buffers: attributes.
+
+Those of its modules, of their classes, and of the parameters and buffers themselves, `grad` too.
 
 A forward that writes there makes a record's part depend on the records before it (docs/privacy.md
 P14). So attributes are looked at when a model is tried, and put back after every piece of a batch,
-whatever was written. hubbub's own layers are left out: what they keep follows from weights alone.
+whatever was written. A `LinearProbe` is left out: what it keeps follows from its weights alone.
 
 What is kept elsewhere (globals, closures, files, other objects) cannot be seen from here.
 """
@@ -22,6 +24,7 @@ import torch
 from torch import nn
 
 from hubbub.errors import ModelError
+from hubbub.learning.linear_probe import LinearProbe
 
 _OURS = ("torch.", "hubbub.", "builtins")
 _CONTAINERS = frozenset(vars(nn.Module())) - {"training", "_is_full_backward_hook"}
@@ -55,7 +58,7 @@ def attributes_unchanged(model: nn.Module) -> Iterator[None]:
         after = kept.prints()
     finally:
         kept.restore()
-    changed = [one for one in (before | after) if before.get(one) != after.get(one)]
+    changed = [kept.named(k) for k in before | after if before.get(k) != after.get(k)]
     if changed:
         raise ModelError(
             f"expected a forward that leaves the model's attributes alone, found that it changed "
@@ -70,12 +73,14 @@ class _Kept:
     def __init__(self, model: nn.Module) -> None:
         tensors = (*model.parameters(), *model.buffers())
         self._known = {id(one): one for one in (*model.modules(), *tensors)}
-        self._modules = [one for one in model.modules() if not _is_ours(type(one), "hubbub.")]
-        bases = (base for one in self._modules for base in type(one).__mro__)
-        classes = [base for base in dict.fromkeys(bases) if not _is_ours(base, *_OURS)]
-        self._owners: list[Any] = [*self._modules, *classes]
+        modules = [one for one in model.modules() if not isinstance(one, LinearProbe)]
+        bases = dict.fromkeys(base for one in modules for base in type(one).__mro__)
+        classes = [base for base in bases if not f"{base.__module__}.".startswith(_OURS)]
+        self._owners: list[Any] = [*modules, *classes, *tensors]
         self._values = [_own(owner) for owner in self._owners]
-        self._copies = [self._copied(values) for values in self._values]
+        memo = dict(self._known)
+        self._copies = [_copied(values, memo) for values in self._values]
+        self._grads = [(one, one.grad) for one in tensors if one.is_leaf]
         self._containers = [
             (values[name], values[name].copy())
             for values in self._values
@@ -84,37 +89,45 @@ class _Kept:
 
     def restore(self) -> None:
         """Put back what was there."""
+        memo = dict(self._known)
         for owner, values, copies in zip(self._owners, self._values, self._copies, strict=True):
-            _put_back(owner, values, {name: self._copy(one) for name, one in copies.items()})
+            _put_back(owner, values, {name: _copy(one, memo) for name, one in copies.items()})
+        for tensor, grad in self._grads:
+            tensor.grad = grad
         for container, before in self._containers:
             if not _is_same(container, before):
                 container.clear()
                 container.update(before)
 
-    def prints(self) -> dict[str, object]:
-        """By each attribute's name, something that differs where what it holds does."""
-        return {
-            f"{getattr(owner, '__name__', type(owner).__name__)}.{name}": _print(value, self._known)
-            for owner in self._owners
+    def prints(self) -> dict[tuple[int, str], object]:
+        """By owner and name, something that differs where what an attribute holds does."""
+        found: dict[tuple[int, str], object] = {
+            (place, name): _print(value, self._known)
+            for place, owner in enumerate(self._owners)
             for name, value in _own(owner).items()
             if name not in _CONTAINERS
         }
+        grads = [_print(one.grad, {}) for one, _ in self._grads]
+        return found | {(len(self._owners) - 1, "grad"): grads}
 
-    def _copied(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Copies of what can be written into."""
-        mutable = {k: v for k, v in values.items() if k not in _CONTAINERS and not _is_plain(v)}
-        copies = {name: self._copy(value) for name, value in mutable.items()}
-        return {name: one for name, one in copies.items() if one is not mutable[name]}
-
-    def _copy(self, value: Any) -> Any:
-        """One that shares the model's modules and tensors; the value itself if there is none."""
-        with suppress(Exception):  # of a class that is the user's
-            return copy.deepcopy(value, dict(self._known))
-        return value
+    def named(self, one: tuple[int, str]) -> str:
+        """An attribute as people read it."""
+        owner = self._owners[one[0]]
+        return f"{owner.__name__ if isinstance(owner, type) else type(owner).__name__}.{one[1]}"
 
 
-def _is_ours(kind: type, *names: str) -> bool:
-    return f"{kind.__module__}.".startswith(names)
+def _copied(values: dict[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
+    """Copies of what can be written into."""
+    mutable = {k: v for k, v in values.items() if k not in _CONTAINERS and not _is_plain(v)}
+    copies = {name: _copy(value, memo) for name, value in mutable.items()}
+    return {name: one for name, one in copies.items() if one is not mutable[name]}
+
+
+def _copy(value: Any, memo: dict[int, Any]) -> Any:
+    """One that shares what is in the memo; the value itself if there is none."""
+    with suppress(Exception):  # of a class that is the user's
+        return copy.deepcopy(value, memo)
+    return value
 
 
 def _own(owner: Any) -> dict[str, Any]:
