@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,8 +19,9 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
-from hubbub.learning.clipped_sums import clipped_sum
+from hubbub.learning.clipped_sums import loop_parts
 from hubbub.learning.independence_check import WILD
+from hubbub.learning.parameter_vector import layout_of
 from hubbub.learning.torch_settings import device_under, seeded
 
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -45,16 +47,16 @@ def work_varies(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors)
     >>> [work_varies(one(3, 3), nn.functional.mse_loss, x, y) for one in (nn.Linear, Unrolled)]
     [False, True]
     """
-    batch, done = batch_of(inputs, targets), set()
+    batch, layout, done = batch_of(inputs, targets), layout_of(model), set()
     row = batch.piece(0, 1)
     loss(model(*row.inputs), row.labels())  # what is made once
     rows = [batch.piece(k, k + 1) for k in range(1, batch.size)]
     for record, change in [*((one, torch.clone) for one in (row, *rows)), *_changes(row)]:
         with suppress(Exception, SystemExit), seeded(0, device_under(model) or torch.device("cpu")):
             # what raises is no record that takes part
-            xs = tuple(map(change, record.inputs))
-            with _Operations() as operations:
-                clipped_sum(model, loss, xs, record.labels(), 1.0, method="loop")
+            changed = replace(record, inputs=tuple(map(change, record.inputs)))
+            with torch.enable_grad(), _Operations() as operations:
+                loop_parts(model, loss, layout, changed)
             done.add(tuple(operations.seen))
     return len(done) > 1
 
