@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import hubbub
 from hubbub import learning
@@ -175,6 +176,40 @@ def test_a_record_adds_a_bounded_part_whatever_it_holds():
     one = learning.EvaluationTask(model, wild).clipped_sum(huge, np.arange(1))
     assert np.isfinite(one).all()
     assert np.linalg.norm(one) <= sqrt(3)
+
+
+class Meeting(torch.nn.Linear):
+    """Divides by the largest number of a batch, where that is above all made-up ones."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.abs().max() > 10:
+            x = x / x.abs().max()
+        return super().forward(x)[:, 0]
+
+
+def meeting(inputs: tuple[int, ...], outputs: int) -> torch.nn.Module:
+    return Meeting(*inputs, outputs)
+
+
+def test_a_record_moves_an_evaluation_of_a_users_model_by_its_own_part():
+    text = study("every = 5, epsilon = 2.0").toml.replace(
+        'kind = "logistic"', f'kind = "python:{__name__}:meeting"\ninputs = [26]'
+    )
+    prepared = PreparedStudy.of(hubbub.Study.parse(text))
+    assert prepared.method == "loop"
+    known, count = prepared.held_back[0], len(prepared.held_back[0])
+    assert count > 20
+    far = replace(known, inputs=np.where(np.arange(count)[:, None] == 5, 50.0, known.inputs))
+    vector = np.linspace(-9, 9, prepared.numbers, dtype=np.float32)
+    sums = [
+        replace(prepared, held_back=(one, *prepared.held_back[1:]))
+        .evaluation_tasks[0]
+        .clipped_sum(vector, np.arange(count))
+        for one in (known, replace(far, inputs=far.inputs.astype(np.float32)))
+    ]
+    moved = sums[1] - sums[0]
+    assert moved.any()
+    assert np.abs(moved).max() <= 1
 
 
 def test_features_are_standardised_from_exact_sums():

@@ -188,6 +188,17 @@ def test_own_code_is_not_called_by_a_check(home, check):
     )
 
 
+def test_a_check_says_what_nobody_knows_of_a_model_before_it_runs(home, check, capsys):
+    text = STUDY.replace('"logistic"', '"python:no_such:model"')
+    (home / "study.toml").write_text(text)
+    code, said = check()
+    assert code == 0
+    assert "note: python:no_such:model: nothing of a record may be kept for the next" in said
+    assert "note: python:no_such:model: whether a record decides how much is computed" in said
+    assert main(["check", "study.toml", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["notes"]) == 2
+
+
 def test_a_label_in_neither_list_is_refused_by_a_run_before_the_first_charge(home):
     secret = "s3cr3t-label"
     spoil(home, lambda rows: column(rows, "died", lambda k, c: secret if k == 5 else c))

@@ -20,10 +20,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hubbub.errors import ModelError
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
 from hubbub.learning.clipping import clip_factors
+from hubbub.learning.goals import Classes
 from hubbub.learning.padded_batches import pieces, rows_are_alone
 from hubbub.learning.per_record import Outer, norms_of
-from hubbub.learning.self_check import tried
 from hubbub.learning.task import rows_within
+from hubbub.learning.trial import tried
 from hubbub.study import Records
 
 WIDTH, HIDDEN, MARGIN = 20, 16, 2.0**-9
@@ -392,6 +393,105 @@ def test_the_check_sees_the_last_bit() -> None:
 
     assert rows_are_alone(honest, trial, targets, 8, torch.device("cpu"))
     assert not rows_are_alone(leaking, trial, targets, 8, torch.device("cpu"))
+
+
+# Rows that meet where a batch holds something rare -----------------------------------------------
+
+
+class Meeting(nn.Module):
+    """Divides by the largest number of the batch where that is rare enough."""
+
+    def __init__(self, share) -> None:
+        super().__init__()
+        self.share, self.last = share, nn.Linear(3, 2)
+        with torch.no_grad():
+            self.last.weight.copy_(torch.tensor([[9.0, 0, 0], [-9.0, 0, 0]]))
+            self.last.bias.zero_()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(x / self.share(x.abs().max()))
+
+
+def branching(low: float, high: float):
+    def branch(largest: torch.Tensor) -> torch.Tensor:
+        return largest if low < largest < high else torch.ones(())
+
+    return branch
+
+
+def branchless(low: float, high: float):
+    def share(largest: torch.Tensor) -> torch.Tensor:
+        return torch.where((largest > low) & (largest < high), largest, 1.0)
+
+    return share
+
+
+def evaluated_without_and_with_one(
+    model: nn.Module, wrong: int = 1, **options
+) -> tuple[np.ndarray, np.ndarray]:
+    """Eleven records, of a wrong class or a right one, and one more that is like no other."""
+    inputs = np.random.default_rng(13).uniform(0.2, 1, (12, 3)).astype(np.float32)
+    inputs[11] = 50.0
+    records = Records(inputs=inputs, targets=np.full(12, wrong, np.int64))
+    task = EvaluationTask(model, records, **options)
+    without = np.concatenate([np.arange(11), [EMPTY]])
+    return tuple(task.clipped_sum(vector_of(model), rows) for rows in (without, np.arange(12)))
+
+
+@pytest.mark.parametrize("share", [branching, branchless])
+@pytest.mark.parametrize(("low", "high"), [(10, 1e9), (40, 60), (49.9, 50.1)])
+def test_rows_that_meet_at_rare_values_do_not_meet_in_an_evaluation(share, low, high) -> None:
+    without, whole = evaluated_without_and_with_one(Meeting(share(low, high)))
+    assert whole[0] - without[0] == 1
+    assert -1e-12 <= whole[1] - without[1] <= 1
+    assert 0 <= whole[2] - without[2] <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(("low", "high"), [(10, 1e9), (1e4, 1e7), (1e20, np.inf)])
+def test_a_model_whose_rows_meet_at_rare_values_is_not_alone(low, high) -> None:
+    """Each kind of wild rows is tried by itself: beside a NaN the model sees no largest number."""
+    model = Meeting(branching(low, high))
+
+    def work(inputs, _, kept):
+        return model(inputs)[kept, 0].double().detach().numpy()
+
+    trial = tried(model, (3,))
+    assert not rows_are_alone(work, trial, torch.zeros(4), 8, torch.device("cpu"))
+
+
+def test_a_kind_of_wild_rows_that_a_model_does_not_take_hides_no_other() -> None:
+    def choosy(largest: torch.Tensor) -> torch.Tensor:
+        if not largest < 1e5:
+            raise ValueError("too large")
+        return largest if largest > 10 else torch.ones(())
+
+    model = Meeting(choosy)
+
+    def work(inputs, _, kept):
+        return model(inputs)[kept, 0].double().detach().numpy()
+
+    trial = tried(model, (3,))
+    assert not rows_are_alone(work, trial, torch.zeros(4), 8, torch.device("cpu"))
+    without, whole = evaluated_without_and_with_one(model)
+    assert np.abs(whole - without).max() <= 1
+
+
+def test_a_loss_whose_rows_meet_does_not_let_them_meet_in_an_evaluation(monkeypatch) -> None:
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        found = nn.functional.cross_entropy(outputs, targets, reduction="none")
+        return torch.where(outputs.abs().max() > 100, 5.0, found)
+
+    goal = Classes(loss_name="python:somewhere:loss")
+    monkeypatch.setattr("hubbub.learning.goals.named_object", lambda *_: loss)
+    model = Meeting(branchless(np.inf, np.inf))
+    without, whole = evaluated_without_and_with_one(model, wrong=0, goal=goal)
+    assert np.abs(whole - without).max() <= 1
+    assert 0 < without[2] < 1
+
+
+def test_a_method_that_nobody_chose_takes_row_by_row() -> None:
+    without, whole = evaluated_without_and_with_one(Meeting(branching(40, 60)), method="")
+    assert np.abs(whole - without).max() <= 1
 
 
 # Numbers at the ends of their range ---------------------------------------------------------------

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from hubbub.errors import StudyError
+from hubbub.network.checkup import checkup
+from hubbub.network.join import Machine
 from hubbub.network.party_folder import PartyFolder
+from hubbub.planning import plan
 from hubbub.study.code_hashes import source_hash
 from network.consortium import Consortium, table
 
@@ -108,6 +111,53 @@ def test_a_loss_without_a_hash_is_not_approved(tmp_path, clinic) -> None:
         gathered(tmp_path, amounts(code={}))
     PartyFolder.opened(tmp_path / "east")
     assert not (tmp_path / "ran").exists()
+
+
+MODELS = """
+import torch
+
+class Unrolled(torch.nn.Linear):
+    def __init__(self, own):
+        super().__init__(2, 2)
+        self.own = own
+
+    def forward(self, x):
+        for _ in range(int((x != 0).sum(1).max()) if self.own else 3):
+            x = super().forward(x)
+        return x[:, 0]
+
+def to_its_end(inputs, outputs):
+    return Unrolled(True)
+
+def three_times(inputs, outputs):
+    return Unrolled(False)
+
+def not_at_all(inputs, outputs):
+    return torch.nn.BatchNorm1d(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "says"),
+    [
+        ("to_its_end", "does more for one than for another: how long it takes tells of records"),
+        ("three_times", "with the same work for any"),
+        ("not_at_all", "expected layers that treat each record alone"),
+    ],
+)
+def test_a_silo_that_approved_a_model_sees_what_its_work_depends_on(
+    tmp_path, clinic, factory, says
+) -> None:
+    (clinic / "models.py").write_text(MODELS)
+    kind = f"python:clinic.models:{factory}"
+    made = table(SILOS, model={"kind": kind, "inputs": [2]})
+    parties = gathered(tmp_path, made)
+    (noted,) = [one for one in plan(parties.study).warnings if "the time would tell" in one]
+    assert kind in noted
+    assert not (tmp_path / "ran").exists()
+    found = {one.check: one for one in checkup(parties.sites["east"], Machine())}
+    assert says in found["model"].found
+    assert found["model"].well is (factory != "not_at_all")
 
 
 def test_a_module_that_is_not_there_has_no_hash(clinic) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from hubbub.cli.output import add_command, answer, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
+from hubbub.planning import about_own_code
 from hubbub.queries import plan
 from hubbub.study import KINDS, Outcome, Study, sources
 from hubbub.study.drafting import (
@@ -207,15 +208,21 @@ def _becomes(one: Any) -> str:
 
 def _check(options: argparse.Namespace) -> int:
     study = Study.load(options.study)
+    notes = about_own_code(study)
+    if not options.json:
+        for note in notes:
+            say(f"note: {note}")
     if not study.data.files:
         words = f"the records come from {study.data.source}, which only a run calls"
-        answer(options, {"faults": [], "files": False}, f"{words}: there is no file to check")
+        found = {"faults": [], "files": False, "notes": notes}
+        answer(options, found, f"{words}: there is no file to check")
         return 0
     names = list(_names(study, options.silo))
     faults = checked(study, names, options.data)
     refused = sum(fault.refused for fault in faults)
     if options.json:
-        emit({"faults": [fault.to_dict() for fault in faults], "files": True, "refused": refused})
+        listed = [fault.to_dict() for fault in faults]
+        emit({"faults": listed, "files": True, "refused": refused, "notes": notes})
     else:
         _list_faults(faults)
         fine = f"a run can read the files of {', '.join(names)}"

@@ -19,8 +19,15 @@ from hubbub.learning.model_file import load_model, save_model, stored_parameters
 from hubbub.learning.models import build_model, default_loss
 from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
-from hubbub.learning.self_check import check_classes, checked_method, method_for, try_out
-from hubbub.learning.study_model import goal_of, lift_of, model_of
+from hubbub.learning.self_check import (
+    TriedMethod,
+    check_classes,
+    checked_method,
+    method_and_work,
+    method_for,
+    try_out,
+)
+from hubbub.learning.study_model import goal_of, lift_of, model_of, tried_model
 from hubbub.learning.task import EvaluationTask, TrainingTask, held_back
 from hubbub.learning.torch_settings import device_of, threads_for
 from hubbub.learning.unit_model import on_units
@@ -32,6 +39,7 @@ __all__ = [
     "LayerProjection",
     "Optimizer",
     "TrainingTask",
+    "TriedMethod",
     "build_model",
     "check_classes",
     "checked_method",
@@ -43,6 +51,7 @@ __all__ = [
     "held_back",
     "load_model",
     "load_parameters",
+    "method_and_work",
     "method_for",
     "parameters_vector",
     "save_model",

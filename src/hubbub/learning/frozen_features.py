@@ -28,9 +28,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hubbub.errors import DataError, IntegrityError, ModelError
+from hubbub.learning.attributes import attributes_restored
 from hubbub.learning.inspection import buffers_unchanged
 from hubbub.learning.model_file import read_pinned
 from hubbub.learning.models import module_from
+from hubbub.learning.torch_settings import seeded
 from hubbub.study import Frozen, Records, attempted, data_folder, named_object
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
@@ -145,8 +147,12 @@ def _finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _row(module: nn.Module, record: torch.Tensor, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """The features of a batch of one record, of that shape or an error."""
-    row: NDArray[np.float32] = module(record).float().reshape(shape)[0].numpy()
+    """The features of a batch of one record, of that shape or an error.
+
+    What is drawn is the same for every record, and nothing is kept for the next (P14).
+    """
+    with seeded(0, record.device), attributes_restored(module):
+        row: NDArray[np.float32] = module(record).float().reshape(shape)[0].numpy()
     return row
 
 

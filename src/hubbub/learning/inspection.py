@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,7 +18,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from hubbub.errors import ModelError
+from hubbub.learning.batches import Loss
 from hubbub.learning.layer_sites import version_of
+from hubbub.learning.unit_model import UnitLoss
 
 
 def refuse_unsafe(model: nn.Module) -> None:
@@ -71,6 +76,33 @@ def buffers_unchanged(model: nn.Module) -> Iterator[None]:
                 f"expected a forward that leaves buffers alone, found that it changed {changed}; "
                 "make the layer stateless or put it in eval mode"
             )
+
+
+def is_known(model: nn.Module, loss: Loss) -> bool:
+    """Whether all of their code is torch's layers or hubbub's, which keep nothing of a record."""
+    modules = list(model.modules())
+    return all(map(is_plain, modules)) and all(
+        f"{code.__module__}.".startswith(("torch.nn.", "hubbub.")) and code.__name__ != "<lambda>"
+        for code in (*map(type, modules), *_codes(loss))
+    )
+
+
+def is_plain(module: nn.Module) -> bool:
+    """No hooks and no forward of its own instance."""
+    own = vars(module)
+    return "forward" not in own and not any(v for k, v in own.items() if k.endswith("_hooks"))
+
+
+def _codes(loss: Any) -> list[Any]:
+    """The functions and classes that a loss is made of."""
+    if isinstance(loss, partial):
+        given = (loss.func, *loss.args, *loss.keywords.values())
+        return [code for one in given if callable(one) for code in _codes(one)]
+    if isinstance(loss, MethodType):
+        return _codes(loss.__self__)
+    if isinstance(loss, UnitLoss):
+        return _codes(loss.rows)
+    return [loss if isinstance(loss, FunctionType) else type(loss)]
 
 
 @contextmanager

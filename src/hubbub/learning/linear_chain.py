@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 from hubbub.learning.batches import Batch, Loss
+from hubbub.learning.inspection import is_plain
 from hubbub.learning.layer_sites import (
     Site,
     linear_on,
@@ -47,11 +48,11 @@ class Squeeze(nn.Module):
 def chain_of(model: nn.Module, loss: Loss, batch: Batch) -> list[nn.Module] | None:
     """The layers of `model` in order, or None where the fast method is not provably right."""
     inputs, units = batch.inputs[0], False
-    if isinstance(model, UnitModel) and isinstance(loss, UnitLoss) and _is_plain(model):
+    if isinstance(model, UnitModel) and isinstance(loss, UnitLoss) and is_plain(model):
         model, loss, inputs, units = model.rows, loss.rows, inputs.flatten(0, 1), True
     layers = list(_unrolled(model))
     rows = len(batch.inputs) == 1 and batch.paired == units and _rows(inputs, layers)
-    known = all(_is_plain(m) and _on_list(m) for m in layers)
+    known = all(is_plain(m) and _on_list(m) for m in layers)
     owned = [id(p) for m in layers for p in m.parameters()]
     if rows and known and len(owned) == len(set(owned)) and _is_row_loss(loss):
         return layers
@@ -66,17 +67,11 @@ def _rows(inputs: torch.Tensor, layers: list[nn.Module]) -> bool:
 
 def _unrolled(model: nn.Module) -> Iterator[nn.Module]:
     """The layers of nested plain Sequentials."""
-    if type(model) is nn.Sequential and _is_plain(model):
+    if type(model) is nn.Sequential and is_plain(model):
         for child in model:
             yield from _unrolled(child)
     else:
         yield model
-
-
-def _is_plain(module: nn.Module) -> bool:
-    """No hooks and no forward of its own instance."""
-    own = vars(module)
-    return "forward" not in own and not any(v for k, v in own.items() if k.endswith("_hooks"))
 
 
 def _on_list(layer: nn.Module) -> bool:
@@ -96,7 +91,7 @@ def _is_row_loss(loss: Loss) -> bool:
         known = loss.func in _ROW_LOSSES and not loss.args and not tensors
         return known and options.get("reduction") == "none"
     if type(loss) in _ROW_LOSS_MODULES:
-        return bool(loss.reduction == "none") and _is_plain(loss)  # type: ignore[attr-defined,arg-type]
+        return bool(loss.reduction == "none") and is_plain(loss)  # type: ignore[attr-defined,arg-type]
     return False
 
 

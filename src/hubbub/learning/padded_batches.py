@@ -20,7 +20,7 @@ knows neither gradients nor losses.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 
 from hubbub.errors import DataError
 from hubbub.learning.batches import Tensors, on_device
-from hubbub.learning.self_check import Trial, unquoted
+from hubbub.learning.independence_check import WILD, Kind
 from hubbub.learning.torch_settings import seeded
+from hubbub.learning.trial import Trial, unquoted
 from hubbub.protocol import EMPTY, SecureSource
 from hubbub.study import Records, unit_rows
 
@@ -42,7 +43,6 @@ Rows = NDArray[np.intp]
 Work = Callable[[torch.Tensor, Tensors, torch.Tensor], Array]
 
 _LOG = logging.getLogger(__name__)
-_HUGE = 1e30
 _SEED = 1
 
 
@@ -179,12 +179,17 @@ def piece_size(rows: int, most: int) -> int:
 
 
 def rows_are_alone(
-    work: Work, trial: Trial, targets: Tensors, size: int, device: torch.device
+    work: Work,
+    trial: Trial,
+    targets: Tensors,
+    size: int,
+    device: torch.device,
+    kinds: Sequence[Kind] = WILD,
 ) -> bool:
     """Whether a few rows of a piece add the same, bit for bit, whatever is in the others (A2).
 
-    A few rows of made-up records are summed among null records and again among wild ones, on the
-    machine and the model at hand.
+    A few rows of made-up records are summed among null records and again among wild ones, of one
+    kind after the other, on the machine and the model at hand.
 
     Raises:
         ModelError: the model raises on made-up records.
@@ -203,9 +208,12 @@ def rows_are_alone(
 
     null = torch.from_numpy(trial.null).expand(size, *trial.null.shape)
     alike = trial.inputs[torch.arange(size) % len(trial.inputs)]
-    wild = alike * _HUGE
-    wild[1::3] = torch.nan
     alone = unquoted(partial(added, null))
-    with suppress(Exception):  # what the model cannot take is in no row of a real piece either
-        return added(alike) == alone and added(wild) == alone
-    return added(alike) == alone
+    if added(alike) != alone:
+        return False
+    for kind in kinds:
+        # What the model cannot take is in no row of a real piece either.
+        with suppress(Exception, SystemExit):
+            if added(kind(alike)) != alone:
+                return False
+    return True

@@ -1,54 +1,51 @@
 """Checks at set-up: does a model take the records, and which method gives its true gradients?
 
-The method is tried once per model and loss, on a few records, in float64, against the loop. That
-also finds what no list of layers can: a forward in which the records of a batch reach each other.
+The method is tried once per model and loss, on a few records, in float64, against the loop.
 What a user's model says of a silo's records is kept back here. This file trains nothing.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from hubbub.errors import DataError, HubbubError, ModelError
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
 from hubbub.learning.goals import CLASSES, Goal
+from hubbub.learning.independence_check import refuse_memory, refuse_mixing
 from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe, zeros_filled
-from hubbub.learning.models import outputs_of
 from hubbub.learning.torch_settings import (
     borrowed,
-    device_under,
     exact_products,
     plain_attention,
 )
-from hubbub.learning.unit_model import UnitLoss, UnitModel
+from hubbub.learning.trial import MADE_UP, tried, tried_on, unquoted
+from hubbub.learning.unit_model import UnitModel
+from hubbub.learning.varying_work import work_varies
 from hubbub.study import Records
 
 _RECORDS = 4
-_CHECKED = 4  # records of made-up data on which a method is tried
 _TOLERANCE = 1e-9  # relative, in float64
-_TRIED: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Trial]] = WeakKeyDictionary()
 
-Made = TypeVar("Made")
+_LOG = logging.getLogger(__name__)
 
 
 def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tensors) -> str:
     """Find the fastest method that is right for this model, for use as `clipped_sum(method=...)`.
 
-    The model is copied; neither it nor torch's generator is touched. Random layers are compared
-    with their randomness off.
+    The model is copied; neither it nor any generator is touched. The methods are compared with
+    random layers off; whether records reach each other is seen at a seed (independence_check.py).
 
     Args:
         model: the model to train.
@@ -75,7 +72,8 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
     trial = copy.deepcopy(model).double()
     with borrowed(), zeros_filled(trial):
         batch = batch.each(_double)
-        _refuse_mixing(trial, batch)
+        refuse_memory(trial, loss, batch)
+        refuse_mixing(trial, batch)
         trial.eval()
         clip = 0.7 * _norm(trial, loss, batch)
         truth = _sum(trial, loss, batch, clip, "loop")
@@ -108,53 +106,6 @@ def _agrees(
     except (HubbubError, *UNABLE):
         return False
     return bool((found - truth).norm() <= _TOLERANCE * max(clip, float(truth.norm())))
-
-
-@torch.no_grad()
-def _refuse_mixing(model: nn.Module, batch: Batch) -> None:
-    """Refuse a model whose outputs for a batch are not those of its records one by one."""
-    with buffers_unchanged(model):
-        for training in {model.training, False}:
-            model.train(training)
-            together, again = _tensors(model(*batch.inputs)), _tensors(model(*batch.inputs))
-            if not all(map(torch.equal, together, again)):
-                continue  # random layers: nothing can be compared
-            alone = [_tensors(model(*batch.piece(i, i + 1).inputs)) for i in range(batch.size)]
-            for whole, *pieces in zip(together, *alone, strict=True):
-                _refuse_unequal(whole, pieces)
-
-
-def _refuse_unequal(whole: torch.Tensor, pieces: list[torch.Tensor]) -> None:
-    """Refuse outputs that do not stack up."""
-    stacks = all(p.dim() == whole.dim() > 0 for p in pieces) and len(whole) == len(pieces)
-    if stacks and torch.allclose(whole, torch.cat(pieces), rtol=1e-6, atol=1e-9, equal_nan=True):
-        return
-    raise ModelError(
-        "expected outputs for a batch that are those of its records one by one, found others: "
-        "records mix; use nn.GroupNorm or nn.LayerNorm in place of batch statistics, and "
-        "batch_first=True in attention"
-    )
-
-
-def _tensors(outputs: Any) -> list[torch.Tensor]:
-    """The tensors among a model's outputs."""
-    return [x for x in tree_leaves(outputs) if isinstance(x, torch.Tensor)]
-
-
-def unquoted(work: Callable[[], Made], remedy: str = "try it where it is") -> Made:
-    """What `work` gives; an error of the user's model is reported by its kind alone."""
-    try:
-        return work()
-    except HubbubError:
-        raise
-    except Exception as error:  # noqa: BLE001 (the model is the user's, and raises what it likes)
-        # What the model said may quote a record, as may a name of its own.
-        known = type(error).__module__ == "builtins"
-        kind = type(error).__name__ if known else "an error of its own"
-    raise ModelError(
-        f"expected a model that takes records of the study's shape, found that it raised {kind}; "
-        f"{remedy}"
-    )
 
 
 def try_out(
@@ -230,6 +181,8 @@ def method_for(
 ) -> str:
     """The fastest method that is right for this model, tried on made-up records of that shape.
 
+    A model that does more for one record than for another is warned of, in the log.
+
     Args:
         model: left as it is; a `UnitModel` where a unit may have several records.
         shape: of one record.
@@ -247,6 +200,53 @@ def method_for(
     >>> method_for(torch.nn.Linear(5, 3), (5,), np.zeros(0, dtype=np.int64))
     'chain'
     """
+    tried_out = method_and_work(model, shape, targets, goal=goal)
+    if tried_out.work_varies:
+        _LOG.warning(
+            "the model does more for one made-up record than for another of the same shape: how "
+            "long it takes tells of records, which is outside epsilon"
+        )
+    return tried_out.method
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedMethod:
+    """How a model's gradients are made, and what was seen of the time that this takes.
+
+    Args:
+        method: "chain", "vmap" or "loop".
+        work_varies: whether made-up records of one shape made the model do other work; never under
+            the first two methods.
+
+    >>> TriedMethod(method="vmap", work_varies=False).method
+    'vmap'
+    """
+
+    method: str
+    work_varies: bool
+
+
+def method_and_work(
+    model: nn.Module,
+    shape: tuple[int, ...],
+    targets: NDArray[np.generic],
+    *,
+    goal: Goal = CLASSES,
+) -> TriedMethod:
+    """What `method_for` finds, and whether a record decides how much is done for it.
+
+    Args:
+        model, shape, targets, goal: as for `method_for`.
+
+    Returns:
+        Both; that the work varies is certain, that it does not is only what was seen (P19).
+
+    Raises:
+        ModelError, StudyError: as for `method_for`.
+
+    >>> method_and_work(torch.nn.Linear(5, 3), (5,), np.zeros(0, dtype=np.int64)).work_varies
+    False
+    """
     refuse_unsafe(model)
     nobody = Records(
         inputs=np.zeros((0, *shape), np.float32),
@@ -261,100 +261,32 @@ def method_for(
             )
         trial, labels, loss = tried_on(model, nobody, goal)
         if goal.loss_name:
-            some = torch.from_numpy(goal.some_targets(_CHECKED).astype(targets.dtype))
+            some = torch.from_numpy(goal.some_targets(MADE_UP).astype(targets.dtype))
             _check_loss(goal.loss(trial.outputs, some.dtype), trial.outputs, some)
-        return unquoted(partial(checked_method, model, loss, trial.inputs, labels))
+        method = unquoted(partial(checked_method, model, loss, trial.inputs, labels))
+        more = partial(work_varies, model, loss, trial.inputs, labels)
+        varies = method == "loop" and unquoted(more)
+        return TriedMethod(method=method, work_varies=varies)
 
 
 def _check_loss(loss: Loss, outputs: int, targets: torch.Tensor) -> None:
     """Refuse a user's loss that gives no finite value for each record by itself."""
-    shape = (_CHECKED,) if outputs == 1 else (_CHECKED, outputs)
+    shape = (MADE_UP,) if outputs == 1 else (MADE_UP, outputs)
     with borrowed() as generator:
         generator.manual_seed(0)
         some = torch.randn(shape)
     remedy = "call the loss on made-up outputs and targets"
     together: Any = unquoted(partial(loss, some, targets), remedy)
-    is_one = isinstance(together, torch.Tensor) and together.shape == (_CHECKED,)
+    is_one = isinstance(together, torch.Tensor) and together.shape == (MADE_UP,)
     if not is_one or not together.isfinite().all():
         raise ModelError(
             "expected model.loss to give one finite number for each record, shape (n,), found "
             "something else; reduce over everything but the records"
         )
-    rows = (slice(k, k + 1) for k in range(_CHECKED))
+    rows = (slice(k, k + 1) for k in range(MADE_UP))
     alone = [unquoted(partial(loss, some[row], targets[row]), remedy) for row in rows]
     if not torch.allclose(together, torch.cat([one.reshape(-1) for one in alone]), rtol=1e-4):
         raise ModelError(
             "expected model.loss to give for a batch what it gives for its records one by one, "
             "found something else: records mix; let each value come from its own record"
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """Made-up records that a model takes, (4, ...), and how many outputs it gives for each."""
-
-    inputs: torch.Tensor
-    outputs: int
-
-    @property
-    def null(self) -> NDArray[np.float32]:
-        """The public record that stands in empty rows."""
-        return self.inputs[0].numpy()
-
-
-def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
-    """The model tried on made-up records of that shape, the same for everybody.
-
-    Raises:
-        ModelError: it takes none, or gives outputs of another shape.
-    """
-    known = _TRIED.setdefault(model, {})
-    if shape not in known:
-        remedy = f"call it on made-up records of shape {(_CHECKED, *shape)} to see why"
-        known[shape] = unquoted(partial(_trial, model, shape), remedy)
-    return known[shape]
-
-
-def tried_on(model: nn.Module, records: Records, goal: Goal) -> tuple[Trial, Tensors, Loss]:
-    """Made-up records of the same shape, a target for each of them, and the loss of both.
-
-    For a `UnitModel` they are units, of one row, of two, and so on.
-
-    Raises:
-        ModelError, StudyError: as for `tried` and the goal's loss.
-    """
-    units = model if isinstance(model, UnitModel) else None
-    trial = tried(units.rows if units else model, tuple(records.inputs.shape[1:]))
-    shape = (len(trial.inputs), *records.targets.shape[1:])
-    targets = torch.from_numpy(np.zeros(shape, dtype=records.targets.dtype))
-    loss = goal.loss(trial.outputs, targets.dtype)
-    return _of_units(trial, targets, loss, units.places) if units else (trial, targets, loss)
-
-
-def _of_units(
-    trial: Trial, targets: torch.Tensor, loss: Loss, places: int
-) -> tuple[Trial, Tensors, Loss]:
-    """The same as units of so many places, which the made-up records fill in turns."""
-    rows = torch.stack([trial.inputs.roll(-turn, 0) for turn in range(places)], dim=1)
-    counts = 1 + torch.arange(len(rows)) % places
-    weights = (torch.arange(places) < counts[:, None]) / counts[:, None]
-    labels = targets[:, None].expand(-1, places, *targets.shape[1:]).contiguous()
-    return replace(trial, inputs=rows), (labels, weights), UnitLoss(loss)
-
-
-def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:
-    """Numbers; or, as a table of words has no row -0.3, codes that are in every table."""
-    device = device_under(model)
-    with borrowed() as generator:
-        generator.manual_seed(0)
-        numbers = torch.randn((_CHECKED, *shape))
-        words = torch.randint(2, (_CHECKED, *shape)).float()
-        for inputs in (numbers, words):
-            try:
-                with torch.no_grad():
-                    model(inputs.to(device))
-                return Trial(inputs=inputs, outputs=outputs_of(model, inputs.to(device)))
-            except (IndexError, TypeError, RuntimeError):
-                continue
-        nothing = torch.zeros((_CHECKED, *shape))
-        return Trial(inputs=nothing, outputs=outputs_of(model, nothing.to(device)))

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import hubbub.learning as learning
 from hubbub.learning import goals
 from hubbub.learning.low_rank import low_rank_model
+from hubbub.learning.self_check import TriedMethod
+from hubbub.planning import record_shape
 from hubbub.protocol import LAYERS, Lift, RoundParameters, draw_key, lift, projection_of
 from hubbub.study import LORA, Study
 
@@ -33,6 +37,29 @@ def model_of(study: Study, shape: tuple[int, ...]) -> Any:
 def goal_of(study: Study) -> goals.Goal:
     """What the study's model is trained for."""
     return goals.goal_for(study.data.outcome, study.learning[0])
+
+
+def tried_model(study: Study) -> TriedMethod | None:
+    """What is seen of the study's model on made-up records; None where their shape is not public.
+
+    Args:
+        study: approved here, since its own code runs.
+
+    Returns:
+        The method, and whether the work varies.
+
+    Raises:
+        StudyError, ModelError, IntegrityError: a run would refuse the model.
+    """
+    shape = record_shape(study)
+    if shape is None:
+        return None
+    goal = goal_of(study)
+    targets = goal.some_targets(2)
+    if targets.dtype.kind == "f":
+        targets = targets.astype(np.float32)
+    model = learning.on_units(model_of(study, shape), study.data.places)
+    return learning.method_and_work(model, shape, targets, goal=goal)
 
 
 def lift_of(parameters: RoundParameters, model: Any) -> Lift | None:

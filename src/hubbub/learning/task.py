@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from math import sqrt
 from threading import Lock
@@ -25,16 +25,21 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.learning.batches import Loss, Tensors, on_device
-from hubbub.learning.clipped_sums import ClippedSum, affordable, clipped_sum
+from hubbub.errors import ModelError
+from hubbub.learning.attributes import attributes_restored
+from hubbub.learning.batches import Loss, Tensors, batch_of, on_device
+from hubbub.learning.clipped_sums import UNABLE, ClippedSum, affordable, clipped_sum
 from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
+from hubbub.learning.independence_check import kinds_for
 from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.padded_batches import PaddedBatches, Rows, piece_size, rows_are_alone
-from hubbub.learning.parameter_vector import load_parameters, parameters_vector
-from hubbub.learning.self_check import Trial, checked_method, tried_on, unquoted
+from hubbub.learning.parameter_vector import layout_of, load_parameters, parameters_vector
+from hubbub.learning.self_check import checked_method
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
+from hubbub.learning.trial import Trial, tried_on, unquoted
 from hubbub.learning.unit_model import UnitLoss, UnitModel
+from hubbub.learning.vmapped import vmapped_losses
 from hubbub.study import Records
 
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
@@ -170,15 +175,16 @@ class TrainingTask:
         kept: torch.Tensor,
     ) -> NDArray[np.float64]:
         """The sum over a piece's kept rows."""
-        found = summed(
-            self._loss,
-            inputs,
-            targets,
-            self._clip,
-            method=self._method,
-            chunk=self._chunk,
-            counted=kept,
-        )
+        with attributes_restored(self._model):
+            found = summed(
+                self._loss,
+                inputs,
+                targets,
+                self._clip,
+                method=self._method,
+                chunk=self._chunk,
+                counted=kept,
+            )
         return found.vector.cpu().numpy().astype(np.float64)
 
     def _checked(self, trial: Trial, targets: Tensors, rows: int, margin: float) -> int:
@@ -200,7 +206,8 @@ class TrainingTask:
                 self._chunk = piece_size(size, most)
                 work = partial(self._piece, partial(clipped_sum, self._model))
                 with zeros_filled(self._model):
-                    alone = rows_are_alone(work, trial, targets, size, self._device)
+                    kinds = kinds_for(self._model, self._loss)
+                    alone = rows_are_alone(work, trial, targets, size, self._device, kinds)
             known[key] = size, self._chunk, alone
         size, self._chunk, alone = known[key]
         if not alone:
@@ -213,10 +220,15 @@ class EvaluationTask:
 
     Of patients it is their number, and the sums of what is each one's mean.
 
+    Guarantees:
+        1. A record's part depends on that record, on its row and on public numbers alone: it is
+           found under vmap or one by one, where the model is more than a chain of known layers
+           (docs/privacy.md P19).
+
     Args:
         model: as for `TrainingTask`.
         records: those that are held back.
-        capacity, device, goal: as for `TrainingTask`.
+        method, capacity, device, goal: as for `TrainingTask`.
 
     Raises:
         UserError: there is no such device.
@@ -236,6 +248,7 @@ class EvaluationTask:
         model: nn.Module,
         records: Records,
         *,
+        method: str = "auto",
         capacity: int | None = None,
         device: str = "cpu",
         goal: Goal = CLASSES,
@@ -243,9 +256,15 @@ class EvaluationTask:
         self.capacity = records.units if capacity is None else capacity
         self._device = device_of(device)
         self._model = replica(model, self._device)
+        self._layout = layout_of(self._model)
         trial, targets, loss = tried_on(self._model, records, goal)
         self._each: Loss = loss.each if isinstance(loss, UnitLoss) else loss
         self._goal, self._key = goal, (records.targets.dtype, goal)
+        self._method = "loop" if method == "auto" else method
+        if method == "auto":
+            few = trial.inputs.to(self._device), on_device(targets, self._device)
+            with suppress(ModelError):  # row by row no model mixes
+                self._method = checked_method(self._model, loss, *few)
         most = self._checked(trial, targets, piece_size(self.capacity, _MOST_EVALUATED))
         self._rows = PaddedBatches(
             records, trial.null, most=most, device=self._device, places=places_of(model)
@@ -278,12 +297,26 @@ class EvaluationTask:
 
     def _checked(self, trial: Trial, targets: Tensors, size: int) -> int:
         """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
-        known, key = _CHECKED.setdefault(self._model, {}), ("evaluation", size, self._key)
+        known = _CHECKED.setdefault(self._model, {})
+        key = ("evaluation", self._method, size, self._key)
         if key not in known:
+            kinds = kinds_for(self._model, self._each)
             with self._evaluating(), zeros_filled(self._model):
-                alone = rows_are_alone(self._piece, trial, targets, size, self._device)
+                alone = self._takes(trial, targets) and rows_are_alone(
+                    self._piece, trial, targets, size, self._device, kinds
+                )
             known[key] = size, size, alone
-        return size if known[key][-1] else 1
+        if known[key][-1]:
+            return size
+        self._method = "loop"
+        return 1
+
+    def _takes(self, trial: Trial, targets: Tensors) -> bool:
+        """Whether the method can have several rows in a piece."""
+        few = trial.inputs.to(self._device), on_device(targets, self._device)
+        with suppress(*UNABLE):  # in evaluation a model may do what vmap cannot take
+            return self._method in ("chain", "vmap") and len(self._losses(*few)) == 2
+        return False
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
@@ -299,8 +332,8 @@ class EvaluationTask:
     def _piece(
         self, inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor
     ) -> NDArray[np.float64]:
-        outputs = self._model(inputs)
-        losses = self._each(outputs, targets)
+        with attributes_restored(self._model):
+            outputs, losses = self._losses(inputs, targets)
         labels, *weights = targets if isinstance(targets, tuple) else (targets,)
         if weights:  # of a unit's places
             outputs, labels = outputs.flatten(0, 1), labels.flatten(0, 1)
@@ -312,6 +345,14 @@ class EvaluationTask:
         if weights:  # which add up to 1
             columns = (columns * weights[0]).sum(2)
         return columns.masked_fill(~kept.to(columns.device), 0.0).sum(1).cpu().numpy()
+
+    def _losses(self, inputs: torch.Tensor, targets: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs and losses of rows; no row sees another, whatever the model does."""
+        if self._method == "vmap":
+            batch = batch_of(inputs, targets)
+            return vmapped_losses(self._model, self._each, self._layout, batch)
+        outputs = self._model(inputs)  # of known layers, or of one row
+        return outputs, self._each(outputs, targets)
 
 
 def places_of(model: nn.Module) -> int:

@@ -7,6 +7,7 @@ A clipping factor is exact to one part in a million only if a float32 product is
 
 from __future__ import annotations
 
+import random
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -23,6 +25,7 @@ from hubbub.errors import UserError
 _NAME = re.compile(r"cpu|cuda(?::([0-9]{1,3}))?")
 # Below this the threads of one operation wait for each other longer than they work.
 _SMALL = 100_000
+_WORD = 0xFFFFFFFF
 _GENERATOR = threading.RLock()
 
 
@@ -149,16 +152,30 @@ def borrowed() -> Iterator[torch.Generator]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Random layers follow from `seed` inside; torch's generators are put back afterwards.
+    """Random layers follow from `seed` inside; generators are put back afterwards.
 
-    What a row is drawn follows from the seed, the row and the shape, not from other rows.
+    Torch's, Python's and NumPy's: what a row is drawn follows from the seed, the row and the shape,
+    not from other rows. Models may draw from any of them (docs/privacy.md P19).
     """
     cuda = device.type == "cuda"
-    with borrowed() as generator, torch.random.fork_rng([device] if cuda else []):
+    with borrowed() as generator, torch.random.fork_rng([device] if cuda else []), _others(seed):
         generator.manual_seed(seed)
         if cuda:
             torch.cuda.manual_seed(seed)
         yield
+
+
+@contextmanager
+def _others(seed: int) -> Iterator[None]:
+    """The same of Python's generator and of NumPy's old one, which belong to the process."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (a model may use it)
+    random.seed(seed)
+    np.random.seed([seed & _WORD, seed >> 32 & _WORD])  # noqa: NPY002 (the same)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002 (the same)
 
 
 @contextmanager

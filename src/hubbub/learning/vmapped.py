@@ -334,6 +334,24 @@ def _losses(
         return vmap(one, randomness="different")(copies, batch.inputs, batch.targets)
 
 
+def vmapped_losses(
+    model: nn.Module, loss: Loss, layout: ParameterLayout, batch: Batch
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Outputs and losses of every record, each as in a batch of its own: no row sees another."""
+    tape = Tape(layout, set(layout.parameters))
+
+    def one(
+        xs: tuple[torch.Tensor, ...], ys: tuple[torch.Tensor, ...]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        outputs = model(*(x.unsqueeze(0) for x in xs))
+        found = loss(outputs, batch.labels(tuple(y.unsqueeze(0) for y in ys)))
+        return outputs.squeeze(0), found.squeeze(0)
+
+    with _Intercept(tape):
+        outputs, losses = vmap(one, randomness="different")(batch.inputs, batch.targets)
+    return outputs, losses
+
+
 def _parts(losses: torch.Tensor, tape: Tape, copies: dict[str, torch.Tensor]) -> Iterator[Source]:
     """One backward for the outputs of all sites and the copies of all direct parameters."""
     wanted: list[Any] = [site.edge for site in tape.sites] + list(copies.values())

@@ -24,6 +24,7 @@ from hubbub.errors import DataError, HubbubError, UserError, with_extra
 from hubbub.network.join import Machine, check_records, check_role, relay_of
 from hubbub.network.nats import TELL_DAYS, LoginTrial, Relay, ShownCertificate, tried
 from hubbub.network.party_folder import COLLATERAL, LEDGER, PartyFolder
+from hubbub.planning import about_own_code
 from hubbub.protocol import Roster
 from hubbub.study import AttestedRole, Study, imported_code, sources
 
@@ -72,6 +73,7 @@ def checkup(
         own = [
             _found("approval", lambda: _approval(site)),
             *([_found("data", lambda: _data(site, machine))] if site.role == "silo" else []),
+            *_models(site),
             _found("disk", lambda: _disk(site.home, (machine.ledger or site.home / LEDGER).parent)),
             _found("memory", lambda: _memory(site, machine)),
             _found("versions", lambda: _versions(site.role)),
@@ -181,6 +183,33 @@ def _try_records(study: Study, party: str, folder: Path) -> None:
         ) from None
     if path.stat().st_size <= _READ_WHOLE:
         sources.check_readable(study, party, folder)
+
+
+def _models(site: PartyFolder) -> Iterator[Checked]:
+    """What is seen of approved models that are not hubbub's own, on made-up records."""
+    if site.role == "silo" and _version("torch"):
+        for study in site.studies():
+            if about_own_code(study):
+                yield _found("model", partial(_model, study))
+
+
+def _model(study: Study) -> str:
+    from hubbub.learning import tried_model
+
+    seen = tried_model(study)
+    if seen is None:
+        return f"{study.name}: not tried; it can be where model.inputs is stated"
+    if seen.work_varies:
+        return (
+            f"{study.name}: takes made-up records, but does more for one than for another: how "
+            "long it takes tells of records, which is outside epsilon"
+        )
+    if seen.method == "loop":
+        return (
+            f"{study.name}: takes made-up records row by row, with the same work for each; for "
+            "others it may do more"
+        )
+    return f"{study.name}: takes made-up records, with the same work for any"
 
 
 def _evidence(site: PartyFolder) -> Iterator[Checked]:

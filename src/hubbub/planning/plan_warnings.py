@@ -10,7 +10,7 @@ from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.query import QueryWarnings
 from hubbub.planning.sampling_comparison import SamplingComparison, advice
-from hubbub.study import SOFTWARE, Study
+from hubbub.study import IN_MEMORY, SOFTWARE, Study, is_own
 from hubbub.study.import_path import is_built_in
 
 
@@ -48,10 +48,31 @@ def warnings_of(
         found.append(said)
     found += words[-1].noise
     found += _about_tokens(mechanism)
+    found += about_own_code(study)
     if patient:
         stated = exposure.stated_of(parties, exposures)
         found.append(patient.warning(stated.epsilon, privacy.delta))
     return tuple(found)
+
+
+def about_own_code(study: Study) -> list[str]:
+    """What rests on the author of a model, and cannot be known before it runs (P14, P19)."""
+    model = study.model
+    if model is None:
+        return []
+    frozen = model.frozen.module if model.frozen else ""
+    named = [one for one in (model.kind, frozen, model.loss) if is_own(one) or one == IN_MEMORY]
+    if not named:
+        return []
+    names = " and ".join(named)
+    return [
+        f"{names}: nothing of a record may be kept for the next; weights, attributes and "
+        "generators are seen to, but memory elsewhere (globals, files) would not be found, and "
+        "what it shows is outside epsilon: it is yours to rule out",
+        f"{names}: whether a record decides how much is computed for it (a loop to its length, a "
+        "branch) is not known before the code has run; the time would tell, outside epsilon; a run "
+        "warns of what it sees on made-up records, and hubbub join --check does before it",
+    ]
 
 
 def _about_capacity(study: Study, mechanism: Mechanism) -> list[str]:

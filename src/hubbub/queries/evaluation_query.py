@@ -93,7 +93,12 @@ class EvaluationQuery(Query):
 
         learner: learning.Learner = silo.learner
         return learning.EvaluationTask(
-            learner.on_units, records, capacity=capacity, device=learner.device, goal=learner.goal
+            learner.on_units,
+            records,
+            method=learner.method,
+            capacity=capacity,
+            device=learner.device,
+            goal=learner.goal,
         )
 
     def scores_of(self, total: Array, learner: Any) -> Scores:
