@@ -25,7 +25,8 @@ from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
 from hubbub.learning.goals import CLASSES, Goal
-from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe, zeros_filled
+from hubbub.learning.inspection import refuse_unsafe, zeros_filled
+from hubbub.learning.model_state import state_unchanged, writes_refused
 from hubbub.learning.models import outputs_of
 from hubbub.learning.torch_settings import (
     borrowed,
@@ -73,7 +74,7 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
     if batch.size < 2:
         raise DataError(f"expected at least two records for the check, found {batch.size}")
     trial = copy.deepcopy(model).double()
-    with borrowed(), zeros_filled(trial):
+    with borrowed(), zeros_filled(trial), writes_refused(trial):
         batch = batch.each(_double)
         _refuse_mixing(trial, batch)
         trial.eval()
@@ -113,7 +114,7 @@ def _agrees(
 @torch.no_grad()
 def _refuse_mixing(model: nn.Module, batch: Batch) -> None:
     """Refuse a model whose outputs for a batch are not those of its records one by one."""
-    with buffers_unchanged(model):
+    with state_unchanged(model):
         for training in {model.training, False}:
             model.train(training)
             together, again = _tensors(model(*batch.inputs)), _tensors(model(*batch.inputs))
@@ -147,7 +148,7 @@ def unquoted(work: Callable[[], Made], remedy: str = "try it where it is") -> Ma
         return work()
     except HubbubError:
         raise
-    except Exception as error:  # noqa: BLE001 (the model is the user's, and raises what it likes)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (the model is the user's)
         # What the model said may quote a record, as may a name of its own.
         known = type(error).__module__ == "builtins"
         kind = type(error).__name__ if known else "an error of its own"
@@ -252,7 +253,7 @@ def method_for(
         inputs=np.zeros((0, *shape), np.float32),
         targets=np.zeros((0, *targets.shape[1:]), targets.dtype),
     )
-    with buffers_unchanged(model), exact_products(), plain_attention():
+    with state_unchanged(model), exact_products(), plain_attention():
         trial = tried(model.rows if isinstance(model, UnitModel) else model, shape)
         if trial.outputs > 1 and targets.ndim == 1 and targets.dtype.kind == "f":
             raise ModelError(

@@ -30,8 +30,16 @@ from hubbub.learning.clipped_sums import ClippedSum, affordable, clipped_sum
 from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
 from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.padded_batches import PaddedBatches, Rows, piece_size, rows_are_alone
+from hubbub.learning.model_state import state_unchanged, writes_refused
+from hubbub.learning.padded_batches import (
+    PaddedBatches,
+    Rows,
+    even_size,
+    piece_size,
+    rows_are_alone,
+)
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
+from hubbub.learning.raising import RaisingOperations
 from hubbub.learning.self_check import Trial, checked_method, tried_on, unquoted
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
 from hubbub.learning.unit_model import UnitLoss, UnitModel
@@ -184,10 +192,10 @@ class TrainingTask:
     def _checked(self, trial: Trial, targets: Tensors, rows: int, margin: float) -> int:
         """Rows of a piece of such a batch; sets how many of them the method takes at once.
 
-        A2 is not taken on trust: where what a row adds moves with what stands in the others, every
-        row becomes a piece of its own, as with the loop.
+        A2 is not taken on trust: where what a row adds moves with what stands in the others, or an
+        operation may raise, every row becomes a piece of its own, as with the loop.
         """
-        known = _CHECKED.setdefault(self._model, {})
+        known, raising = _CHECKED.setdefault(self._model, {}), RaisingOperations()
         key = (self._method, rows, margin, self._key)
         if key not in known:
             with REPLICA, exact_products(), plain_attention():
@@ -197,11 +205,11 @@ class TrainingTask:
                 )
                 within = 1 if self._method == "loop" else rows_within(margin, products)
                 size = piece_size(rows, within)
-                self._chunk = piece_size(size, most)
-                work = partial(self._piece, partial(clipped_sum, self._model))
-                with zeros_filled(self._model):
+                self._chunk = even_size(size, most)
+                work = raising.seen_in(partial(self._piece, partial(clipped_sum, self._model)))
+                with zeros_filled(self._model), writes_refused(self._model):
                     alone = rows_are_alone(work, trial, targets, size, self._device)
-            known[key] = size, self._chunk, alone
+            known[key] = size, self._chunk, alone and not raising.names
         size, self._chunk, alone = known[key]
         if not alone:
             self._method, self._chunk = "loop", 1
@@ -278,11 +286,13 @@ class EvaluationTask:
 
     def _checked(self, trial: Trial, targets: Tensors, size: int) -> int:
         """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
-        known, key = _CHECKED.setdefault(self._model, {}), ("evaluation", size, self._key)
+        known, raising = _CHECKED.setdefault(self._model, {}), RaisingOperations()
+        key = ("evaluation", size, self._key)
         if key not in known:
-            with self._evaluating(), zeros_filled(self._model):
-                alone = rows_are_alone(self._piece, trial, targets, size, self._device)
-            known[key] = size, size, alone
+            with self._evaluating(), zeros_filled(self._model), writes_refused(self._model):
+                work = raising.seen_in(self._piece)
+                alone = rows_are_alone(work, trial, targets, size, self._device)
+            known[key] = size, size, alone and not raising.names
         return size if known[key][-1] else 1
 
     @contextmanager
@@ -299,8 +309,9 @@ class EvaluationTask:
     def _piece(
         self, inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor
     ) -> NDArray[np.float64]:
-        outputs = self._model(inputs)
-        losses = self._each(outputs, targets)
+        with state_unchanged(self._model):
+            outputs = self._model(inputs)
+            losses = self._each(outputs, targets)
         labels, *weights = targets if isinstance(targets, tuple) else (targets,)
         if weights:  # of a unit's places
             outputs, labels = outputs.flatten(0, 1), labels.flatten(0, 1)
