@@ -130,7 +130,10 @@ def _one_by_one(module: nn.Module, records: torch.Tensor) -> NDArray[np.float32]
         else:
             features[number] = row
     if fails:
-        _LOG.warning("the frozen module raised on, or was changed by, %d records, whose features are zero", fails)
+        _LOG.warning(
+            "the frozen module raised on, or was changed by, %d records, whose features are zero",
+            fails,
+        )
     return features
 
 

@@ -45,7 +45,7 @@ class ModelState:
         # The same memory, shape and strides, whatever becomes of the tensors themselves.
         self._data = {name: one.detach() for name, one in self._tensors.items()}
         self._kinds = {name: _kind(one) for name, one in self._tensors.items()}
-        self._memory = {name: _memory(name, one) for name, one in self._data.items()}
+        self._memory = {name: _memory(one) for name, one in self._data.items()}
         self._copies = {name: memory.clone() for name, memory in self._memory.items()}
 
     def renewed(self) -> bool:
@@ -89,6 +89,21 @@ class ModelState:
 
 # Made once for each model, as memory that was never touched is dear; taken out while it is in use.
 _SPARE: WeakKeyDictionary[nn.Module, ModelState] = WeakKeyDictionary()
+_HELD: WeakKeyDictionary[nn.Module, ModelState] = WeakKeyDictionary()
+
+
+@contextmanager
+def state_held(model: nn.Module) -> Iterator[None]:
+    """Inside, `state_unchanged` takes the model as it is now for what is to be put back.
+
+    One copy then does for many pieces; nobody else may use the model meanwhile.
+    """
+    _HELD[model] = state = _taken(model)
+    try:
+        yield
+    finally:
+        del _HELD[model]
+        _SPARE[model] = state
 
 
 @contextmanager
@@ -98,16 +113,22 @@ def state_unchanged(model: nn.Module) -> Iterator[None]:
     Raises:
         ModelError: it does; or what would have to be compared has no bytes.
     """
-    state = _SPARE.pop(model, None)
-    if state is None or not state.renewed():
-        state = ModelState(model)
+    held = _HELD.get(model)
+    state = _taken(model) if held is None else held
     try:
         yield
     finally:
         changed = state.put_back()
-        _SPARE[model] = state
+        if held is None:
+            _SPARE[model] = state
         if changed:
             raise ModelError(_REFUSED.format(changed[:8]))
+
+
+def _taken(model: nn.Module) -> ModelState:
+    """What the model holds now, in a copy that nobody else uses."""
+    state = _SPARE.pop(model, None)
+    return state if state is not None and state.renewed() else ModelState(model)
 
 
 _REFUSED = (
@@ -160,6 +181,8 @@ class _Writes(TorchDispatchMode):
 def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:
     """All parameters and buffers, each once, and gradients that somebody left in them."""
     known: dict[str, torch.Tensor] = dict(model.named_parameters()) | dict(model.named_buffers())
+    for name, one in known.items():
+        _refuse_other_than_dense(name, one)
     left = {f"{name}.grad": _gradient(one) for name, one in known.items()}
     return known | {name: one for name, one in left.items() if one is not None}
 
@@ -179,18 +202,23 @@ def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
     return *place, id(_gradient(tensor)), tensor.requires_grad
 
 
-def _memory(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """All bytes under a tensor, whatever its strides leave out."""
+def _refuse_other_than_dense(name: str, tensor: torch.Tensor) -> None:
+    """Refuse what has no bytes of its own, such as a sparse matrix."""
     try:
-        storage = tensor.untyped_storage()
-        flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
-        return next(flat.view(word) for word in _WORDS if flat.numel() % word.itemsize == 0)
+        tensor.data_ptr()
+        return
     except (RuntimeError, NotImplementedError):
         kind = f"{type(tensor).__name__} ({tensor.layout})"
     raise ModelError(
         f"expected dense parameters and buffers, found that {name} is a {kind}; hold it in dense "
         "tensors"
     )
+
+
+def _memory(tensor: torch.Tensor) -> torch.Tensor:
+    """All bytes under a tensor, whatever its strides leave out."""
+    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+    return next(flat.view(word) for word in _WORDS if flat.numel() % word.itemsize == 0)
 
 
 def _alike(memory: torch.Tensor, copy: torch.Tensor) -> bool:

@@ -224,6 +224,8 @@ def rows_are_alone(
     wild = alike * _HUGE
     wild[1::3] = torch.nan
     alone = unquoted(partial(added, null))
-    with suppress(Exception, SystemExit):  # what the model cannot take is in no row of a real piece either
+    with suppress(
+        Exception, SystemExit
+    ):  # what the model cannot take is in no row of a real piece either
         return added(alike) == alone and added(wild) == alone
     return added(alike) == alone

@@ -30,7 +30,7 @@ from hubbub.learning.clipped_sums import ClippedSum, affordable, clipped_sum
 from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
 from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.model_state import state_unchanged, writes_refused
+from hubbub.learning.model_state import state_held, state_unchanged, writes_refused
 from hubbub.learning.padded_batches import (
     PaddedBatches,
     Rows,
@@ -168,7 +168,8 @@ class TrainingTask:
         """Sums of a few rows each, in float64, while nobody else writes to the replica."""
         with REPLICA, exact_products(), plain_attention():
             load_parameters(self._model, parameters)
-            return self._rows.total(rows, size, partial(self._piece, summed))
+            with state_held(self._model):
+                return self._rows.total(rows, size, partial(self._piece, summed))
 
     def _piece(
         self,
@@ -282,7 +283,8 @@ class EvaluationTask:
         """
         with self._evaluating():
             load_parameters(self._model, parameters)
-            return self._rows.total(rows, 3, self._piece)
+            with state_held(self._model):
+                return self._rows.total(rows, 3, self._piece)
 
     def _checked(self, trial: Trial, targets: Tensors, size: int) -> int:
         """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
