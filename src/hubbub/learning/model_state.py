@@ -158,7 +158,7 @@ class _Writes(TorchDispatchMode):
     """The names of a model's tensors that operations write to."""
 
     def __init__(self, model: nn.Module) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.names: set[str] = set()
         tensors = _tensors(model).items()
         self._known = {_address(one): name for name, one in tensors if one.numel()}

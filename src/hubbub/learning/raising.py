@@ -34,7 +34,7 @@ class RaisingOperations(TorchDispatchMode):
     """Their names, where what they are given follows from records."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.names: set[str] = set()
         self._followed: set[int] = set()  # addresses of numbers that follow from records
 
