@@ -28,7 +28,15 @@ import hubbub
 from hubbub import Study, learning
 from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.assurance.verification.checking import verify
-from hubbub.errors import BudgetError, DataError, HubbubError, ProtocolError, StudyError, UserError
+from hubbub.errors import (
+    BudgetError,
+    DataError,
+    HubbubError,
+    ModelError,
+    ProtocolError,
+    StudyError,
+    UserError,
+)
 from hubbub.planning import Plan
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import noise
@@ -724,16 +732,16 @@ def pictures(at_home, monkeypatch) -> Path:
     return at_home
 
 
-def test_a_model_that_keeps_what_it_sees_is_sent_without_what_it_was_tried_on(pictures):
+def test_a_model_that_keeps_what_it_sees_in_its_weights_is_refused_before_a_charge(pictures):
     model = 'kind = "python:pictures_of_test_run:keeping"\ninputs = [9]'
     state = torch.get_rng_state()
-    prepared = PreparedStudy.of(own('source = "python:pictures_of_test_run:rows"', model))
+    study = own('source = "python:pictures_of_test_run:rows"', model)
+    with pytest.raises(ModelError, match=r"leaves parameters and buffers alone.*\['weight'\]"):
+        PreparedStudy.of(study)
     assert torch.equal(state, torch.get_rng_state())
-    known = [one.records.inputs[0] for one in prepared.silos]
-    assert not any(np.allclose(prepared.initial[:9], one) for one in known)
-    assert prepared.learner.model.seen is None or not any(
-        np.allclose(prepared.learner.model.seen, o) for o in known
-    )
+    with pytest.raises(ModelError, match="leaves parameters and buffers alone"):
+        run(study, pictures / "run")
+    assert not (pictures / "ledgers").exists()
 
 
 @pytest.mark.parametrize("kind", ['"logistic"', '"mlp"\nhidden = [4]'])

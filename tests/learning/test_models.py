@@ -345,15 +345,15 @@ def test_features_are_computed_once_and_again_when_anything_changes(tmp_path):
     inputs = torch.randn(5, 3)
     first = frozen_features(extractor, inputs, tmp_path / "cache")
     second = frozen_features(extractor, inputs, tmp_path / "cache")
-    assert len(runs) == 1
+    assert len(runs) == 1 + 5  # zeros, and record by record
     assert (first == second).all()
     assert extractor.training
     with torch.no_grad():
-        np.testing.assert_array_equal(first, extractor[0](inputs).numpy())
+        np.testing.assert_allclose(first, extractor[0](inputs).numpy(), rtol=1e-5, atol=1e-6)
         extractor[0].bias += 1
     frozen_features(extractor, inputs, tmp_path / "cache")
     frozen_features(extractor, inputs + 1, tmp_path / "cache")
-    assert len(runs) == 4  # three runs of the cache's, one of the test's
+    assert len(runs) == 3 * 6 + 1  # three runs of the cache's, one of the test's
     for path in (tmp_path / "cache").iterdir():
         assert path.stat().st_mode & 0o077 == 0
         path.write_bytes(path.read_bytes()[:-4])

@@ -229,9 +229,10 @@ def test_the_same_kernels_run_whatever_the_records_are(model, features, method) 
 )
 def test_pieces_are_few_and_alike(count: int, most: int) -> None:
     made = pieces(np.arange(count), most)
-    assert len(made) == max(1, -(-count // most))
+    assert len(made) == max(1, -(-count // (most - 1)))
     assert len({len(one) for one in made}) == 1
     assert len(made[0]) <= most
+    assert all(one[-1] == EMPTY for one in made) or count <= 1
     joined = np.concatenate(made)
     assert joined[joined != EMPTY].tolist() == list(range(count))
 

@@ -24,8 +24,9 @@ from torch import nn
 from hubbub.errors import HubbubError, ModelError, StudyError
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of, single_value
 from hubbub.learning.clipping import clip_factors
-from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe
+from hubbub.learning.inspection import refuse_unsafe
 from hubbub.learning.linear_chain import chain_of, chain_parts
+from hubbub.learning.model_state import state_unchanged
 from hubbub.learning.parameter_vector import ParameterLayout, layout_of
 from hubbub.learning.per_record import Part, Products, Source, Stack, formed, total_norms
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
@@ -170,7 +171,7 @@ def sum_in(
         if form is None:
             continue
         try:
-            with buffers_unchanged(model), torch.enable_grad():
+            with state_unchanged(model), torch.enable_grad():
                 return _summed(form, space, batch, clip, chunk, counted)
         except HubbubError:
             raise
@@ -281,7 +282,7 @@ def _add(
     """Add what is clipped of a piece's counted records; say how many of them were finite."""
     kept = torch.ones(records, dtype=torch.bool) if counted is None else counted
     if not parts:  # a loss that depends on no trainable parameter
-        return int(kept.sum())
+        return _counted(kept)
     norms = total_norms(parts)
     factors = clip_factors(norms, clip, vector.dtype)
     kept = kept.to(factors.device)
@@ -289,4 +290,9 @@ def _add(
     gone = ~norms.isfinite()
     for name, part in parts:
         part.add_to(vector[space.slices[name]], factors, gone)
-    return int((kept & ~gone).sum())
+    return _counted(kept & ~gone)
+
+
+def _counted(rows: torch.Tensor) -> int:
+    """How many are True, without telling Python a value by an operation of torch (raising.py)."""
+    return int(rows.cpu().numpy().sum())

@@ -5,10 +5,11 @@ out, once per data set; the model that is trained sees these alone. Without a mo
 own they are convolutions, whose features are kept by what they depend on: layers, weights and
 records. They are private, so their folder stays on the silo's machine, readable by its owner only.
 
-A module of the study's own takes one record at a time, so that a record's features depend on that
-record alone (docs/privacy.md A2); one at which it raises has the features zero, and so has one at
-which features are no finite numbers. What its code does cannot be told from a file's name, so its
-features are not kept.
+Layers take one record at a time, in a shape that is the same for all, so that a record's features
+depend on that record alone and not on how many others there are or where it stands among them
+(docs/privacy.md A2). One at which a module of the study's own raises, or that it writes into its
+parameters or buffers, has the features zero, and so has one at which features are no finite
+numbers. What such a module does cannot be told from a file's name, so its features are not kept.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.errors import DataError, IntegrityError, ModelError
+from hubbub.errors import DataError, HubbubError, IntegrityError, ModelError
 from hubbub.learning.attributes import attributes_restored
-from hubbub.learning.inspection import buffers_unchanged
 from hubbub.learning.model_file import read_pinned
+from hubbub.learning.model_state import ModelState, state_unchanged
 from hubbub.learning.models import module_from
 from hubbub.learning.torch_settings import seeded
 from hubbub.study import Frozen, Records, attempted, data_folder, named_object
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
 _LOG = logging.getLogger(__name__)
-_CHUNK = 256  # records whose features are computed at once
+_SEED = 1  # of random layers, of each record anew
 
 
 def through_frozen(
@@ -74,15 +75,8 @@ def through_frozen(
     images = torch.from_numpy(records.inputs)
     if frozen.module:
         return records.with_inputs(_finite(_one_by_one(layers, images)))
-    try:
-        features = frozen_features(layers, images, cache or data_folder() / "features")
-    except RuntimeError:
-        shape = tuple(records.inputs.shape[1:])
-        raise DataError(
-            "expected images of as many channels as model.frozen takes, and large enough, found "
-            f"records of shape {shape}; correct the data or name other weights"
-        ) from None
-    return records.with_inputs(_finite(features.astype(np.float32)))
+    features = frozen_features(layers, images, cache or data_folder() / "features")
+    return records.with_inputs(_finite(features))
 
 
 def frozen_layers(frozen: Frozen, folder: Path) -> nn.Sequential:
@@ -119,24 +113,29 @@ def _with_weights(frozen: Frozen, tensors: Mapping[str, torch.Tensor]) -> nn.Mod
 
 @torch.no_grad()
 def _one_by_one(module: nn.Module, records: torch.Tensor) -> NDArray[np.float32]:
-    """Rows of features, each of one record; zero where the module raises."""
-    with buffers_unchanged(module):
-        made_up, raised = attempted(lambda: module(torch.zeros(1, *records.shape[1:])).flatten(1))
-        if raised:
-            raise DataError(
-                f"expected model.frozen.module to take records of shape "
-                f"{tuple(records.shape[1:])}, found that it raised {raised} on zeros; correct one"
-            )
-        features = np.zeros((len(records), made_up.shape[1]), np.float32)
-        fails = 0
-        for number, record in enumerate(records.unsqueeze(1)):
-            found, raised = attempted(partial(_row, module, record, made_up.shape))
-            if raised:
-                fails += 1
-            else:
-                features[number] = found
+    """Rows of features, each of one record; zero where the module raises or changes itself."""
+    zeros = torch.zeros(1, *records.shape[1:])
+    with state_unchanged(module):
+        made_up, raised = attempted(lambda: module(zeros).flatten(1))
+    if raised:
+        raise DataError(
+            f"expected model.frozen to take records of shape {tuple(records.shape[1:])}, found "
+            f"that it raised {raised} on zeros; correct the data, such as the channels and the "
+            "size of images, or name other weights"
+        )
+    state, features = ModelState(module), np.zeros((len(records), made_up.shape[1]), np.float32)
+    fails = 0
+    for number, record in enumerate(records.unsqueeze(1)):
+        row = _row(module, record, made_up.shape)
+        if state.put_back() or row is None:
+            fails += 1
+        else:
+            features[number] = row
     if fails:
-        _LOG.warning("the frozen module raised on %d records, whose features are zero", fails)
+        _LOG.warning(
+            "the frozen module raised on, or was changed by, %d records, whose features are zero",
+            fails,
+        )
     return features
 
 
@@ -146,14 +145,28 @@ def _finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.where(known, features, np.float32(0))
 
 
-def _row(module: nn.Module, record: torch.Tensor, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """The features of a batch of one record, of that shape or an error.
+def _row(
+    module: nn.Module, record: torch.Tensor, shape: tuple[int, ...]
+) -> NDArray[np.float32] | None:
+    """The features of a batch of one record, of that shape; None where the module raises.
 
     What is drawn is the same for every record, and nothing is kept for the next (P14).
     """
-    with seeded(0, record.device), attributes_restored(module):
-        row: NDArray[np.float32] = module(record).float().reshape(shape)[0].numpy()
-    return row
+    try:
+        with seeded(_SEED, record.device), attributes_restored(module):
+            found, raised = attempted(partial(_features, module, record, shape))
+    except HubbubError:  # whatever it says would tell of a record
+        return None
+    row: NDArray[np.float32] = found
+    return None if raised else row
+
+
+def _features(
+    module: nn.Module, record: torch.Tensor, shape: tuple[int, ...]
+) -> NDArray[np.float32]:
+    """What the module gives for a batch of one record."""
+    features: NDArray[np.float32] = module(record).float().reshape(shape)[0].numpy()
+    return features
 
 
 def _convolutions(tensors: Mapping[str, torch.Tensor], name: str) -> int:
@@ -209,8 +222,8 @@ def frozen_features(extractor: nn.Module, inputs: torch.Tensor, cache: Path) -> 
 
 
 def _key(extractor: nn.Module, inputs: torch.Tensor) -> str:
-    """SHA-256 over the extractor's layers and weights and the records."""
-    digest = hashlib.sha256(repr(extractor).encode())
+    """SHA-256 over the extractor's layers and weights and the records, and the way of computing."""
+    digest = hashlib.sha256(b"record by record\n" + repr(extractor).encode())
     for name, tensor in (*extractor.state_dict().items(), ("inputs", inputs)):
         digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)
@@ -218,17 +231,14 @@ def _key(extractor: nn.Module, inputs: torch.Tensor) -> str:
     return digest.hexdigest()
 
 
-@torch.no_grad()
-def _computed(extractor: nn.Module, inputs: torch.Tensor) -> NDArray[Any]:
-    """Run the extractor chunk by chunk."""
+def _computed(extractor: nn.Module, inputs: torch.Tensor) -> NDArray[np.float32]:
+    """Run the extractor in evaluation mode."""
     training = extractor.training
     extractor.eval()
     try:
-        pieces = [extractor(piece) for piece in inputs.split(_CHUNK)]
+        return _one_by_one(extractor, inputs)
     finally:
         extractor.train(training)
-    features: NDArray[Any] = torch.cat(pieces).cpu().numpy()
-    return features
 
 
 def _store(path: Path, features: NDArray[Any]) -> None:

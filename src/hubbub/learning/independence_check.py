@@ -20,7 +20,8 @@ from hubbub.errors import HubbubError, ModelError
 from hubbub.learning.attributes import attributes_unchanged
 from hubbub.learning.batches import Batch, Loss
 from hubbub.learning.clipped_sums import clipped_sum
-from hubbub.learning.inspection import buffers_unchanged, is_known
+from hubbub.learning.inspection import is_known
+from hubbub.learning.model_state import state_unchanged
 from hubbub.learning.torch_settings import device_under, seeded
 
 Kind = Callable[[torch.Tensor], torch.Tensor]
@@ -53,7 +54,7 @@ def refuse_mixing(model: nn.Module, batch: Batch) -> None:
         ModelError: they do, or they are others each time that the same is asked.
     """
     training = model.training
-    with buffers_unchanged(model):
+    with state_unchanged(model):
         for mode in {training, False}:
             model.train(mode)
             together = _outputs(model, batch)

@@ -19,7 +19,6 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from hubbub.errors import ModelError
 from hubbub.learning.batches import Loss
-from hubbub.learning.layer_sites import version_of
 from hubbub.learning.unit_model import UnitLoss
 
 
@@ -45,37 +44,6 @@ def _problem(module: nn.Module) -> str:
     if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
         return "which rewrites its weight in the forward; set max_norm=None"
     return ""
-
-
-def _restored(snapshot: list[tuple[nn.Module, str, torch.Tensor, int, torch.Tensor]]) -> list[str]:
-    """Put changed buffers back and name them."""
-    changed = []
-    for module, key, buffer, version, values in snapshot:
-        if getattr(module, key) is not buffer or version_of(buffer) != version:
-            changed.append(f"{type(module).__name__}.{key}")
-            with torch.no_grad():
-                buffer.copy_(values)
-            setattr(module, key, buffer)
-    return changed
-
-
-@contextmanager
-def buffers_unchanged(model: nn.Module) -> Iterator[None]:
-    """Refuse a model whose forward changes a buffer, and put the buffer back."""
-    snapshot = [
-        (module, key, buffer, version_of(buffer), buffer.clone())
-        for module in model.modules()
-        for key, buffer in module.named_buffers(recurse=False)
-    ]
-    try:
-        yield
-    finally:
-        changed = _restored(snapshot)
-        if changed:
-            raise ModelError(
-                f"expected a forward that leaves buffers alone, found that it changed {changed}; "
-                "make the layer stateless or put it in eval mode"
-            )
 
 
 def is_known(model: nn.Module, loss: Loss) -> bool:

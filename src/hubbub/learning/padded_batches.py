@@ -9,6 +9,9 @@ another row's data (A2); so no record moves another's part.
 A model that raises ends the whole piece, and with it everybody's part. The rows at fault are looked
 for by halves, in pieces of the same shape with the same seed, and are empty from then on: a record
 on which the model raises adds zero, as one does whose gradient is not finite, and the silo answers.
+Whoever chooses the weights can make the model raise on the null record itself. So the last row of a
+piece is always empty: then all of the piece is zero, however many of its rows hold records. A piece
+of one row needs none, for nobody else's part is in it.
 
 A kernel may round a row by its place and by the shape of the batch, but must not by other rows'
 values. No list of kernels proves that; so it is tried where it is relied on (`rows_are_alone`).
@@ -108,8 +111,11 @@ class PaddedBatches:
     def _sum(self, piece: Rows, size: int, work: Work) -> Array:
         """The work on one piece, without the rows at which the model raises."""
         seed = int(self._source.words(1)[0] >> np.uint64(1))
-        piece = np.where(self._raising[piece], EMPTY, piece)  # EMPTY, the last, never raises
         run = partial(self._run, seed, work)
+        if len(piece) == 1:  # nobody else's part is in it
+            alone = run(piece)
+            return np.zeros(size) if alone is None else alone
+        piece = np.where(self._raising[piece], EMPTY, piece)  # EMPTY, the last, never raises
         found = run(piece)
         if found is None and run(np.full_like(piece, EMPTY)) is not None:
             fault = self._at_fault(piece, np.flatnonzero(piece != EMPTY), run)
@@ -128,7 +134,9 @@ class PaddedBatches:
         try:
             with seeded(seed, self._device):
                 return work(xs, ys[0] if len(ys) == 1 else tuple(ys), torch.from_numpy(held))
-        except Exception:  # noqa: BLE001 (the model is the user's, and raises what it likes)
+        except KeyboardInterrupt:  # of the people at the machine
+            raise
+        except BaseException:  # noqa: BLE001 (the model is the user's, and may even call exit())
             return None  # what it says may quote a record
 
     def _filled(self, piece: Rows, held: NDArray[np.bool_]) -> list[NDArray[Any]]:
@@ -162,18 +170,28 @@ class PaddedBatches:
 def pieces(rows: Rows, most: int) -> list[Rows]:
     """The rows in as few pieces of one length, at most `most`, as there can be.
 
-    >>> [one.tolist() for one in pieces(np.arange(5), 3)]
-    [[0, 1, 2], [3, 4, -1]]
+    The last row of a piece is empty, unless it is the only one (P19).
+
+    >>> [one.tolist() for one in pieces(np.arange(5), 4)]
+    [[0, 1, 2, -1], [3, 4, -1, -1]]
     """
     size = piece_size(len(rows), most)
-    count = max(1, -(-len(rows) // size))
-    padded = np.full(count * size, EMPTY, dtype=np.intp)
-    padded[: len(rows)] = rows
-    return list(padded.reshape(count, size))
+    held = max(1, size - 1)
+    count = max(1, -(-len(rows) // held))
+    padded = np.full((count, size), EMPTY, dtype=np.intp)
+    filled = np.full(count * held, EMPTY, dtype=np.intp)
+    filled[: len(rows)] = rows
+    padded[:, :held] = filled.reshape(count, held)
+    return list(padded)
 
 
 def piece_size(rows: int, most: int) -> int:
-    """How long those pieces are, at least 1."""
+    """How long those pieces are: one row, or several and an empty one."""
+    return 1 if rows <= 1 or most <= 2 else 1 + even_size(rows, most - 1)
+
+
+def even_size(rows: int, most: int) -> int:
+    """The length of as few equal parts of so many rows, at most `most`, as there can be."""
     count = max(1, -(-rows // most))
     return max(1, -(-rows // count))
 

@@ -24,7 +24,8 @@ from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
 from hubbub.learning.goals import CLASSES, Goal
 from hubbub.learning.independence_check import refuse_memory, refuse_mixing
-from hubbub.learning.inspection import buffers_unchanged, refuse_unsafe, zeros_filled
+from hubbub.learning.inspection import refuse_unsafe, zeros_filled
+from hubbub.learning.model_state import state_unchanged, writes_refused
 from hubbub.learning.torch_settings import (
     borrowed,
     exact_products,
@@ -70,7 +71,7 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
     if batch.size < 2:
         raise DataError(f"expected at least two records for the check, found {batch.size}")
     trial = copy.deepcopy(model).double()
-    with borrowed(), zeros_filled(trial):
+    with borrowed(), zeros_filled(trial), writes_refused(trial):
         batch = batch.each(_double)
         refuse_memory(trial, loss, batch)
         refuse_mixing(trial, batch)
@@ -252,7 +253,7 @@ def method_and_work(
         inputs=np.zeros((0, *shape), np.float32),
         targets=np.zeros((0, *targets.shape[1:]), targets.dtype),
     )
-    with buffers_unchanged(model), exact_products(), plain_attention():
+    with state_unchanged(model), exact_products(), plain_attention():
         trial = tried(model.rows if isinstance(model, UnitModel) else model, shape)
         if trial.outputs > 1 and targets.ndim == 1 and targets.dtype.kind == "f":
             raise ModelError(

@@ -33,8 +33,16 @@ from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
 from hubbub.learning.independence_check import kinds_for
 from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.padded_batches import PaddedBatches, Rows, piece_size, rows_are_alone
+from hubbub.learning.model_state import state_held, state_unchanged, writes_refused
+from hubbub.learning.padded_batches import (
+    PaddedBatches,
+    Rows,
+    even_size,
+    piece_size,
+    rows_are_alone,
+)
 from hubbub.learning.parameter_vector import layout_of, load_parameters, parameters_vector
+from hubbub.learning.raising import RaisingOperations
 from hubbub.learning.self_check import checked_method
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
 from hubbub.learning.trial import Trial, tried_on, unquoted
@@ -165,7 +173,8 @@ class TrainingTask:
         """Sums of a few rows each, in float64, while nobody else writes to the replica."""
         with REPLICA, exact_products(), plain_attention():
             load_parameters(self._model, parameters)
-            return self._rows.total(rows, size, partial(self._piece, summed))
+            with state_held(self._model):
+                return self._rows.total(rows, size, partial(self._piece, summed))
 
     def _piece(
         self,
@@ -190,10 +199,10 @@ class TrainingTask:
     def _checked(self, trial: Trial, targets: Tensors, rows: int, margin: float) -> int:
         """Rows of a piece of such a batch; sets how many of them the method takes at once.
 
-        A2 is not taken on trust: where what a row adds moves with what stands in the others, every
-        row becomes a piece of its own, as with the loop.
+        A2 is not taken on trust: where what a row adds moves with what stands in the others, or an
+        operation may raise, every row becomes a piece of its own, as with the loop.
         """
-        known = _CHECKED.setdefault(self._model, {})
+        known, raising = _CHECKED.setdefault(self._model, {}), RaisingOperations()
         key = (self._method, rows, margin, self._key)
         if key not in known:
             with REPLICA, exact_products(), plain_attention():
@@ -203,12 +212,12 @@ class TrainingTask:
                 )
                 within = 1 if self._method == "loop" else rows_within(margin, products)
                 size = piece_size(rows, within)
-                self._chunk = piece_size(size, most)
-                work = partial(self._piece, partial(clipped_sum, self._model))
-                with zeros_filled(self._model):
+                self._chunk = even_size(size, most)
+                work = raising.seen_in(partial(self._piece, partial(clipped_sum, self._model)))
+                with zeros_filled(self._model), writes_refused(self._model):
                     kinds = kinds_for(self._model, self._loss)
                     alone = rows_are_alone(work, trial, targets, size, self._device, kinds)
-            known[key] = size, self._chunk, alone
+            known[key] = size, self._chunk, alone and not raising.names
         size, self._chunk, alone = known[key]
         if not alone:
             self._method, self._chunk = "loop", 1
@@ -293,19 +302,21 @@ class EvaluationTask:
         """
         with self._evaluating():
             load_parameters(self._model, parameters)
-            return self._rows.total(rows, 3, self._piece)
+            with state_held(self._model):
+                return self._rows.total(rows, 3, self._piece)
 
     def _checked(self, trial: Trial, targets: Tensors, size: int) -> int:
         """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
-        known = _CHECKED.setdefault(self._model, {})
+        known, raising = _CHECKED.setdefault(self._model, {}), RaisingOperations()
         key = ("evaluation", self._method, size, self._key)
         if key not in known:
             kinds = kinds_for(self._model, self._each)
-            with self._evaluating(), zeros_filled(self._model):
+            with self._evaluating(), zeros_filled(self._model), writes_refused(self._model):
+                work = raising.seen_in(self._piece)
                 alone = self._takes(trial, targets) and rows_are_alone(
-                    self._piece, trial, targets, size, self._device, kinds
+                    work, trial, targets, size, self._device, kinds
                 )
-            known[key] = size, size, alone
+            known[key] = size, size, alone and not raising.names
         if known[key][-1]:
             return size
         self._method = "loop"
@@ -332,7 +343,7 @@ class EvaluationTask:
     def _piece(
         self, inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor
     ) -> NDArray[np.float64]:
-        with attributes_restored(self._model):
+        with state_unchanged(self._model), attributes_restored(self._model):
             outputs, losses = self._losses(inputs, targets)
         labels, *weights = targets if isinstance(targets, tuple) else (targets,)
         if weights:  # of a unit's places

@@ -38,7 +38,7 @@ def unquoted(work: Callable[[], Made], remedy: str = "try it where it is") -> Ma
         return work()
     except HubbubError:
         raise
-    except Exception as error:  # noqa: BLE001 (the model is the user's, and raises what it likes)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (the model is the user's)
         # What the model said may quote a record, as may a name of its own.
         known = type(error).__module__ == "builtins"
         kind = type(error).__name__ if known else "an error of its own"
