@@ -196,15 +196,14 @@ def test_a_record_moves_an_evaluation_of_a_users_model_by_its_own_part():
         'kind = "logistic"', f'kind = "python:{__name__}:meeting"\ninputs = [26]'
     )
     prepared = PreparedStudy.of(hubbub.Study.parse(text))
-    assert prepared.method == "loop"
-    known, count = prepared.held_back[0], len(prepared.held_back[0])
+    assert prepared.learner.method == "loop"
+    silo, query = prepared.silos[0], prepared.plan.planned(EVALUATION).query
+    known, count = silo.held_back, len(silo.held_back)
     assert count > 20
     far = replace(known, inputs=np.where(np.arange(count)[:, None] == 5, 50.0, known.inputs))
-    vector = np.linspace(-9, 9, prepared.numbers, dtype=np.float32)
+    vector = np.linspace(-9, 9, prepared.initial.size, dtype=np.float32)
     sums = [
-        replace(prepared, held_back=(one, *prepared.held_back[1:]))
-        .evaluation_tasks[0]
-        .clipped_sum(vector, np.arange(count))
+        query.task(replace(silo, held_back=one)).clipped_sum(vector, np.arange(count))
         for one in (known, replace(far, inputs=far.inputs.astype(np.float32)))
     ]
     moved = sums[1] - sums[0]

@@ -16,7 +16,7 @@ from torch import nn
 
 from hubbub.errors import ModelError
 from hubbub.learning.task import held_back
-from hubbub.planning import EVALUATION, TRAINING
+from hubbub.queries import EVALUATION, TRAINING
 from hubbub.study import Records
 from hubbub.study.code_hashes import source_hash
 from network.relay import NAMES, Watched, opened, setting_of, tiny

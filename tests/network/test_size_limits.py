@@ -130,9 +130,10 @@ def test_who_joins_keeps_no_more_than_an_offer_before_there_is_a_session(tmp_pat
     everybody.approve("node-1")
     site = PartyFolder.opened(everybody.home / "node-1")
     relay = relay_of(site, None, everybody.roster)
-    joined = _Joined(site, relay, Machine(), EventLog(party="node-1"))
-    assert joined._line._line._most() == OFFER_LIMIT
-    joined._line._line.stop()
+    joined = _Joined(site, relay, Machine(), EventLog(party="node-1"), None)
+    line = joined._line_to(relay)
+    assert line._line._most() == OFFER_LIMIT
+    line._line.stop()
 
 
 def test_a_call_before_any_session_is_expected_has_no_less_than_a_word() -> None:

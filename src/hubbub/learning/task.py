@@ -313,6 +313,7 @@ class EvaluationTask:
             kinds = kinds_for(self._model, self._each)
             with self._evaluating(), zeros_filled(self._model), writes_refused(self._model):
                 work = raising.seen_in(self._piece)
+                self._try_row(trial, targets)
                 alone = self._takes(trial, targets) and rows_are_alone(
                     work, trial, targets, size, self._device, kinds
                 )
@@ -321,6 +322,13 @@ class EvaluationTask:
             return size
         self._method = "loop"
         return 1
+
+    def _try_row(self, trial: Trial, targets: Tensors) -> None:
+        """Refuse a model that a single made-up row has write to its tensors (P14)."""
+        row = trial.inputs[:1].to(self._device)
+        label = on_device(targets, self._device, lambda values: values[:1])
+        with state_unchanged(self._model):
+            unquoted(lambda: self._each(self._model(row), label))
 
     def _takes(self, trial: Trial, targets: Tensors) -> bool:
         """Whether the method can have several rows in a piece."""
@@ -343,7 +351,8 @@ class EvaluationTask:
     def _piece(
         self, inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor
     ) -> NDArray[np.float64]:
-        with state_unchanged(self._model), attributes_restored(self._model):
+        # What is written is seen first, and then put back with what it was written in.
+        with attributes_restored(self._model), state_unchanged(self._model):
             outputs, losses = self._losses(inputs, targets)
         labels, *weights = targets if isinstance(targets, tuple) else (targets,)
         if weights:  # of a unit's places

@@ -196,6 +196,7 @@ def _models(site: PartyFolder) -> Iterator[Checked]:
 def _model(study: Study) -> str:
     from hubbub.learning import tried_model
 
+    imported_code.keep(study)  # the bytes that were approved, and no others
     seen = tried_model(study)
     if seen is None:
         return f"{study.name}: not tried; it can be where model.inputs is stated"
