@@ -43,7 +43,7 @@ from hubbub.protocol.round import LocalTask, RoundParameters, most_rows, poisson
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of, round_parameters_of
 from hubbub.study import Study
-from hubbub.study.tabular import Records
+from hubbub.tabular import Records
 
 PIXELS, CLASSES, HIDDEN = 784, 10, (536, 536, 536)
 SILOS, RECORDS, BATCH, STEPS = 100, 600, 400, 1250

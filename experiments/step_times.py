@@ -49,7 +49,7 @@ from hubbub.protocol.primitives.true_signatures import TRUE_SIGNATURES
 from hubbub.session import NodeParty, SiloParty
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of
-from hubbub.study.tabular import Records
+from hubbub.tabular import Records
 
 APART = 0  # in the place of a number of threads: every party on its own
 _MASKINGS = 5  # silos whose masks are timed alone

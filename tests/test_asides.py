@@ -19,7 +19,7 @@ from hubbub.errors import IntegrityError, StudyError
 from hubbub.queries import EVALUATION, STANDARDISATION, EvaluationQuery, standardising_query
 from hubbub.session.layout import layout_of
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
-from hubbub.study.tabular import Records
+from hubbub.tabular import Records
 from hubbub.training.local_venue import LocalVenue
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import RunSessions

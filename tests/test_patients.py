@@ -17,7 +17,7 @@ from hubbub.errors import DataError, StudyError
 from hubbub.learning import TrainingTask
 from hubbub.study import Records, sources
 from hubbub.study.drafting.table_check import checked
-from hubbub.study.tabular import patient_key
+from hubbub.tabular import patient_key
 from hubbub.training import PreparedStudy
 from hubbub.training.array_inputs import with_patients
 

@@ -47,7 +47,7 @@ from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParamet
 from hubbub.session.in_process import federate
 from hubbub.session.layout import Layout
 from hubbub.study import sources
-from hubbub.study.tabular import Records
+from hubbub.tabular import Records
 from hubbub.training.baselines import BASELINES
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_study import run

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hubbub import Study
 from hubbub.errors import StudyError
-from hubbub.study.tabular.column import canonical
+from hubbub.tabular.column import canonical
 
 EXAMPLE = """
 [study]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hubbub.errors import DataError, StudyError
 from hubbub.study.datasets import HEART_COLUMNS
-from hubbub.study.tabular import Column, Records, columns_from, encode_table, read_cells
+from hubbub.tabular import Column, Records, columns_from, encode_table, read_cells
 
 SECRET = "s3cr3t-cell"
 AGE = Column(name="age", low=20, high=90)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub import Study
+from hubbub import Study, tabular
 from hubbub.cli import main
 from hubbub.errors import DataError, ModelError, StudyError
-from hubbub.study import Records, tabular
+from hubbub.study import Records
 from hubbub.study.drafting import checked
-from hubbub.study.tabular import Outcome, encode_table
+from hubbub.tabular import Outcome, encode_table
 from hubbub.training import compare, load, rehearse
 
 AMOUNT = {"kind": "amount", "column": "y", "low": 0, "high": 20}

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hubbub.errors import DataError, StudyError
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS
-from hubbub.study.tabular import Records, encode_table, read_cells
+from hubbub.tabular import Records, encode_table, read_cells
 
 BRCA_SILOS = tuple(f"region-{number}" for number in range(6))
 _CENTRES = ("Cleveland", "Hungary", "Switzerland", "VA Long Beach")  # in the order of HEART_SILOS

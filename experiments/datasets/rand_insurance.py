@@ -33,7 +33,7 @@ from experiments.datasets.archive import damaged
 from hubbub.errors import StudyError
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.datasets.wheel import Wheel, buffers_and_names, fill
-from hubbub.study.tabular import Column, Records, encode_table, read_cells
+from hubbub.tabular import Column, Records, encode_table, read_cells
 
 # In the order of the numbers 1 to 6 in the file.
 RAND_SITES = (

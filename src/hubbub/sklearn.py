@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hubbub.errors import HubbubError
 from hubbub.study.parties import is_name, is_reserved
-from hubbub.study.tabular import canonical
+from hubbub.tabular import canonical
 from hubbub.training import array_inputs, fit
 from hubbub.training.result import classes_in_words
 

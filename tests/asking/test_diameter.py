@@ -47,7 +47,7 @@ def test_p23_no_two_records_are_further_apart_than_is_charged(kind: str) -> None
 
 def _coded(study: Study) -> dict[str, Any]:
     from hubbub.study import columns_of
-    from hubbub.study.tabular import cells_of, coded_cells
+    from hubbub.tabular import cells_of, coded_cells
 
     columns = columns_of(study.data).values()
     return dict(coded_cells(cells_of(patients(3, 60)), columns, "made up").columns)

@@ -18,7 +18,7 @@ from hubbub.errors import DataError
 from hubbub.estimation import Stacked
 from hubbub.queries import statistics_of
 from hubbub.queries.statistic_task import StatisticTask, pooled
-from hubbub.study.tabular import coded_cells, columns_from
+from hubbub.tabular import coded_cells, columns_from
 
 MOST = 3
 

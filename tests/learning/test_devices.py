@@ -21,7 +21,7 @@ from hubbub.learning import (
 )
 from hubbub.learning.task import replica
 from hubbub.learning.torch_settings import exact_products
-from hubbub.study.tabular import Records
+from hubbub.tabular import Records
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 KINDS = {

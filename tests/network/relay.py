@@ -36,7 +36,7 @@ from hubbub.session.layout import round_parameters_of
 from hubbub.session.rounds import Rounds
 from hubbub.session.session_offer import SessionOffer, planned_for
 from hubbub.study import Study
-from hubbub.study.tabular import Records
+from hubbub.tabular import Records
 from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import SessionPlan

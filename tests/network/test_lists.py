@@ -38,7 +38,7 @@ from hubbub.session.layout import round_parameters_of
 from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
 from hubbub.study import Parties, named_object
-from hubbub.study.tabular import Records
+from hubbub.tabular import Records
 from hubbub.training.loop import Parameters, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
 from network.lines import over_nats

@@ -48,7 +48,7 @@ kept_list = pytest.mark.parametrize("tokens", ["per-epoch", "static"])
 
 WARD = """
 import numpy as np
-from hubbub.study.tabular import Records
+from hubbub.tabular import Records
 COUNTS = {"a": 5, "b": 6, "c": 4, "d": 5, "test": 40}
 def records(party, **_):
     generator = np.random.default_rng(len(party) + ord(party[0]))

@@ -36,7 +36,7 @@ from hubbub.protocol.round import projected_sum as projected
 from hubbub.session.ask import Absent
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import Layout, round_parameters_of
-from hubbub.study.tabular import Records
+from hubbub.tabular import Records
 from hubbub.training import baselines
 from hubbub.training.run_study import run
 

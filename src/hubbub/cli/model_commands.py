@@ -11,7 +11,7 @@ from typing import Any
 from hubbub.cli.output import TRUST_WORDS, add_command, answer, emit, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
-from hubbub.study.tabular import csv_text
+from hubbub.tabular import csv_text
 
 
 def add_commands(commands: Any) -> None:

@@ -38,7 +38,7 @@ from hubbub.estimation.statistic import (
     one_hot,
     scaled,
 )
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.estimation.statistic import Array, Cells, Levels, one_hot, scaled
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 PER_UNIT = "per unit"  # what an effect of a number compares
 _MOST = 200  # patterns

@@ -18,7 +18,7 @@ from hubbub.estimation.covariates import Patterns
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 _POWER = 0.45
 

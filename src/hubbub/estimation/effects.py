@@ -18,7 +18,7 @@ import numpy as np
 from hubbub.estimation.covariates import PER_UNIT, Covariates
 from hubbub.estimation.intervals import caution, normal_quantile
 from hubbub.estimation.statistic import Answer, Array, Estimate, Expectation, Levels, Statistic
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 # The largest ratio of the noise's part of a variance to that of sampling with which an effect is
 # told, and with which it is planned, as if all classes were alike, which they never are.

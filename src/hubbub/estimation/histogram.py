@@ -23,7 +23,7 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hubbub.errors import StudyError
 from hubbub.estimation.effects import LEFT_OUT, Effects, Regression, definite, sandwich
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, OneSum, scaled
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 
 @dataclass(frozen=True, kw_only=True)

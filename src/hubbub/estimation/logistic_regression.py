@@ -31,7 +31,7 @@ from hubbub.estimation.statistic import (
     Parameters,
     one_hot,
 )
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 
 def logistic(

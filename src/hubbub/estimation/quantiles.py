@@ -27,7 +27,7 @@ from hubbub.estimation.statistic import (
     Levels,
     OneSum,
 )
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 _POWER = 0.45
 

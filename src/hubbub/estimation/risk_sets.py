@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hubbub.errors import StudyError
 from hubbub.estimation.prefix_coding import PrefixCode
 from hubbub.estimation.statistic import Array, Cells, OneSum, one_hot
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 Parameters = NDArray[np.float32]
 Array = NDArray[np.float64]

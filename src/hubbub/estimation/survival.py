@@ -32,7 +32,7 @@ from hubbub.estimation.statistic import (
     Levels,
     NoisyTest,
 )
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 _DRAWS = 2000  # of a band's simulation
 _CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hubbub import tabular
 from hubbub.errors import ModelError
 from hubbub.learning import linear_probe, losses, metrics, survival_metrics
 from hubbub.learning.batches import Loss
 from hubbub.learning.models import default_loss
-from hubbub.study import HUBER, LINEAR_PROBE, Model, Outcome, named_object, tabular
+from hubbub.study import HUBER, LINEAR_PROBE, Model, Outcome, named_object
 
 # In nats. A loss beyond this counts as this in evaluations, so that what a record adds is bounded.
 MOST_LOSS = 5.0

@@ -6,7 +6,7 @@ its loss the weighted sum over its places, whose gradient is the mean of its row
 unit is clipped once, as a record is, and whatever holds for records holds for it. A place without a
 row has weight 0 and holds a row of the same unit, so that it adds nothing of its own.
 
-Which rows a unit has is known to study/tabular/records.py; what becomes of a layer's products over
+Which rows a unit has is known to tabular/records.py; what becomes of a layer's products over
 several rows is the business of per_record.py.
 """
 

@@ -46,7 +46,7 @@ from hubbub.study.standardisation import (
 from hubbub.study.study import (
     Study as Study,
 )
-from hubbub.study.tabular import (
+from hubbub.tabular import (
     KINDS as KINDS,
     CodedCells as CodedCells,
     Column as Column,

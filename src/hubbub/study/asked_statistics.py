@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.section import Section, is_number, key_of
-from hubbub.study.tabular import Column
+from hubbub.section import Section, is_number, key_of
+from hubbub.tabular import Column
 
 Columns = Mapping[str, Column]
 # A covariate of a regression: its column, and the break points that cut a number into categories,

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.section import Section, key_of, shown
+from hubbub.section import Section, key_of, shown
 
 SOFTWARE = "software"
 _ROLES = ("aggregator", "node", "silo")

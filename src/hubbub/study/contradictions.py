@@ -12,8 +12,8 @@ from hubbub.study.data import Data
 from hubbub.study.model import HUBER, LINEAR_PROBE, Model
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
-from hubbub.study.tabular import AMOUNT, TIME_TO_EVENT, Outcome
 from hubbub.study.training import Training
+from hubbub.tabular import AMOUNT, TIME_TO_EVENT, Outcome
 
 
 def refuse_contradictions(

@@ -12,10 +12,10 @@ from math import isfinite
 from typing import Any
 
 from hubbub.errors import StudyError
+from hubbub.section import Section, shortened
 from hubbub.study import datasets, import_path
-from hubbub.study.section import Section, shortened
-from hubbub.study.tabular import MOST_PER_PATIENT, Column, Outcome, canonical, columns_from
 from hubbub.study.target import target_from
+from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome, canonical, columns_from
 
 _KEYS = ("source", "files", "test", "target", "positive", "negative", "classes", "columns")
 _MORE = ("options", "records", "counts", "capacity", "standardise")

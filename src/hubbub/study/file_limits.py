@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.section import key_of, shown
+from hubbub.section import key_of, shown
 
 _MOST_LEVELS, _MOST_KEY, _MOST_TEXT, _MOST_WHOLE = 8, 100, 1000, 2**63 - 1
 

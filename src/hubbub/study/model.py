@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from hubbub.section import Section, is_number
 from hubbub.study.import_path import IN_MEMORY, is_own
-from hubbub.study.section import Section, is_number
 
 _KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss", "rank", "targets")
 _FROZEN = ("module", "features", "weights", "sha256", "mean", "std")

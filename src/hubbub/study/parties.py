@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.study.section import Section
+from hubbub.section import Section
 
 _ROSTER = re.compile(r"(|[0-9a-f]{64})")
 # No space, so that " and " stands between names only; and never "..".

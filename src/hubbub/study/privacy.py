@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.study.section import Section
+from hubbub.section import Section
 
 _RELATIONS = ("add-remove", "substitute")
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from hubbub.errors import DataError, HubbubError, StudyError
+from hubbub.section import shortened
 from hubbub.study import datasets, import_path, imported_code
 from hubbub.study.data import Data, columns_of, spellings_of
-from hubbub.study.section import shortened
 from hubbub.study.study import Study
-from hubbub.study.tabular import (
+from hubbub.tabular import (
     CodedCells,
     Column,
     Records,

@@ -19,6 +19,7 @@ from typing import Any
 
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
+from hubbub.section import Section, shortened, shown
 from hubbub.study import file_limits, import_path
 from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
@@ -27,7 +28,6 @@ from hubbub.study.data import Data, columns_of, data_from
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
-from hubbub.study.section import Section, shortened, shown
 from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
 

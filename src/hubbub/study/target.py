@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from hubbub.study.section import Section, is_number
-from hubbub.study.tabular import AMOUNT, COUNT, KINDS, TIME_TO_EVENT, Outcome, canonical
+from hubbub.section import Section, is_number
+from hubbub.tabular import AMOUNT, COUNT, KINDS, TIME_TO_EVENT, Outcome, canonical
 
 _CLASS = "class"
 _KEYS = {

@@ -12,6 +12,7 @@ from typing import Any
 
 import tomli_w
 
+from hubbub import tabular
 from hubbub.study import (
     asked_statistics,
     attested_roles,
@@ -19,7 +20,6 @@ from hubbub.study import (
     model,
     parties,
     privacy,
-    tabular,
     target,
     training,
 )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import StudyError
+from hubbub.section import Section
 from hubbub.study.import_path import is_own
-from hubbub.study.section import Section
 
 _KEYS = (
     *("steps", "sampling", "sample_rate", "batch", "clip", "optimizer", "projection"),

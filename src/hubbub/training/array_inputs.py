@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub import tabular
 from hubbub.errors import DataError
-from hubbub.study import Records, tabular
+from hubbub.study import Records
 
 _MOST = 100  # classes that are taken from targets without being stated
 # A silo's features and targets.

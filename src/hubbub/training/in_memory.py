@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from hubbub import tabular
 from hubbub.errors import ModelError, StudyError
-from hubbub.study import IN_MEMORY, Study, sources, tabular
-from hubbub.study.section import Section
+from hubbub.section import Section
+from hubbub.study import IN_MEMORY, Study, sources
 from hubbub.study.target import target_from
 from hubbub.training import array_inputs, loop, prepared_study, result, run_study, uncounted
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hubbub import tabular
 from hubbub.errors import DataError
 from hubbub.planning import owned_records
 from hubbub.queries import training_of
-from hubbub.study import Records, Study, sources, tabular
+from hubbub.study import Records, Study, sources
 
 
 def check_records(

@@ -21,7 +21,7 @@ from hubbub.estimation import Answer
 from hubbub.planning import Plan, QueryState
 from hubbub.queries import STANDARDISED, STATISTICS, answers_of, answers_to_dict, write_answers
 from hubbub.study import Standardisation
-from hubbub.study.tabular import csv_text
+from hubbub.tabular import csv_text
 from hubbub.training import (
     baselines,
     loop,

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from hubbub import tabular
 from hubbub.errors import BudgetError, StudyError
 from hubbub.estimation import Expectation
 from hubbub.planning import Plan
 from hubbub.queries import expected_answers
 from hubbub.queries import plan as plan_study
-from hubbub.study import IN_MEMORY, CodedCells, Study, tabular
+from hubbub.study import IN_MEMORY, CodedCells, Study
 from hubbub.training import array_inputs, prepared_study, run_study, uncounted
 from hubbub.training.result import Result
 

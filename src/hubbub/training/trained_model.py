@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
+from hubbub import tabular
 from hubbub.assurance import MODEL
 from hubbub.errors import DataError, UserError
 from hubbub.learning import model_file, prediction
@@ -27,7 +28,6 @@ from hubbub.study import (
     imported_code,
     is_own,
     sources,
-    tabular,
 )
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.study.tabular import Column, Records, encode_table, read_cells
+from hubbub.tabular import Column, Records, encode_table, read_cells
 
 HEART_SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 # What a study that only says `silos = 4` calls them.

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from hubbub.section import key_of
 from hubbub.study.drafting.column_draft import ColumnDraft
 from hubbub.study.drafting.study_draft import Draft
-from hubbub.study.section import key_of
-from hubbub.study.tabular import Column
 from hubbub.study.target import target_table
+from hubbub.tabular import Column
 
 
 def draft_text(made: Draft) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from hubbub.study.drafting.cell_text import is_missing
 from hubbub.study.drafting.raw_table import Fault, RawTable
-from hubbub.study.tabular import patient_key
+from hubbub.tabular import patient_key
 
 
 def likely_namesakes(table: RawTable, column: str) -> Iterator[Fault]:

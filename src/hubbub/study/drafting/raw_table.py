@@ -1,6 +1,6 @@
 """A file of records as it is, whatever is wrong with its form: read leniently, faults listed.
 
-A run reads files strictly (`study/tabular`). Here a file in another encoding, with another
+A run reads files strictly (`tabular`). Here a file in another encoding, with another
 separator or without a header is understood as far as it goes, so that everything that is wrong can
 be said at once, and a tidy copy be written. This file knows forms, not what columns mean.
 
@@ -23,7 +23,7 @@ from typing import Any
 from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import DataError
 from hubbub.study.drafting.cell_text import is_date, is_missing, plain_number
-from hubbub.study.tabular import cell_text, read_cells
+from hubbub.tabular import cell_text, read_cells
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SAMPLE = 1 << 16  # letters in which the separator is looked for

@@ -18,7 +18,7 @@ from hubbub.study.drafting.column_draft import ColumnDraft, column_draft
 from hubbub.study.drafting.party_names import party_names
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.drafting.target_draft import TargetDraft, learned
-from hubbub.study.tabular import patient_key
+from hubbub.tabular import patient_key
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
 _NAMED = 12  # columns, before the rest are counted

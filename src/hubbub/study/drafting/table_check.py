@@ -27,7 +27,7 @@ from hubbub.study.drafting.column_draft import is_key
 from hubbub.study.drafting.likely_namesakes import likely_namesakes
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.study import Study
-from hubbub.study.tabular import Column, Outcome, canonical, number_in, patient_key
+from hubbub.tabular import Column, Outcome, canonical, number_in, patient_key
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records

@@ -21,7 +21,7 @@ from hubbub.study.drafting.cell_text import (
     plain_number,
 )
 from hubbub.study.drafting.column_draft import rounded_outward
-from hubbub.study.tabular import AMOUNT, COUNT, KINDS, TIME_TO_EVENT, Outcome, canonical
+from hubbub.tabular import AMOUNT, COUNT, KINDS, TIME_TO_EVENT, Outcome, canonical
 
 _ANSWERS = (  # what counts as 1, and as 0
     *(("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f"), ("1", "0"), ("ja", "nein")),

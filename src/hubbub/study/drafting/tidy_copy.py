@@ -16,7 +16,7 @@ from hubbub.study.drafting.cell_text import measured
 from hubbub.study.drafting.raw_table import RawTable
 from hubbub.study.drafting.study_draft import Draft
 from hubbub.study.drafting.target_draft import is_absent
-from hubbub.study.tabular import csv_text, patient_key
+from hubbub.tabular import csv_text, patient_key
 
 
 def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str, int]:

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError, StudyError
-from hubbub.study.tabular.cells import at_row
-from hubbub.study.tabular.column import Column, canonical, column_features, plain_feature
-from hubbub.study.tabular.outcome import Outcome, outcomes, refuse_blank, two_classes
-from hubbub.study.tabular.patient_keys import patient_numbers
-from hubbub.study.tabular.records import Records, UnitRows, unit_rows
+from hubbub.tabular.cells import at_row
+from hubbub.tabular.column import Column, canonical, column_features, plain_feature
+from hubbub.tabular.outcome import Outcome, outcomes, refuse_blank, two_classes
+from hubbub.tabular.patient_keys import patient_numbers
+from hubbub.tabular.records import Records, UnitRows, unit_rows
 
 TWO_CLASSES = ("0", "1")
 Codes = NDArray[np.float64]

@@ -16,7 +16,7 @@ from typing import Any
 
 from hubbub.disk import open_ordinary
 from hubbub.errors import DataError, with_extra
-from hubbub.study.tabular.csv_text import cell_text
+from hubbub.tabular.csv_text import cell_text
 
 # A Parquet file may pack a column of equal cells into a few bytes: as many cells as it may have.
 _FEW, _PACKED = 1 << 20, 16  # of any file; and for each of its bytes

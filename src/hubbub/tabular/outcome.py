@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
-from hubbub.study.tabular.cells import at_row
-from hubbub.study.tabular.column import canonical, number_in
+from hubbub.tabular.cells import at_row
+from hubbub.tabular.column import canonical, number_in
 
 AMOUNT, COUNT, TIME_TO_EVENT = "amount", "count", "time-to-event"
 KINDS = (AMOUNT, COUNT, TIME_TO_EVENT)

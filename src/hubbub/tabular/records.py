@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
-from hubbub.study.tabular.patient_keys import patient_numbers
+from hubbub.tabular.patient_keys import patient_numbers
 
 MOST_PER_PATIENT = 1000  # as many as the accountant knows (P20)
 

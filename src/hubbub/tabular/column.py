@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError, StudyError
-from hubbub.study.tabular.cells import at_row
+from hubbub.tabular.cells import at_row
 
 _KEYS = (
     *("low", "high", "categories", "default", "indicator", "missing", "ignore_case"),

@@ -1,0 +1,21 @@
+"""Tables of records: how the cells of a file become the features and targets of one silo."""
+
+from hubbub.tabular.cells import cells_of, read_cells
+from hubbub.tabular.column import Column, canonical, columns_from, number_in
+from hubbub.tabular.csv_text import cell_text, csv_text
+from hubbub.tabular.outcome import (
+    AMOUNT,
+    COUNT,
+    KINDS,
+    TIME_TO_EVENT,
+    Outcome,
+    refuse_other_targets,
+)
+from hubbub.tabular.patient_keys import patient_key, patient_numbers
+from hubbub.tabular.records import MOST_PER_PATIENT, Records, UnitRows, unit_rows
+from hubbub.tabular.table import (
+    CodedCells,
+    coded_cells,
+    encode_inputs,
+    encode_table,
+)
