@@ -129,8 +129,7 @@ def _show_expected(made: Plan) -> None:
         return
     expected = expected_answers(made)
     rows = [
-        (one.name, one.kind, *_foreseen(expected.get(one.name)))
-        for one in study.statistics.questions
+        (name, one.kind, *_foreseen(expected.get(name))) for name, one in study.statistics.named
     ]
     table("Statistics, before any record is touched", _HEAD, rows, texts=len(_HEAD))
 

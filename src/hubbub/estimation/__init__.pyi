@@ -13,6 +13,10 @@ from hubbub.estimation.crosstab import (
 from hubbub.estimation.histogram import (
     Histogram as Histogram,
 )
+from hubbub.estimation.kinds import (
+    register as register,
+    statistic_from as statistic_from,
+)
 from hubbub.estimation.linear import (
     Linear as Linear,
 )

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hubbub.errors import StudyError
+from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import (
     CLEAR,
     at,
@@ -58,7 +59,26 @@ class Table(OneSum):
     by: Levels | None = None
 
     kind = "table"
+    keys = ("columns", "by")
     importance = 0.8
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> Table:
+        """The statistic that a table of a study asks for."""
+        by = keys.by()
+        groups = by.column.name if by else ""
+        names = keys.section.texts("columns", tuple(one for one in keys.columns if one != groups))
+        wrong = [one for one in names if one not in keys.columns or one == groups]
+        if wrong or not names or len(set(names)) < len(names):
+            raise keys.section.refusal(
+                "columns", f"different columns out of {', '.join(keys.columns)}", "correct the list"
+            )
+        return cls(columns=tuple(keys.columns[one] for one in names), by=by, **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        groups = {"by": self.by.column.name} if self.by else {}
+        return {"columns": [one.name for one in self.columns], **groups}
 
     def __post_init__(self) -> None:
         """Refuses an empty table, and one that divides by what it describes."""

@@ -11,16 +11,27 @@ I^-1 (I + C) I^-1, with the information I and the covariance C of the noise in U
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from hubbub.estimation.asked_keys import StatisticKeys, covariates_table, grid_table
 from hubbub.estimation.covariates import Patterns
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
-from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels
+from hubbub.estimation.statistic import (
+    Answer,
+    Array,
+    Cells,
+    Expectation,
+    Iterated,
+    Levels,
+    OneSum,
+)
 from hubbub.tabular import Column
 
 _POWER = 0.45
+_BINS = 12  # if nothing is said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +54,23 @@ class HazardRatios(Regression):
     edges: tuple[float, ...]
 
     kind = "cox"
+    keys = ("time", "event", "on", "bins", "horizon")
     ratio = "hazard ratio"
     note = "records that lack time, event or a covariate are left out"
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> OneSum | Iterated:
+        """The statistic that a table of a study asks for."""
+        from hubbub.estimation.cox_newton import cox  # whose class is one of these
+
+        grid = keys.survived(_BINS)
+        on = keys.covariates(grid["time"], grid["event"])
+        return cox(**grid, on=on, **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        on = covariates_table(self.on)
+        return {**grid_table(self.time, self.event, self.edges), "on": on}
 
     @property
     def explained(self) -> str:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from hubbub.errors import StudyError
+from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
 from hubbub.estimation.statistic import (
     TOO_FEW,
@@ -27,6 +29,8 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
+
+_TEST = "chi-square"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +52,23 @@ class Crosstab(OneSum):
     test: bool = True
 
     kind = "crosstab"
+    keys = ("rows", "columns", "test")
     importance = 0.4
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> Crosstab:
+        """The statistic that a table of a study asks for."""
+        rows, across = keys.levels("rows"), keys.levels("columns")
+        if rows == across:
+            raise keys.section.refusal("columns", "another column than rows", "name two")
+        return cls(rows=rows, across=across, test=keys.test(_TEST), **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        tested = {"test": _TEST} if self.test else {}
+        return {"rows": self.rows.column.name, "columns": self.across.column.name, **tested}
 
     def __post_init__(self) -> None:
         """Refuses a column against itself."""
@@ -140,7 +158,7 @@ def chi_square(counts: Array, sigma: float) -> NoisyTest:
         (left @ counts @ right.T).ravel(), (projection * variance) @ projection.T, degrees
     )
     return NoisyTest(
-        name="chi-square",
+        name=_TEST,
         statistic=statistic,
         degrees=degrees,
         p_value=float(chdtrc(degrees, statistic)),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
 from hubbub.estimation.statistic import (
     MISSING,
@@ -24,6 +26,8 @@ from hubbub.estimation.statistic import (
     one_hot,
 )
 from hubbub.tabular import Column
+
+_BINS = 20  # if nothing is said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +48,20 @@ class Histogram(OneSum):
     edges: tuple[float, ...]
 
     kind = "histogram"
+    keys = ("column", "bins")
     importance = 0.2
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> Histogram:
+        """The statistic that a table of a study asks for."""
+        column = keys.column("column", numeric=True)
+        return cls(column=column, edges=keys.edges(column, _BINS), **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        return {"column": self.column.name, "bins": list(self.edges[1:-1])}
 
     def __post_init__(self) -> None:
         """Refuses edges that are none."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
+from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
 from hubbub.estimation.effects import LEFT_OUT, Effects, Regression, definite, sandwich
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, OneSum, scaled
 from hubbub.tabular import Column
@@ -38,8 +40,19 @@ class Linear(Regression, OneSum):
     outcome: Column
 
     kind = "linear"
+    keys = ("outcome", "on")
     importance = 0.2
     note = f"{LEFT_OUT}; residuals are taken to spread alike everywhere"
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> Linear:
+        """The statistic that a table of a study asks for."""
+        outcome = keys.column("outcome", numeric=True)
+        return cls(outcome=outcome, on=keys.covariates(outcome), **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        return {"outcome": self.outcome.name, "on": covariates_table(self.on)}
 
     def __post_init__(self) -> None:
         """Refuses an outcome or covariates that are none."""

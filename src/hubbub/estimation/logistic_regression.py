@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from hubbub.errors import StudyError
+from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
 from hubbub.estimation.covariates import Patterns
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
@@ -67,8 +69,19 @@ class _OddsRatios(Regression):
     outcome: Column
 
     kind = "logistic"
+    keys = ("outcome", "on")
     importance = 0.4
     ratio = "odds ratio"
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> Logistic | NewtonLogistic:
+        """The statistic that a table of a study asks for."""
+        outcome = keys.column("outcome", pair=True)
+        return logistic(outcome=outcome, on=keys.covariates(outcome), **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        return {"outcome": self.outcome.name, "on": covariates_table(self.on)}
 
     def __post_init__(self) -> None:
         """Refuses an outcome or covariates that are none."""

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from hubbub.errors import StudyError
+from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import CLEAR, caution, normal_quantile, share
 from hubbub.estimation.prefix_coding import PrefixCode, rising
 from hubbub.estimation.statistic import (
@@ -30,6 +33,7 @@ from hubbub.estimation.statistic import (
 from hubbub.tabular import Column
 
 _POWER = 0.45
+_BINS = 64  # if nothing is said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,24 @@ class Quantiles(OneSum):
     at: tuple[float, ...] = (0.25, 0.5, 0.75)
 
     kind = "quantiles"
+    keys = ("column", "at", "bins")
     importance = 0.1
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> Quantiles:
+        """The statistic that a table of a study asks for."""
+        column = keys.column("column", numeric=True)
+        at = keys.numbers("at", cls.at)
+        if not at or any(a >= b for a, b in pairwise((0.0, *at, 1.0))):
+            raise keys.section.refusal(
+                "at", "probabilities between 0 and 1 that rise", "write it like [0.25, 0.5, 0.75]"
+            )
+        return cls(column=column, at=at, edges=keys.edges(column, _BINS), **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        bins = list(self.edges[1:-1])
+        return {"column": self.column.name, "at": list(self.at), "bins": bins}
 
     def __post_init__(self) -> None:
         """Refuses edges and probabilities that are none."""

@@ -18,13 +18,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.tabular import Column
+
+if TYPE_CHECKING:
+    from hubbub.estimation.asked_keys import StatisticKeys
 
 Parameters = NDArray[np.float32]
 Array = NDArray[np.float64]
@@ -255,9 +258,24 @@ class Statistic(ABC):
     confidence: float = 0.95
 
     kind: ClassVar[str]  # "table" for example
+    keys: ClassVar[tuple[str, ...]]  # of its table, besides kind, weight and confidence
     importance: ClassVar[float]  # what noise does to answers of its kind, beside survival curves
     rounds: ClassVar[int] = 1  # how many sums it needs
     if_noisy: ClassVar[str] = "refused"  # what becomes of it where noise is too large
+
+    @classmethod
+    @abstractmethod
+    def read(cls, keys: StatisticKeys) -> OneSum | Iterated:
+        """The statistic that a table of a study asks for; StudyError if it asks for none."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """The keys that `read` reads it back from, every one that it has."""
+
+    def to_table(self) -> dict[str, Any]:
+        """The whole table that it is read from."""
+        common = {"kind": self.kind, "weight": self.weight, "confidence": self.confidence}
+        return common | self.settings()
 
     @property
     @abstractmethod

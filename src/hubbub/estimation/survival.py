@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from hubbub.estimation.asked_keys import StatisticKeys, grid_table
 from hubbub.estimation.crosstab import quadratic_form
 from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile
 from hubbub.estimation.prefix_coding import rising
@@ -37,6 +38,9 @@ from hubbub.tabular import Column
 _DRAWS = 2000  # of a band's simulation
 _CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
 _SEED = 1  # public: bands follow from the noisy sum alone
+
+_BINS = 12  # if nothing is said
+_TEST = "log-rank"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +67,23 @@ class Survival(OnRiskSets):
     test: bool = True
 
     kind = "survival"
+    keys = ("time", "event", "by", "bins", "horizon", "test")
     importance = 1.0
     if_noisy = "cut short or refused"
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> Survival:
+        """The statistic that a table of a study asks for."""
+        by, test = keys.by(), keys.test(_TEST)
+        if test and not by:
+            raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
+        return cls(**keys.survived(_BINS), by=by, test=test, **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        groups = {"by": self.by.column.name} if self.by else {}
+        tested = {"test": _TEST} if self.test else {}
+        return {**grid_table(self.time, self.event, self.edges), **groups, **tested}
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import estimation
-from hubbub.queries.question_statistics import statistic_of_question
-from hubbub.study import AskedStatistics, Column
+from hubbub.study import AskedStatistics
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
@@ -110,10 +109,9 @@ class SumLayout:
 
 
 @lru_cache(maxsize=16)
-def layout_of(asked: AskedStatistics, columns: tuple[Column, ...], relation: str) -> SumLayout:
-    """How statistics about these columns are summed."""
-    by_name = {column.name: column for column in columns}
-    kinds = {one.name: statistic_of_question(one, by_name) for one in asked.questions}
+def layout_of(asked: AskedStatistics, relation: str) -> SumLayout:
+    """How statistics are summed."""
+    kinds = dict(asked.named)
     stacked = estimation.stack(kinds, relation)
     norms = (
         one.sensitivity * scale for one, scale in zip(kinds.values(), stacked.scales, strict=True)

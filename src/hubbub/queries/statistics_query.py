@@ -26,7 +26,7 @@ from hubbub.planning import (
 from hubbub.queries.kept_sums import sums_in, write_sums
 from hubbub.queries.statistic_sums import SumLayout, layout_of
 from hubbub.queries.statistic_task import StatisticTask, pooled
-from hubbub.study import AskedStatistics, Column, Data, Parties, Privacy
+from hubbub.study import AskedStatistics, Data, Parties, Privacy
 
 if TYPE_CHECKING:
     from hubbub.protocol import LocalTask
@@ -40,19 +40,17 @@ class StatisticsQuery(SteppedQuery):
 
     Args:
         asked: the questions.
-        columns: that they may be about.
         data, privacy: of the study.
     """
 
     asked: AskedStatistics
-    columns: tuple[Column, ...]
     data: Data
     privacy: Privacy
 
     @cached_property
     def layout(self) -> SumLayout:
         """All questions as one vector."""
-        return layout_of(self.asked, self.columns, self.privacy.relation)
+        return layout_of(self.asked, self.privacy.relation)
 
     @cached_property
     def mechanism(self) -> Mechanism:

@@ -9,7 +9,7 @@ from hubbub.queries.evaluation_query import EvaluationQuery
 from hubbub.queries.standardising_query import StandardisingQuery, features_of
 from hubbub.queries.statistics_query import StatisticsQuery
 from hubbub.queries.training_query import TrainingQuery
-from hubbub.study import Study, columns_of
+from hubbub.study import Study
 
 
 def queries_of(
@@ -69,8 +69,7 @@ def statistics_of(study: Study) -> StatisticsQuery:
     """
     if study.statistics is None:
         raise StudyError("expected a study with [statistics], got one without; ask for some")
-    columns = tuple(columns_of(study.data).values())
-    return StatisticsQuery(study.statistics, columns, study.data, study.privacy)
+    return StatisticsQuery(study.statistics, study.data, study.privacy)
 
 
 def plan(study: Study, *, dimension: int | None = None) -> Plan:

@@ -1,7 +1,5 @@
 from hubbub.study.asked_statistics import (
-    NUMBER as NUMBER,
     AskedStatistics as AskedStatistics,
-    Question as Question,
 )
 from hubbub.study.attested_roles import (
     PLATFORMS as PLATFORMS,

@@ -348,6 +348,8 @@ class Study:
         del content["toml"]
         if self.attestation is not None:
             content["attestation"] = self.attestation.to_dict()
+        if self.statistics is not None:
+            content["statistics"] = self.statistics.canonical()
         for name in _LEARNING:  # absent where only statistics are asked for
             if content[name] is None:
                 del content[name]

@@ -1,0 +1,168 @@
+"""The keys of one table `[statistics.NAME]`, read against the study's columns.
+
+A statistic reads its own keys with it, in its own file; what several of them have in common, such
+as break points and covariates, is read here. All of it is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from hubbub.errors import StudyError
+from hubbub.estimation.statistic import Levels
+from hubbub.section import Section, is_number, key_of
+from hubbub.tabular import Column
+
+COMMON = ("kind", "weight", "confidence")
+_NUMBER, _CATEGORIES = "number", "categories"  # how a covariate takes part, but for break points
+_MOST_BINS, _MOST_COVARIATES = 1000, 30
+
+
+@dataclass(frozen=True)
+class StatisticKeys:
+    """The keys of one statistic, held against the columns.
+
+    Args:
+        section: the table.
+        columns: of the study, by name.
+
+    Every method refuses what is wrong with a `StudyError` of one sentence.
+    """
+
+    section: Section
+    columns: Mapping[str, Column]
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every statistic has: its weight beside others, and the confidence of intervals."""
+        return {
+            "weight": self.section.number("weight", 1.0, least=1e-3, most=1e3),
+            "confidence": self.section.number("confidence", 0.95, least=0.5, most=0.999),
+        }
+
+    def column(self, key: str, *, numeric: bool | None = None, pair: bool = False) -> Column:
+        """The column that a key names: a number, categories, or two of them."""
+        column = self.columns.get(self.section.text(key, None))
+        if column is None:
+            known = ", ".join(self.columns)
+            raise self.section.refusal(key, f"one of the columns {known}", "declare it")
+        if numeric is not None and numeric == bool(column.categories):
+            what = "a numeric column" if numeric else "a column with categories"
+            raise self.section.refusal(key, what, "name another, or declare it so")
+        if pair and len(column.categories) != 2:
+            what = "a column with two categories, of which the second is the event"
+            raise self.section.refusal(key, what, 'declare it like categories = ["no", "yes"]')
+        return column
+
+    def levels(self, key: str) -> Levels:
+        """The classes of the column that a key names."""
+        return Levels(column=self.column(key, numeric=False))
+
+    def by(self) -> Levels | None:
+        """The groups that the key `by` names, if it is there."""
+        return self.levels("by") if "by" in self.section else None
+
+    def test(self, name: str) -> bool:
+        """Whether the test that goes with the statistic is asked for."""
+        return "test" in self.section and bool(self.section.text("test", None, options=(name,)))
+
+    def numbers(self, key: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        """A list of finite numbers; empty if it is none."""
+        return _numbers(self.section.content.get(key, list(default)))
+
+    def edges(
+        self, column: Column, bins: int, *, start: float | None = None, horizon: bool = False
+    ) -> tuple[float, ...]:
+        """Edges of intervals by the key `bins`: so many of equal width, or break points as listed.
+
+        Args:
+            column: between whose public bounds they are.
+            bins: how many, if nothing is said.
+            start: where the first begins, if not at the lower bound.
+            horizon: whether the key `horizon` may say where the last ends.
+        """
+        low, high = (float(bound) for bound in column.bounds)
+        low = low if start is None else start
+        if horizon:
+            high = self.section.number("horizon", high, least=low, most=high, open_low=True)
+        value = self.section.content.get("bins", bins)
+        if isinstance(value, list):
+            return (low, *self._cuts("bins", value, low, high), high)
+        number = self.section.whole("bins", bins, least=2, most=_MOST_BINS)
+        return (*(low + (high - low) * k / number for k in range(number)), high)
+
+    def survived(self, bins: int) -> dict[str, Any]:
+        """Time, event, and the grid from 0 to the horizon."""
+        time = self.column("time", numeric=True)
+        if time.bounds[0] < 0:
+            raise self.section.refusal("time", "a column with bounds from 0", "correct its low")
+        event = self.column("event", pair=True)
+        edges = self.edges(time, bins, start=0.0, horizon=True)
+        return {"time": time, "event": event, "edges": edges}
+
+    def covariates(self, *explained: Column) -> tuple[Levels | Column, ...]:
+        """What a regression is on, by the key `on`: classes, or columns of numbers."""
+        table, other = self.section.table("on"), {one.name for one in explained}
+        if not 0 < len(table) <= _MOST_COVARIATES:
+            raise self.section.refusal(
+                "on", f"1 to {_MOST_COVARIATES} columns", 'write it like { sex = "categories" }'
+            )
+        inner = Section(self.section.path("on"), table, tuple(table))
+        return tuple(self._covariate(inner, name, other) for name in table)
+
+    def _covariate(self, inner: Section, name: str, other: set[str]) -> Levels | Column:
+        column, value = self.columns.get(name), inner.content[name]
+        if column is None or name in other:
+            known = ", ".join(one for one in self.columns if one not in other)
+            raise StudyError(
+                f"expected one of the columns {known} in {inner.title}, got {key_of(name)}; "
+                "declare it, or remove it"
+            )
+        word = _CATEGORIES if column.categories else _NUMBER
+        if value == word:
+            return Levels(column=column) if column.categories else column
+        if column.categories or not isinstance(value, list):
+            more = "" if column.categories else ", or break points such as [40, 60]"
+            raise inner.refusal(name, f'"{word}"{more}', "choose one")
+        cuts = self._cuts(f"on.{key_of(name)}", value, *column.bounds)
+        return Levels(column=column, cuts=cuts)
+
+    def _cuts(self, key: str, value: object, low: float, high: float) -> tuple[float, ...]:
+        """Break points that rise between two bounds."""
+        cuts = _numbers(value)
+        if not 0 < len(cuts) < _MOST_BINS or any(a >= b for a, b in pairwise((low, *cuts, high))):
+            raise StudyError(
+                f"expected {self.section.path(key)} to be break points that rise between the "
+                f"public bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order"
+            )
+        return cuts
+
+
+def covariates_table(on: tuple[Levels | Column, ...]) -> dict[str, Any]:
+    """The table `on` that covariates are read from."""
+    return dict(map(_told, on))
+
+
+def grid_table(time: Column, event: Column, edges: tuple[float, ...]) -> dict[str, Any]:
+    """The keys that time, event and a grid are read from."""
+    return {
+        "time": time.name,
+        "event": event.name,
+        "bins": list(edges[1:-1]),
+        "horizon": edges[-1],
+    }
+
+
+def _told(one: Levels | Column) -> tuple[str, Any]:
+    if not isinstance(one, Levels):
+        return one.name, _NUMBER
+    return one.column.name, list(one.cuts) if one.cuts else _CATEGORIES
+
+
+def _numbers(value: object) -> tuple[float, ...]:
+    if not isinstance(value, list) or not all(map(is_number, value)):
+        return ()
+    return tuple(float(one) + 0.0 for one in value)
