@@ -39,7 +39,7 @@ from hubbub.planning.mechanism import (
 )
 from hubbub.planning.model_size import is_dimension, record_shape, told_shape
 from hubbub.planning.noise_correlation import Correlation, correlation_of, words_about
-from hubbub.planning.plan_of_mechanisms import plan_of
+from hubbub.planning.plan_of_mechanisms import plan_alone, plan_of
 from hubbub.planning.plan_values import Plan
 from hubbub.planning.plan_warnings import about_own_code
 from hubbub.planning.planned_query import PlannedQuery

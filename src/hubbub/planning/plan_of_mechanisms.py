@@ -96,15 +96,29 @@ def _planned_alone(
 ) -> PlannedQuery[Query]:
     """A query with its own part of epsilon, as if nothing else were asked (P16)."""
     assert query.epsilon is not None, "only the main query has the rest"  # noqa: S101
+    return plan_alone(query, parties, replace(privacy, epsilon=query.epsilon), shares)[0]
+
+
+def plan_alone(
+    query: Q, parties: Parties, privacy: Privacy, shares: int
+) -> tuple[PlannedQuery[Q], exposure.Threat]:
+    """A query that has all of epsilon, and the threat that its noise was found for.
+
+    Args:
+        query: what is asked.
+        parties: who takes part.
+        privacy: what its sums may cost.
+        shares: how many noise shares add up to the stated noise (P3).
+    """
     threat = exposure.Threat(
         parties=parties,
-        privacy=replace(privacy, epsilon=query.epsilon),
+        privacy=privacy,
         mechanism=query.mechanism,
         shares=shares,
         certificate=_certificate(query, parties),
     )
     threat = replace(threat, mechanism=_calibrated(threat))
-    return _planned(query, threat, threat.stated)
+    return _planned(query, threat, threat.stated), threat
 
 
 def _planned(query: Q, threat: exposure.Threat, stated: exposure.Exposure) -> PlannedQuery[Q]:

@@ -42,6 +42,7 @@ class SiloData:
         cells: the columns that statistics are about; None where none are asked for.
         max_cells: the most units that the silo may hold of `cells`; public.
         learner: the study's model as this machine makes gradients of it; None where there is none.
+        vector: a sum that was made elsewhere; None where sums are made of records.
     """
 
     records: Records | None = field(default=None, repr=False)
@@ -50,6 +51,7 @@ class SiloData:
     cells: CodedCells | None = field(default=None, repr=False)
     max_cells: int = 0
     learner: Any = field(default=None, repr=False)
+    vector: Array | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

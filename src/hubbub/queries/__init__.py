@@ -30,3 +30,4 @@ from hubbub.queries.study_queries import (
     training_of,
 )
 from hubbub.queries.training_query import TRAINING, TrainingQuery
+from hubbub.queries.vector_query import VECTOR, VectorQuery

@@ -6,34 +6,35 @@ Both play every party of the real protocol in this process.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.planning import Exposure
+from hubbub.planning import Exposure, Mechanism, SiloData, plan_alone
+from hubbub.planning.mask_degree import mask_degree
 from hubbub.privacy import arguments as parameters
 from hubbub.protocol import (
     Attempt,
     Charge,
     JointSeed,
     Masking,
-    Parameters,
     RoundParameters,
     mask_graph,
     ring,
 )
-from hubbub.queries import plan
+from hubbub.queries import VECTOR, VectorQuery
 from hubbub.session import in_process, party
-from hubbub.session.layout import Layout, layout_of, round_parameters_of
-from hubbub.study import Study
+from hubbub.session.layout import Layout, round_parameters_of
+from hubbub.study import Parties, Privacy
+from hubbub.study.parties import numbered
 
 _STUDY = b"hubbub secure sum".ljust(32, b"\0")
 _MOST_NODES = 1000
 _USUAL_COLLUDERS = 16
-_NO_MODEL = np.zeros(0, dtype=np.float32)
+_NOTHING = np.zeros(0, dtype=np.float32)
 
 
 def secure_sum(
@@ -100,7 +101,7 @@ def secure_sum(
     def silo(me: party.Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:
         return ExactSilo(masking, integers[me.index - 1], word_bits)
 
-    return in_process.assemble(layout, terms, silo, study=_STUDY).sum(1, _NO_MODEL)
+    return in_process.assemble(layout, terms, silo, study=_STUDY).sum(1, _NOTHING)
 
 
 class ExactSilo:
@@ -206,32 +207,26 @@ def private_sum(
     colluders = parameters.whole("colluders", colluders, least=0, most=max(len(reals) - 2, 0))
     compute_nodes = parameters.whole("compute_nodes", compute_nodes, least=0, most=_MOST_NODES)
     epsilon = parameters.epsilon(epsilon, least=parameters.LEAST_EPSILON)
-    delta = parameters.delta(delta)
-    study = Study.from_table(
-        {
-            "study": {"name": "private sum"},
-            "parties": {
-                "silos": len(reals),
-                "colluders": colluders,
-                "compute_nodes": compute_nodes,
-            },
-            "data": {"source": "python:hubbub.session.secure_sums:private_sum"},
-            "model": {"kind": "logistic"},
-            "training": {"steps": 1, "sampling": "none", "clip": sensitivity},
-            "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
-        }
+    delta = parameters.within("delta", delta, least=1e-12, most=0.1)
+    parties = Parties(names=numbered(len(reals)), colluders=colluders, compute_nodes=compute_nodes)
+    privacy = Privacy(epsilon=epsilon, delta=delta, relation=relation)
+    mechanism = Mechanism(purpose=VECTOR, relation=relation, delta=delta, steps=1, clip=sensitivity)
+    query = VectorQuery(mechanism, reals[0].size)
+    shares = len(reals) - colluders - 1  # one silo more looks on (P3)
+    planned, threat = plan_alone(query, parties, privacy, shares)
+    _check_capacity(reals, planned.sum_limit * sensitivity)
+    federation = in_process.federate(
+        Layout(names=parties.names, nodes=compute_nodes, degree=mask_degree(parties)),
+        round_parameters_of(planned),
+        [query.task(SiloData(vector=vector)) for vector in reals],
+        study=_STUDY,
     )
-    made = plan(study, dimension=reals[0].size)
-    _check_capacity(reals, made.capacity * made.clip)
-    terms = replace(round_parameters_of(made.main), parameters=0)
-    tasks = [_Fixed(vector) for vector in reals]
-    parties = in_process.federate(layout_of(made), terms, tasks, study=study.id)
     return PrivateSum(
-        value=parties.noisy_sum(1, _NO_MODEL),
-        epsilon=made.stated.epsilon,
+        value=federation.noisy_sum(1, _NOTHING),
+        epsilon=planned.epsilon,
         delta=delta,
-        noise_multiplier=made.stated.noise_multiplier,
-        exposures=made.exposures,
+        noise_multiplier=planned.noise_multiplier,
+        exposures=threat.exposures,
     )
 
 
@@ -243,19 +238,6 @@ def _half(diameter: float, sensitivity: float, relation: str) -> float:
             "leave it out: where a record is there or not, its length counts"
         )
     return parameters.within("diameter", diameter, least=1e-29, most=2 * sensitivity) / 2
-
-
-class _Fixed:
-    """A silo whose sum is given."""
-
-    count = capacity = 0
-
-    def __init__(self, vector: NDArray[np.float64]) -> None:
-        self._vector = vector
-
-    def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """The given vector."""
-        return self._vector.copy()
 
 
 def _arrays(vectors: Sequence[ArrayLike]) -> list[NDArray[Any]]:

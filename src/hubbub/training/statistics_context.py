@@ -130,7 +130,7 @@ class StatisticsContext:
 
     def query(
         self, questions: Questions | None = None, *, epsilon: float | None = None
-    ) -> StatisticsQuery:
+    ) -> ReleasableQuery:
         """A query that may be released; nothing is spent yet.
 
         Args:
@@ -151,7 +151,7 @@ class StatisticsContext:
         privacy |= {"epsilon": part, "delta": float(privacy["delta"]) * part / self.epsilon}
         head = {"study": {"name": _NAME}, _NAME: asked}
         study = Study.from_table(array_inputs.plain({**self.tables, **head, "privacy": privacy}))
-        return StatisticsQuery(context=self, study=study)
+        return ReleasableQuery(context=self, study=study)
 
     def charge(self, epsilon: float) -> None:
         """Count a release before it is made.
@@ -167,7 +167,7 @@ class StatisticsContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatisticsQuery:
+class ReleasableQuery:
     """Questions that may be released for a part of a context's epsilon."""
 
     context: StatisticsContext = field(repr=False)
