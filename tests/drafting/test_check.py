@@ -114,11 +114,17 @@ def test_all_is_said_at_once_with_file_column_and_row(home, check):
     [
         (lambda rows: column(rows, "age", lambda k, c: "n/a" if k else c), "a missing value"),
         (lambda rows: column(rows, "sex", lambda k, c: "m" if k else c), "in case or spaces only"),
-        (lambda rows: column(rows, "sex", lambda k, c: "x" if k else c), "not in categories"),
+        (
+            lambda rows: column(rows, "sex", lambda k, c: "x" if k else c),
+            "not one of the 2 declared categories",
+        ),
         (lambda rows: column(rows, "pressure", lambda *_: "12 %"), "write 12"),
         (lambda rows: column(rows, "pressure", lambda *_: "1.2.2021"), "is a date"),
-        (lambda rows: column(rows, "pressure", lambda *_: ""), "no default"),
-        (lambda rows: column(rows, "died", lambda k, c: "" if k == 1 else c), "no target"),
+        (lambda rows: column(rows, "pressure", lambda *_: ""), "give the column a public default"),
+        (
+            lambda rows: column(rows, "died", lambda k, c: "" if k == 1 else c),
+            "expected a target, found an empty cell",
+        ),
         (lambda rows: column(rows, "died", lambda k, c: "dead" if k else c), "data.negative"),
         (
             lambda rows: rows.__setitem__(0, [k.upper() for k in rows[0]]),

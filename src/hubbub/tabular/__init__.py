@@ -1,7 +1,17 @@
 """Tables of records: how the cells of a file become the features and targets of one silo."""
 
+from hubbub.tabular.cell_rule import (
+    GAP,
+    NUMBER,
+    SPELLING,
+    CellFault,
+    Rule,
+    canonical,
+    number_in,
+    number_rule,
+)
 from hubbub.tabular.cells import cells_of, read_cells
-from hubbub.tabular.column import Column, canonical, columns_from, number_in
+from hubbub.tabular.column import Column, columns_from
 from hubbub.tabular.csv_text import cell_text, csv_text
 from hubbub.tabular.outcome import (
     AMOUNT,
@@ -15,6 +25,7 @@ from hubbub.tabular.patient_keys import patient_key, patient_numbers
 from hubbub.tabular.records import MOST_PER_PATIENT, Records, UnitRows, unit_rows
 from hubbub.tabular.table import (
     CodedCells,
+    class_rule,
     coded_cells,
     encode_inputs,
     encode_table,

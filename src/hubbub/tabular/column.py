@@ -12,23 +12,31 @@ common offset. On the heart data, at epsilon 0.5, [0, 1] loses about 0.006 of AU
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import DataError, StudyError
-from hubbub.tabular.cells import at_row
+from hubbub.errors import StudyError
+from hubbub.tabular.cell_rule import (
+    GAP,
+    LARGEST,
+    MISSING,
+    SPELLING,
+    CellFault,
+    Rule,
+    canonical,
+    number_rule,
+    read_column,
+)
 
 _KEYS = (
     *("low", "high", "categories", "default", "indicator", "missing", "ignore_case"),
     "feature",
 )
-_WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0*")
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 def columns_from(table: object) -> tuple[Column, ...]:
@@ -52,88 +60,37 @@ def columns_from(table: object) -> tuple[Column, ...]:
 
 
 def column_features(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
-    """All features of one column, shape (n, column.width)."""
-    absent = {"", *map(column.spelled, column.missing)}
-    spelled = _each(texts, column.spelled)
-    gone = np.array([text in absent for text in spelled], dtype=bool)
-    if gone.any() and column.default is None:
-        raise DataError(
-            f"expected a value {at_row(where, int(gone.argmax()))}, found a missing cell; give the "
-            "column a public default in data.columns or remove the record"
-        )
-    default = column.spelled(str(column.default))
-    filled = [default if text in absent else text for text in spelled]
-    encode = _one_hot if column.categories else _scaled
-    block = encode(column, filled, where)
+    """All features of one column, shape (n, column.width).
+
+    Raises:
+        DataError: a cell is none of the column's, or is missing and the column has no default.
+    """
+    values = read_column(texts, column.rule, where)
+    gone = np.isnan(values)
+    if gone.any():  # the rule has let them pass, so there is a default
+        values[gone] = read_column([str(column.default)], column.rule, where)
+    block = (_one_hot if column.categories else _scaled)(column, values)
     return np.column_stack([block, gone]) if column.indicator else block
 
 
-def _scaled(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
-    """The numbers clipped to the public bounds, which are mapped to -1 and 1."""
+def _scaled(column: Column, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers within the public bounds, which are mapped to -1 and 1."""
     low, high = column.bounds
-    values = np.clip(plain_feature(texts, where), low, high)
-    return (2.0 * values - (low + high)) / (high - low)
+    return ((2.0 * values - (low + high)) / (high - low))[:, None]
 
 
-def _one_hot(column: Column, texts: Sequence[str], where: str) -> NDArray[np.float64]:
+def _one_hot(column: Column, places: NDArray[np.float64]) -> NDArray[np.float64]:
     """One 0/1 feature per category; for two categories a single feature, -1 or +1."""
-    index = {column.spelled(category): k for k, category in enumerate(column.categories)}
-    found = np.array([index.get(text, -1) for text in _each(texts, column.spelled)], np.int64)
-    if (found < 0).any():
-        raise DataError(
-            f"expected one of the {len(index)} declared categories "
-            f"{at_row(where, int((found < 0).argmax()))}, found something else; correct the cell, "
-            "or add its spelling to categories or missing in data.columns"
-        )
-    if len(index) == 2:
-        return (2.0 * found.astype(np.float64) - 1.0)[:, None]
-    one_hot: NDArray[np.float64] = np.eye(len(index))[found]
+    if len(column.categories) == 2:
+        return (2.0 * places - 1.0)[:, None]
+    one_hot: NDArray[np.float64] = np.eye(len(column.categories))[places.astype(np.int64)]
     return one_hot
-
-
-def plain_feature(texts: Sequence[str], where: str) -> NDArray[np.float64]:
-    """One unscaled feature, shape (n, 1)."""
-    values = [_checked_number(text, where, row) for row, text in enumerate(texts)]
-    return np.array(values, dtype=np.float64)[:, None]
-
-
-def canonical(text: str) -> str:
-    """One spelling for one value: "1.0", which other programs write for a whole 1, becomes "1"."""
-    text = text.strip()
-    whole = _WHOLE_NUMBER.fullmatch(text)
-    return whole.group(1) if whole else text
-
-
-def _each(texts: Sequence[str], spelled: Callable[[str], str]) -> list[str]:
-    """`spelled` of every text; columns repeat themselves, so each spelling is looked at once."""
-    known = {text: spelled(text) for text in set(texts)}
-    return [known[text] for text in texts]
-
-
-def number_in(text: str) -> float | None:
-    """The finite number that `text` spells, else None (an exception would quote the cell)."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if abs(value) <= _LARGEST and "_" not in text else None
-
-
-def _checked_number(text: str, where: str, row: int) -> float:
-    value = number_in(text)
-    if value is None:
-        found = "something else" if text else "an empty cell"
-        raise DataError(
-            f"expected a number {at_row(where, row)}, found {found}; correct the cell, or declare "
-            "in data.columns what it means (categories, missing, default)"
-        )
-    return value
 
 
 def _is_number(value: object) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    return abs(value) <= _LARGEST
+    return abs(value) <= LARGEST
 
 
 def _column_from(name: str, entry: Any) -> Column:
@@ -259,6 +216,41 @@ class Column:
             The text without spaces around it, a whole number in its shortest form.
         """
         return canonical(text).casefold() if self.ignore_case else canonical(text)
+
+    @property
+    def rule(self) -> Rule:
+        """What the column's cells say to a model: a missing one needs a default."""
+        if self.default is not None:
+            return self.rule_with_gaps
+        remedy = "give the column a public default in data.columns or remove the record"
+        gap, with_gaps = CellFault(GAP, "a value", "a missing cell", remedy), self.rule_with_gaps
+
+        def rule(text: str) -> float | CellFault:
+            value = with_gaps(text)
+            return value if isinstance(value, CellFault) or not isnan(value) else gap
+
+        return rule
+
+    @property
+    def rule_with_gaps(self) -> Rule:
+        """What they say: a number within the bounds, a category's place from 0, or `MISSING`."""
+        absent = {"", *map(self.spelled, self.missing)}
+        places = {self.spelled(one): place for place, one in enumerate(self.categories)}
+        unlisted = CellFault(
+            *(SPELLING, f"one of the {len(places)} declared categories", "something else"),
+            "correct the cell, or add its spelling to categories or missing in data.columns",
+        )
+
+        def rule(text: str) -> float | CellFault:
+            spelled = self.spelled(text)
+            if spelled in absent:
+                return MISSING
+            if places:
+                return places.get(spelled, unlisted)
+            value, (low, high) = number_rule(spelled), self.bounds
+            return value if isinstance(value, CellFault) else min(max(value, low), high)
+
+        return rule
 
     @property
     def width(self) -> int:

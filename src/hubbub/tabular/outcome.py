@@ -14,8 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
-from hubbub.tabular.cells import at_row
-from hubbub.tabular.column import canonical, number_in
+from hubbub.tabular.cell_rule import (
+    NO_TARGET,
+    NUMBER,
+    CellFault,
+    Rule,
+    canonical,
+    label_rule,
+    number_in,
+    read_column,
+)
 
 AMOUNT, COUNT, TIME_TO_EVENT = "amount", "count", "time-to-event"
 KINDS = (AMOUNT, COUNT, TIME_TO_EVENT)
@@ -54,14 +62,28 @@ class Outcome:
         """Of one record's target."""
         return (2,) if self.kind == TIME_TO_EVENT else ()
 
-    def problem(self, text: str) -> str:
-        """Why a cell of the target's own column is none; empty if it is one."""
+    def rule(self, text: str) -> float | CellFault:
+        """What a cell of the target's own column says: a number in its own unit."""
+        if not text:
+            return NO_TARGET
         value = number_in(text)
         if value is None:
-            return "something that is no number"
-        if self.kind != AMOUNT and value < 0:
-            return "a negative number"
-        return "a number with a fraction" if self.kind == COUNT and value % 1 else ""
+            problem = "something that is no number"
+        elif self.kind != AMOUNT and value < 0:
+            problem = "a negative number"
+        elif self.kind == COUNT and value % 1:
+            problem = "a number with a fraction"
+        else:
+            return value
+        kind = NUMBER if value is None else problem
+        remedy = "correct the cell or remove the record"
+        return CellFault(kind, _WANTED[self.kind], problem, remedy)
+
+    @property
+    def event_rule(self) -> Rule:
+        """What a cell of the event's column says: 1 if there was one, else 0."""
+        lists = "data.target.positive or data.target.negative"
+        return label_rule(two_classes(self.positive, self.negative), lists)
 
 
 def outcomes(
@@ -72,56 +94,19 @@ def outcomes(
     Raises:
         DataError: a cell is missing, or is not what the target's kind asks for.
     """
-    where = f"{origin}, column {name!r}"
-    refuse_blank(cells[name], where)
-    for row, text in enumerate(cells[name]):
-        if problem := outcome.problem(text):
-            raise DataError(
-                f"expected {_WANTED[outcome.kind]} {at_row(where, row)}, found {problem}; correct "
-                "the cell or remove the record"
-            )
-    values = np.array([number_in(text) for text in cells[name]], dtype=np.float64)
+    values = read_column(cells[name], outcome.rule, f"{origin}, column {name!r}")
     if not outcome.event:
         return values
     where = f"{origin}, column {outcome.event!r}"
-    refuse_blank(cells[outcome.event], where)
-    lists = "data.target.positive or data.target.negative"
-    happened = two_classes(
-        cells[outcome.event], outcome.positive, outcome.negative, where, lists=lists
-    )
-    return np.column_stack([values, happened])
+    return np.column_stack([values, read_column(cells[outcome.event], outcome.event_rule, where)])
 
 
 _WANTED = {AMOUNT: "a number", COUNT: "a whole number from 0", TIME_TO_EVENT: "a time from 0"}
 
 
-def refuse_blank(texts: Sequence[str], where: str) -> None:
-    """Refuse a record without a target."""
-    blank = next((row for row, text in enumerate(texts) if not text), None)
-    if blank is not None:
-        raise DataError(
-            f"expected a target {at_row(where, blank)}, found an empty cell; remove the record"
-        )
-
-
-def two_classes(
-    texts: Sequence[str],
-    positive: Sequence[str],
-    negative: Sequence[str],
-    where: str,
-    *,
-    lists: str = "data.positive or data.negative",
-) -> list[int]:
-    """1 for the spellings of one list, 0 for those of the other; any other is refused."""
-    index = dict.fromkeys(map(canonical, negative), 0) | dict.fromkeys(map(canonical, positive), 1)
-    found = [index.get(canonical(text), -1) for text in texts]
-    if -1 in found:
-        raise DataError(
-            f"expected a target that {lists} lists "
-            f"{at_row(where, found.index(-1))}, found something else; correct the cell, or add its "
-            "spelling to one of the two"
-        )
-    return found
+def two_classes(positive: Sequence[str], negative: Sequence[str]) -> dict[str, int]:
+    """1 for the spellings of one list, 0 for those of the other."""
+    return dict.fromkeys(map(canonical, negative), 0) | dict.fromkeys(map(canonical, positive), 1)
 
 
 def refuse_other_targets(outcome: Outcome | None, targets: NDArray[Any], whose: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
-from hubbub.tabular.column import canonical
+from hubbub.tabular.cell_rule import canonical
 
 # What is written for a missing value by programs, beside nothing.
 _MISSING = frozenset({"", "nan", "NaN", "None", "NaT", "<NA>"})

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError, StudyError
+from hubbub.tabular.cell_rule import Rule, canonical, label_rule, number_rule, read_column
 from hubbub.tabular.cells import at_row
-from hubbub.tabular.column import Column, canonical, column_features, plain_feature
-from hubbub.tabular.outcome import Outcome, outcomes, refuse_blank, two_classes
+from hubbub.tabular.column import Column, column_features
+from hubbub.tabular.outcome import Outcome, outcomes, two_classes
 from hubbub.tabular.patient_keys import patient_numbers
 from hubbub.tabular.records import Records, UnitRows, unit_rows
 
@@ -110,7 +111,8 @@ def encode_inputs(
         ]
     else:
         names = [name for name in cells if name not in _named(target, outcome)]
-        blocks = [plain_feature(cells[name], f"{origin}, column {name!r}") for name in names]
+        read = (read_column(cells[n], number_rule, f"{origin}, column {n!r}") for n in names)
+        blocks = [values[:, None] for values in read]
     if not blocks:
         raise DataError(
             f"expected a column besides the target {target!r} in {origin}, found none; check the "
@@ -152,29 +154,27 @@ def _targets(
     classes: Sequence[str],
     where: str,
 ) -> NDArray[Any]:
-    refuse_blank(texts, where)
+    if not (positive or classes):
+        return read_column(texts, number_rule, where).astype(np.float32)
+    found = read_column(texts, class_rule(positive, negative, classes), where)
+    return found.astype(np.int64 if len(classes) > 2 and not positive else np.float32)
+
+
+def class_rule(positive: Sequence[str], negative: Sequence[str], classes: Sequence[str]) -> Rule:
+    """The rule of a target that is one of two classes with lists of spellings, or of `classes`.
+
+    Raises:
+        StudyError: these are fewer than two, or one is there twice.
+    """
     if positive:
-        return np.array(two_classes(texts, positive, negative, where), dtype=np.float32)
-    if not classes:
-        return plain_feature(texts, where)[:, 0].astype(np.float32)
-    indices = _class_indices(texts, classes, where)
-    return np.array(indices, dtype=np.float32 if len(classes) == 2 else np.int64)
-
-
-def _class_indices(texts: Sequence[str], classes: Sequence[str], where: str) -> list[int]:
-    index = {canonical(spelling): k for k, spelling in enumerate(classes)}
-    if len(index) != len(classes) or len(index) < 2:
+        return label_rule(two_classes(positive, negative), "data.positive or data.negative")
+    places = {canonical(spelling): place for place, spelling in enumerate(classes)}
+    if len(places) != len(classes) or len(places) < 2:
         raise StudyError(
             f"expected at least two different classes, found {list(classes)!r}; list every class "
             "of the target once"
         )
-    found = [index.get(canonical(text), -1) for text in texts]
-    if -1 in found:
-        raise DataError(
-            f"expected a target out of {list(classes)!r} {at_row(where, found.index(-1))}, found "
-            "something else; correct the file, or say in the study which spellings count as 1"
-        )
-    return found
+    return label_rule(places, "data.classes")
 
 
 @dataclass(frozen=True)
@@ -227,38 +227,8 @@ def coded_cells(
     for column in columns:
         _check_present([column.name], cells, origin)
         where = f"{origin}, column {column.name!r}"
-        coded[column.name] = _codes(column, cells[column.name], where)
+        coded[column.name] = read_column(cells[column.name], column.rule_with_gaps, where)
     units = None
     if patient:
         units = unit_rows(_patients(cells[patient], patient, origin), most)
     return CodedCells(coded, units)
-
-
-def _codes(column: Column, texts: Sequence[str], where: str) -> Codes:
-    """One column's."""
-    absent = {"", *map(column.spelled, column.missing)}
-    known = {text: column.spelled(text) for text in set(texts)}
-    spelled = [known[text] for text in texts]
-    gone = np.array([text in absent for text in spelled], dtype=bool)
-    found = (_places if column.categories else _numbers)(column, spelled, gone, where)
-    return np.where(gone, np.nan, found)
-
-
-def _numbers(column: Column, spelled: Sequence[str], gone: NDArray[np.bool_], where: str) -> Codes:
-    """Numbers within the public bounds; what is missing is 0 for now."""
-    texts = ["0" if missing else text for text, missing in zip(spelled, gone, strict=True)]
-    return np.clip(plain_feature(texts, where)[:, 0], *column.bounds)
-
-
-def _places(column: Column, spelled: Sequence[str], gone: NDArray[np.bool_], where: str) -> Codes:
-    """Places in the public list of categories."""
-    index = {column.spelled(category): k for k, category in enumerate(column.categories)}
-    found = np.array([index.get(text, -1) for text in spelled], dtype=np.float64)
-    strange = (found < 0) & ~gone
-    if strange.any():
-        raise DataError(
-            f"expected one of {list(column.categories)} {at_row(where, int(strange.argmax()))}, "
-            "found something else; correct the cell, or add its spelling to categories or missing "
-            "in data.columns"
-        )
-    return found

@@ -14,7 +14,7 @@ from itertools import repeat
 from math import ceil, floor, log10
 
 from hubbub.study.drafting import cell_text
-from hubbub.tabular.column import Column, canonical
+from hubbub.tabular import Column, canonical
 
 NOT_RECORDED = "not recorded"
 _MOST_CATEGORIES = 20

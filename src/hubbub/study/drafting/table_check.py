@@ -1,15 +1,13 @@
 """Everything that is wrong with the files of a study, at once: what a run refuses, and what is odd.
 
-The run's own reader stops at the first fault and quotes no cell. This check says all of them to
-whoever has the files. What it calls refused is what that reader refuses; a test holds the two
-together.
+A run stops at the first fault and quotes no cell. This check asks the same rules of every cell
+(`tabular/cell_rule.py`), and says all that they refuse to whoever has the files.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,21 +25,22 @@ from hubbub.study.drafting.column_draft import is_key
 from hubbub.study.drafting.likely_namesakes import likely_namesakes
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.study import Study
-from hubbub.tabular import Column, Outcome, canonical, number_in, patient_key
+from hubbub.tabular import (
+    GAP,
+    NUMBER,
+    SPELLING,
+    CellFault,
+    Column,
+    Rule,
+    canonical,
+    class_rule,
+    number_in,
+    number_rule,
+    patient_key,
+)
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
-
-
-class Flaw(NamedTuple):
-    """What is wrong with a cell, and what to do; cells of one kind are one fault."""
-
-    kind: str
-    what: str
-    remedy: str
-
-
-Law = Callable[[str], Flaw | None]
 
 
 def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
@@ -80,7 +79,7 @@ def table_faults(table: RawTable, data: Data) -> list[Fault]:
         *table.faults,
         *_names(table, data),
         *_target(table, data),
-        *(fault for column in _columns(table, data) for fault in _column(table, column)),
+        *(fault for column in _columns(table, data) for fault in _column(table, column, data)),
         *_plain(table, data),
         *_oddities(table, data),
     ]
@@ -93,8 +92,7 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
     if data.patient not in table.header:
         yield from _absent(table, data.patient)
         return
-    gap = Flaw("gap", "the cell is empty, so nobody's record it is", "fill it in, or remove it")
-    yield from _rows(table, data.patient, lambda cell: None if patient_key(cell) else gap)
+    yield from _rows(table, data.patient, _whose)
     counts = Counter(map(patient_key, table.column(data.patient)))
     yield from likely_namesakes(table, data.patient)
     if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
@@ -104,6 +102,15 @@ def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
             "each patient's first ones are used: raise data.most_per_patient for more",
             data.patient,
         )
+
+
+def _whose(cell: str) -> float | CellFault:
+    """The rule of the column that says whose a record is."""
+    if patient_key(cell):
+        return 0.0
+    return CellFault(
+        GAP, "a patient", "an empty cell, so nobody's record it is", "fill it in, or remove it"
+    )
 
 
 def _names(table: RawTable, data: Data) -> Iterator[Fault]:
@@ -125,20 +132,14 @@ def _absent(table: RawTable, name: str) -> Iterator[Fault]:
 
 
 def _columns(table: RawTable, data: Data) -> list[Column]:
-    return [_with_gaps(column, data) for column in data.columns if column.name in table.header]
+    return [column for column in data.columns if column.name in table.header]
 
 
-def _with_gaps(column: Column, data: Data) -> Column:
-    """The column; where only statistics see it, cells may be missing."""
-    if column.feature and data.target:
-        return column
-    return replace(column, default=column.categories[0] if column.categories else column.low)
-
-
-def _column(table: RawTable, column: Column) -> Iterator[Fault]:
+def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
     """Cells of a declared column that a run refuses, and how many lie outside its bounds."""
-    law = _category_law(column) if column.categories else _number_law(column)
-    yield from _rows(table, column.name, law)
+    needed = column.feature and data.target  # where only statistics see it, cells may be missing
+    rule = column.rule if needed else column.rule_with_gaps
+    yield from _rows(table, column.name, rule, column.categories, instead="set ignore_case = true")
     if column.categories:
         return
     low, high = column.bounds
@@ -164,15 +165,35 @@ def _plain(table: RawTable, data: Data) -> Iterator[Fault]:
         return
     for name in table.header:
         if name not in data.targets:
-            yield from _rows(table, name, _wrong_number)
+            yield from _rows(table, name, number_rule)
 
 
-def _rows(table: RawTable, name: str, law: Law) -> Iterator[Fault]:
-    """What a law says of a column's cells, one fault for each kind."""
+def _rows(
+    table: RawTable,
+    name: str,
+    rule: Rule,
+    known: Sequence[str] = (),
+    *,
+    instead: str = "add this spelling to the study",
+) -> Iterator[Fault]:
+    """What a column's rule refuses of its cells, one fault for each kind.
+
+    Args:
+        table: the file.
+        name: the column.
+        rule: the one that a run reads it by.
+        known: the spellings that the rule takes, if it takes some only.
+        instead: of a cell that is like one of them, what may be done but to correct it.
+    """
     if name not in table.header:
         return
     cells = table.column(name)
-    flaws = {cell: flaw for cell in dict.fromkeys(cells) if (flaw := law(cell))}
+    read = {cell: rule(cell) for cell in dict.fromkeys(cells)}
+    flaws = {
+        cell: _flaw(cell, fault, known, instead)
+        for cell, fault in read.items()
+        if isinstance(fault, CellFault)
+    }
     rows: dict[str, list[int]] = {}
     for cell, row in zip(cells, table.numbers, strict=True):
         if cell in flaws:
@@ -197,73 +218,66 @@ def _odd(table: RawTable, what: str, remedy: str, column: str = "") -> Fault:
     return Fault(file=table.origin, column=column, what=what, remedy=remedy, refused=False)
 
 
-def _number_law(column: Column) -> Law:
-    """Of a column with bounds."""
-    absent = {"", *map(column.spelled, column.missing)}
+class _Flaw(NamedTuple):
+    """What people with the file are told of cells that are wrong in one way."""
 
-    def law(cell: str) -> Flaw | None:
-        if column.spelled(cell) in absent:
-            return _gap(column)
-        return _wrong_number(cell)
-
-    return law
+    kind: str
+    what: str
+    remedy: str
 
 
-def _wrong_number(cell: str) -> Flaw | None:
-    """Why a cell is no number for a run."""
-    if number_in(canonical(cell)) is not None:
-        return None
-    if not cell:
-        return Flaw("gap", "the cell is empty", "remove the record, or give the column a default")
+def _flaw(cell: str, fault: CellFault, known: Sequence[str], instead: str) -> _Flaw:
+    """What a fault means, said with the cell."""
+    if fault.kind == GAP:
+        return _Flaw(GAP, f"expected {fault.expected}, found {fault.found}", fault.remedy)
+    if fault.kind == SPELLING:
+        return _unknown(cell, fault, known, instead)
+    if fault.kind == NUMBER:
+        return _no_number(cell, fault)
+    return _Flaw(fault.kind, f"{cell!r} is {fault.found}", fault.remedy)
+
+
+def _no_number(cell: str, fault: CellFault) -> _Flaw:
+    """Why a cell is no number."""
     if is_missing(cell):
-        said = f"{cell!r} looks like a missing value"
-        return Flaw(cell, said, "list it in the column's missing")
+        remedy = "list it in the column's missing, or remove the record"
+        return _Flaw(cell, f"{cell!r} looks like a missing value", remedy)
     if (number := measured(cell)) is not None:
         if is_limit(cell):
             said = f"{cell!r} is the limit of what was measured, not a number"
-            return Flaw("limit", said, f"write {number}, or list the cell in the column's missing")
+            return _Flaw("limit", said, f"write {number}, or list the cell in the column's missing")
         said = f"{cell!r} has a decimal comma, a thousands separator or a unit"
-        return Flaw("number", said, f"write {number}")
+        return _Flaw(NUMBER, said, f"write {number}")
     if is_date(cell):
         remedy = "turn it into a number, such as an age in years"
-        return Flaw("date", f"{cell!r} is a date", remedy)
-    return Flaw(cell, f"{cell!r} is no number, or too large", "correct the cell")
+        return _Flaw("date", f"{cell!r} is a date", remedy)
+    return _Flaw(cell, f"{cell!r} is no number, or too large", fault.remedy)
 
 
-def _category_law(column: Column) -> Law:
-    """Of a column with categories."""
-    known = {column.spelled(one): one for one in column.categories}
-    absent = {"", *map(column.spelled, column.missing)}
-
-    def law(cell: str) -> Flaw | None:
-        if column.spelled(cell) in absent:
-            return _gap(column)
-        if column.spelled(cell) in known:
-            return None
-        return _unknown(cell, column.categories, "categories", "set ignore_case = true")
-
-    return law
-
-
-def _gap(column: Column) -> Flaw | None:
-    if column.default is not None:
-        return None
-    said = "the cell is missing, and the column has no default"
-    return Flaw("gap", said, "give it one in data.columns")
+def _unknown(cell: str, fault: CellFault, known: Sequence[str], instead: str) -> _Flaw:
+    """A spelling that no list has."""
+    near = next((one for one in known if folded(one) == folded(cell)), None)
+    if near is not None:
+        said = f"{cell!r} differs from {near!r} in case or spaces only"
+        return _Flaw(cell, said, f"write {near!r}, or {instead}")
+    if is_missing(cell):
+        said = f"{cell!r} looks like a missing value"
+        return _Flaw(cell, said, "remove the record, or list it as missing")
+    return _Flaw(cell, f"{cell!r} is not {fault.expected}", fault.remedy)
 
 
 def _target(table: RawTable, data: Data) -> Iterator[Fault]:
     """Cells of the target that a run refuses, and how many lie outside its bounds."""
     outcome = data.outcome
     if outcome is None:
-        lists = "data.positive nor data.negative" if data.positive else "data.classes"
+        rule = class_rule(data.positive, data.negative, data.classes)
         known = (*data.positive, *data.negative) or data.classes
-        yield from _rows(table, data.target, _class_law(known, lists))
+        yield from _rows(table, data.target, rule, known)
         return
-    yield from _rows(table, data.target, _outcome_law(outcome))
-    lists = "data.target.positive nor data.target.negative"
+    yield from _rows(table, data.target, outcome.rule)
     for name in outcome.columns:
-        yield from _rows(table, name, _class_law((*outcome.positive, *outcome.negative), lists))
+        known = (*outcome.positive, *outcome.negative)
+        yield from _rows(table, name, outcome.event_rule, known)
     cells = table.column(data.target) if data.target in table.header else ()
     numbers = [number for cell in cells if (number := number_in(cell)) is not None]
     most = outcome.grid[-1] if outcome.grid else outcome.high
@@ -274,48 +288,6 @@ def _target(table: RawTable, data: Data) -> Iterator[Fault]:
             "they will count as the nearer end: widen it if that is too many",
             data.target,
         )
-
-
-def _outcome_law(outcome: Outcome) -> Law:
-    """Of a target that is no class."""
-
-    def law(cell: str) -> Flaw | None:
-        if not cell:
-            return Flaw("gap", "the record has no target", "remove it")
-        if not (problem := outcome.problem(cell)):
-            return None
-        if (flaw := _wrong_number(cell)) is not None:
-            return flaw._replace(remedy="remove the record") if is_missing(cell) else flaw
-        return Flaw(problem, f"{cell!r} is {problem}", "correct the cell or remove the record")
-
-    return law
-
-
-def _class_law(known: Sequence[str], lists: str) -> Law:
-    """Of a target that is a class, or says whether there was an event."""
-    spelled = set(map(canonical, known))
-
-    def law(cell: str) -> Flaw | None:
-        if not cell:
-            return Flaw("gap", "the record has no target", "remove it")
-        if canonical(cell) in spelled:
-            return None
-        return _unknown(cell, known, lists, "add this spelling to the study")
-
-    return law
-
-
-def _unknown(cell: str, known: Sequence[str], lists: str, instead: str) -> Flaw:
-    """A spelling that no list has."""
-    near = next((one for one in known if folded(one) == folded(cell)), None)
-    if near is not None:
-        said = f"{cell!r} differs from {near!r} in case or spaces only"
-        return Flaw(cell, said, f"write {near!r}, or {instead}")
-    if is_missing(cell):
-        said = f"{cell!r} looks like a missing value"
-        return Flaw(cell, said, "remove the record, or list it as missing")
-    said = f"{cell!r} is in neither {lists}" if " nor " in lists else f"{cell!r} is not in {lists}"
-    return Flaw(cell, said, "correct the cell, or add the spelling to the study")
 
 
 def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
