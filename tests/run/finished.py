@@ -13,7 +13,7 @@ from hubbub import Study
 from hubbub.assurance.evidence.collecting import FILE, collect, part_of
 from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.assurance.transcript.frame_records import files, read_header
-from hubbub.planning import TRAINING, plan
+from hubbub.planning import TRAINING, Plan, plan
 from hubbub.session.in_process import Federation
 from hubbub.training import local_venue
 from hubbub.training.result import Result
@@ -38,7 +38,7 @@ def a_study(
 planned = lru_cache(plan)
 
 
-def finished(study: Study, folder: Path) -> tuple[Result, Federation]:
+def finished(study: Study, folder: Path, made: Plan | None = None) -> tuple[Result, Federation]:
     """A run of it, with evidence; and the parties, whose keys are the only ones that can sign."""
     seen: list[Federation] = []
     real = local_venue.federate
@@ -49,7 +49,7 @@ def finished(study: Study, folder: Path) -> tuple[Result, Federation]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_venue, "federate", spied)
-        result = run(study, folder, plan=planned(study, dimension=27))
+        result = run(study, folder, plan=made or planned(study, dimension=27))
     if not (folder / FILE).exists():
         write_evidence(result, seen[-1], folder)
     return result, seen[-1]

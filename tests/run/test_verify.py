@@ -16,7 +16,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from hubbub.assurance.evidence.claims import check
+from hubbub.assurance.evidence.claims import _plan_claims, check, spent
 from hubbub.assurance.evidence.collecting import FILE
 from hubbub.assurance.evidence.evidence_file import with_signature
 from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
@@ -35,7 +35,7 @@ from hubbub.assurance.verification.checking import verify
 from hubbub.assurance.verification.integrity_check import integrity_findings
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
-from hubbub.planning import plan
+from hubbub.planning import earlier_degree, plan, plan_on_graph
 from hubbub.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.protocol.round import RoundParameters
 from hubbub.report import Arrangement, ArrangementTable
@@ -186,6 +186,44 @@ def test_an_honest_run_with_joint_batches_holds(tmp_path: Path, tokens: str) -> 
     )
     finished(a_study(steps=3, changes=changes), tmp_path / "run")
     assert wrongs(verify(tmp_path / "run")) == []
+
+
+PRACTICES = """
+study.name = "practices"
+study.transcript = "full"
+parties = {silos = %d, colluders = %d}
+data = {source = "hubbub.datasets:practices", records = 735}
+model = {kind = "logistic", inputs = [26]}
+training = {steps = 1, sampling = "none"}
+privacy = {epsilon = 0.5, delta = 1e-5}
+"""
+
+
+def test_a_run_on_a_mask_graph_of_before_still_holds(tmp_path: Path) -> None:
+    study, folder = Study.parse(PRACTICES % (18, 3)), tmp_path / "run"
+    made = plan_on_graph(study, earlier_degree(study), dimension=27)
+    assert (made.degree, plan(study).degree) == (6, 17)
+    finished(study, folder, made)
+    assert wrongs(verify(folder)) == []
+
+
+def test_a_run_on_a_mask_graph_of_its_own_is_called_wrong(tmp_path: Path) -> None:
+    study, folder = Study.parse(PRACTICES % (18, 3)), tmp_path / "run"
+    finished(study, folder, plan_on_graph(study, 16, dimension=27))
+    assert wrongs(verify(folder))
+
+
+@pytest.mark.parametrize(("silos", "colluders", "later"), [(18, 3, False), (70, 23, True)])
+def test_of_a_mask_graph_of_before_it_is_said_that_it_bears_no_later_colluders(
+    silos: int, colluders: int, later: bool
+) -> None:
+    study = Study.parse(PRACTICES % (silos, colluders))
+    made = plan_on_graph(study, earlier_degree(study), dimension=27)
+    account = {"attempts": 1, "claimed": spent(made, 1), "after_attempts": spent(made, 1)}
+    found = list(_plan_claims({"plan": made.to_dict(), "epsilon": account}, study))
+    assert wrongs(found) == []
+    said = [one for one in found if "before the mask graph was drawn" in one.claim]
+    assert [one.verdict for one in said] == [NOT_VERIFIABLE] * later
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from hubbub.planning.exposure import (
     sharing_silos,
     stated_adversary,
 )
-from hubbub.planning.mask_degree import is_sparse
+from hubbub.planning.mask_degree import earlier_degree, is_sparse
 from hubbub.planning.mechanisms import (
     BOUNDED,
     EXACT,
@@ -54,4 +54,4 @@ from hubbub.planning.planned_statistics import SumLayout, kept_numbers, layout_o
 from hubbub.planning.precision import SUM_MARGIN, largest_batch
 from hubbub.planning.sampling_comparison import as_table
 from hubbub.planning.silo_capacity import capacity_of
-from hubbub.planning.study_plan import plan
+from hubbub.planning.study_plan import plan, plan_on_graph

@@ -31,7 +31,8 @@ class Exposure:
         known_records: records of its own, whose part in a joint batch it knows (P10); 0 where
             batches are not joint.
         torn: probability that its silos take the mask graph apart, beyond what the plan's
-            certificate counts already (P4); in epsilon.
+            certificate counts already (P4); in epsilon. Where it is not 0 the row holds for silos
+            that were corrupted before the graph was drawn, else whenever they are.
     """
 
     adversary: str
@@ -62,13 +63,14 @@ def exposures_of(
     noise: float,
     shares: int,
     certificate: Certificate,
+    degree: int,
     queries: tuple[auxiliary_queries.PricedQuery, ...] = (),
 ) -> tuple[Exposure, ...]:
     """Epsilon against everybody who might look (P3).
 
-    Who knows the mask keys of more silos than the graph was made for may take it apart (P4). Either
-    the probability of that is paid for, or all noise but one share counts as known: the share of
-    the silo whose record it is cannot be subtracted. The smaller epsilon is claimed.
+    Who knows the mask keys of more silos than the graph bears for certain may take it apart (P4).
+    Either the probability of that is paid for, or all noise but one share counts as known: the
+    share of the silo whose record it is cannot be subtracted. The smaller epsilon is claimed.
     """
     most = sharing_silos(study) - study.parties.dropouts - 1
     mechanism = mechanisms.mechanism_of(study)
@@ -98,11 +100,12 @@ def exposures_of(
 
     def least(row: _Adversary) -> Exposure:
         larger = row.shares > study.parties.colluders + 1  # than the one the plan pays for
-        torn = (1 + len(queries)) * mask_degree.torn_apart(study, row.shares) if larger else 0.0
+        odds = mask_degree.torn_apart(study, row.shares, degree) if larger else 0.0
+        torn = (1 + len(queries)) * odds
         whole = exposure(row, min(row.shares, most), torn)
         return min(whole, exposure(row, most, 0.0), key=attrgetter("epsilon")) if torn else whole
 
-    return tuple(map(least, _adversaries(study)))
+    return tuple(map(least, _adversaries(study, degree)))
 
 
 @lru_cache(maxsize=4096)  # asked for again by every repetition of a study
@@ -194,7 +197,7 @@ def owned_records(study: Study, silos: int) -> int:
     return min(ceil(records * most / parties.silos) if owned is None else owned, records - 1)
 
 
-def _adversaries(study: Study) -> list[_Adversary]:
+def _adversaries(study: Study, degree: int) -> list[_Adversary]:
     """All rows of the table."""
     parties = study.parties
     rows = [_Adversary(name="outsider (published models)"), _Adversary(name="aggregator")]
@@ -207,7 +210,7 @@ def _adversaries(study: Study) -> list[_Adversary]:
     rows.append(_Adversary(name="one silo", shares=known_shares(study, 0), silos=1))
     rows += [
         _Adversary(name=_insider(t), colluding=t, shares=known_shares(study, t), silos=t + 1)
-        for t in _curve(study)
+        for t in sorted({*_curve(study), *_turns(study, degree)})
     ]
     if parties.trust == "tee":
         t = parties.colluders
@@ -243,3 +246,12 @@ def _curve(study: Study) -> list[int]:
     wanted = {t for t in range(1, most + 1) if t <= 3 or abs(t - study.parties.colluders) <= 2}
     wanted |= {most, study.parties.colluders} | {round(most * share) for share in (0.25, 0.5, 0.75)}
     return sorted(t for t in wanted if 0 <= t <= most)
+
+
+def _turns(study: Study, degree: int) -> set[int]:
+    """Where the promise of a sparse mask graph changes (P4); not told of an earlier run's."""
+    if not mask_degree.is_sparse(study, degree) or degree != mask_degree.mask_degree(study):
+        return set()
+    certain = mask_degree.borne_at_any_time(study, degree)
+    likely = mask_degree.borne_if_drawn_later(study, degree)
+    return {certain, likely, likely + 1} & set(range(study.parties.silos))

@@ -12,7 +12,14 @@ from math import inf, sqrt
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import auxiliary_queries, exposure, mechanisms, noise_correlation, precision
+from hubbub.planning import (
+    auxiliary_queries,
+    exposure,
+    mask_degree,
+    mechanisms,
+    noise_correlation,
+    precision,
+)
 from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.sampling_comparison import SamplingComparison
 from hubbub.privacy import Certificate
@@ -306,6 +313,7 @@ class Plan:
             "projection": _projection_to_dict(self.projected),
             "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
             **self._correlation_to_dict(),
+            **self._mask_graph_to_dict(),
             "auxiliary_queries": [one.to_dict() for one in self.queries],
             "epsilon": [
                 {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
@@ -335,6 +343,29 @@ class Plan:
         return {
             "correlated_noise": {**self.correlation.to_dict(), "window_bytes": self.window_bytes}
         }
+
+    @property
+    def borne(self) -> tuple[int, int] | None:
+        """How many colluders, besides one that looks on, the mask graph bears (P4).
+
+        Whenever they are corrupted; and, but for 2^-50, if they were before it was drawn. None
+        where no silos can take it apart, and in runs made before this was told.
+        """
+        study, each = self.study, self.degree
+        if not mask_degree.is_sparse(study, each) or each != mask_degree.mask_degree(study):
+            return None
+        return (
+            mask_degree.borne_at_any_time(study, each),
+            mask_degree.borne_if_drawn_later(study, each),
+        )
+
+    def _mask_graph_to_dict(self) -> dict[str, Any]:
+        """Whom the mask graph bears; nothing where nobody can take it apart."""
+        if self.borne is None:
+            return {}
+        certain, likely = self.borne
+        graph = {"colluders_at_any_time": certain, "colluders_before_it_is_drawn": likely}
+        return {"mask_graph": graph}
 
     def to_json(self) -> str:
         """`to_dict` as a JSON text."""

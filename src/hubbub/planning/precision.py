@@ -1,6 +1,6 @@
-"""What finite precision and the mask graph add to the ideal mechanism; grid and word of the sum.
+"""What finite precision adds to the ideal mechanism; grid and word of the sum.
 
-All of docs/privacy.md P4 to P7 and P8 (8) that is a number of the plan. This file knows sizes,
+All of docs/privacy.md P5 to P7 and P8 (8) that is a number of the plan. This file knows sizes,
 steps and noise; it knows no adversary and no sampling.
 """
 
@@ -10,7 +10,7 @@ from math import ceil, exp, expm1, log, pi, sqrt
 
 from hubbub import protocol
 from hubbub.errors import StudyError
-from hubbub.planning import mask_degree, mechanisms, noise_correlation
+from hubbub.planning import mechanisms, noise_correlation
 from hubbub.privacy import MOST_EPSILON, Certificate
 from hubbub.study import Study
 
@@ -31,7 +31,7 @@ _PROJECTED_REACH = 12
 def certificate_for(
     study: Study, numbers: int | None, parameters: int | None = None
 ) -> Certificate:
-    """P5 (rounding), P6 (sampler, martingale bound), P4 (graph) and P8 (8) for the whole study.
+    """P5 (rounding), P6 (sampler, martingale bound) and P8 (8) for the whole study.
 
     Rounding is charged at the finest noise that a plan may choose on the grid and the sampler at
     the widest, so that the certificate holds for every grid.
@@ -56,7 +56,7 @@ def certificate_for(
     return Certificate(
         epsilon=2 * (rounding + drift),
         slack=slack + lost_tail,
-        failure=_graph_failure(study) + _entries_failure(study, parameters),
+        failure=_entries_failure(study, parameters),
         delta_factor=1 + expm1(rounding + drift),
     )
 
@@ -74,11 +74,6 @@ def _outcome_error(
         shift = (shift + 2.0**-53 * window) / column[0]
     slope = (reach + 1) / sigma_grid**2 * length
     return 2 * shift * (1 + slope) * exp(slope * shift)
-
-
-def _graph_failure(study: Study) -> float:
-    """Probability that the stated adversary takes a mask graph apart (P4)."""
-    return mask_degree.torn_apart(study, study.parties.colluders + 1)
 
 
 def projection_for(study: Study, parameters: int) -> protocol.Projection | None:

@@ -76,6 +76,11 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     (11.8, 8.34)
     """
     Study.expect(study)
+    return plan_on_graph(study, mask_degree.mask_degree(study), dimension=dimension)
+
+
+def plan_on_graph(study: Study, degree: int, *, dimension: int | None = None) -> Plan:
+    """The plan of a study whose mask graph has this degree: today's, or that of an earlier run."""
     if dimension is None:
         dimension = model_size.model_dimension(study)
     else:
@@ -90,18 +95,21 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
             f"silos that share a sum; raise nodes_per_silo or lower colluders and dropouts"
         )
     queries = tuple(
-        PlannedQuery(query=one, plan=plan(one.study, dimension=one.numbers))
+        PlannedQuery(query=one, plan=plan_on_graph(one.study, degree, dimension=one.numbers))
         for one in auxiliary_queries.queries_of(study, dimension)
     )
     priced = tuple(one.priced for one in queries)
     certificate = precision.certificate_for(
         study, study.training.projection or dimension, dimension
     )
+    # 0 for the stated adversary but on the graph of an earlier run (P4).
+    torn = mask_degree.torn_apart(study, parties.colluders + 1, degree)
+    certificate = certificate.after(Certificate(failure=torn))
     for one in queries:
         certificate = certificate.after(one.plan.certificate)
     noise = _calibrated_noise(study, certificate, priced)
     word_bits, sigma_grid, capacity = precision.grid_for(study, noise, shares)
-    exposures = exposure.exposures_of(study, noise, shares, certificate, priced)
+    exposures = exposure.exposures_of(study, noise, shares, certificate, degree, priced)
     stated = exposure.stated_of(study, exposures)
     batches = joint_batches(study, stated, certificate, priced)
     patient = patient_promise(study, stated, certificate, priced)
@@ -111,7 +119,7 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
         noise_multiplier=noise,
         shares=shares,
         sharing=sharing,
-        degree=mask_degree.mask_degree(study),
+        degree=degree,
         word_bits=word_bits,
         share_sigma_grid=sigma_grid,
         capacity=capacity,

@@ -32,8 +32,11 @@ from hubbub.errors import EffortError, IntegrityError
 from hubbub.planning import (
     TRAINING,
     Plan,
+    earlier_degree,
     is_dimension,
+    is_sparse,
     mechanism_of,
+    plan_on_graph,
     told_shape,
 )
 from hubbub.planning import plan as plan_study
@@ -115,9 +118,10 @@ def spent(plan: Plan, attempts: int) -> list[Plain]:
 
 
 @lru_cache(maxsize=4, typed=True)  # asked for by the run's folder and by its evidence
-def remade(study: Study, dimension: object) -> Plan | None:
+def remade(study: Study, dimension: object, degree: object = None) -> Plan | None:
     """The plan of a study whose model a run states to be so large.
 
+    A run that states the degree of an earlier mask graph is given the plan that it began with.
     None if that needs what only the study's own code or data know; no data set that it names is
     opened, for the study may come from anybody. IntegrityError if the run states no size.
     """
@@ -127,7 +131,21 @@ def remade(study: Study, dimension: object) -> Plan | None:
         )
     if study.data.standardise is not None and told_shape(study, dimension) is None:
         return None
+    if type(degree) is int and degree == earlier_degree(study):
+        return plan_on_graph(study, degree, dimension=dimension)
     return plan_study(study, dimension=dimension)
+
+
+def _remade_from(study: Study, stated: Plain) -> Plan | None:
+    """The plan, made again as the run says that it was."""
+    return remade(study, stated["dimension"], stated.get("degree"))
+
+
+def _bears_all(plan: Plan) -> bool:
+    """Whether the mask graph bears the stated adversary whenever its silos are corrupted (P4)."""
+    parties = plan.study.parties
+    least = parties.colluders + parties.dropouts + 2
+    return not is_sparse(plan.study, plan.degree) or plan.degree >= least
 
 
 def trusted(study: Study) -> list[str]:
@@ -183,7 +201,7 @@ def _study_claims(content: Plain) -> Iterator[Finding]:
 
 def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
     found, account = content["plan"], content["epsilon"]
-    made = remade(study, found["dimension"])
+    made = _remade_from(study, found)
     if made is None:
         yield not_verifiable(
             "that the plan and its epsilons follow from the study: how many features a record has, "
@@ -191,6 +209,12 @@ def _plan_claims(content: Plain, study: Study) -> Iterator[Finding]:
         )
         return
     yield judged("the plan's numbers follow from the study", difference(found, made.to_dict()))
+    if not _bears_all(made):
+        yield not_verifiable(
+            "that silos which helped the aggregator did so before the mask graph was drawn: it is "
+            f"of an earlier version, with {made.degree} neighbours a silo, which may not bear "
+            f"{study.parties.colluders} that were corrupted later"
+        )
     steps, attempts = study.training.steps, _attempts(account["attempts"])
     yield judged(
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
@@ -301,7 +325,7 @@ def _audit_claims(content: Plain, study: Study) -> Iterator[Finding]:
         why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
         yield wrong("an audit's file goes with what it has found", why)
     if audit is not None:
-        yield audit_finding(audit, study, remade(study, content["plan"]["dimension"]))
+        yield audit_finding(audit, study, _remade_from(study, content["plan"]))
 
 
 def _trust_claims(content: Plain, study: Study) -> Iterator[Finding]:

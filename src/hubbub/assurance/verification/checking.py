@@ -97,7 +97,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     try:
         study = Study.parse(read_whole(folder / "study.toml").decode())
         stated = read_plain(folder / "plan.json")
-        made, beyond = _planned(study, stated["dimension"])
+        made, beyond = _planned(study, stated)
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
     claimed = {} if content is None else content.get("study")
@@ -120,10 +120,10 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     return found + claims
 
 
-def _planned(study: Study, dimension: object) -> tuple[Plan | None, bool]:
+def _planned(study: Study, stated: Plain) -> tuple[Plan | None, bool]:
     """The plan that is made again, if it can be; and whether it would take too long."""
     try:
-        return remade(study, dimension), False
+        return remade(study, stated["dimension"], stated.get("degree")), False
     except EffortError:
         return None, True
 
