@@ -8,10 +8,9 @@ degree of the mask graph, the number of others with which a silo shares masks. F
 thin_clients.py, on one thread: time of a step through the real protocol over that of a step with
 the same work and nothing hidden.
 
-A regular graph of a small degree is safe only against few colluding silos, and a plan takes the
-degree that its study's T needs (docs/privacy.md P4). The column `most_colluders` says for which T a
-plan would take this degree or a smaller one; "none" is a graph that no plan takes, which is a
-running time and nothing else.
+A regular graph of a small degree is safe only against few colluding silos (docs/privacy.md P4). The
+column `most_colluders` says against how many for certain, whenever they are corrupted. A plan takes
+the complete graph for up to 100 silos: the others here are running times and nothing else.
 
 The paper's way is one Blake2 digest of 4 bytes a number and mask. It is timed on a part of one mask
 and multiplied by the numbers and by the degree; the table says how many and by what.
@@ -30,7 +29,6 @@ from experiments.command import Shown, fill, options_of, parser_of
 from experiments.medians import medians, runs_of, summarise_medians
 from experiments.results import Row, Table
 from experiments.step_times import APART, Case, compared, processor_seconds
-from hubbub.protocol.agreement import mask_graph
 
 STEPS = 1  # a step of 100 silos on the complete graph is long, and so is its set-up
 COMPLETE = "complete"
@@ -79,17 +77,12 @@ class Point:
         return str(self.regular) if self.regular else COMPLETE
 
     @property
-    def most_colluders(self) -> str:
-        """The most T for which a plan takes this degree or a smaller one, without drop-outs.
+    def most_colluders(self) -> int:
+        """The most whom this graph bears for certain, besides one that looks on (P4).
 
-        Plans count the silo that looks on among those who know mask keys (P4).
+        Without drop-outs. On the complete graph one honest silo more must be left.
         """
-        fine = [
-            colluders
-            for colluders in range(max(1, self.silos - 1))
-            if mask_graph.degree(self.silos, colluders + 1, 0) <= self.degree
-        ]
-        return str(max(fine)) if fine else "none"
+        return (self.regular or self.silos) - 2
 
 
 def points(silos: Iterable[int], degrees: Sequence[int]) -> list[Point]:

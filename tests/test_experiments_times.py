@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+from collections.abc import Collection
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pytest
 
-from hubbub.planning.mask_degree import mask_degree
-from hubbub.study.parties import Parties, numbered
+from hubbub.protocol.agreement import mask_graph
 
 torch = pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
@@ -154,21 +155,31 @@ def test_fat_silos_are_on_the_graph_that_the_row_names(small):
     assert found == [
         ("2", "complete", "1", "0"),
         ("6", "complete", "5", "4"),
-        ("6", "2", "2", "none"),
+        ("6", "2", "2", "0"),
         ("8", "complete", "7", "6"),
-        ("8", "2", "2", "none"),
+        ("8", "2", "2", "0"),
     ]
 
 
-def test_most_colluders_is_where_the_plan_would_take_more_neighbours(module):
+def test_most_colluders_is_how_many_can_be_deleted_without_taking_the_graph_apart(module):
     fat = module("experiments.fat_clients")
-    for silos, degree in ((20, 4), (100, 8), (100, 16)):
-        most = int(fat.Point(silos=silos, regular=degree).most_colluders)
-        assert degree_of_a_plan(silos, most) <= degree < degree_of_a_plan(silos, most + 1)
+    for silos, degree in ((12, 4), (14, 8)):
+        most = fat.Point(silos=silos, regular=degree).most_colluders
+        assert all(is_whole(silos, degree, gone) for gone in combinations(range(silos), most + 1))
+        around = mask_graph.neighbours_of(0, silos, degree, b"seed")
+        assert len(around) == most + 2
+        assert not is_whole(silos, degree, around)
 
 
-def degree_of_a_plan(silos: int, colluders: int) -> int:
-    return mask_degree(Parties(names=numbered(silos), colluders=colluders))
+def is_whole(silos: int, degree: int, gone: Collection[int]) -> bool:
+    """Whether the silos that are left on a mask graph are one component."""
+    left = set(range(silos)) - set(gone)
+    edge = {min(left)}
+    while edge:
+        left -= edge
+        near = (mask_graph.neighbours_of(one, silos, degree, b"seed") for one in edge)
+        edge = set().union(*near) & left
+    return not left
 
 
 @pytest.mark.parametrize(("silos", "nodes", "degree"), [(4, 2, None), (5, 0, 4), (7, 0, 2)])

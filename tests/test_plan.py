@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise, product
-from math import inf, pi, sqrt
+from math import comb, inf, pi, sqrt
 from random import Random
 from unittest import mock
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 import hubbub
 from hubbub import Study
+from hubbub.cli.plan_command import show_plan
 from hubbub.errors import StudyError
 from hubbub.planning import (
     Account,
@@ -25,6 +27,7 @@ from hubbub.planning import (
     account_of,
     exposure,
     is_dimension,
+    mask_degree,
     noise_left,
     sharing_silos,
     told_shape,
@@ -38,7 +41,7 @@ from hubbub.protocol.agreement.joint_seed import LINK_BYTES
 from hubbub.protocol.primitives.wire import OVERHEAD
 from hubbub.queries import training_of
 from hubbub.report import render
-from hubbub.session.layout import Layout
+from hubbub.session.layout import Layout, layout_of
 
 INSIDER = "aggregator + "
 WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # which would take minutes
@@ -425,23 +428,91 @@ def test_the_certificate_is_paid_for_in_the_stated_epsilon():
     assert made.stated.epsilon <= one.privacy.epsilon
 
 
-def test_a_delta_that_mask_graphs_would_use_up_is_refused():
-    """Of the least bound on the failure of 1024 graphs, 8.8e-13, a delta of 1e-12 is too near."""
-    with pytest.raises(StudyError, match=r"privacy.delta to leave at least .* got 1e-12 .* raise"):
-        plan_in_short(study(parties={"silos": 110, "colluders": 15}, privacy={"delta": 1e-12}))
-
-
-def test_the_failure_of_a_sparse_graph_is_in_delta():
+def test_p4_no_mask_graph_takes_anything_of_the_promised_delta():
     parties = {"silos": 200, "colluders": 20}
-    sparse = plan_in_short(study(parties=parties))
-    with_nodes = plan_in_short(study(parties={**parties, "compute_nodes": 2}))
+    sparse = plan_in_short(study(parties=parties, privacy={"delta": 1e-12}))
+    with_nodes = plan_in_short(
+        study(parties={**parties, "compute_nodes": 2}, privacy={"delta": 1e-12})
+    )
     assert sparse.degree < 199
-    bits = mask_graph.failure_bits(200, 21, 0, sparse.degree)
-    assert bits >= 50
-    # Whoever sets sessions up again may have 1024 graphs drawn, and choose one.
-    added = sparse.certificate.failure - with_nodes.certificate.failure
-    assert added == pytest.approx(1024 * 2.0**-bits)
-    assert 0 < added <= 2.0**-40
+    assert sparse.stated.torn == 0
+    assert sparse.certificate == with_nodes.certificate
+
+
+def odds_of_windows(silos: int, colluders: int, dropouts: int, degree: int) -> Fraction:
+    """P4's bound by counting: of all windows of `degree` places, those with so few honest silos."""
+    gone = range(max(degree - dropouts, 0), degree + 1)
+    bad = sum(comb(colluders, one) * comb(silos - colluders, degree - one) for one in gone)
+    return Fraction(comb(silos, 2) * bad, comb(silos, degree))
+
+
+@pytest.mark.parametrize(
+    ("silos", "colluders", "dropouts", "degree"),
+    [
+        (2, 0, 0, 1),
+        (67, 5, 0, 66),
+        (100, 10, 5, 99),
+        (101, 5, 0, 42),
+        (200, 5, 0, 52),
+        (200, 5, 10, 82),
+        (300, 30, 0, 58),
+        (300, 30, 15, 106),
+        (300, 100, 0, 102),
+        (300, 101, 0, 104),  # even
+        (300, 250, 45, 298),
+        (300, 252, 45, 299),  # everybody with everybody
+        (1000, 30, 0, 66),
+        (1000, 100, 50, 224),
+    ],
+)
+def test_p4_a_session_has_the_least_degree_of_its_rule(silos, colluders, dropouts, degree):
+    parties = {"silos": silos, "colluders": colluders, "dropouts": dropouts}
+    assert mask_degree.mask_degree(study(parties=parties).parties) == degree
+    if silos > 100 and degree < silos - 1:
+        assert degree >= colluders + dropouts + 2
+        half = silos // 2, dropouts
+        assert odds_of_windows(silos, *half, degree) <= Fraction(1, 2**50)
+        fewer = degree - 2
+        assert fewer < colluders + dropouts + 2 or (
+            odds_of_windows(silos, *half, fewer) > Fraction(1, 2**50)
+        )
+
+
+@pytest.mark.parametrize("counts", [(101, 60, 0), (120, 30, 3), (150, 5, 15)])
+def test_p4_no_colluders_chosen_once_the_graph_is_known_take_it_apart(counts):
+    """All those around a silo, or around a run of silos, but for as many as the plan allows."""
+    silos, colluders, dropouts = counts
+    parties = {"silos": silos, "colluders": colluders, "dropouts": dropouts}
+    layout = layout_of(plan_in_short(study(parties=parties)))
+    links = {one: set(layout.neighbours(one, b"the seed")) for one in range(1, silos + 1)}
+    circle, half = order_of(links), len(links[1]) // 2
+    assert links[circle[0]] == {*circle[1 : half + 1], *circle[-half:]}
+    deleted = colluders + 1 + dropouts
+    for run in range(1, silos - deleted):
+        for left in range(deleted + 1):
+            gone = {*circle[:left], *circle[left + run : run + deleted]}
+            assert is_connected({one: links[one] - gone for one in links.keys() - gone})
+
+
+def order_of(links: dict[int, set[int]]) -> list[int]:
+    """The silos of a circulant graph in the order of its circle: neighbours share most others."""
+    order = [1]
+    left = links.keys() - {1}
+    while left:
+        last = links[order[-1]] | {order[-1]}
+        order.append(min(left, key=lambda one: (len((links[one] | {one}) ^ last), one)))
+        left -= {order[-1]}
+    return order
+
+
+def is_connected(links: dict[int, set[int]]) -> bool:
+    """Whether every silo is reached from any."""
+    edge = {next(iter(links))}
+    reached = set(edge)
+    while edge:
+        edge = set().union(*(links[one] for one in edge)) - reached
+        reached |= edge
+    return reached == links.keys()
 
 
 @pytest.mark.parametrize(
@@ -515,9 +586,9 @@ def plan_for(silos: int, promised: int, *colluding: int) -> Plan:
         return hubbub.plan(one)
 
 
-@pytest.mark.parametrize(("silos", "colluders"), [(20, 3), (40, 3), (40, 0), (60, 6)])
+@pytest.mark.parametrize(("silos", "colluders"), [(101, 3), (120, 70), (150, 0)])
 def test_p4_every_row_holds_for_silos_that_tell_their_mask_keys(silos, colluders):
-    made = plan_for(silos, colluders, colluders + 1, silos // 3, silos - 2)
+    made = plan_for(silos, colluders, colluders + 1, 3 * silos // 4, silos - 2)
     assert made.degree < silos - 1
     assert made.stated.torn == 0
     chance = Random(1)
@@ -559,16 +630,42 @@ def test_p4_where_silos_use_some_nodes_the_smallest_sum_is_that_of_the_honest_no
 
 
 def test_p4_a_row_that_the_graph_cannot_keep_counts_one_share_alone():
-    made = plan_for(40, 3, 10)
-    far = next(row for row in made.exposures if row.colluding_silos == 10)
-    assert far.known_shares == 39
-    assert far.noise_multiplier == pytest.approx(made.total_noise_multiplier / sqrt(40))
+    made = plan_for(140, 3, 130)
+    far = next(row for row in made.exposures if row.colluding_silos == 130)
+    assert far.known_shares == 139
+    assert far.noise_multiplier == pytest.approx(made.total_noise_multiplier / sqrt(140))
     near = next(row for row in made.exposures if row.colluding_silos == 3)
     assert near == made.stated
     assert near.known_shares == 4
-    complete = plan_for(17, 14, 10)
-    assert complete.degree == 16
-    assert [row.known_shares for row in complete.exposures if row.colluding_silos == 10] == [11]
+    complete = plan_for(67, 5, 10, 60)
+    assert complete.degree == 66
+    known = {row.colluding_silos: row.known_shares for row in complete.exposures}
+    assert (known[10], known[60]) == (11, 61)
+
+
+def test_p4_the_plan_of_a_sparse_graph_says_whom_it_bears_and_when():
+    made = plan_for(140, 3, 130)
+    certain, likely = made.borne
+    assert certain == made.degree - 2
+    assert made.to_dict()["mask_graph"] == {
+        "colluders_at_any_time": certain,
+        "colluders_before_it_is_drawn": likely,
+    }
+    torn = {row.colluding_silos: row.torn for row in made.exposures}
+    assert torn[certain] == 0
+    assert 0 < torn[likely] <= 2.0**-40 < torn[likely + 1]
+    assert likely >= 69  # half of all, the one that looks on among them
+    assert "mask_graph" not in plan_for(67, 5).to_dict()
+
+
+def test_p4_the_plan_in_words_says_whom_the_graph_bears(capsys):
+    made = plan_for(140, 3)
+    show_plan(made)
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert f"silos with which each shares masks {made.degree} " in shown
+    assert f"if they were corrupted before it was drawn {made.borne[1]} " in shown
+    show_plan(plan_for(67, 5))
+    assert "mask graph" not in capsys.readouterr().out
 
 
 NOTHING_ADDED = Certificate()

@@ -519,6 +519,15 @@ def test_the_page_opens_with_a_picture_of_who_sees_what(
     assert all(name in label for name in names)
 
 
+def test_the_page_says_whom_a_sparse_mask_graph_bears_and_when() -> None:
+    plan = a_plan(mask_graph={"colluders_at_any_time": 2, "colluders_before_it_is_drawn": 3})
+    plan["epsilon"][-2]["torn"] = 1e-13
+    page = read(rendered(plan=plan)).text
+    assert "bears 2 colluders, whenever they are corrupted, and 3 who were" in page
+    assert page.count("more than T collude, who did before the mask graph was drawn") == 1
+    assert "mask graph" not in read(rendered()).text
+
+
 def test_of_many_silos_a_few_are_drawn() -> None:
     drawn = chart(rendered(plan=a_plan(silos=400)), "Picture")
     assert len([one for one in drawn.all("g") if one.attributes.get("class") == "drum"]) == 6

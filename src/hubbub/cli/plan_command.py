@@ -68,6 +68,7 @@ def show_plan(made: Plan) -> None:
             ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
             ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
             ("the same in grid steps", number(made.share_sigma_grid)),
+            *_mask_graph(made),
             *_correlated(made),
             ("word", f"{made.word_bits} bits"),
             (f"{study.data.unit}s in one direction that fit a word", str(made.capacity)),
@@ -92,6 +93,20 @@ def show_plan(made: Plan) -> None:
             f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
             "or joins this study, and sees records there; nothing of it has run yet: read it first"
         )
+
+
+def _mask_graph(made: Plan) -> list[tuple[str, str]]:
+    """With whom silos share masks, if with silos, and whom a sparse graph bears."""
+    if made.study.parties.compute_nodes:
+        return []
+    rows = [("silos with which each shares masks", str(made.degree))]
+    if made.borne is not None:
+        certain, likely = made.borne
+        rows += [
+            ("colluders that the mask graph bears, whenever they are corrupted", str(certain)),
+            ("the same, if they were corrupted before it was drawn", str(likely)),
+        ]
+    return rows
 
 
 def _correlated(made: Plan) -> list[tuple[str, str]]:

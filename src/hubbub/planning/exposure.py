@@ -35,7 +35,8 @@ class Exposure:
         known_records: records of its own, whose part in a joint batch it knows (P10); 0 where
             batches are not joint.
         torn: probability that its silos take the mask graph apart, beyond what the plan's
-            certificate counts already (P4); in epsilon.
+            certificate counts already (P4); in epsilon. Where it is not 0 the row holds for silos
+            that were corrupted before the graph was drawn, else whenever they are.
     """
 
     adversary: str
@@ -110,14 +111,13 @@ class Threat:
     def least(self, row: Adversary) -> Exposure:
         """What an adversary learns at most (P3).
 
-        Who knows the mask keys of more silos than the graph was made for may take it apart (P4).
+        Who knows the mask keys of more silos than the graph bears for certain may take it apart
+        (P4).
         Either the probability of that is paid for, or all noise but one share counts as known: the
         share of the silo whose record it is cannot be subtracted. The smaller epsilon is claimed.
         """
         most = sharing_silos(self.parties) - self.parties.dropouts - 1
-        larger = row.shares > self.parties.colluders + 1  # than the one the plan pays for
-        graphs = 1 + len(self.beside)
-        torn = graphs * mask_degree.torn_apart(self.parties, row.shares) if larger else 0.0
+        torn = (1 + len(self.beside)) * mask_degree.torn_apart(self.parties, row.shares)
         whole = self.exposure(row, min(row.shares, most), torn)
         return min(whole, self.exposure(row, most, 0.0), key=_epsilon) if torn else whole
 
@@ -229,7 +229,7 @@ def _adversaries(parties: Parties) -> list[Adversary]:
         name = "aggregator and all compute nodes but one"
         rows.append(Adversary(name=name, shares=all_but_one))
     rows.append(Adversary(name="one silo", shares=known_shares(parties, 0), silos=1))
-    rows += [_insider_row(parties, t) for t in _curve(parties)]
+    rows += [_insider_row(parties, t) for t in sorted({*_curve(parties), *_turns(parties)})]
     if parties.trust == "tee":
         t = parties.colluders
         rows += [
@@ -269,3 +269,12 @@ def _curve(parties: Parties) -> list[int]:
     wanted = {t for t in range(1, most + 1) if t <= 3 or abs(t - parties.colluders) <= 2}
     wanted |= {most, parties.colluders} | {round(most * share) for share in (0.25, 0.5, 0.75)}
     return sorted(t for t in wanted if 0 <= t <= most)
+
+
+def _turns(parties: Parties) -> set[int]:
+    """Where the promise of a sparse mask graph changes (P4)."""
+    if not mask_degree.is_sparse(parties):
+        return set()
+    likely = mask_degree.borne_if_drawn_later(parties)
+    turns = {mask_degree.borne_at_any_time(parties), likely, likely + 1}
+    return turns & set(range(parties.silos))

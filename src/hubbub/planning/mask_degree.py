@@ -5,16 +5,27 @@ This file knows numbers of silos; who they are and what they send is not its aff
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from hubbub.protocol import mask_graph
 from hubbub.study.parties import Parties
 
+# Up to this many silos everybody shares masks with everybody in a session.
+_COMPLETE_UP_TO = 100
+
 
 def mask_degree(parties: Parties) -> int:
-    """Neighbours of each silo on the mask graph: the stated adversary's silos leave it whole (P4).
+    """Neighbours of each silo on the mask graph (P4).
 
-    They are the colluders, and the one that looks on.
+    The stated adversary's silos, the one that looks on among them, leave it whole whichever they
+    are and whenever they are corrupted. Half of all silos do, if they were corrupted before it was
+    drawn, but for a probability of 2^-50.
     """
-    return mask_graph.degree(parties.silos, parties.colluders + 1, parties.dropouts)
+    if parties.silos <= _COMPLETE_UP_TO:
+        return parties.silos - 1
+    certain = parties.colluders + parties.dropouts + 2
+    likely = mask_graph.degree(parties.silos, parties.silos // 2, parties.dropouts)
+    return min(parties.silos - 1, max(certain + certain % 2, likely))
 
 
 def is_sparse(parties: Parties) -> bool:
@@ -23,11 +34,28 @@ def is_sparse(parties: Parties) -> bool:
 
 
 def torn_apart(parties: Parties, silos: int) -> float:
-    """Probability that so many silos take a graph of the others apart (P4).
+    """Probability that so many silos, corrupted before, take a graph of the others apart (P4).
 
-    Of any of the graphs that may be drawn for the study; 0 where the bound is 0.
+    Of any of the graphs that may be drawn for the study; 0 where they cannot, whenever they are
+    corrupted.
     """
     if not is_sparse(parties):
         return 0.0
     bits = mask_graph.failure_bits(parties.silos, silos, parties.dropouts, mask_degree(parties))
     return min(1.0, mask_graph.MOST_GRAPHS * float(2.0**-bits))
+
+
+def borne_at_any_time(parties: Parties) -> int:
+    """The most colluders, besides one that looks on, whom a sparse graph bears for certain (P4)."""
+    return mask_degree(parties) - parties.dropouts - 2
+
+
+def borne_if_drawn_later(parties: Parties) -> int:
+    """The most whom it bears but for 2^-50, if they were corrupted before it was drawn (P4)."""
+    degree = mask_degree(parties)
+
+    def torn(colluders: int) -> bool:
+        bits = mask_graph.failure_bits(parties.silos, colluders + 1, parties.dropouts, degree)
+        return bits < mask_graph.FAILURE_BITS
+
+    return bisect_left(range(parties.silos), True, key=torn) - 1

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import accounts, exposure, noise_correlation
+from hubbub.planning import accounts, exposure, mask_degree, noise_correlation
 from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.planned_query import PlannedQuery, is_stepped
@@ -310,6 +310,7 @@ class Plan:
             "projection": _projection_to_dict(self.projected),
             "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
             **self._correlation_to_dict(),
+            **self._mask_graph_to_dict(),
             "auxiliary_queries": [one.to_dict() for one in self.beside],
             "epsilon": [
                 {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
@@ -339,6 +340,29 @@ class Plan:
         return {
             "correlated_noise": {**self.correlation.to_dict(), "window_bytes": self.window_bytes}
         }
+
+    @property
+    def borne(self) -> tuple[int, int] | None:
+        """How many colluders, besides one that looks on, the mask graph bears (P4).
+
+        Whenever they are corrupted; and, but for 2^-50, if they were before it was drawn. None
+        where no silos can take it apart.
+        """
+        parties = self.study.parties
+        if not mask_degree.is_sparse(parties):
+            return None
+        return (
+            mask_degree.borne_at_any_time(parties),
+            mask_degree.borne_if_drawn_later(parties),
+        )
+
+    def _mask_graph_to_dict(self) -> dict[str, Any]:
+        """Whom the mask graph bears; nothing where nobody can take it apart."""
+        if self.borne is None:
+            return {}
+        certain, likely = self.borne
+        graph = {"colluders_at_any_time": certain, "colluders_before_it_is_drawn": likely}
+        return {"mask_graph": graph}
 
     def to_json(self) -> str:
         """`to_dict` as a JSON text."""

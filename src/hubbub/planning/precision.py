@@ -10,7 +10,7 @@ from math import ceil, exp, expm1, log, pi, sqrt
 
 from hubbub import protocol
 from hubbub.errors import StudyError
-from hubbub.planning import mask_degree, noise_correlation
+from hubbub.planning import noise_correlation
 from hubbub.planning.mechanism import CLIP_MARGIN, Mechanism
 from hubbub.privacy import MOST_EPSILON, Certificate
 from hubbub.study.parties import Parties
@@ -33,7 +33,7 @@ def record_clip(clip: float) -> float:
 def certificate_for(
     mechanism: Mechanism, parties: Parties, numbers: int | None, parameters: int | None = None
 ) -> Certificate:
-    """P5 (rounding), P6 (sampler, martingale bound), P4 (graph) and P8 (8) for all its sums.
+    """P5 (rounding), P6 (sampler, martingale bound) and P8 (8) for all its sums.
 
     Rounding is charged at the finest noise that a plan may choose on the grid and the sampler at
     the widest, so that the certificate holds for every grid.
@@ -57,7 +57,7 @@ def certificate_for(
     return Certificate(
         epsilon=2 * (rounding + drift),
         slack=slack + lost_tail,
-        failure=_graph_failure(parties) + _entries_failure(mechanism, parameters),
+        failure=_entries_failure(mechanism, parameters),
         delta_factor=1 + expm1(rounding + drift),
     )
 
@@ -75,11 +75,6 @@ def _outcome_error(
         shift = (shift + 2.0**-53 * window) / column[0]
     slope = (reach + 1) / sigma_grid**2 * length
     return 2 * shift * (1 + slope) * exp(slope * shift)
-
-
-def _graph_failure(parties: Parties) -> float:
-    """Probability that the stated adversary takes a mask graph apart (P4)."""
-    return mask_degree.torn_apart(parties, parties.colluders + 1)
 
 
 def projection_for(mechanism: Mechanism, parameters: int) -> protocol.Projection | None:

@@ -174,7 +174,10 @@ def _promise(row: Exposure, plan: Plan) -> str:
         return "the study's promise"
     if row["colluding_silos"] <= stated(plan)["colluding_silos"]:
         return "kept"
-    return "none" if row["epsilon"] is None else "weaker: more than T collude"
+    if row["epsilon"] is None:
+        return "none"
+    when = ", who did before the mask graph was drawn" if row.get("torn") else ""
+    return f"weaker: more than T collude{when}"
 
 
 def _figure(plan: Plan, up: scales.Scale) -> markup.Html:
@@ -198,9 +201,25 @@ def _figure(plan: Plan, up: scales.Scale) -> markup.Html:
     )
     words = (
         f"The worst adversary for each number of colluding silos. The study is planned for T = "
-        f"{limit} (dashed line); beyond it the promise weakens step by step."
+        f"{limit} (dashed line); beyond it the promise weakens step by step.{_graph_words(plan)}"
     )
     return markup.figure(chart, words)
+
+
+def _graph_words(plan: Plan) -> str:
+    """Whom a sparse mask graph bears; nothing where no silos can take it apart."""
+    graph = plan.get("mask_graph")
+    if graph is None:
+        return ""
+    certain, likely = graph["colluders_at_any_time"], graph["colluders_before_it_is_drawn"]
+    later = (
+        f", and {likely} who were corrupted before it was drawn, but for the probability that the "
+        "plan counts in δ"
+    )
+    return (
+        f" The graph along which silos share masks bears {certain} colluders, whenever they are "
+        f"corrupted{later if likely > certain else ''}."
+    )
 
 
 def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:

@@ -95,7 +95,8 @@ def secure_sum(
     layout = Layout(
         names=tuple(f"silo-{number}" for number in range(1, silos + 1)),
         nodes=compute_nodes,
-        degree=mask_graph.degree(silos, min(colluders + 1, most), 0),  # as a plan chooses it
+        # With the one that looks on; nobody is corrupted later in one process (P4).
+        degree=mask_graph.degree(silos, min(colluders + 1, most), 0),
     )
 
     def silo(me: party.Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:

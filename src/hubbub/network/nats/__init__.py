@@ -10,7 +10,7 @@ kept up. `carrier` is the aggregator's phase over all of it,
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.answering import Answering
 from hubbub.network.nats.carrier import Carrier
+from hubbub.network.nats.login_trial import LoginTrial, ShownCertificate, tried
 from hubbub.network.nats.relay_connection import RelayConnection
 from hubbub.network.nats.server import Server, write_server
 from hubbub.network.nats.tls import TELL_DAYS, RelayCertificate
-from hubbub.network.nats.login_trial import LoginTrial, ShownCertificate, tried

@@ -1,9 +1,10 @@
 """Who shares a mask with whom: the complete graph, or a random regular graph when silos are many.
 
 Guarantees: with probability at least 1 - 2^-50 over the seed, the silos that neither collude nor
-are missing stay connected, so that the smallest sum that can be isolated is theirs as a whole. The
-graph is a circulant on a random order of the silos; the proof and the choice of the degree are in
-docs/privacy.md P4. It is drawn from joint randomness after all keys are fixed.
+are missing stay connected, so that the smallest sum that can be isolated is theirs as a whole, if
+those that collude were fixed before. The graph is a circulant on a random order of the silos; the
+proof, and what holds against silos that are corrupted later, is in docs/privacy.md P4. It is drawn
+from joint randomness after all keys are fixed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hubbub.protocol import primitives
 FAILURE_BITS = 50
 # May be drawn for a study: whoever sets sessions up again and again has the choice of one (P4).
 MOST_GRAPHS = 1024
-# Up to this many silos everybody shares a mask with everybody.
+# Up to this many silos the least graph is the complete one; `planning` may ask for more neighbours.
 _COMPLETE_UP_TO = 16
 _LOG_NOTHING = 80.0  # of a sum of at most a million terms, what is left out beside the largest
 
