@@ -210,7 +210,7 @@ class Watched(Consortium):
     def _check(self, name: str, endpoint: Any, said: bytes) -> None:
         for part in read_answer(said):
             frame = unverified(part)
-            if frame.tag not in (Tag.MASKED, Tag.TOTAL, Tag.SEED_LINK, Tag.SHARE):
+            if frame.tag not in (Tag.MASKED, Tag.PROMISE, Tag.TOTAL, Tag.SEED_LINK, Tag.SHARE):
                 continue
             place = (frame.sender, frame.session, frame.round, frame.attempt, frame.tag)
             if self.sent.setdefault((*place, frame.receiver), frame.digest) != frame.digest:

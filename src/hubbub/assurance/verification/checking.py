@@ -55,7 +55,7 @@ from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.assurance.verification.statistics_check import statistic_findings
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
 from hubbub.planning import STANDARDISATION, STATISTICS, TRAINING, Plan
-from hubbub.protocol import RoundParameters
+from hubbub.protocol import EARLIER, RoundParameters
 from hubbub.session import round_parameters_of, sent_down
 from hubbub.study import Study, standardisation_from
 
@@ -281,6 +281,11 @@ def _shown_by(name: str, header: Header, played: Played) -> Iterator[Finding]:
         )
     elif header.purpose == TRAINING:
         yield rederived(f"{name}: every sum, and every step of the model, bit for bit")
+    if header.roster.nodes and played.version == EARLIER:
+        yield not_verifiable(
+            f"that no compute node told two totals of one attempt in {name}: it is of an earlier "
+            "version, in which nodes did not promise each other the silos of a sum"
+        )
 
 
 def _made_of_sums(folder: Path, study: Study, header: Header, played: Played) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from hubbub.assurance.transcript import Header, Kept, read
 from hubbub.assurance.verification.model_course import Course
 from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.protocol import (
+    EARLIER,
     EVERYBODY,
     Attendance,
     Lift,
@@ -36,7 +37,9 @@ from hubbub.protocol import (
 )
 
 Time = tuple[int, int]
-_ROUND = frozenset({Tag.SEED_LINK, Tag.MASKED, Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.TOTAL})
+_ROUND = frozenset(
+    {*(Tag.SEED_LINK, Tag.MASKED), *(Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.PROMISE, Tag.TOTAL)}
+)
 
 
 @dataclass
@@ -44,6 +47,7 @@ class Played:
     """What a session came to."""
 
     frames: int = 0
+    version: int = 0  # of the wire
     attempts: int = 0  # that some silo answered
     answers: Counter[int] = field(default_factory=Counter)  # by silo
     unseen: int = 0  # rounds whose sum could not be made again here
@@ -76,6 +80,7 @@ class ReplayedAttempt:
     arrived: set[int] = field(default_factory=set)
     closed: set[int] = field(default_factory=set)  # silos whose shares some node could not open
     held: set[int] = field(default_factory=set)
+    promises: set[int] = field(default_factory=set)  # of nodes
     totals: set[int] = field(default_factory=set)
     asked: bool = False
     whole: bool = True
@@ -136,6 +141,17 @@ class ReplayedAttempt:
                 culprit=sender,
             )
 
+    def add_promise(self, kept: Kept, terms: RoundParameters, sender: str) -> None:
+        """A node's word for the silos that it was asked about, which are all that answered."""
+        named, model = terms.read_request(unverified(_bytes(kept)), sender)
+        if not self.asked or named != self.summed or model != self.model:
+            raise ProtocolError(
+                f"expected {sender} to promise the total of the {len(self.summed)} silos whose sum "
+                "is taken, found a promise of others",
+                culprit=sender,
+            )
+        self.promises.add(kept.sender)
+
     def add_held(self, kept: Kept, terms: RoundParameters, sender: str) -> None:
         """A node's word about the shares that it was handed."""
         if not terms.full_shares:
@@ -190,6 +206,12 @@ class Replay:
     def _take(self, kept: Kept) -> None:
         """One frame more."""
         self._played.frames += 1
+        self._played.version = self._played.version or kept.version
+        if kept.version != self._played.version:
+            raise ProtocolError(
+                f"expected frames of one wire version, found {kept.version} beside "
+                f"{self._played.version}"
+            )
         if (kept.study, kept.session) != (self._header.study, self._header.session):
             raise ProtocolError(f"expected a {kept.tag.name} of this session, found another's")
         sender = self._roster.name(kept.sender)
@@ -253,13 +275,16 @@ class Replay:
             if kept.tag is Tag.REQUEST:
                 self._attendance.stay(frozenset(attempt.summed), sender)
         else:
-            if kept.sender not in self._awaited(attempt, kept.tag) or kept.receiver != 0:
+            for_whom = EVERYBODY if kept.tag is Tag.PROMISE else 0
+            if kept.sender not in self._awaited(attempt, kept.tag) or kept.receiver != for_whom:
                 raise ProtocolError(
                     f"expected one {kept.tag.name} of everybody who was asked, found another",
                     culprit=sender,
                 )
             if kept.tag is Tag.HELD:
                 attempt.add_held(kept, self._terms, sender)
+            elif kept.tag is Tag.PROMISE:
+                attempt.add_promise(kept, self._terms, sender)
             else:
                 attempt.add(kept, self._terms, sender, self._roster.name(0))
 
@@ -271,10 +296,14 @@ class Replay:
 
     def _awaited(self, attempt: ReplayedAttempt, tag: Tag) -> Set[int]:
         """Who may still say this in the open attempt."""
-        if tag is Tag.TOTAL:
-            return set(self._roster.nodes) - attempt.totals
+        nodes = set(self._roster.nodes)
+        if tag is Tag.TOTAL:  # told when all have promised, but by nodes of an earlier version
+            told = attempt.promises == nodes or self._played.version == EARLIER
+            return nodes - attempt.totals if told else set()
+        if tag is Tag.PROMISE:
+            return nodes - attempt.promises
         if tag is Tag.HELD:
-            return set() if attempt.asked else set(self._roster.nodes) - attempt.held
+            return set() if attempt.asked else nodes - attempt.held
         return frozenset() if attempt.asked else attempt.active - attempt.arrived
 
     def _close(self) -> bool:
