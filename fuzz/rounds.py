@@ -3,7 +3,7 @@
 An input is a kind of world and a list of moves, most of them honest, so that every phase is
 reached. Laws: a party refuses with a `ProtocolError` and is then as it was before; the sum is that
 of the vectors that were accepted and no other; no party takes one time twice, nor a set of silos
-below the quorum.
+below the quorum; no node tells a total that not all nodes have promised.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def seeds() -> list[bytes]:
     answers = b"".join(bytes([_ANSWER, silo, 0]) for silo in range(_SILOS))
     begin, ask, end = (
         bytes([_BEGIN, 0, 0]),
-        bytes([_SETTLE, _ASK, _SETTLE, _ASK, _SETTLE]),
+        bytes([_SETTLE, _ASK, _SETTLE, _SETTLE, _ASK, *[_SETTLE] * 4]),
         bytes([_SETTLE, _TAKE]),
     )
     changed = b"".join(bytes([_DELIVER, place, 1, place % 14, 1, 3, 0]) for place in range(14))
@@ -81,6 +81,7 @@ class Game:
     settled: int = 0
     closed: set[int] = field(default_factory=set)
     looked: bool = False  # whether nodes were handed full shares in this attempt
+    promises: list[bytes] = field(default_factory=list)  # the newest that have come
 
     def __post_init__(self) -> None:
         self.w, self.terms = _world(self.kind)
@@ -171,14 +172,29 @@ class Game:
             self._refusable(node, lambda: node.keep(frame))
             held = self._refusable(node, lambda: node.held(frame))
             self.sent += [] if held is None else [(0, held)]
-            total = self._refusable(node, lambda: node.total(frame))
-            if total is not None:
+            promise = self._refusable(node, lambda: node.promise(frame))
+            if promise is not None:
                 self._goes_forward(receiver, frame)
                 self._reaches_quorum(_payload(frame)[:1])
-                self.sent.append((0, total))
+                self.sent.append((0, promise))
+            self._promise_arrives(node, frame)
+
+    def _promise_arrives(self, node: ComputeNode, frame: bytes) -> None:
+        """A node is shown the last promises that came, whoever made them."""
+        if frame[1] != Tag.PROMISE:
+            return
+        self.promises = [*self.promises, frame][-len(self.nodes) :]
+        total = self._refusable(node, lambda: node.total(self.promises))
+        if total is not None:
+            hold(len({_payload(one) for one in self.promises}) == 1, "a total of several promises")
+            hold(len({unverified(one).sender for one in self.promises}) == 2, "a promise too few")
+            self.sent.append((0, total))
 
     def _answer_arrives(self, frame: bytes) -> None:
-        """The sum goes by what is accepted, and by nothing else."""
+        """The sum goes by what is accepted, and by nothing else; a promise goes to all nodes."""
+        promised = partial(self.aggregator.receive_promise, frame)
+        if self._refusable(self.aggregator, lambda: promised() or True):
+            self.sent += [(node, frame) for node in self.nodes]
         held = self._refusable(self.aggregator, lambda: self.aggregator.receive_held(frame))
         self.closed |= held or set()
         taken = self._refusable(self.aggregator, lambda: self.aggregator.receive(frame) or True)

@@ -878,14 +878,14 @@ def test_an_error_about_a_file_holds_no_value_of_it(planted, caplog, capfd, spoi
     assert_silent(caught.value, caplog, capfd)
 
 
-@pytest.mark.parametrize("victim", [Aggregator.receive, Silo.accept, ComputeNode.total])
+@pytest.mark.parametrize("victim", [Aggregator.receive, Silo.accept, ComputeNode.promise])
 def test_an_error_of_the_protocol_holds_no_value(planted, monkeypatch, caplog, capfd, victim):
     caplog.set_level(logging.DEBUG)
 
     def corrupted(self, message):
         return victim(self, message[:-1] + bytes([message[-1] ^ 1]))
 
-    owner = {"receive": Aggregator, "accept": Silo, "total": ComputeNode}[victim.__name__]
+    owner = {"receive": Aggregator, "accept": Silo, "promise": ComputeNode}[victim.__name__]
     monkeypatch.setattr(owner, victim.__name__, corrupted)
     text = own(FILES).toml.replace("colluders", "compute_nodes = 2\ncolluders")
     with pytest.raises(ProtocolError) as caught:

@@ -50,7 +50,7 @@ Change = Callable[[str, str, Any], Any]
 
 NAMES = ("ann", "bob", "cyn")
 # What a party says once of an attempt, to whom it may concern.
-SAID_ONCE = (Tag.MASKED, Tag.TOTAL, Tag.SEED_LINK, Tag.SHARE, Tag.HELD)
+SAID_ONCE = (Tag.MASKED, Tag.PROMISE, Tag.TOTAL, Tag.SEED_LINK, Tag.SHARE, Tag.HELD)
 FEATURES, RECORDS = 4, 40
 
 

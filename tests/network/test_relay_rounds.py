@@ -374,8 +374,8 @@ def test_a_request_is_answered_once_and_by_whom_it_is_for(gather: Any) -> None:
     relay = Relay(parties.phase)
     session = opened(parties, relay)
     session.round(1)
-    mine, others = relay.asked("total", "node-1")[0], relay.asked("total", "node-2")[0]
-    for blob in (mine, others):
+    asked = [relay.asked("promise", node)[0] for node in ("node-1", "node-2")]
+    for blob in (*asked, relay.asked("total", "node-1")[0]):
         assert refusal(read_answer(parties.answers("node-1")(blob))) == ("protocol", "relay")
 
 
@@ -386,7 +386,7 @@ def test_an_aggregator_that_asks_a_node_for_fewer_gets_nothing(gather: Any, silo
     payload = session.terms.named_payload(silos, bytes(32))
     where = {"session": session.rounds.session, "round": 1, "receiver": 4}
     asked = parties.sealed("aggregator", Tag.REQUEST, payload, **where)
-    found = parties.ask("node-1", Call.TOTAL, session.rounds.session, [asked])
+    found = parties.ask("node-1", Call.PROMISE, session.rounds.session, [asked])
     assert refusal(found) == ("protocol", "aggregator")
 
 
@@ -398,13 +398,13 @@ def test_an_aggregator_that_asks_a_node_for_two_sets_gets_one(gather: Any) -> No
     found = [
         parties.ask(
             "node-1",
-            Call.TOTAL,
+            Call.PROMISE,
             session.rounds.session,
             [parties.sealed("aggregator", Tag.REQUEST, named(silos, bytes(32)), **where)],
         )
         for silos in ((1, 2, 3), (1, 2))
     ]
-    assert unverified(found[0][0]).tag is Tag.TOTAL
+    assert unverified(found[0][0]).tag is Tag.PROMISE
     assert refusal(found[1]) == ("protocol", "aggregator")
 
 

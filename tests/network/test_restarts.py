@@ -88,8 +88,12 @@ def restarted(folder: Path, parties: Watched) -> tuple[Struck, Callable[[], Any]
     ("nodes", "changes", "calls"),
     [
         (0, {}, MASKS | END),
-        (2, {}, SET_UP | END | {Call.TOTAL}),
-        (2, {"parties": {"shares": "full"}}, SET_UP | END | {Call.TOTAL, Call.SHARES}),
+        (2, {}, SET_UP | END | {Call.PROMISE, Call.TOTAL}),
+        (
+            2,
+            {"parties": {"shares": "full"}},
+            SET_UP | END | {Call.PROMISE, Call.TOTAL, Call.SHARES},
+        ),
     ],
     ids=["pairwise", "nodes", "full-shares"],
 )

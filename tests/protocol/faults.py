@@ -257,6 +257,7 @@ class Simulation:
         self.nodes: dict[int, ComputeNode] = {
             i: w.node(sessions[i], self.spies[i]) for i in w.roster.nodes
         }
+        self.promises: dict[int, list[bytes]] = {i: [] for i in w.roster.nodes}
 
     @property
     def _session(self) -> bytes:
@@ -277,11 +278,31 @@ class Simulation:
 
     def _arrive(self, receiver: int, data: bytes) -> None:
         if receiver == 0:
-            self.aggregator.receive(data)
+            self._reach_aggregator(data)
         elif receiver in self.nodes:
-            self._send(0, self.nodes[receiver].total(data))
+            self._reach_node(receiver, data)
         elif receiver not in self.dead:
             self._answer(receiver, data)
+
+    def _reach_aggregator(self, data: bytes) -> None:
+        """A promise is shown to all nodes; all else is for the sum."""
+        if data[1] != Tag.PROMISE:
+            self.aggregator.receive(data)
+            return
+        self.aggregator.receive_promise(data)
+        for node in self.nodes:
+            self._send(node, data)
+
+    def _reach_node(self, node: int, data: bytes) -> None:
+        """What the runner of a node does: promise, and tell the total with the last promise."""
+        if data[1] != Tag.PROMISE:
+            self._send(0, self.nodes[node].promise(data))
+            self.promises[node] = []
+            return
+        self.promises[node].append(data)
+        if len(self.promises[node]) >= len(self.nodes):
+            shown, self.promises[node] = self.promises[node], []
+            self._send(0, self.nodes[node].total(shown))
 
     def _answer(self, index: int, model: bytes) -> None:
         """What the runner of a silo does: accept, charge, contribute; crashing where it is told."""

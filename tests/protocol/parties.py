@@ -7,7 +7,7 @@ test asks for it. A relay is a function of (phase, receiver, frames) that return
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
@@ -25,7 +25,7 @@ from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_dig
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
 from hubbub.session.layout import Layout
 
@@ -157,6 +157,26 @@ class World:
         arguments: dict[str, Any] = {"study": STUDY, "session": SESSION, "receiver": EVERYBODY}
         frame = Frame(tag=tag, sender=sender, payload=payload, **(arguments | changes))
         return frame.sealed(self.keys[sender])
+
+    def promises(self, own: bytes) -> list[bytes]:
+        """A node's PROMISE, and those that the others make in whatever it says."""
+        said = unverified(own)
+        where = {"round": said.round, "attempt": said.attempt}
+        others = [node for node in self.roster.nodes if node != said.sender]
+        payload = bytes(said.payload)
+        return [own, *(self.forge(node, Tag.PROMISE, payload, **where) for node in others)]
+
+    def totals(self, aggregator: Aggregator, nodes: Mapping[int, ComputeNode]) -> None:
+        """What an honest aggregator and its nodes do once all silos have answered."""
+        promises = [nodes[i].promise(one) for i, one in aggregator.requests().items()]
+        for one in promises:
+            aggregator.receive_promise(one)
+        for node in nodes.values():
+            aggregator.receive(node.total(promises))
+
+    def total(self, node: ComputeNode, request: bytes) -> bytes:
+        """What a node tells whose fellows all promise what it promises itself."""
+        return node.total(self.promises(node.promise(request)))
 
     def model(
         self,

@@ -184,7 +184,7 @@ def frame(
     study, session, *numbers = place
     fields = [u32(number) for number in numbers]
     size = len(payload).to_bytes(8, "little")
-    header = b"".join((bytes([2, tag]), study, session, *fields, size))
+    header = b"".join((bytes([3, tag]), study, session, *fields, size))
     return header + payload + sign(signed(header, payload))
 
 

@@ -206,6 +206,7 @@ class Seeded(Simulation):
         self.nodes: dict[int, ComputeNode] = {
             i: w.node(sessions[i], self.spies[i]) for i in w.roster.nodes
         }
+        self.promises: dict[int, list[bytes]] = {i: [] for i in w.roster.nodes}
 
     def _silo(self, masking: Masking, index: int) -> Silo:
         def expected(time: Time) -> np.ndarray:
@@ -230,9 +231,9 @@ class Seeded(Simulation):
         if data[1] == Tag.SEED_LINK and receiver not in self.nodes and receiver not in self.dead:
             self._keep(receiver, data)
         elif receiver == 0:
-            self.aggregator.receive(data)
+            self._reach_aggregator(data)
         elif receiver in self.nodes:
-            self._send(0, self.nodes[receiver].total(data))
+            self._reach_node(receiver, data)
         elif receiver not in self.dead:
             self._answer(receiver, data)
 

@@ -179,12 +179,12 @@ def test_p25_a_silo_that_has_missed_an_attempt_answers_no_more(row: int) -> None
 def test_p25_a_node_adds_up_nobody_who_was_left_out_before() -> None:
     """Silos cannot see whose answers an aggregator leaves out of the sum; an honest node does."""
     node = NODES.node(sessions_of(NODES)[5])
-    node.total(NODES.request(5, (1, 2, 3)))
+    node.promise(NODES.request(5, (1, 2, 3)))
     with refused("aggregator", "expected 4 to stay away"):
-        node.total(NODES.request(5, ALL, 2))
+        node.promise(NODES.request(5, ALL, 2))
     with refused("aggregator", "expected 4 to stay away"):
-        node.total(NODES.request(5, (1, 2, 4), 3))
-    assert node.total(NODES.request(5, (1, 2, 3), 4))
+        node.promise(NODES.request(5, (1, 2, 4), 3))
+    assert node.promise(NODES.request(5, (1, 2, 3), 4))
 
 
 def answered(w: Any, named: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -199,7 +199,7 @@ def answered(w: Any, named: Sequence[Sequence[int]]) -> list[list[int]]:
             if node is None:
                 one.accept(w.model(silos, attempt, row=len(served) + 1))
             else:
-                node.total(w.request(7, silos, attempt))
+                node.total([node.promise(w.request(7, silos, attempt))])
             served.append([int(number in silos) for number in range(1, 7)])
     return served
 

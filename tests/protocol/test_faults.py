@@ -28,7 +28,7 @@ def drawn(draw: random.Random) -> list[Operation]:
     """A few rounds as they should be, in random order of arrival, with faults strewn in."""
     names = []
     for _ in range(draw.randint(1, 3)):
-        names += ["begin", *["deliver"] * 6, "close", *["deliver"] * 4, "take"]
+        names += ["begin", *["deliver"] * 6, "close", *["deliver"] * 10, "take"]
     for _ in range(draw.randint(1, 8)):
         names.insert(draw.randint(1, len(names)), draw.choice(FAULTS))
     return [(name, draw.getrandbits(12), draw.getrandbits(12)) for name in names]
@@ -94,7 +94,7 @@ KNOWN: dict[str, list[Operation]] = {
         *([("deliver", 0, 0)] * 3),
         ("close", 0, 0),
         ("take", 0, 0),
-        *([("deliver", 0, 0)] * 4),
+        *([("deliver", 0, 0)] * 10),
         ("take", 0, 0),
         ("take", 0, 0),
     ],
@@ -103,7 +103,7 @@ KNOWN: dict[str, list[Operation]] = {
         *([("deliver", 0, 0)] * 3),
         ("close", 0, 0),
         ("close", 0, 0),
-        *([("deliver", 0, 0)] * 8),
+        *([("deliver", 0, 0)] * 20),
         ("take", 0, 0),
     ],
 }

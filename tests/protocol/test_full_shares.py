@@ -66,8 +66,7 @@ def closed(
 
 def total(aggregator: Aggregator, nodes: dict[int, ComputeNode]) -> list[int]:
     """The sum that the nodes' totals make."""
-    for index, request in aggregator.requests().items():
-        aggregator.receive(nodes[index].total(request))
+    FULL.totals(aggregator, nodes)
     return aggregator.integers().tolist()
 
 
@@ -247,17 +246,17 @@ def test_a_node_sums_only_what_it_has_opened_and_only_the_quorum() -> None:
         one.keep(each[5])
     named = {"model": digest(model)}
     with refused("relay", "open shares of the 4 silos"):
-        one.total(FULL.request(5, ALL, **named))  # before it has looked
+        one.promise(FULL.request(5, ALL, **named))  # before it has looked
     one.held(FULL.request(5, ALL, tag=Tag.ARRIVED, **named))
     with refused("relay", "open shares of the 4 silos of the request, got 3"):
-        one.total(FULL.request(5, ALL, **named))
+        one.promise(FULL.request(5, ALL, **named))
     with refused("aggregator", "at least 3 active silos, got 2"):
-        one.total(FULL.request(5, (1, 2), **named))
+        one.promise(FULL.request(5, (1, 2), **named))
     with refused("relay", "open shares of the 3 silos of the request, got 0"):
-        one.total(FULL.request(5, (1, 2, 4)))  # of another MODEL
-    one.total(FULL.request(5, (1, 2, 4), **named))
+        one.promise(FULL.request(5, (1, 2, 4)))  # of another MODEL
+    one.promise(FULL.request(5, (1, 2, 4), **named))
     with refused("relay", "never used twice"):
-        one.total(FULL.request(5, (1, 2, 4), **named))
+        one.promise(FULL.request(5, (1, 2, 4), **named))
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -274,7 +273,7 @@ def test_shares_for_two_models_are_not_added(first: int) -> None:
     assert w.terms.read_named(unverified(held), "")[0] == [{3, 4}, {1, 2}][first]
     for model in models:
         with refused("relay", "open shares of the 3 silos of the request, got [012]"):
-            one.total(w.request(5, (1, 2, 3), model=digest(model)))
+            one.promise(w.request(5, (1, 2, 3), model=digest(model)))
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,7 @@ def test_a_node_says_once_of_an_attempt_what_opens(silos: tuple[int, ...], known
         one.held(FULL.request(5, silos, model=made_up, tag=Tag.ARRIVED))
     with refused("relay", "never used twice"):
         one.held(arrived)
-    one.total(aggregator.requests()[5])  # what was refused has changed nothing
+    one.promise(aggregator.requests()[5])  # what was refused has changed nothing
     with refused("relay", "not answered yet"):
         one.held(arrived)
 
@@ -311,7 +310,7 @@ def test_a_node_does_not_go_back_to_what_opened_in_an_earlier_attempt() -> None:
     one.held(aggregator.arrivals()[5])
     with refused("relay", "that arrived, got 0"):
         one.held(early)
-    one.total(aggregator.requests()[5])
+    one.promise(aggregator.requests()[5])
 
 
 def test_a_node_says_nothing_of_shares_that_did_not_come() -> None:
@@ -323,7 +322,7 @@ def test_a_node_says_nothing_of_shares_that_did_not_come() -> None:
         one.held(aggregator.arrivals()[5])
     # Nothing was given away, so the right one is still answered.
     one.held(FULL.request(5, (1, 2, 3), model=digest(model), tag=Tag.ARRIVED))
-    one.total(FULL.request(5, (1, 2, 3), model=digest(model)))
+    one.promise(FULL.request(5, (1, 2, 3), model=digest(model)))
 
 
 @pytest.mark.parametrize("sender", [2, 6])
@@ -395,7 +394,7 @@ def test_a_share_for_a_far_attempt_holds_nobody_up() -> None:
     for each in shares.values():
         one.keep(each[5])
     one.held(aggregator.arrivals()[5])
-    one.total(aggregator.requests()[5])
+    one.promise(aggregator.requests()[5])
 
 
 def sealed_for(node: int, *, silo: int, place: Place) -> bytes:
@@ -410,11 +409,11 @@ def test_a_node_answers_an_attempt_once_and_never_for_few() -> None:
     closed(aggregator, nodes, shares)
     one = nodes[5]
     with refused("aggregator", "at least 3"):
-        one.total(FULL.request(5, (1, 2), model=digest(model)))
+        one.promise(FULL.request(5, (1, 2), model=digest(model)))
     request = aggregator.requests()[5]
-    one.total(request)
+    one.promise(request)
     with refused("relay", "never used twice"):
-        one.total(request)
+        one.promise(request)
     with refused("relay", "not answered yet"):
         one.keep(shares[4][5])
 
@@ -430,7 +429,7 @@ def test_a_silos_late_share_is_put_aside_by_its_next() -> None:
     with refused("relay", "newest attempt"):
         one.keep(early[1][5])
     one.held(aggregator.arrivals()[5])
-    one.total(aggregator.requests()[5])
+    one.promise(aggregator.requests()[5])
 
 
 def test_compressed_rounds_take_no_shares() -> None:

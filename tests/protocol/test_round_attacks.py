@@ -47,8 +47,8 @@ def test_the_sum_of_an_honest_round_is_exact(w: World) -> None:
     aggregator, model = opened(w)
     for index in ALL:
         aggregator.receive(answer(silo(w, index), model, 10**index))
-    for index, request in aggregator.requests().items():
-        aggregator.receive(node(index).total(request))
+    if w.roster.nodes:
+        w.totals(aggregator, {index: node(index) for index in w.roster.nodes})
     assert aggregator.integers().tolist() == [11110] * DIMENSION
 
 
@@ -56,8 +56,7 @@ def test_a_silo_that_drops_out_costs_nothing_with_nodes() -> None:
     aggregator, model = opened(NODES)
     for index in (1, 2, 4):
         aggregator.receive(answer(silo(NODES, index), model, 10**index))
-    for index, request in aggregator.requests().items():
-        aggregator.receive(node(index).total(request))
+    NODES.totals(aggregator, {index: node(index) for index in NODES.roster.nodes})
     assert aggregator.integers().tolist() == [10110] * DIMENSION
 
 
@@ -134,7 +133,7 @@ def test_a_round_that_the_study_does_not_have_is_refused(round: int) -> None:
     with refused("aggregator", f"expected a round from 1 to 9, got {round}"):
         silo(PAIRWISE, 1).accept(PAIRWISE.model(ALL, round))
     with refused("aggregator", f"expected a round from 1 to 9, got {round}"):
-        node().total(NODES.request(5, ALL, round))
+        node().promise(NODES.request(5, ALL, round))
 
 
 @BOTH
@@ -262,41 +261,41 @@ def test_a_silo_whose_ledger_refuses_sends_nothing(w: World) -> None:
 def test_a_node_is_asked_once_and_only_forward(turn: tuple[int, int]) -> None:
     """The same again, or an earlier one: whoever carried it."""
     one = node()
-    one.total(NODES.request(5, ALL, 2, 1))
+    one.promise(NODES.request(5, ALL, 2, 1))
     with refused("relay", "a mask is never used twice"):
-        one.total(NODES.request(5, ALL, *turn))
+        one.promise(NODES.request(5, ALL, *turn))
 
 
 def test_a_node_asked_for_two_sets_in_one_attempt_names_the_aggregator_that_signed_both() -> None:
     one = node()
-    one.total(NODES.request(5, ALL))
+    one.promise(NODES.request(5, ALL))
     with refused("aggregator", "a mask is never used twice"):
-        one.total(NODES.request(5, (1, 2, 3)))
+        one.promise(NODES.request(5, (1, 2, 3)))
 
 
 @pytest.mark.parametrize("silos", [(), (1,), (3, 4)])
 def test_a_node_asked_below_the_quorum_refuses(silos: tuple[int, ...]) -> None:
     with refused("aggregator", f"expected at least 3 active silos, got {len(silos)}"):
-        node().total(NODES.request(5, silos))
+        node().promise(NODES.request(5, silos))
 
 
 @pytest.mark.parametrize("bits", [b"\xff", b"\xf8"])
 def test_a_node_asked_for_unknown_silos_refuses(bits: bytes) -> None:
     with refused("aggregator", "expected a set of at most 4 silos"):
-        node().total(NODES.forge(0, Tag.REQUEST, bits + bytes(32), round=1, receiver=5))
+        node().promise(NODES.forge(0, Tag.REQUEST, bits + bytes(32), round=1, receiver=5))
 
 
 @pytest.mark.parametrize("size", [0, 1, 32, 34, 4096])
 def test_a_node_asked_at_another_length_refuses(size: int) -> None:
     with refused("aggregator", f"expected a REQUEST of 33 bytes, got {size}"):
-        node().total(NODES.forge(0, Tag.REQUEST, bytes(size), round=1, receiver=5))
+        node().promise(NODES.forge(0, Tag.REQUEST, bytes(size), round=1, receiver=5))
 
 
 @pytest.mark.parametrize("receiver", [6, 1, EVERYBODY])
 def test_a_node_refuses_another_nodes_request(receiver: int) -> None:
     request = NODES.request(receiver, ALL)
     with refused("relay", "expected a REQUEST for me"):
-        node().total(request)
+        node().promise(request)
 
 
 @pytest.mark.parametrize("sender", [1, 6])
@@ -305,21 +304,21 @@ def test_a_node_answers_nobody_but_the_aggregator(sender: int) -> None:
         sender, Tag.REQUEST, NODES.terms.named_payload(ALL, bytes(32)), round=1, receiver=5
     )
     with refused(NODES.roster.name(sender), "expected a REQUEST from the aggregator"):
-        node().total(request)
+        node().promise(request)
 
 
 @pytest.mark.parametrize("tag", [tag for tag in Tag if tag is not Tag.REQUEST])
 def test_a_node_answers_nothing_but_a_request(tag: Tag) -> None:
     frame = NODES.forge(0, tag, NODES.terms.named_payload(ALL, bytes(32)), round=1, receiver=5)
     with refused("relay", f"expected a REQUEST from the aggregator, got a {tag.name}"):
-        node().total(frame)
+        node().promise(frame)
 
 
 def test_a_node_refuses_a_request_of_an_earlier_session() -> None:
     payload = NODES.terms.named_payload(ALL, bytes(32))
     old = NODES.forge(0, Tag.REQUEST, payload, round=1, receiver=5, session=bytes(16))
     with refused("relay", "a replay"):
-        node().total(old)
+        node().promise(old)
 
 
 def test_a_node_gives_no_mask_for_a_silo_that_does_not_use_it() -> None:
@@ -329,7 +328,7 @@ def test_a_node_gives_no_mask_for_a_silo_that_does_not_use_it() -> None:
     used = {silo for silo in w.roster.silos if 9 in sessions[silo].secrets}
     assert 1 not in used
     totals = [
-        w.node(sessions[9]).total(w.request(9, asked))[HEADER_BYTES:-SIGNATURE_BYTES]
+        w.total(w.node(sessions[9]), w.request(9, asked))[HEADER_BYTES:-SIGNATURE_BYTES]
         for asked in ((1, 2, 3, 4, 5, 6), (2, 3, 4, 5, 6))
     ]
     assert totals[0] == totals[1]
@@ -338,28 +337,28 @@ def test_a_node_gives_no_mask_for_a_silo_that_does_not_use_it() -> None:
 
 def test_a_node_asked_in_a_later_attempt_gives_other_masks() -> None:
     one = node()
-    totals = [one.total(NODES.request(5, ALL, *turn)) for turn in ((1, 0), (1, 1), (2, 0))]
+    totals = [NODES.total(one, NODES.request(5, ALL, *turn)) for turn in ((1, 0), (1, 1), (2, 0))]
     assert len({total[HEADER_BYTES:-SIGNATURE_BYTES] for total in totals}) == 3
 
 
 def test_nodes_of_two_sessions_share_no_mask() -> None:
     payloads = []
     for sessions in (sessions_of(NODES), set_up(NODES)):
-        total = NODES.node(sessions[5]).total(NODES.request(5, ALL))
+        total = NODES.total(NODES.node(sessions[5]), NODES.request(5, ALL))
         payloads.append(total[HEADER_BYTES:-SIGNATURE_BYTES])
     assert payloads[0] != payloads[1]
 
 
 def test_a_request_that_the_relay_altered_is_refused() -> None:
     with refused("relay", "false signature"):
-        node().total(flipped(NODES.request(5, (1, 2, 3)), HEADER_BYTES))
+        node().promise(flipped(NODES.request(5, (1, 2, 3)), HEADER_BYTES))
 
 
 def test_a_refused_request_does_not_use_the_attempt_up() -> None:
     one = node()
     with pytest.raises(ProtocolError):
-        one.total(NODES.request(5, (1,)))
-    one.total(NODES.request(5, ALL))
+        one.promise(NODES.request(5, (1,)))
+    one.promise(NODES.request(5, ALL))
 
 
 # An aggregator and bad answers --------------------------------------------------------------
@@ -442,12 +441,47 @@ def test_nothing_but_a_masked_vector_is_taken_before_the_request(tag: Tag) -> No
         aggregator.receive(NODES.forge(5, tag, bytes(20), round=1, receiver=0))
 
 
-def asked() -> Aggregator:
+def asked(*, promised: bool = True) -> Aggregator:
     aggregator, model = opened(NODES)
     for index in (1, 2, 3):
         aggregator.receive(answer(silo(NODES, index), model))
-    aggregator.requests()
+    for index, request in aggregator.requests().items():
+        promise = node(index).promise(request)
+        if promised:
+            aggregator.receive_promise(promise)
     return aggregator
+
+
+def test_no_total_is_taken_before_all_nodes_have_promised_theirs() -> None:
+    with refused("node-1", "expected no TOTAL now"):
+        asked(promised=False).receive(NODES.forge(5, Tag.TOTAL, bytes(20), round=1, receiver=0))
+
+
+@pytest.mark.parametrize(
+    ("sender", "silos", "culprit", "says"),
+    [
+        (5, (1, 2, 3), "relay", "expected one PROMISE of node-1, got a second"),
+        (5, ALL, "node-1", "expected one PROMISE of node-1, got a second"),
+        (3, (1, 2, 3), "silo-3", "a party that was not asked"),
+    ],
+)
+def test_a_promise_is_taken_once_and_of_a_node(
+    sender: int, silos: tuple[int, ...], culprit: str, says: str
+) -> None:
+    aggregator = asked()
+    promise = NODES.terms.named_payload(silos, aggregator._model)
+    with refused(culprit, says):
+        aggregator.receive_promise(NODES.forge(sender, Tag.PROMISE, promise, round=1))
+
+
+@pytest.mark.parametrize(("silos", "same"), [(ALL, True), ((1, 2), True), ((1, 2, 3), False)])
+def test_a_promise_of_other_silos_or_another_model_names_its_node(
+    silos: tuple[int, ...], same: bool
+) -> None:
+    aggregator = asked(promised=False)
+    promise = NODES.terms.named_payload(silos, aggregator._model if same else bytes(32))
+    with refused("node-1", "to promise what it was asked for"):
+        aggregator.receive_promise(NODES.forge(5, Tag.PROMISE, promise, round=1))
 
 
 def test_a_late_masked_vector_is_not_added_to_a_sum_whose_masks_were_asked_for() -> None:
@@ -581,9 +615,9 @@ def test_a_session_has_no_more_attempts_than_the_study_has_steps(w: World) -> No
 def test_a_node_answers_no_more_attempts_than_the_study_has_steps() -> None:
     one = node(5)
     for attempt in range(NODES.terms.steps):
-        one.total(NODES.request(5, ALL, attempt=attempt))
+        one.promise(NODES.request(5, ALL, attempt=attempt))
     with refused("aggregator", "at most 9 attempts"):
-        one.total(NODES.request(5, ALL, round=2))
+        one.promise(NODES.request(5, ALL, round=2))
 
 
 def test_what_was_verified_cannot_be_changed_afterwards() -> None:

@@ -32,7 +32,7 @@ def drawn(draw: random.Random) -> list[Operation]:
     """A few rounds as they should be, in random order of arrival, with faults strewn in."""
     names = []
     for _ in range(draw.randint(1, 3)):
-        names += ["begin", *["deliver"] * 15, "close", *["deliver"] * 4, "take"]
+        names += ["begin", *["deliver"] * 15, "close", *["deliver"] * 10, "take"]
     for _ in range(draw.randint(1, 8)):
         names.insert(draw.randint(1, len(names)), draw.choice(FAULTS))
     return [(name, draw.getrandbits(12), draw.getrandbits(12)) for name in names]

@@ -206,6 +206,7 @@ def test_reference_builds_every_unsealed_frame(v: Any) -> None:
     for node, request in enumerate(turn["requests"], 4):
         named = ref.bitmap(turn["active"], 3) + bytes.fromhex(turn["model_digest"])
         assert remade(v, 0, 8, now, node, named) == request
+        assert remade(v, node, 30, now, ALL, named) == turn["promises"][node - 4]
     for silo, answer in zip(turn["active"], turn["masked"], strict=True):
         assert remade(v, silo, 7, now, 0, payload(answer)) == answer
     transcript = bytes.fromhex(v["transcript"])
@@ -238,19 +239,19 @@ def parcel(head: bytes, *parts: bytes) -> str:
 def test_a_parcel_is_its_head_and_its_parts() -> None:
     model, ready = unhex([PAIRWISE["round"]["model"], NETWORK["frames"]["READY"]])
     parcels = NETWORK["parcels"]
-    assert parcels["ping"] == parcel(b"hub?\2\0" + SESSION)
-    assert parcels["model"] == parcel(b"hub?\2\7" + SESSION, model)
-    assert parcels["ready"] == parcel(b"hub!\2", ready)
-    assert parcels["finished"] == parcel(b"hub!\2")
+    assert parcels["ping"] == parcel(b"hub?\3\0" + SESSION)
+    assert parcels["model"] == parcel(b"hub?\3\7" + SESSION, model)
+    assert parcels["ready"] == parcel(b"hub!\3", ready)
+    assert parcels["finished"] == parcel(b"hub!\3")
 
 
-@pytest.mark.parametrize("version", [0, 1, 255])
+@pytest.mark.parametrize("version", [0, 2, 255])
 @pytest.mark.parametrize("name", ["model", "ready"])
 def test_a_parcel_of_another_version_is_refused_with_what_to_do(name: str, version: int) -> None:
     read = read_request if name == "model" else read_answer
     good = bytes.fromhex(NETWORK["parcels"][name])
     assert read(good)
-    says = f"wire version 2, got {version}; all parties must run the same version of hubbub"
+    says = f"wire version 3, got {version}; all parties must run the same version of hubbub"
     with refused("relay", says):
         read(good[:4] + bytes([version]) + good[5:])
 
@@ -359,13 +360,18 @@ class Prepared:
         one.accept(bytes.fromhex(self.v["round"]["model"]))
         one.accept(frame)
 
-    def total(self, frame: bytes) -> None:
-        self._node().total(frame)
+    def promise(self, frame: bytes) -> None:
+        self._node().promise(frame)
 
-    def total_again(self, frame: bytes) -> None:
+    def promise_again(self, frame: bytes) -> None:
         one = self._node()
-        one.total(bytes.fromhex(NODES["round"]["requests"][0]))
-        one.total(frame)
+        one.promise(bytes.fromhex(NODES["round"]["requests"][0]))
+        one.promise(frame)
+
+    def total(self, frame: bytes) -> None:
+        one = self._node()
+        one.promise(bytes.fromhex(NODES["round"]["requests"][0]))
+        one.total([frame])
 
     def receive(self, frame: bytes) -> None:
         self._aggregator().receive(frame)
@@ -413,7 +419,9 @@ def test_bad_frames_are_refused_at_their_step(case: Any) -> None:
         getattr(Prepared(), case["step"])(bytes.fromhex(case["frame"]))
 
 
-@pytest.mark.parametrize("step", ["learn_seed", "confirm", "finish", "accept", "total", "receive"])
+@pytest.mark.parametrize(
+    "step", ["learn_seed", "confirm", "finish", "accept", "promise", "total", "receive"]
+)
 def test_the_good_frame_passes_the_same_step(step: str) -> None:
     """So that a bad frame is refused for what is bad in it."""
     good = {
@@ -421,7 +429,8 @@ def test_the_good_frame_passes_the_same_step(step: str) -> None:
         "confirm": PAIRWISE["contributions"]["2"]["1"],
         "finish": PAIRWISE["confirms"][1],
         "accept": PAIRWISE["round"]["model"],
-        "total": NODES["round"]["requests"][0],
+        "promise": NODES["round"]["requests"][0],
+        "total": NODES["round"]["promises"][0],
         "receive": PAIRWISE["round"]["masked"][1],
     }
     getattr(Prepared(), step)(bytes.fromhex(good[step]))

@@ -69,10 +69,13 @@ class View:
         attempt: int = 0,
         value: float = 0.0,
     ) -> None:
-        """The same for a compute node, which is told that all silos were active."""
+        """The same for a compute node, which is told that all silos were active.
+
+        Its fellows promise whatever it has promised: what rests on them is not looked at here.
+        """
         model = unverified(self._w.model(self._w.roster.silos, round, attempt, value)).digest
         self._uses.add((round, attempt, model))
-        self._nodes[node].total(self._w.request(node, silos, round, attempt, model))
+        self._w.total(self._nodes[node], self._w.request(node, silos, round, attempt, model))
         self.messages.append(("", self._spy.taken()))
 
     def readable(self, colluders: Iterable[int] = ()) -> list[dict[str, Fraction]]:

@@ -35,6 +35,7 @@ from hubbub.assurance.verification.checking import verify
 from hubbub.assurance.verification.integrity_check import integrity_findings
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
+from hubbub.protocol.primitives import wire
 from hubbub.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.protocol.round import RoundParameters
 from hubbub.queries import plan
@@ -581,7 +582,7 @@ def test_a_request_must_name_those_who_answered(
             for node in parties.roster.nodes
         ]
         rest = [one for one in kept if one.tag is not Tag.REQUEST or one.round != 2]
-        at = first(rest, Tag.TOTAL, 2)
+        at = first(rest, Tag.PROMISE, 2)
         return [*rest[:at], *asked, *rest[at:]]
 
     forge(folder, result, parties, asking)
@@ -591,6 +592,86 @@ def test_a_request_must_name_those_who_answered(
     else:
         assert "round 2" in found[0].verdict
         assert "at least 4" in found[0].verdict or "another set" in found[0].verdict
+
+
+def unpromised(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    """One node has promised nothing."""
+    at = first(kept, Tag.PROMISE, 2)
+    return [*kept[:at], *kept[at + 1 :]]
+
+
+def promised_late(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    """A promise after the first total."""
+    at, after = first(kept, Tag.PROMISE, 2), first(kept, Tag.TOTAL, 2)
+    return [*kept[:at], *kept[at + 1 : after + 1], kept[at], *kept[after + 1 :]]
+
+
+def promised_others(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+    """A node's word for fewer silos than the sum is of."""
+    at = first(kept, Tag.PROMISE, 2)
+    payload = b"\xe0" + (kept[at].payload or b"")[1:]
+    forged = as_bytes(kept[at], parties.keys[kept[at].sender], payload=payload)
+    return [*kept[:at], forged, *kept[at + 1 :]]
+
+
+def promised_twice(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+    at = first(kept, Tag.PROMISE, 2)
+    return [*kept[: at + 1], *kept[at:]]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (unpromised, "expected one TOTAL of everybody"),
+        (promised_late, "expected one TOTAL of everybody"),
+        (promised_others, "at least 4"),
+        (promised_twice, "expected one PROMISE of everybody"),
+    ],
+)
+def test_p3_a_sum_needs_the_promises_of_all_nodes_before_their_totals(
+    a_run: Callable[..., Run], change: Callable[..., Any], why: str
+) -> None:
+    folder, result, parties = a_run(steps=3, changes=((NO_NODES, "compute_nodes = 3 "),))
+    forge(folder, result, parties, change)
+    found = wrongs(verify(folder))
+    assert why in found[0].verdict
+    assert "round 2" in found[0].verdict
+
+
+@pytest.mark.parametrize("nodes", [0, 2])
+def test_a_run_of_the_wire_before_holds_and_says_what_its_nodes_did_not_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
+    """Frames of version 2, without promises, as they were made then."""
+    study = a_study(steps=2, changes=((NO_NODES, f"compute_nodes = {nodes} "),) if nodes else ())
+
+    def without_promises(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+        return [one for one in kept if one.tag is not Tag.PROMISE]
+
+    with monkeypatch.context() as before:
+        before.setattr(wire, "VERSION", 2)
+        result, parties = finished(study, tmp_path / "run")
+        forge(tmp_path / "run", result, parties, without_promises)
+    found = verify(tmp_path / "run")
+    assert wrongs(found) == []
+    said = [one for one in found if "did not promise each other" in one.claim]
+    assert [one.verdict for one in said] == [NOT_VERIFIABLE] * bool(nodes)
+
+
+def test_frames_of_two_versions_in_one_session_are_called_wrong(
+    a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, result, parties = a_run(steps=3, changes=((NO_NODES, "compute_nodes = 3 "),))
+
+    def an_older_total(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
+        at = first(kept, Tag.TOTAL, 2)
+        with monkeypatch.context() as before:
+            before.setattr(wire, "VERSION", 2)
+            older = as_bytes(kept[at], parties.keys[kept[at].sender])
+        return [*kept[:at], older, *kept[at + 1 :]]
+
+    forge(folder, result, parties, an_older_total)
+    assert "of one wire version" in wrongs(verify(folder))[0].verdict
 
 
 def test_well_signed_nonsense_in_the_evidence_of_a_run_is_a_finding(

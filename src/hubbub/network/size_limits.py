@@ -94,7 +94,8 @@ class SizeLimits:
             Call.MODEL: _frames(1, silos + self._model),
             Call.SEED: shown,
             Call.SHARES: named + shares,
-            Call.TOTAL: named,
+            Call.PROMISE: named,
+            Call.TOTAL: _frames(terms.nodes, silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS) + _frames(1, self._model),
         }
 
@@ -120,6 +121,7 @@ class SizeLimits:
             Call.CONFIRM: _frames(1 + everybody, _PROOF),
             Call.MODEL: masked,
             Call.SEED: masked,
+            Call.PROMISE: _frames(1, terms.silos + DIGEST_BYTES),
             Call.TOTAL: _frames(1, terms.masked_bytes),
             Call.SHARES: _frames(1, terms.silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS),

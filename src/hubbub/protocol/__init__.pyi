@@ -11,6 +11,7 @@ from hubbub.protocol.agreement import (
 from hubbub.protocol.primitives import (
     CHUNK_BYTES as CHUNK_BYTES,
     DIGEST_BYTES as DIGEST_BYTES,
+    EARLIER as EARLIER,
     EVERYBODY as EVERYBODY,
     HEADER as HEADER,
     HEADER_BYTES as HEADER_BYTES,

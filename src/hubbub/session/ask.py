@@ -42,6 +42,7 @@ class Call(IntEnum):
     SHARES = 19
     ATTEST = 20
     EVIDENCE = 21
+    PROMISE = 22
 
 
 @dataclass(frozen=True, kw_only=True)

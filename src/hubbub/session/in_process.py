@@ -46,7 +46,7 @@ from hubbub.session.rounds import AbortedError, Rounds
 Record = Callable[[int, Session, Charge], None]
 Notice = Callable[[str], None]
 # What is worth threads; the mixnet has processes, which its silos share.
-_ROUND = (Call.MODEL, Call.SEED, Call.SHARES, Call.TOTAL)
+_ROUND = (Call.MODEL, Call.SEED, Call.SHARES, Call.PROMISE, Call.TOTAL)
 
 
 class LocalPeers(Peers):

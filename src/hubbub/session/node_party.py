@@ -17,7 +17,11 @@ class NodeParty(party.Party):
         self.node: ComputeNode | None = None
 
     def _round_calls(self) -> Mapping[ask.Call, party.Handler]:
-        return {ask.Call.TOTAL: self._total, ask.Call.SHARES: self._shares}
+        return {
+            ask.Call.SHARES: self._shares,
+            ask.Call.PROMISE: self._promise,
+            ask.Call.TOTAL: self._total,
+        }
 
     def _begin_rounds(self, agreed: Session) -> None:
         me = self._me
@@ -43,9 +47,14 @@ class NodeParty(party.Party):
             node.keep(share)
         return lambda: [node.held(parts[0])]
 
-    def _total(self, parts: Sequence[bytes]) -> party.Work:
-        """The total of what the silos of a REQUEST share with this node."""
+    def _promise(self, parts: Sequence[bytes]) -> party.Work:
+        """The word that a total is told of the silos of a REQUEST, and of no others."""
         node = self._ready_node
         if len(parts) != 1:
             raise ProtocolError(f"expected one REQUEST, got {len(parts)} frames", culprit="relay")
-        return lambda: [node.total(parts[0])]
+        return lambda: [node.promise(parts[0])]
+
+    def _total(self, parts: Sequence[bytes]) -> party.Work:
+        """The total of what those silos share with this node, once all nodes have promised it."""
+        node = self._ready_node
+        return lambda: [node.total(parts)]

@@ -4,7 +4,8 @@
               -> charged, then a masked noisy sum; where all draw together, a link of the joint seed
     SEED    all links                  ->  the masked noisy sum
     SHARES  full shares for one node   ->  which of them do not open; only with full shares
-    TOTAL   the silos that answered    ->  a compute node's total of their masks, or shares
+    PROMISE the silos that answered    ->  a compute node's word for these, and no others
+    TOTAL   the promises of all nodes  ->  its total of their masks, or shares
 
 With pairwise masks an attempt needs everybody that it was begun with; with compute nodes it needs
 the quorum and the nodes. Who does not answer is left out of the next attempts and asked again
@@ -294,10 +295,30 @@ class Rounds:
         return closed
 
     def _totals(self) -> None:
-        """What the nodes say of the masks, or shares, of exactly those who answered."""
-        asked = {node: [one] for node, one in self._to_nodes(self.aggregator.requests).items()}
-        for index, frames in self._answers(Call.TOTAL, asked):
+        """What the nodes say of the masks, or shares, of exactly those who answered.
+
+        Raises:
+            AbortedError: a node has not promised its total.
+        """
+        requests, promises = self._to_nodes(self.aggregator.requests), dict[int, bytes]()
+        asked = {node: [one] for node, one in requests.items()}
+        for index, frames in self._answers(Call.PROMISE, asked):
+            if self._receive_promise(index, frames[0]):
+                promises[index] = frames[0]
+        self._abort_unless_all(requests, promises.keys())
+        shown = [promises[node] for node in requests]
+        for index, frames in self._answers(Call.TOTAL, dict.fromkeys(requests, shown)):
             self._receive(index, frames[0])
+
+    def _receive_promise(self, index: int, answer: bytes) -> bool:
+        """Whether a node's word could be used; then it is kept."""
+        try:
+            self.aggregator.receive_promise(answer)
+        except ProtocolError as error:
+            self._raise_or_mark_absent(error, index)
+            return False
+        self.recorder.keep(answer)
+        return True
 
     def _to_nodes(self, made: Callable[[], dict[int, bytes]]) -> dict[int, bytes]:
         """A message for every node, kept; there is none if too few silos arrived."""

@@ -19,6 +19,7 @@ def bad(w: World, pairwise: JSON, nodes: World, with_nodes: JSON) -> list[JSON]:
         *in_set_up(w, bytes.fromhex(pairwise["contributions"]["2"]["3"])),
         *for_a_silo(w, bytes.fromhex(pairwise["round"]["model"])),
         *for_a_node(nodes, bytes.fromhex(with_nodes["round"]["requests"][0])),
+        *for_the_total(nodes, bytes.fromhex(with_nodes["round"]["promises"][0])),
         *for_the_aggregator(w, bytes.fromhex(pairwise["round"]["masked"][1])),
     ]
     return [
@@ -46,8 +47,8 @@ def misshapen(w: World, good: bytes) -> list[Bad]:
         ("empty", "parse", "relay", "expected at least 138 bytes", b""),
         ("one byte short", "parse", "relay", "expected a payload of", good[:-1]),
         ("one byte long", "parse", "relay", "expected a payload of", good + b"\0"),
-        ("version 1", "parse", "relay", "expected wire version 2", b"\x01" + good[1:]),
-        ("tag 99", "parse", "relay", "expected a known tag", b"\x02\x63" + good[2:]),
+        ("version 1", "parse", "relay", "expected wire version 3", b"\x01" + good[1:]),
+        ("tag 99", "parse", "relay", "expected a known tag", b"\x03\x63" + good[2:]),
         ("last byte", "parse", "relay", "false signature", good[:-1] + another),
         ("another study", "parse", "relay", "expected study", other),
         ("old session", "parse", "relay", "a replay", old),
@@ -109,18 +110,39 @@ def for_a_node(w: World, good: bytes) -> list[Bad]:
     model = w.forge(0, Tag.MODEL, bytes(9), **now)
     other = w.forge(0, Tag.REQUEST, b"\xe0" + bytes(32), receiver=4, **now)
     return [
-        ("request of a silo", "total", "silo-2", "a REQUEST from the aggregator", own),
-        ("a model", "total", "relay", "got a MODEL of aggregator", model),
-        ("for somebody else", "total", "relay", "a REQUEST for me", request(b"\xe0", receiver=3)),
-        ("masks of one silo", "total", "aggregator", "at least 2 active", request(b"\x20")),
-        ("masks of a fourth", "total", "aggregator", "at most 3 silos", request(b"\xf0")),
-        ("two bytes", "total", "aggregator", "33 bytes, got 34", request(b"\xe0\0")),
-        ("round 0", "total", "aggregator", "a round from 1 to 9", request(b"\xe0", round=0)),
-        ("old request", "total", "relay", "a replay", old),
-        ("asked again", "total_again", "relay", "never used twice", good),
-        ("asked for fewer", "total_again", "aggregator", "never used twice", request(b"\xc0")),
-        ("of another model", "total_again", "aggregator", "never used twice", other),
-        ("asked back", "total_again", "relay", "a round after", request(b"\xe0", attempt=0)),
+        ("request of a silo", "promise", "silo-2", "a REQUEST from the aggregator", own),
+        ("a model", "promise", "relay", "got a MODEL of aggregator", model),
+        ("for somebody else", "promise", "relay", "a REQUEST for me", request(b"\xe0", receiver=3)),
+        ("masks of one silo", "promise", "aggregator", "at least 2 active", request(b"\x20")),
+        ("masks of a fourth", "promise", "aggregator", "at most 3 silos", request(b"\xf0")),
+        ("two bytes", "promise", "aggregator", "33 bytes, got 34", request(b"\xe0\0")),
+        ("round 0", "promise", "aggregator", "a round from 1 to 9", request(b"\xe0", round=0)),
+        ("old request", "promise", "relay", "a replay", old),
+        ("asked again", "promise_again", "relay", "never used twice", good),
+        ("asked for fewer", "promise_again", "aggregator", "never used twice", request(b"\xc0")),
+        ("of another model", "promise_again", "aggregator", "never used twice", other),
+        ("asked back", "promise_again", "relay", "a round after", request(b"\xe0", attempt=0)),
+    ]
+
+
+def for_the_total(w: World, good: bytes) -> list[Bad]:
+    """A PROMISE for which node 1 must not tell its total, though it has promised one."""
+    now = turn(good)
+
+    def promise(silos: bytes, sender: int = 4, **where: Any) -> bytes:
+        return w.forge(sender, Tag.PROMISE, silos + payload(good)[1:], **(now | where))
+
+    model = w.forge(4, Tag.PROMISE, b"\xe0" + bytes(32), **now)
+    request = w.forge(0, Tag.REQUEST, payload(good), **now)
+    return [
+        ("promise of fewer", "total", "relay", "a promise of others", promise(b"\xc0")),
+        ("promise of another model", "total", "relay", "a promise of others", model),
+        ("long promise", "total", "relay", "a promise of others", promise(b"\xe0\0")),
+        ("promise of a silo", "total", "relay", "a PROMISE of a node", promise(b"\xe0", 2)),
+        ("promise of before", "total", "relay", "attempt 7.1", promise(b"\xe0", attempt=0)),
+        ("promise for one", "total", "relay", "a PROMISE of a node", promise(b"\xe0", receiver=4)),
+        ("no promise", "total", "relay", "a PROMISE of a node", request),
+        ("old promise", "total", "relay", "a replay", promise(b"\xe0", session=bytes(16))),
     ]
 
 

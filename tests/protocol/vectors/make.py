@@ -118,24 +118,30 @@ def session(w: World, seal: Seal) -> tuple[JSON, dict[int, Session]]:
 
 
 def a_round(w: World, sessions: dict[int, Session]) -> JSON:
-    """One attempt: the model, the masked vectors, the node's total, the sum."""
+    """One attempt: the model, the masked vectors, the node's promise and total, the sum."""
     aggregator = w.aggregator()
     model = aggregator.begin(ROUND, ATTEMPT, SILOS, PARAMETERS)
     found: JSON = {"round": ROUND, "attempt": ATTEMPT, "active": list(SILOS), "word_bits": 32}
     found["values"] = {str(silo): values for silo, values in VALUES.items()}
     found["model"], found["model_digest"] = model.hex(), unverified(model).digest.hex()
-    found["masked"], found["requests"], found["totals"] = [], [], []
+    found["masked"] = []
     for index in SILOS:
         one = w.masking(sessions[index])
         residues = ring.to_residues(np.array(VALUES[index], dtype=np.int64), 32)
         answer = one.masked(one.accept(model), residues)
         aggregator.receive(answer)
         found["masked"].append(answer.hex())
-    for index, request in aggregator.requests().items():
-        total = w.node(sessions[index]).total(request)
+    nodes = {index: w.node(sessions[index]) for index in w.roster.nodes}
+    requests = aggregator.requests()
+    promises = [nodes[index].promise(request) for index, request in requests.items()]
+    for promise in promises:
+        aggregator.receive_promise(promise)
+    totals = [node.total(promises) for node in nodes.values()]
+    for total in totals:
         aggregator.receive(total)
-        found["requests"].append(request.hex())
-        found["totals"].append(total.hex())
+    found["requests"] = [request.hex() for request in requests.values()]
+    found["promises"] = [promise.hex() for promise in promises]
+    found["totals"] = [total.hex() for total in totals]
     found["sum"] = aggregator.integers().tolist()
     return found
 
@@ -259,6 +265,7 @@ def frames(pairwise: JSON, nodes: JSON, joint: JSON, network: JSON) -> JSON:
         "MODEL": pairwise["round"]["model"],
         "MASKED": pairwise["round"]["masked"][0],
         "REQUEST": nodes["round"]["requests"][0],
+        "PROMISE": nodes["round"]["promises"][0],
         "TOTAL": nodes["round"]["totals"][0],
         "SHARE": nodes["round"]["shares"][0],
         "ARRIVED": nodes["round"]["arrived"],

@@ -30,7 +30,7 @@ _SIMPLE = {
     Tag.MIX_OPENED: "private key of silo 1 for this list",
 }
 _NAMED = dict.fromkeys(
-    (Tag.ARRIVED, Tag.REQUEST), ("silos 1, 2 and 3: 1110 0000", "digest of the MODEL")
+    (Tag.ARRIVED, Tag.REQUEST, Tag.PROMISE), ("silos 1, 2 and 3: 1110 0000", "digest of the MODEL")
 )
 _NAMED[Tag.HELD] = ("silo 3: 0010 0000", "digest of the three SHAREs")
 _STATEMENT = 185

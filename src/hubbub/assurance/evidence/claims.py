@@ -181,7 +181,10 @@ def trusted(study: Study) -> list[str]:
             "signed with a key that everybody has, and shows nothing"
         )
     if parties.compute_nodes:
-        claims.append("that of the compute nodes which a silo uses one at least does not collude")
+        claims.append(
+            "that of the compute nodes which a silo uses one at least does not collude, and that "
+            "of all nodes one that does not was never set back to an earlier state"
+        )
     return claims
 
 

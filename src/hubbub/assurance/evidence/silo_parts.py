@@ -170,7 +170,7 @@ def least_attempts(content: Plain, study: Study) -> int:
     )
     linked = bool(mechanism.projection) or mechanism.has_joint_batches
     shared = study.parties.shares == "full"
-    most = 1 + silos * (1 + linked) + nodes * (2 + (2 + silos) * shared)
+    most = 1 + silos * (1 + linked) + nodes * (3 + (2 + silos) * shared)
     before = silos * linked  # anchors
     if study.attestation is not None:
         before += 1 + silos + 1 + silos + nodes  # the offer, nonces, evidence

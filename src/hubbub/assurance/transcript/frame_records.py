@@ -106,6 +106,11 @@ class Kept:
     head: bytes = field(repr=False)
 
     @property
+    def version(self) -> int:
+        """Of the wire, as its sender signed it."""
+        return self.words[0]
+
+    @property
     def signed(self) -> bytes:
         """What the sender signed."""
         return SIGNED_FIRST + self.words + self.digest

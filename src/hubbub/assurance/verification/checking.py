@@ -54,7 +54,7 @@ from hubbub.assurance.verification.replay import Played, Replay, first_round
 from hubbub.assurance.verification.statistics_check import statistic_findings
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
 from hubbub.planning import Plan, QueryState
-from hubbub.protocol import Parameters, RoundParameters
+from hubbub.protocol import EARLIER, Parameters, RoundParameters
 from hubbub.queries import (
     STANDARDISED,
     STATISTICS,
@@ -303,6 +303,11 @@ def _shown_by(name: str, header: Header, played: Played, *, steps: bool) -> Iter
         )
     elif steps:
         yield rederived(f"{name}: every sum, and every step along it, bit for bit")
+    if header.roster.nodes and played.version == EARLIER:
+        yield not_verifiable(
+            f"that no compute node told two totals of one attempt in {name}: it is of an earlier "
+            "version, in which nodes did not promise each other the silos of a sum"
+        )
 
 
 def _made_of_sums(

@@ -24,6 +24,7 @@ from hubbub.assurance.verification.model_course import Course
 from hubbub.assurance.verification.replayed_attempt import ReplayedAttempt, Time
 from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.protocol import (
+    EARLIER,
     EVERYBODY,
     Attendance,
     Lift,
@@ -37,7 +38,10 @@ from hubbub.protocol import (
 )
 
 _ROUND = frozenset(
-    {Tag.SEED_LINK, Tag.MASKED, Tag.SHARE, Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.TOTAL}
+    {
+        *(Tag.SEED_LINK, Tag.MASKED, Tag.SHARE),
+        *(Tag.ARRIVED, Tag.HELD, Tag.REQUEST, Tag.PROMISE, Tag.TOTAL),
+    }
 )
 
 
@@ -46,6 +50,7 @@ class Played:
     """What a session came to."""
 
     frames: int = 0
+    version: int = 0  # of the wire
     attempts: int = 0  # that some silo answered
     answers: Counter[int] = field(default_factory=Counter)  # by silo
     unseen: int = 0  # rounds whose sum could not be made again here
@@ -111,6 +116,12 @@ class Replay:
     def _take(self, kept: Kept) -> None:
         """One frame more."""
         self._played.frames += 1
+        self._played.version = self._played.version or kept.version
+        if kept.version != self._played.version:
+            raise ProtocolError(
+                f"expected frames of one wire version, found {kept.version} beside "
+                f"{self._played.version}"
+            )
         if (kept.study, kept.session) != (self._header.study, self._header.session):
             raise ProtocolError(f"expected a {kept.tag.name} of this session, found another's")
         sender = self._roster.name(kept.sender)
@@ -176,7 +187,8 @@ class Replay:
             if kept.tag is Tag.REQUEST:
                 self._attendance.stay(frozenset(attempt.summed), sender)
         else:
-            if kept.sender not in self._awaited(attempt, kept.tag) or kept.receiver != 0:
+            for_whom = EVERYBODY if kept.tag is Tag.PROMISE else 0
+            if kept.sender not in self._awaited(attempt, kept.tag) or kept.receiver != for_whom:
                 raise ProtocolError(
                     f"expected one {kept.tag.name} of everybody who was asked, found another",
                     culprit=sender,
@@ -185,6 +197,8 @@ class Replay:
                 attempt.add_held(kept, self._terms, sender, self._roster.name(0))
                 self._played.held += bool(attempt.shares)
                 self._played.unshared += not attempt.shares
+            elif kept.tag is Tag.PROMISE:
+                attempt.add_promise(kept, self._terms, sender)
             else:
                 attempt.add(kept, self._terms, sender, self._roster.name(0))
 
@@ -196,8 +210,12 @@ class Replay:
 
     def _awaited(self, attempt: ReplayedAttempt, tag: Tag) -> Set[int]:
         """Who may still say this in the open attempt."""
-        if tag is Tag.TOTAL:
-            return attempt.told.get(Tag.REQUEST, set()) - attempt.totals
+        asked = attempt.told.get(Tag.REQUEST, set())
+        if tag is Tag.TOTAL:  # told when all have promised, but by nodes of an earlier version
+            promised = attempt.promises == set(self._roster.nodes)
+            return asked - attempt.totals if promised or self._played.version == EARLIER else set()
+        if tag is Tag.PROMISE:
+            return asked - attempt.promises
         if tag is Tag.HELD:
             told = attempt.told.get(Tag.ARRIVED, set())
             return set() if attempt.asked else told - attempt.held

@@ -44,6 +44,7 @@ class ReplayedAttempt:
     told: dict[Tag, set[int]] = field(default_factory=dict)  # nodes that were asked, by ARRIVED too
     closed: set[int] = field(default_factory=set)  # silos whose shares some node could not open
     held: set[int] = field(default_factory=set)
+    promises: set[int] = field(default_factory=set)  # of nodes
     totals: set[int] = field(default_factory=set)
     asked: bool = False
     whole: bool = True
@@ -106,6 +107,17 @@ class ReplayedAttempt:
             )
         if total and self.held != self.told.get(Tag.ARRIVED, set()):
             raise ProtocolError("expected every node's HELD before a REQUEST", culprit=sender)
+
+    def add_promise(self, kept: Kept, terms: RoundParameters, sender: str) -> None:
+        """A node's word for the silos that it was asked about, which are all that answered."""
+        named, model = terms.read_request(unverified(kept.frame), sender)
+        if not self.asked or named != self.summed or model != self.model:
+            raise ProtocolError(
+                f"expected {sender} to promise the total of the {len(self.summed)} silos whose sum "
+                "is taken, found a promise of others",
+                culprit=sender,
+            )
+        self.promises.add(kept.sender)
 
     def add_held(self, kept: Kept, terms: RoundParameters, sender: str, aggregator: str) -> None:
         """A node's word about the shares that it was handed.

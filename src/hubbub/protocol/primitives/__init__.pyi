@@ -40,6 +40,7 @@ from hubbub.protocol.primitives.ring import (
     Residues as Residues,
 )
 from hubbub.protocol.primitives.wire import (
+    EARLIER as EARLIER,
     EVERYBODY as EVERYBODY,
     SIGNED_FIRST as SIGNED_FIRST,
     VERSION as VERSION,

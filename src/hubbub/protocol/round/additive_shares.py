@@ -129,8 +129,8 @@ class Collection:
         digests = {silo: self._held[silo].digest for silo in silos}
         return frozenset(silos - self._opened.keys()), digest_of_shares(place, digests)
 
-    def total(self, place: Place, silos: Set[int]) -> ring.Residues:
-        """The sum of the shares of exactly these silos; others are left out."""
+    def check_open(self, place: Place, silos: Set[int]) -> None:
+        """See that the shares of all these silos were opened."""
         there = silos & self._opened.keys() if place == self._place else set()
         if there != silos:
             raise ProtocolError(
@@ -138,6 +138,10 @@ class Collection:
                 f"{len(there)}; the attempt is abandoned",
                 culprit="relay",
             )
+
+    def total(self, place: Place, silos: Set[int]) -> ring.Residues:
+        """The sum of the shares of exactly these silos; others are left out."""
+        self.check_open(place, silos)
         total = ring.zeros(self._dimension, self._word_bits)
         for silo in silos:
             total += self._opened[silo]

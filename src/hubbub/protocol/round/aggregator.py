@@ -2,9 +2,10 @@
 
 An attempt is opened with `begin`, fed with `receive`, and closed with `integers` once everybody
 that was asked has answered. With compute nodes, `requests` asks for the masks of exactly the silos
-that arrived. With full shares, `check_shares` comes first, and what the nodes say of them: a silo
-whose share does not open is left out. With pairwise masks a missing silo spoils the attempt: it is
-abandoned, and the next one is begun among those left. Vectors are added as they come and not kept.
+that arrived; each node promises them first, and the promises of all go to all. With full shares,
+`check_shares` comes before, and what the nodes say of them: a silo whose share does not open is
+left out. With pairwise masks a missing silo spoils the attempt: it is abandoned, and the next one
+is begun among those left. Vectors are added as they come and not kept.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Aggregator:
         self._arrived: dict[int, bytes] = {}  # silo to the digest of its answer
         self._shares: dict[int, dict[int, bytes]] = {}  # node to silo to its SHARE's digest
         self._held: dict[int, bytes] = {}  # node to the digest of what it said of them
+        self._promised: dict[int, bytes] = {}  # node to the digest of its PROMISE
         self._answered: dict[int, bytes] = {}  # node to the digest of its answer
         self._asked = False
         self._total = ring.zeros(0, terms.word_bits)
@@ -69,7 +71,7 @@ class Aggregator:
         self._turn.advance(round, attempt, self._terms.steps)
         self._row += 1
         self._active, self._seed = silos, None
-        self._arrived, self._answered, self._asked = {}, {}, False
+        self._arrived, self._promised, self._answered, self._asked = {}, {}, {}, False
         self._shares, self._held = {node: {} for node in self._roster.nodes}, {}
         self._total = ring.zeros(self._terms.dimension, self._terms.word_bits)
         model = self._frame(Tag.MODEL, EVERYBODY, payload)
@@ -96,7 +98,7 @@ class Aggregator:
                 )
             self._total += self._terms.read_answer(frame, self._model, sender)
             self._arrived[frame.sender] = frame.digest
-        elif frame.tag is Tag.TOTAL and self._asked:
+        elif frame.tag is Tag.TOTAL and self._all_promised:
             self._once(frame, self._roster.nodes, self._answered, sender)
             vector = self._terms.read_total(frame, sender)
             combine = np.add if self._terms.full_shares else np.subtract
@@ -172,6 +174,29 @@ class Aggregator:
         self._held[frame.sender] = frame.digest
         return closed
 
+    def receive_promise(self, message: bytes) -> None:
+        """A node's word that it tells the total of the silos that it was asked about.
+
+        Raises:
+            ProtocolError: it is not what this attempt waits for.
+        """
+        frame, sender = self._answer(message, EVERYBODY)
+        if frame.tag is not Tag.PROMISE or not self._asked:
+            raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
+        self._once(frame, self._roster.nodes, self._promised, sender)
+        if bytes(frame.payload) != self._terms.named_payload(self._arrived, self._model):
+            raise ProtocolError(
+                f"expected {sender} to promise what it was asked for, got other silos or another "
+                "MODEL: it lies, or somebody else signs as the aggregator",
+                culprit=sender,
+            )
+        self._promised[frame.sender] = frame.digest
+
+    @property
+    def _all_promised(self) -> bool:
+        """Whether totals may come: no honest node tells one before."""
+        return self._asked and len(self._promised) == len(self._roster.nodes)
+
     def leave_out(self, silos: Iterable[int]) -> None:
         """Take no sum of silos whose shares a node cannot open; all nodes have spoken."""
         for silo in silos:
@@ -246,11 +271,11 @@ class Aggregator:
             )
         return ring.to_integers(self._total)
 
-    def _answer(self, message: bytes) -> tuple[Frame, str]:
-        """A verified frame to the aggregator about the open attempt, and who has sent it."""
+    def _answer(self, message: bytes, receiver: int = 0) -> tuple[Frame, str]:
+        """A verified frame about the open attempt, to the aggregator or all, and who sent it."""
         frame = parse(message, self._roster, study=self._study, session=self._session)
         sender = self._roster.name(frame.sender)
-        if (frame.round, frame.attempt) != self._turn.last or frame.receiver != 0:
+        if (frame.round, frame.attempt) != self._turn.last or frame.receiver != receiver:
             raise ProtocolError(
                 f"expected an answer to attempt {self._turn.last[0]}.{self._turn.last[1]}, "
                 f"got one to {frame.round}.{frame.attempt} from {sender}",

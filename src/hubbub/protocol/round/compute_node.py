@@ -2,19 +2,21 @@
 
 It holds nothing but keys. It answers once for a round and attempt, for one MODEL, and never for a
 set of silos below the quorum: two answers, or a small one, would open single silos' vectors to the
-aggregator. So it is with its word about shares: of one attempt there is one. Which MODEL it is the
-aggregator says, and need not be believed: the masks of a silo that was shown another are others,
-and its share does not open (docs/privacy.md P4).
+aggregator. So it is with its word about shares: of one attempt there is one. It promises the set
+first, and tells a total only when all nodes have promised the same (`promises.py`): so it is, too,
+if its machine is set back to an earlier state. Which MODEL it is the aggregator says, and need not
+be believed: the masks of a silo that was shown another are others, and its share does not open
+(docs/privacy.md P4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import MaskStream, Session
-from hubbub.protocol.primitives import Frame, Keys, Roster, Tag, parse, ring
-from hubbub.protocol.round import additive_shares, attempt_order, round_parameters
+from hubbub.protocol.primitives import EVERYBODY, Frame, Keys, Roster, Tag, parse, ring
+from hubbub.protocol.round import additive_shares, attempt_order, promises, round_parameters
 
 
 class ComputeNode:
@@ -34,6 +36,8 @@ class ComputeNode:
         self._turn, self._looked = attempt_order.Turn(), attempt_order.Turn()
         self._attendance = attempt_order.Attendance(terms)
         self._collection = additive_shares.Collection(session, terms.dimension, terms.word_bits)
+        # What was promised and is not told yet: the PROMISE, and whose masks for which MODEL.
+        self._promised: tuple[Frame, additive_shares.Place, frozenset[int]] | None = None
 
     def keep(self, share: bytes) -> None:
         """Add a silo's full share to those of its attempt.
@@ -76,10 +80,17 @@ class ComputeNode:
         self._collection.check_there(frame.round, frame.attempt, users)
         self._looked.take(frame, self._terms.steps, sender)
         closed, digest = self._collection.open(place, users)
-        return self._frame(Tag.HELD, frame, self._terms.named_payload(closed, digest))
+        payload = self._terms.named_payload(closed, digest)
+        return self._frame(Tag.HELD, frame, payload).sealed(self._keys)
 
-    def total(self, request: bytes) -> bytes:
-        """The answer to the aggregator's REQUEST.
+    def promise(self, request: bytes) -> bytes:
+        """This node's word that in this attempt it tells the total of these silos and of no others.
+
+        Args:
+            request: the aggregator's REQUEST.
+
+        Returns:
+            PROMISE, for all nodes.
 
         Raises:
             ProtocolError: it is not from the aggregator, not for this node and session, was
@@ -88,14 +99,38 @@ class ComputeNode:
                 named; they add nothing.
         """
         frame, sender, silos, place = self._asked(request, Tag.REQUEST)
-        users = silos & set(self._session.secrets)
-        collected = None
+        users = frozenset(silos & set(self._session.secrets))
         if self._terms.full_shares:
-            collected = self._collection.total(place, users)
+            self._collection.check_open(place, users)
         self._turn.take(frame, self._terms.steps, sender)
         self._attendance.stay(silos, sender)
-        residues = self._masks(place, users) if collected is None else collected
-        return self._frame(Tag.TOTAL, frame, ring.to_bytes(residues))
+        promise = self._frame(Tag.PROMISE, frame, bytes(frame.payload), EVERYBODY)
+        self._promised = promise, place, users
+        return promise.sealed(self._keys)
+
+    def total(self, promised: Sequence[bytes]) -> bytes:
+        """The total that was promised, once.
+
+        Args:
+            promised: the PROMISEs of all nodes.
+
+        Raises:
+            ProtocolError: nothing was promised, or it was told; a node has not promised the same
+                (`check_promises`); or full shares of a later attempt have come.
+        """
+        if self._promised is None:
+            raise ProtocolError(
+                "expected a REQUEST before the promises, once for a total, got none",
+                culprit="relay",
+            )
+        own, place, users = self._promised
+        promises.check_promises(promised, own, self._roster)
+        if self._terms.full_shares:
+            residues = self._collection.total(place, users)
+        else:
+            residues = self._masks(place, users)
+        self._promised = None
+        return self._frame(Tag.TOTAL, own, ring.to_bytes(residues)).sealed(self._keys)
 
     def _asked(
         self, data: bytes, tag: Tag
@@ -120,8 +155,8 @@ class ComputeNode:
             additive_shares.Place(round=frame.round, attempt=frame.attempt, model=model),
         )
 
-    def _frame(self, tag: Tag, asked: Frame, payload: bytes) -> bytes:
-        """An answer to the aggregator."""
+    def _frame(self, tag: Tag, asked: Frame, payload: bytes, receiver: int = 0) -> Frame:
+        """An answer, to the aggregator unless it is for everybody."""
         return Frame(
             tag=tag,
             study=self._session.study,
@@ -129,9 +164,9 @@ class ComputeNode:
             round=asked.round,
             attempt=asked.attempt,
             sender=self._session.index,
-            receiver=0,
+            receiver=receiver,
             payload=payload,
-        ).sealed(self._keys)
+        )
 
     def _masks(self, place: additive_shares.Place, silos: Set[int]) -> ring.Residues:
         """The total of these silos' masks."""

@@ -4,8 +4,8 @@ Lengths come from here, never from a sender. A MODEL payload is the bitmap of th
 followed by the model, with the number of the attempt in its session between them where noise is
 correlated; a MASKED is residues and the digest of the MODEL that it answers; a TOTAL is
 residues; a SHARE is a sealed vector of residues, and the MASKED that goes with it has the digest
-alone. An ARRIVED and a REQUEST are a bitmap and the digest of the MODEL that was answered; a HELD
-is a bitmap and the digest of the shares that it speaks of.
+alone. An ARRIVED, a REQUEST and a PROMISE are a bitmap and the digest of the MODEL that was
+answered; a HELD is a bitmap and the digest of the shares that it speaks of.
 """
 
 from __future__ import annotations
@@ -149,11 +149,11 @@ class RoundParameters:
         return self.read_silos(frame.payload[:bits], sender), parameters
 
     def named_payload(self, silos: Iterable[int], digest: bytes) -> bytes:
-        """The payload of an ARRIVED, a HELD or a REQUEST: silos, and what is said of them."""
+        """Of an ARRIVED, a HELD, a REQUEST or a PROMISE: silos, and what is said of them."""
         return self.bitmap(silos) + digest
 
     def read_named(self, frame: Frame, sender: str) -> tuple[frozenset[int], bytes]:
-        """The silos and the digest in an ARRIVED, a HELD or a REQUEST."""
+        """The silos and the digest in an ARRIVED, a HELD, a REQUEST or a PROMISE."""
         bits = (self.silos + 7) // 8
         self._expect(frame, bits + DIGEST_BYTES, sender)
         return self._read_set(frame.payload[:bits], sender), bytes(frame.payload[bits:])
