@@ -363,6 +363,11 @@ def _attempts(
     counted = content["epsilon"]["attempts"]
     why = "" if made <= counted else f"the evidence counts {counted}"
     yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
+    if (unseen := min(counted, steps) - made) > 0:
+        yield not_verifiable(
+            f"that no sum was left out: {unseen} attempts that were charged have no answer in a "
+            "transcript, as where an interruption has lost them"
+        )
     answers: Counter[str] = Counter()
     for header, played in done:
         answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
