@@ -441,5 +441,5 @@ def test_two_purposes_with_equal_noise_are_counted_apart(folder: Path) -> None:
     assert not first.like(second)
     with Ledger(folder / "ledgers" / f"{SILOS[0]}.sqlite") as book:
         purposes = Counter(entry.kind.purpose for entry in book.entries())
-    assert purposes == {"standardisation": 1, "statistics": 1, "": 3}
+    assert purposes == {"standardisation": 1, "statistics": 1, "training": 3}
     assert all(one.holds for one in verify(folder / "run"))
