@@ -247,6 +247,15 @@ def test_sums_without_the_last_one_follow_only_where_it_was_lost(folder: Path, k
     assert verdict.startswith("wrong")
 
 
+def test_answers_of_no_sums_are_wrong(folder: Path) -> None:
+    hubbub.run(two_sums(folder, "alone"), folder / "run")
+    path = folder / "run" / "sums.json"
+    kept = json.loads(path.read_text())["kept"]
+    path.write_text(json.dumps({"kept": [0.0] * len(kept)}))
+    (folder / "run" / "evidence.json").unlink()
+    assert any("too few for an answer" in one.verdict for one in verify(folder / "run"))
+
+
 @pytest.mark.parametrize("kind", ["alone", "beside"])
 def test_a_last_sum_that_an_interruption_has_lost_is_said_to_be(
     folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -42,7 +42,11 @@ def statistic_findings(
         return
     claim = f"{folder / ANSWERS} says what the sums say"
     try:
-        kept = sums_in(folder, planned_statistics(plan).query.layout)
+        layout = planned_statistics(plan).query.layout
+        kept = sums_in(folder, layout)
+        if not layout.is_enough(kept):
+            yield wrong(claim, f"{folder / SUMS} has too few for an answer; {RESTORE}")
+            return
         yield _kept_finding(f"{folder / SUMS} follows from the sums", kept, made, before)
         why = difference(read_plain(folder / ANSWERS), answers_to_dict(plan, kept))
     except MALFORMED as error:
