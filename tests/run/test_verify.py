@@ -685,7 +685,7 @@ def test_more_attempts_than_the_evidence_or_a_ledger_counts_are_found(
 
 
 def test_charged_attempts_that_no_transcript_has_are_said(a_run: Callable[..., Run]) -> None:
-    """Else an aggregator leaves its last sums out, shows an earlier model, and all is re-derived."""
+    """Else an aggregator leaves its last sums out and shows an earlier model."""
     folder, result, parties = a_run()
     said = "that no sum was left out: 2 attempts"
     assert said not in claims(verify(folder), NOT_VERIFIABLE)

@@ -76,9 +76,10 @@ class Kind:
         Another version of a library may end a calibration on another digit; the study is the same.
         A row that does not say its purpose may have been for any.
         """
-        purpose = other.purpose if self.purpose and other.purpose else self.purpose
-        pairs = zip(vars(self).values(), vars(replace(other, purpose=purpose)).values(), strict=True)
-        return all(
+        same = replace(other, purpose=self.purpose)
+        pairs = zip(vars(self).values(), vars(same).values(), strict=True)
+        one_purpose = self.purpose == other.purpose or not (self.purpose and other.purpose)
+        return one_purpose and all(
             isclose(a, b, rel_tol=_LAST_DIGITS) if isinstance(a, float) else a == b
             for a, b in pairs
         )

@@ -102,7 +102,7 @@ class Course:
 
     @property
     def made(self) -> Parameters | None:
-        """Where the steps have led; None if one could not be taken: what is sent then is no proof."""
+        """Where the steps have led; None if one could not be taken: what is sent is no proof."""
         return None if self._lost else self.parameters
 
     @property
