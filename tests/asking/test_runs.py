@@ -14,14 +14,22 @@ import pytest
 from tests.asking.made_up import KINDS, SILOS, patients, study, table_of_study, write_silos
 
 import hubbub
-from hubbub import Study
+from hubbub import Study, learning
 from hubbub.assurance import Ledger, kind_of
 from hubbub.assurance.verification import verify
 from hubbub.cli.main import main
 from hubbub.errors import DataError, IntegrityError, StudyError
 from hubbub.estimation import Answer
 from hubbub.protocol import Masking
-from hubbub.queries import expected_answers, planned_statistics, statistics_of
+from hubbub.queries import (
+    answers_to_dict,
+    expected_answers,
+    planned_statistics,
+    statistics_of,
+    sums_in,
+)
+from hubbub.queries.kept_sums import write_sums
+from hubbub.queries.statistic_answers import write_answers
 
 FAR = 6  # standard errors: what is further off is wrong, whatever the noise
 
@@ -201,6 +209,86 @@ def test_of_two_sums_one_may_be_lost(folder: Path, monkeypatch: pytest.MonkeyPat
         assert sum(1 for _ in book.entries()) == 2
 
 
+def two_sums(folder: Path, kind: str, transcript: str = "full") -> Study:
+    """Statistics of which one sum may be lost, alone or beside a model."""
+    table = beside(folder) if kind == "beside" else table_of_study(folder, q=KINDS["histogram"])
+    table["statistics"]["sums"] = 2
+    table["study"]["transcript"] = transcript
+    return Study.from_table(table)
+
+
+def about_sums(folder: Path) -> dict[str, str]:
+    """What is said of the kept sums."""
+    found = verify(folder / "run")
+    assert all(one.holds for one in found if "sums.json" not in one.claim)
+    return {one.claim: one.verdict for one in found if "sums.json" in one.claim}
+
+
+def leave_the_last_out(folder: Path, told: Study) -> None:
+    """Show the answers that one sum fewer would have given."""
+    made = hubbub.plan(told)
+    layout, run = planned_statistics(made).query.layout, folder / "run"
+    kept = sums_in(run, layout)
+    kept[0] = 1
+    kept[-layout.numbers :] = 0
+    write_sums(run, kept)
+    write_answers(run, answers_to_dict(made, kept))
+    (run / "evidence.json").unlink()
+
+
+@pytest.mark.parametrize("kind", ["alone", "beside"])
+def test_sums_without_the_last_one_follow_only_where_it_was_lost(folder: Path, kind: str) -> None:
+    """Else whoever shows them could choose between two answers."""
+    told = two_sums(folder, kind)
+    hubbub.run(told, folder / "run")
+    assert {*about_sums(folder).values()} == {"re-derived"}
+    leave_the_last_out(folder, told)
+    (verdict,) = about_sums(folder).values()
+    assert verdict.startswith("wrong")
+
+
+def test_answers_of_no_sums_are_wrong(folder: Path) -> None:
+    hubbub.run(two_sums(folder, "alone"), folder / "run")
+    path = folder / "run" / "sums.json"
+    kept = json.loads(path.read_text())["kept"]
+    path.write_text(json.dumps({"kept": [0.0] * len(kept)}))
+    (folder / "run" / "evidence.json").unlink()
+    assert any("too few for an answer" in one.verdict for one in verify(folder / "run"))
+
+
+@pytest.mark.parametrize("kind", ["alone", "beside"])
+def test_a_last_sum_that_an_interruption_has_lost_is_said_to_be(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    real = learning.stepped
+
+    def stopped(*given: Any) -> Any:
+        seen.append(given)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        return real(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learning, "stepped", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            hubbub.run(two_sums(folder, kind), folder / "run")
+    hubbub.resume(folder / "run")
+    ((claim, verdict),) = about_sums(folder).items()
+    assert verdict == "re-derived"
+    assert claim.endswith("that an interruption has left")
+
+
+@pytest.mark.parametrize("kind", ["alone", "beside"])
+def test_what_only_the_aggregator_sent_is_no_proof_of_sums(folder: Path, kind: str) -> None:
+    """Without vectors, what went down for the second sum is not known to follow from the first."""
+    told = two_sums(folder, kind, transcript="hashes")
+    hubbub.run(told, folder / "run")
+    assert {*about_sums(folder).values()} == {"not verifiable"}
+    leave_the_last_out(folder, told)
+    assert {*about_sums(folder).values()} == {"not verifiable"}
+
+
 def test_two_sums_are_as_exact_as_one(folder: Path) -> None:
     """Twice the variance in each, which certified accounting gives to 0.1 %."""
     errors = []
@@ -362,5 +450,5 @@ def test_two_purposes_with_equal_noise_are_counted_apart(folder: Path) -> None:
     assert not first.like(second)
     with Ledger(folder / "ledgers" / f"{SILOS[0]}.sqlite") as book:
         purposes = Counter(entry.kind.purpose for entry in book.entries())
-    assert purposes == {"standardisation": 1, "statistics": 1, "": 3}
+    assert purposes == {"standardisation": 1, "statistics": 1, "training": 3}
     assert all(one.holds for one in verify(folder / "run"))

@@ -19,7 +19,7 @@ from hubbub.network import checkup as checkups
 from hubbub.network.aggregator_process import RelayFiles
 from hubbub.network.checkup import Checked, checkup
 from hubbub.network.join import Machine, join, relay_of
-from hubbub.network.nats import Server, relay_connection, tls, trial
+from hubbub.network.nats import Server, login_trial, relay_connection, tls
 from hubbub.network.party_folder import RELAY, PartyFolder
 from network.lines import relayed, wait
 from network.test_over_nats import Everybody
@@ -151,7 +151,7 @@ def test_a_relay_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_relay_that_says_nothing(there: Everybody, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "_SECONDS", 0.2)
+    monkeypatch.setattr(login_trial, "_SECONDS", 0.2)
     monkeypatch.setattr(relay_connection, "_BYE_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"tls://127.0.0.1:{silent.getsockname()[1]}"
@@ -167,7 +167,7 @@ def test_of_a_cluster_each_server_is_tried(there: Everybody) -> None:
 
 def test_a_relay_behind_a_websocket(tmp_path: Path) -> None:
     with relayed(tmp_path, "wss") as here:
-        found = trial.tried(here.relay, here.keys["ann"])
+        found = login_trial.tried(here.relay, here.keys["ann"])
     assert [one.why for one in found] == [""]
     assert found[0].certificate is not None
     assert found[0].certificate.pin == here.relay.pin

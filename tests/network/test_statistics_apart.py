@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hubbub.assurance.verification.checking import verify
+from hubbub.network.coordinator import Coordinator
 from hubbub.network.engine import Missing, Phase
 from network.consortium import HOSPITALS, Consortium, table
 
@@ -50,6 +51,21 @@ def test_a_consortium_answers_and_every_silo_keeps_the_answers(
     told = json.loads((tmp_path / "run" / "statistics.json").read_text())
     (kept,) = (tmp_path / HOSPITALS[0] / "models").iterdir()
     assert json.loads((kept / "statistics.json").read_text()) == told
+
+
+def test_a_silo_keeps_no_answers_of_sums_that_were_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An aggregator that ends the study with fewer sums than answers need is refused."""
+    parties, end = Consortium.gather(tmp_path, asking(statistics=CLASSES)), Coordinator.close
+
+    def empty(agg: Coordinator, rounds: Any, sessions: Any, parameters: bytes) -> Any:
+        return end(agg, rounds, sessions, bytes(len(parameters)))
+
+    monkeypatch.setattr(Coordinator, "close", empty)
+    parties.serve()
+    assert json.loads((tmp_path / "run" / "evidence.json").read_text())["silos"] == []
+    assert not (tmp_path / HOSPITALS[0] / "models").exists()
 
 
 def without(silo: str, inner: Phase) -> Phase:

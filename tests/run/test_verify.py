@@ -765,6 +765,19 @@ def test_more_attempts_than_the_evidence_or_a_ledger_counts_are_found(
     assert "no attempt of the transcripts is missing" in found
 
 
+def test_charged_attempts_that_no_transcript_has_are_said(a_run: Callable[..., Run]) -> None:
+    """Else an aggregator leaves its last sums out and shows an earlier model."""
+    folder, result, parties = a_run()
+    said = "that no sum was left out: 2 attempts"
+    assert said not in claims(verify(folder), NOT_VERIFIABLE)
+
+    def cut(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
+        return [one for one in kept if one.round <= 4]
+
+    forge(folder, result, parties, cut)
+    assert said in claims(verify(folder), NOT_VERIFIABLE)
+
+
 def test_another_plan_than_the_study_gives_is_found(a_run: Callable[..., Run]) -> None:
     folder, result, parties = a_run()
     stated = json.loads((folder / "plan.json").read_text())

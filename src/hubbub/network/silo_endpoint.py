@@ -22,9 +22,9 @@ import numpy as np
 
 from hubbub import learning
 from hubbub.assurance import Ledger, attempts_of, entry_of, kind_of, part_of
-from hubbub.errors import DataError, ProtocolError
+from hubbub.errors import DataError, IntegrityError, ProtocolError
 from hubbub.network.endpoint import Endpoint, SessionState
-from hubbub.planning import Plan, PlannedQuery, Query, is_sparse
+from hubbub.planning import Plan, PlannedQuery, Query, QueryState, is_sparse
 from hubbub.protocol import (
     Charge,
     JointSeed,
@@ -278,6 +278,12 @@ class SiloEndpoint(Endpoint):
             raise ProtocolError(
                 "expected a model of finite numbers, got others", culprit=self.roster.name(0)
             )
+        try:
+            plan.main.query.check_complete(QueryState(parameters=parameters))
+        except IntegrityError:
+            raise ProtocolError(
+                "expected as many sums as answers need, got fewer", culprit=self.roster.name(0)
+            ) from None
         folder = self.site.home / "models" / plan.study.id.hex()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         write_result(folder, known.plain, parameters, state.offer.standardisation)

@@ -42,7 +42,7 @@ class Kind:
     unit: str = "record"  # what is clipped: a record, or a patient's records as one (P21)
     most_per_patient: int = 0  # records that a patient has at most; 0: not stated
     diameter: float = 2.0  # of two records' parts, in units of C (P23)
-    purpose: str = ""  # what the sums are for; empty for a training
+    purpose: str = ""  # what the sums are for; empty in rows that do not say it
 
     def __post_init__(self) -> None:
         """Refused here, what cannot be composed is never written."""
@@ -74,9 +74,12 @@ class Kind:
         """Whether it is the same mechanism but for the last digits of what was calibrated.
 
         Another version of a library may end a calibration on another digit; the study is the same.
+        A row that does not say its purpose may have been for any.
         """
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return all(
+        same = replace(other, purpose=self.purpose)
+        pairs = zip(vars(self).values(), vars(same).values(), strict=True)
+        one_purpose = self.purpose == other.purpose or not (self.purpose and other.purpose)
+        return one_purpose and all(
             isclose(a, b, rel_tol=_LAST_DIGITS) if isinstance(a, float) else a == b
             for a, b in pairs
         )

@@ -32,7 +32,6 @@ from hubbub.planning import (
 )
 from hubbub.privacy import Certificate, Release, release
 from hubbub.protocol import Charge, Session
-from hubbub.queries import TRAINING
 
 
 def entry_of(planned: PlannedQuery[Query], session: Session, charge: Charge, kind: Kind) -> Entry:
@@ -66,7 +65,7 @@ def kind_of(planned: PlannedQuery[Query]) -> Kind:
         unit=mechanism.unit,
         most_per_patient=_most_per_patient(mechanism),
         diameter=mechanism.diameter,
-        purpose="" if mechanism.purpose == TRAINING else mechanism.purpose,
+        purpose=mechanism.purpose,
     )
 
 

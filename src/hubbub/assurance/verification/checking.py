@@ -201,6 +201,7 @@ def _played(
     courses = _courses(plan, initial, {path: headers[path].purpose for path in paths})
     done: list[tuple[Header, Played]] = []
     asked: Counter[str] = Counter()
+    last: dict[str, Played] = {}
     for path in paths:
         header, name = headers[path], f"{FOLDER}/{path.name}"
         try:
@@ -214,6 +215,7 @@ def _played(
             return
         done += [(header, played)] if header.purpose == plan.main.purpose else []
         asked[header.purpose] += played.attempts
+        last[header.purpose] = played
         yield from _shown_by(name, header, played, steps=followed is not None)
         if played.withheld and plan.study.transcript == "full":
             why = 'the study says transcript = "full", which is what it was approved with'
@@ -227,14 +229,23 @@ def _played(
         yield rederived("the first model follows from the study id")
     yield from _asked(plan, asked, content)
     yield from _attempts(plan, done, content)
-    course = courses[plan.main.purpose]
     if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
-        interrupted = len(done) > 1 and not done[-1][1].attempts
-        before = course.before if interrupted else None
-        yield last_model(folder / MODEL, plan, course.parameters, before)
-    kept = courses.get(STATISTICS)
-    made = () if kept is None else (kept.parameters, kept.before)
-    yield from statistic_findings(folder, plan, made)
+        yield last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
+    yield from statistic_findings(folder, plan, *_led_to(STATISTICS, courses, last))
+
+
+def _led_to(
+    purpose: str, courses: Mapping[str, Course], last: Mapping[str, Played]
+) -> tuple[Parameters | None, Parameters | None]:
+    """What a query's sums led to, and what they did before the last one, if that may be lost.
+
+    It may where a session has followed in which nothing was asked any more: the run was
+    interrupted between the last sum that it could pay for and the step along it.
+    """
+    if purpose not in courses or purpose not in last:
+        return None, None
+    course = courses[purpose]
+    return course.made, None if last[purpose].attempts else course.before
 
 
 def _courses(
@@ -357,6 +368,11 @@ def _attempts(
     counted = content["epsilon"]["attempts"]
     why = "" if made <= counted else f"the evidence counts {counted}"
     yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
+    if (unseen := min(counted, steps) - made) > 0:
+        yield not_verifiable(
+            f"that no sum was left out: {unseen} attempts that were charged have no answer in a "
+            "transcript, as where an interruption has lost them"
+        )
     answers: Counter[str] = Counter()
     for header, played in done:
         answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})

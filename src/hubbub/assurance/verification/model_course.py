@@ -67,6 +67,7 @@ class Course:
         if state.optimizer is not None:
             self._optimizer.load_state(state.optimizer)
         self._states = {at: one for at, one in self._states.items() if at <= round}
+        self.before = self.made
 
     def arrive(self, round: int) -> None:
         """Remember the state before a round from which another session goes on."""
@@ -91,13 +92,18 @@ class Course:
 
     def step(self, gradient: NDArray[np.float64] | None) -> None:
         """Take a step; None: it cannot be taken here, nor any after it."""
-        self.before = self.parameters
+        self.before = self.made
         if gradient is None or self._lost or self.parameters is None:
             self.parameters, self._lost = None, True
         else:
             self.parameters = learning.stepped(
                 self._optimizer, self.parameters, gradient, self._divisor
             )
+
+    @property
+    def made(self) -> Parameters | None:
+        """Where the steps have led; None if one could not be taken: what is sent is no proof."""
+        return None if self._lost else self.parameters
 
     @property
     def state(self) -> Mapping[str, NDArray[Any]]:
