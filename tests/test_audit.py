@@ -162,6 +162,7 @@ def losses(seen: Any, noise: float, rate: float, *, exchanged: bool) -> Any:
     return scores_of(seen[None], noise, rate, exchanged=exchanged)
 
 
+@pytest.mark.quick_cases("poisson", "everybody", "correlated", "by layers", "one list")
 @pytest.mark.parametrize(
     "kind", [*KINDS, *PROJECTED, *JOINT, "correlated", "correlated, exchanged"]
 )
@@ -176,6 +177,7 @@ def test_a_sound_study_is_not_contradicted(kind: str) -> None:
     assert 0 <= found.lower < found.audited == found.promised
 
 
+@pytest.mark.quick_cases("substitute", "everybody", "full shares", "colluders")
 @pytest.mark.parametrize("kind", KINDS)
 def test_canaries_are_as_strong_as_the_account_takes_records_to_be(kind: str) -> None:
     """Their scores have the law of P1's pair: no weaker, or nothing would be found; no stronger."""
@@ -336,6 +338,14 @@ def _a_matrix_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Draw, "key_of", lambda *_: bytes(16))
 
 
+@pytest.mark.quick_cases(
+    "less noise",
+    "no clipping",
+    "a share left out",
+    "mask used again",
+    "matrices of layers kept",
+    "one batch for ever",
+)
 @pytest.mark.parametrize(
     ("defect", "changed"),
     [

@@ -49,6 +49,7 @@ def first_models(study: Study, baseline: str | None, times: int) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.slow_cases(', projection = 20, download = "bfloat16"')
 @pytest.mark.parametrize("more", ["", ', projection = 20, download = "bfloat16"'])
 def test_a_rehearsal_has_the_law_of_a_run(more):
     """One step of plain SGD from zero is the noisy sum itself, up to a public factor.

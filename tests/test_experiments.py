@@ -75,6 +75,7 @@ def small(experiment, tmp_path_factory):
     return played
 
 
+@pytest.mark.slow_cases("utility", "projection", "effective_rate", "joining", "degradation")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_writes_table_figure_and_how_it_was_made(small, name):
     rows, out = small(name)
@@ -85,6 +86,7 @@ def test_every_experiment_writes_table_figure_and_how_it_was_made(small, name):
     assert {"python", "hubbub", "torch", "hubbub_source_sha256"} <= set(said)
 
 
+@pytest.mark.slow_cases("utility", "projection", "effective_rate", "joining", "degradation")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_finished_run_is_not_made_again(small, experiment, monkeypatch, name):
     _, out = small(name)
@@ -128,6 +130,7 @@ def test_a_row_of_other_columns_is_refused(experiment, tmp_path):
     assert not table.path.exists()
 
 
+@pytest.mark.slow
 def test_hubbub_and_the_trusted_aggregator_are_compared_at_the_same_noise(small):
     rows, _ = small("utility")
     mine = {(row["method"], row["colluders"]): row for row in rows if row["sampling"] == "poisson"}
@@ -144,6 +147,7 @@ def test_hubbub_and_the_trusted_aggregator_are_compared_at_the_same_noise(small)
     assert {row["relation"] for row in mine.values()} == {"add-remove"}
 
 
+@pytest.mark.slow
 def test_joint_batches_are_charged_by_the_life_of_their_lists(small):
     rows, _ = small("utility")
     mine = {(row["method"], row["sampling"]): row for row in rows if row["sampling"] != "poisson"}
@@ -210,6 +214,7 @@ def test_projection_is_charged_by_its_kind_and_sends_fewer_bytes(small):
     assert all(float(row["epsilon"]) <= 2.0 for row in rows)
 
 
+@pytest.mark.slow
 def test_degradation_keeps_its_promise_and_rises_beyond_it(small):
     rows, _ = small("degradation")
     for promised in ("0", "3"):
@@ -221,6 +226,7 @@ def test_degradation_keeps_its_promise_and_rises_beyond_it(small):
         assert epsilons[-1] > 10
 
 
+@pytest.mark.slow
 def test_the_mixture_costs_less_than_any_quantile(small):
     rows, _ = small("effective_rate")
     (row,) = (r for r in rows if (r["batch"], r["malicious"]) == ("500", "25000"))
@@ -230,6 +236,7 @@ def test_the_mixture_costs_less_than_any_quantile(small):
     assert float(row["epsilon_mixture"]) < float(row["epsilon_slack_1e-10"])
 
 
+@pytest.mark.slow
 def test_joining_compares_everybody_at_one_epsilon(small):
     rows, _ = small("joining")
     total = {row["method"]: float(row["total_noise_multiplier"]) for row in rows}

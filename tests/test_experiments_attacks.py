@@ -90,6 +90,7 @@ def assert_as_claimed(rows) -> None:
         assert row["epsilon_account"] == pytest.approx(row["epsilon_per_step"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_attack_breaks_the_claim_per_step_of_kept_lists_and_no_other(small):
     assert_as_claimed(rows_of(small))
 

@@ -60,6 +60,7 @@ def small(module, tmp_path_factory):
     return played
 
 
+@pytest.mark.slow_cases("fat_clients", "scaling")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_writes_table_summary_figure_and_how_it_was_made(small, module, name):
     rows, out = small(name)
@@ -71,6 +72,7 @@ def test_every_experiment_writes_table_summary_figure_and_how_it_was_made(small,
     assert said["command"].startswith(f"python -m experiments.{name} --small")
 
 
+@pytest.mark.slow_cases("scaling", "fat_clients")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_finished_run_is_not_made_again_and_a_lost_one_is(small, module, monkeypatch, name):
     rows, out = small(name)
@@ -111,6 +113,7 @@ def test_thin_folds_are_the_masked_step_over_the_clear_one(small):
         assert min(number(row, part) for part in ("silo", "aggregator", "node")) > 0
 
 
+@pytest.mark.slow
 def test_what_is_multiplied_of_the_papers_ways_is_written_beside_it(small):
     for row in small("thin_clients")[0]:
         silos, silo = int(row["silos"]), number(row, "paper_silo")
@@ -149,6 +152,7 @@ def test_the_papers_messages_add_up_to_the_vector_and_differ_each_time(module, n
     assert not any(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.slow
 def test_fat_silos_are_on_the_graph_that_the_row_names(small):
     rows, _ = small("fat_clients")
     found = [(row["silos"], row["graph"], row["degree"], row["most_colluders"]) for row in rows]
@@ -265,6 +269,7 @@ def test_torchs_threads_are_as_before(module):
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.slow
 def test_scaling_says_what_each_process_took_at_its_most(small):
     rows, _ = small("scaling")
     assert [row["silos"] for row in rows] == ["10", "40"]

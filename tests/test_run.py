@@ -136,6 +136,7 @@ def encoded(monkeypatch) -> list[np.ndarray]:
     return seen
 
 
+@pytest.mark.slow_cases("100-0-16", "100-0-32", "100-0-64")
 @pytest.mark.parametrize("word_bits", [16, 32, 64])
 @pytest.mark.parametrize("nodes", [0, 1, 3])
 @pytest.mark.parametrize("silos", [2, 3, 4, 10, 100])
@@ -224,6 +225,7 @@ def planned(nodes: int = 0, steps: int = 20) -> Plan:
     return hubbub.plan(heart(nodes=nodes, steps=steps))
 
 
+@pytest.mark.slow_cases("trusted-2", "local-dp-2", "alone-2", "non-private-2")
 @pytest.mark.parametrize("nodes", [0, 2])
 @pytest.mark.parametrize("mode", ["federated", *BASELINES])
 def test_a_run_learns_and_leaves_a_whole_folder(tmp_path, mode, nodes):

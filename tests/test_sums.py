@@ -54,6 +54,9 @@ def plain_sum(vectors: list[NDArray[np.int64]]) -> list[int]:
 # Exact -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases(
+    "2-0-16", "2-1-64", "2-3-64", "3-0-64", "3-1-16", "3-3-16", "10-0-16", "10-1-64", "10-3-64"
+)
 @WORDS
 @pytest.mark.parametrize(("silos", "nodes"), PARTIES)
 def test_the_secure_sum_is_the_plain_sum(silos, nodes, word_bits):

@@ -211,6 +211,7 @@ def test_a_functions_targets_must_be_of_the_studys_kind(target, targets) -> None
 REACHED = {"amount": 1.6, "count": 1.6, "time-to-event": 0.68}
 
 
+@pytest.mark.slow_cases("count")
 @pytest.mark.parametrize("target", [AMOUNT, COUNT, TIMES], ids=METRIC)
 def test_every_kind_of_target_is_learned(tmp_path, monkeypatch, target) -> None:
     monkeypatch.chdir(written(tmp_path, target["kind"]))

@@ -277,6 +277,9 @@ def square(vector):
     return sum(Fraction(float(x)) ** 2 for x in vector)
 
 
+@pytest.mark.slow_cases(
+    "chain-all_zero", "vmap-ordinary", "vmap-lined_up", "loop-huge", "loop-overflowing"
+)
 @pytest.mark.parametrize("hostile", [ordinary, all_zero, huge, overflowing, lined_up])
 @pytest.mark.parametrize("method", ["chain", "vmap", "loop"])
 def test_no_record_contributes_more_than_clip_whatever_the_matrices(monkeypatch, hostile, method):

@@ -126,6 +126,7 @@ def test_a_transformer_learns_made_up_mails_through_the_protocol_with_noise():
     assert trained(f'python:{__name__}:mails"', 6) > 0.5 + 0.1
 
 
+@pytest.mark.slow
 def test_mails_without_information_cannot_be_learned():
     # 1,000 test mails: 0.5 with a standard error of 0.016; false alarm below 1e-9.
     assert abs(trained(f'python:{__name__}:mails"\noptions = {{ told = false }}', 3) - 0.5) < 0.1

@@ -101,6 +101,7 @@ def test_p15_rows_are_synced_to_the_disk_and_not_only_handed_to_it(path):
         assert ledger._chain._database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+@pytest.mark.slow_cases("the study's attempts")
 @pytest.mark.parametrize("limit", ["the cap", "the study's attempts"])
 def test_p15_two_processes_cannot_overspend_together(tmp_path, processes, limit):
     place, allowed = tmp_path / "ledger.sqlite", 12

@@ -62,6 +62,7 @@ def filled(path: Path, most: int, state: str = "old") -> tuple[int, str]:
     return int(charged), refusal
 
 
+@pytest.mark.slow_cases("61111", "100001")
 @pytest.mark.parametrize("most", [60_000, 61_111, 100_001])
 def test_p15_a_disk_that_fills_up_stops_the_answer_and_loses_no_row(tmp_path, most):
     place = tmp_path / "ledger.sqlite"
@@ -75,6 +76,7 @@ def test_p15_a_disk_that_fills_up_stops_the_answer_and_loses_no_row(tmp_path, mo
         assert ledger.verify() >= charged + 1
 
 
+@pytest.mark.quick_cases("0", "4096")
 @pytest.mark.parametrize("most", [0, 63, 100, 4096, 5000])
 def test_a_disk_that_is_full_from_the_start_says_so(tmp_path, most):
     place = tmp_path / "ledger.sqlite"

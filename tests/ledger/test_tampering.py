@@ -31,6 +31,7 @@ from ledger.book import (
 STRANGER = Ed25519PrivateKey.generate()
 
 
+@pytest.mark.slow_cases("text-1-1", "text-1-4", "signature-2-0", "signature-2-2")
 @pytest.mark.parametrize("number", [0, 1, 2, ROWS])
 @pytest.mark.parametrize(("column", "place"), [("text", 1), ("signature", 2)])
 def test_p15_a_flip_of_any_byte_of_a_row_is_noticed(path, column, place, number):

@@ -15,6 +15,7 @@ pytest.importorskip("nats", reason="needs the extra net")
 cuts = pytest.importorskip("benchmarks.network.cuts", reason="benchmarks/ is not part of this copy")
 
 
+@pytest.mark.slow_cases("2-4")
 @pytest.mark.parametrize(
     ("nodes", "number"),
     [

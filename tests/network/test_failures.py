@@ -96,6 +96,15 @@ def sound(parties: Watched, result: Result) -> None:
 # A silo, a node --------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(
+    "0-bob-ping-before",
+    "0-bob-open-after",
+    "0-bob-commit-before",
+    "0-bob-reveal-after",
+    "2-bob-contribute-after",
+    "2-node-2-confirm-before",
+    "2-node-2-finish-after",
+)
 @WHEN
 @pytest.mark.parametrize(
     ("nodes", "party", "call"),
@@ -115,6 +124,7 @@ def test_who_restarts_in_set_up_is_in_the_next(
     assert any(f"waiting for {party} (it is not there" in line for line in parties.said)
 
 
+@pytest.mark.quick_cases("bob-ping", "bob-contribute", "node-1-open", "node-1-finish")
 @pytest.mark.parametrize("call", ["ping", "open", "contribute", "finish"])
 @pytest.mark.parametrize("party", ["bob", "node-1"])
 def test_who_does_not_come_back_is_waited_for_and_then_named(
@@ -126,6 +136,13 @@ def test_who_does_not_come_back_is_waited_for_and_then_named(
         opened(parties, failing, Timeouts(deadline=60.0, opening=60.0, waiting=0.2))
 
 
+@pytest.mark.quick_cases(
+    "0-bob-model-1-before",
+    "0-bob-model-4-before",
+    "2-bob-model-4-after",
+    "2-node-2-total-1-before",
+    "2-node-2-total-2-after",
+)
 @WHEN
 @pytest.mark.parametrize("round", [1, 2, 4])
 @pytest.mark.parametrize(
@@ -146,6 +163,7 @@ def test_a_run_goes_on_with_who_was_restarted_in_a_round(
     assert result.final["step"] == (3 if round < 4 else 4)  # an attempt came to nothing
 
 
+@pytest.mark.slow_cases("before-nodes", "after-pairwise")
 @NODES
 @WHEN
 def test_with_drop_outs_a_run_goes_on_without_who_is_gone(
@@ -295,6 +313,7 @@ class Ending:
 PHASES = {0: 7 + 4 + 1, 2: 5 + 2 * 4 + 1}
 
 
+@pytest.mark.quick_cases("before-0-4", "amid-0-1", "amid-0-12", "amid-2-4", "after-2-7")
 @pytest.mark.parametrize(
     ("nodes", "number"), [(n, at) for n in (0, 2) for at in (1, 4, 7, 8, 9, 11 + 2 * bool(n), 12)]
 )

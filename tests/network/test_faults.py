@@ -193,6 +193,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("faults")
 
 
+@pytest.mark.slow_cases("pairwise-25", "nodes-25")
 @MANY
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_no_random_schedule_breaks_a_law(home: Path, nodes: int, schedules: int) -> None:

@@ -200,6 +200,7 @@ def test_a_list_for_every_step_comes_over_a_real_relay_too(
     assert len(set(drawn.orders())) == MADE["per-step"]
 
 
+@pytest.mark.slow_cases("per-epoch-0", "static-0")
 @pytest.mark.parametrize(
     ("tokens", "nodes"), [("per-step", 0), ("per-epoch", 0), ("static", 0), ("static", 2)]
 )
@@ -243,6 +244,7 @@ class Given:
             self.parties.peers.parties[index].silo.take_list(places, first)
 
 
+@pytest.mark.slow_cases("per-epoch")
 @every_kind
 def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
     gather: Any, drawn: Drawn, tokens: str, monkeypatch: pytest.MonkeyPatch
@@ -270,6 +272,7 @@ def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
 # Sessions that are lost ------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases("list-after", "show-before", "mix-after", "take-before")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", ["list", "wrap", "show", "look", "mix", "take"])
 def test_who_restarts_while_a_list_is_made_is_in_the_next(
@@ -295,6 +298,7 @@ def test_a_second_list_that_fails_costs_no_attempt(gather: Any, drawn: Drawn) ->
     assert wrong(parties) == []
 
 
+@pytest.mark.slow_cases("static")
 @pytest.mark.parametrize("tokens", ["per-epoch", "static"])
 def test_a_list_that_is_lost_is_charged_to_the_end_of_its_epoch(
     gather: Any, drawn: Drawn, tokens: str
@@ -312,6 +316,7 @@ def test_a_list_that_is_lost_is_charged_to_the_end_of_its_epoch(
     assert wrong(parties) == []
 
 
+@pytest.mark.slow_cases("per-epoch")
 @every_kind
 def test_serve_goes_on_with_a_new_list_after_the_aggregators_end(
     gather: Any, drawn: Drawn, tokens: str
@@ -340,6 +345,7 @@ def test_a_silo_that_is_never_there_for_a_list_ends_the_run(gather: Any) -> None
     assert {len(parties.rows(name)) for name in NAMES} == {0}
 
 
+@pytest.mark.slow_cases("wrap", "look")
 @pytest.mark.parametrize("call", ["list", "wrap", "show", "look", "mix"])
 def test_what_is_garbled_on_the_way_costs_the_session_and_blames_nobody(
     gather: Any, call: str

@@ -297,7 +297,7 @@ def test_who_has_only_not_come_yet_is_looked_for_as_often_as_ever(gather: Any) -
     parties.stop("bob")
     clock = Jumping()
     with pytest.raises(WaitedError, match="bob: it is not there"):
-        parties.serve(timeouts=replace(HASTY, waiting=1.0, clock=clock))
+        parties.serve(timeouts=replace(HASTY, waiting=4.0, clock=clock))
     assert len(clock.slept) > 40
     assert len(set(clock.slept)) == 1
 

@@ -133,6 +133,16 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow_cases(
+    "nothing-pairwise",
+    "not json-nodes",
+    "a list-pairwise",
+    "deep-nodes",
+    "deeper-pairwise",
+    "a huge number-nodes",
+    "terms are a number-pairwise",
+    "nothing of standardisation-nodes",
+)
 @NODES
 @pytest.mark.parametrize("payload", BOMBS.values(), ids=BOMBS)
 def test_an_opening_that_cannot_be_read_names_the_aggregator(
@@ -261,6 +271,7 @@ def parcels() -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow_cases("a million parts-nodes")
 @NODES
 @pytest.mark.parametrize("blob", parcels().values(), ids=parcels())
 def test_a_request_that_is_no_parcel_names_the_relay(gather: Any, nodes: int, blob: bytes) -> None:
@@ -274,6 +285,7 @@ def test_a_request_that_is_no_parcel_names_the_relay(gather: Any, nodes: int, bl
         assert refusal(read_answer(parties.answers(name)(blob))) == why
 
 
+@pytest.mark.slow_cases("four bytes", "another kind", "cut in a length", "longer", "megabytes")
 @pytest.mark.parametrize("blob", parcels().values(), ids=parcels())
 def test_an_answer_that_is_no_parcel_counts_as_none(gather: Any, blob: bytes) -> None:
     parties = gather()
@@ -283,6 +295,18 @@ def test_an_answer_that_is_no_parcel_counts_as_none(gather: Any, blob: bytes) ->
     assert rounds(parties) == 0
 
 
+@pytest.mark.quick_cases(
+    "none-0",
+    "empty-1",
+    "junk-2",
+    "none-3",
+    "empty-4",
+    "junk-5",
+    "none-6",
+    "empty-7",
+    "junk-8",
+    "none-9",
+)
 @pytest.mark.parametrize("call", list(Call))
 @pytest.mark.parametrize("parts", [[], [b""], [b"x" * 300]], ids=["none", "empty", "junk"])
 def test_no_call_with_junk_is_answered(gather: Any, call: Call, parts: list[bytes]) -> None:
@@ -331,6 +355,7 @@ JOINT = {"projection": 3, "projection_kind": "layers"}
 EVERY_PHASE = pytest.mark.parametrize(("nodes", "call"), PHASES)
 
 
+@pytest.mark.quick_cases("0-reveal", "0-confirm", "2-contribute", "2-finish")
 @EVERY_PHASE
 def test_a_corrupted_request_in_set_up_is_refused_and_made_good(
     gather: Any, nodes: int, call: str
@@ -344,6 +369,7 @@ def test_a_corrupted_request_in_set_up_is_refused_and_made_good(
     assert said(parties, ANOTHERS.format("ann"))
 
 
+@pytest.mark.quick_cases("0-commit", "0-contribute", "0-finish", "2-confirm")
 @EVERY_PHASE
 def test_a_lost_answer_in_set_up_is_waited_for(gather: Any, nodes: int, call: str) -> None:
     parties = gather(nodes)
@@ -365,6 +391,7 @@ STRIPPED: dict[str, tuple[str, Callable[[list[bytes]], list[bytes]], int]] = {
 }
 
 
+@pytest.mark.slow_cases("all keys", "a seed", "one key", "a word of its own")
 @pytest.mark.parametrize("what", STRIPPED)
 def test_a_relay_that_takes_parts_of_an_answer_away_has_nobody_blamed(
     gather: Any, what: str
@@ -380,6 +407,7 @@ def test_a_relay_that_takes_parts_of_an_answer_away_has_nobody_blamed(
     assert rounds(parties) == 0
 
 
+@pytest.mark.quick_cases("0-commit", "0-contribute", "0-finish", "2-confirm")
 @EVERY_PHASE
 def test_a_relay_that_corrupts_every_set_up_ends_the_run(
     gather: Any, nodes: int, call: str
@@ -394,6 +422,7 @@ def test_a_relay_that_corrupts_every_set_up_ends_the_run(
     assert rounds(parties) == 0
 
 
+@pytest.mark.quick_cases("0-reveal", "0-confirm", "2-contribute", "2-finish")
 @EVERY_PHASE
 def test_frames_of_another_silo_are_not_taken_for_ones_own(
     gather: Any, nodes: int, call: str
@@ -596,6 +625,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow_cases("protocol-mallory", "protocol- and ", "protocol-ann and ann", "no-reason-")
 @pytest.mark.parametrize(("why", "culprit"), REFUSED)
 def test_a_refusal_in_words_of_its_own_names_who_signed_it(
     gather: Any, why: Any, culprit: Any
@@ -675,6 +705,7 @@ def ready(parties: Watched, payload: bytes, tag: Tag = Tag.READY) -> Any:
     return at("open", changed, "bob")
 
 
+@pytest.mark.slow_cases("a float", "infinite", "nan", "true")
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_absurd_counts_of_attempts_name_who_signed_them(gather: Any, counts: Any) -> None:
     parties = gather()

@@ -150,6 +150,7 @@ LIES: dict[str, Callable[[Watched, Session], list[bytes]]] = {
 }
 
 
+@pytest.mark.slow_cases("no frame", "round 0", "short", "of too few", "two frames")
 @pytest.mark.parametrize("frames", LIES.values(), ids=LIES)
 def test_a_false_model_is_neither_answered_nor_paid_for(gather: Any, frames: Any) -> None:
     parties = gather(**ONE_AWAY)
@@ -189,6 +190,7 @@ SPOILT: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow_cases("lost", "no bytes", "junk", "cut")
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_a_spoilt_answer_is_not_in_a_sum_of_nodes(gather: Any, spoil: Any) -> None:
     parties = gather(2, **ONE_AWAY)
@@ -198,6 +200,7 @@ def test_a_spoilt_answer_is_not_in_a_sum_of_nodes(gather: Any, spoil: Any) -> No
     assert set(session.rounds.absent) == {2}
 
 
+@pytest.mark.slow_cases("altered", "empty", "junk", "missing")
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_a_spoilt_answer_abandons_a_pairwise_attempt(gather: Any, spoil: Any) -> None:
     parties = gather(**ONE_AWAY)
@@ -208,6 +211,16 @@ def test_a_spoilt_answer_abandons_a_pairwise_attempt(gather: Any, spoil: Any) ->
     assert len(parties.rows("ann")) == 2
 
 
+@pytest.mark.quick_cases(
+    "lost-pairwise",
+    "altered-nodes",
+    "altered in the vector-pairwise",
+    "cut-nodes",
+    "empty-pairwise",
+    "no bytes-nodes",
+    "junk-pairwise",
+    "missing-nodes",
+)
 @NODES
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_where_nobody_may_be_missing_the_missing_one_is_named(
@@ -276,6 +289,7 @@ def test_answers_in_any_order_give_the_sum(gather: Any, nodes: int) -> None:
     assert opened(parties, backwards).round(1)[1] == 1
 
 
+@pytest.mark.slow_cases("0-nodes", "41-pairwise", "43-nodes")
 @NODES
 @pytest.mark.parametrize("size", [0, 41, 43])
 def test_a_signed_vector_of_another_length_stops_the_study_by_name(
@@ -345,6 +359,7 @@ def test_a_silo_that_leaves_out_a_nodes_share_is_the_one_that_is_missing(
 # Compute nodes ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("altered", "cut", "empty", "missing")
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_without_a_nodes_total_there_is_no_sum(gather: Any, spoil: Any) -> None:
     parties = gather(2, **ONE_AWAY)
@@ -799,6 +814,9 @@ ENDS: dict[str, Callable[[list[bytes], Watched, Session], list[bytes]]] = {
 }
 
 
+@pytest.mark.slow_cases(
+    "a model too long", "sessions of no kind", "a model of no numbers", "without CLOSE"
+)
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_a_false_end_leaves_no_model_and_no_words(gather: Any, end: Any) -> None:
     parties = gather()
@@ -838,6 +856,7 @@ PARTS = {
 }
 
 
+@pytest.mark.slow_cases("nothing", "a number", "deep in a table", "of the wrong kinds")
 @pytest.mark.parametrize("payload", PARTS.values(), ids=PARTS)
 def test_what_a_silo_says_in_the_end_cannot_stop_the_evidence(gather: Any, payload: bytes) -> None:
     parties = gather(training={"steps": 1})

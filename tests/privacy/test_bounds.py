@@ -51,6 +51,12 @@ def holds(bound: hubbub.Bound, truth: oracle.Estimate) -> None:
 # The committed values --------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases(
+    "power-substitute-0.01",
+    "power-substitute-0.3",
+    "power-add-remove-0.0001",
+    "power-add-remove-0.3",
+)
 @pytest.mark.parametrize(
     "question",
     [

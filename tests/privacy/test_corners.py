@@ -70,6 +70,7 @@ def test_p1_without_replacement_is_continuous_at_full_batches() -> None:
     assert whole.upper == pytest.approx(nearly.upper, rel=1e-3)
 
 
+@pytest.mark.slow_cases("0.3-0.9-1000000-0.0")
 @pytest.mark.parametrize(
     ("noise", "rate", "steps", "epsilon"), [(0.3, 0.9, 10**6, 0.0), (0.1, 0.01, 10**3, 50.0)]
 )
@@ -125,6 +126,7 @@ def test_numbers_of_numpy_count_as_pythons_do(kind: type) -> None:
     assert bounds[0] == bounds[1]
 
 
+@pytest.mark.slow_cases("0.8")
 @pytest.mark.parametrize(
     ("noise", "least", "most"), [(0.5, 0.0067, 0.0073), (0.8, 0.00044, 0.00046)], ids=["0.5", "0.8"]
 )
@@ -141,6 +143,7 @@ def test_calibration_where_some_noise_has_no_certified_epsilon_gives_a_number() 
     assert 0.40 < noise < 0.42
 
 
+@pytest.mark.slow
 def test_a_heavy_tail_of_shifts_is_bracketed_where_guesses_are_five_times_too_large() -> None:
     """One step, projected to two numbers: the square of the length is exponential."""
     noise, rate, goal = 0.2, 0.001, 1e-4

@@ -274,6 +274,7 @@ def of_batches(rate: float, mine: Point, other: Point, last: Point, a: float) ->
     return float(np.maximum(p - a * q, 0.0).sum() * CELL)
 
 
+@pytest.mark.quick_cases("0.1-1.05", "0.5-0.7", "0.5-4.0")
 @pytest.mark.parametrize("a", [0.7, 1.05, 1.5, 4.0])
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_p1_no_batch_in_the_plane_exceeds_the_fifth_row(rate: float, a: float) -> None:

@@ -83,6 +83,7 @@ def test_unsampled_gaussian_has_its_closed_form(
     assert found.error < 1e-10
 
 
+@pytest.mark.slow_cases("0.8-1.5")
 @pytest.mark.parametrize(("rate", "shift"), [(0.5, 1.0), (0.9, 0.5), (0.8, 1.5)])
 def test_two_sampled_steps_equal_the_direct_integral(rate: float, shift: float) -> None:
     for eps in (0.3, 1.0):
@@ -91,6 +92,7 @@ def test_two_sampled_steps_equal_the_direct_integral(rate: float, shift: float) 
         assert found.value == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.quick_cases("rem")
 @pytest.mark.parametrize("kind", ["rem", "add", "plus-minus"])
 def test_fifty_digits_agree(kind: str) -> None:
     law = {"rem": oracle.rem, "add": oracle.add, "plus-minus": oracle.plus_minus}[kind](0.25, 0.5)

@@ -204,6 +204,7 @@ def pairs_of(law: ProjectedRemoval | Mixture) -> list[tuple[float, float]]:
     return [(cast(ExchangedRecord, one).rate, cast(ExchangedRecord, one).shift) for one in law.laws]
 
 
+@pytest.mark.slow_cases("substitute-0-exchange_stick-2.0-10", "substitute-0-exchange_stick-2.0-400")
 @pytest.mark.parametrize("k", [2, 10, 400])
 @pytest.mark.parametrize(("relation", "way", "stick", "apart"), STICKS)
 def test_the_gathered_mixture_is_above_the_whole_one_by_little(
@@ -241,6 +242,7 @@ def test_composed_epsilon_lies_where_an_independent_inversion_puts_it(relation: 
     assert found.lower > plain.upper
 
 
+@pytest.mark.slow_cases("10-2.135", "2-2.0")
 @pytest.mark.parametrize(("dimension", "noise"), [(2, 2.0), (10, 2.135), (100, 1.3633)])
 def test_signs_are_dearer_than_gaussian_entries_and_cheaper_than_one_bound(
     dimension: int, noise: float
@@ -273,6 +275,12 @@ def test_the_numbers_of_the_table(dimension: int, add_remove: float, substitute:
         assert Composition([one]).epsilon(1e-5).upper == pytest.approx(stated, abs=6e-4)
 
 
+@pytest.mark.slow_cases(
+    "poisson-0.02-add-remove",
+    "without-replacement-0.02-add-remove",
+    "none-1.0-add-remove",
+    "without-replacement-0.02-substitute",
+)
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])
 @pytest.mark.parametrize(
     ("sampling", "rate"), [("poisson", 0.02), ("none", 1.0), ("without-replacement", 0.02)]
@@ -342,6 +350,7 @@ def test_kinds_without_a_mixture_are_refused(kind: Any) -> None:
 # Finite precision, P8 (8) ----------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases("add-remove-0-removal_stick-1.0-3", "add-remove-1-addition_stick-1.0-30")
 @pytest.mark.parametrize("k", [2, 3, 30])
 @pytest.mark.parametrize(("relation", "way", "stick", "apart"), STICKS[:2])
 def test_the_least_radius_costs_nothing_worth_speaking_of(

@@ -414,6 +414,7 @@ def spent(folder: Path, name: str) -> float:
         return book.epsilon(delta=DELTA, relation="substitute")
 
 
+@pytest.mark.slow_cases("static")
 @every_policy
 def test_the_ledger_has_a_row_for_every_attempt_or_epoch_and_the_plans_epsilon(
     tmp_path: Path, tokens: str
@@ -481,6 +482,7 @@ def assert_within(folder: Path, tokens: str) -> None:
         assert spent(folder, name) <= planned(tokens).epsilon() * (1 + 1e-3)
 
 
+@pytest.mark.quick_cases("per-step-3", "static-1", "per-epoch-5")
 @pytest.mark.parametrize(
     ("tokens", "after"),
     [("per-step", 3), *((kept, after) for kept in ("per-epoch", "static") for after in (1, 3, 5))],
@@ -623,6 +625,7 @@ def hospitals(colluders: int, silos: int = 6) -> hubbub.Study:
     return hubbub.Study.from_table(whole)
 
 
+@pytest.mark.slow_cases("0", "3")
 @pytest.mark.parametrize("colluders", [0, 1, 3])
 def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_colluders(
     colluders: int,

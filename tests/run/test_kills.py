@@ -205,6 +205,12 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.slow_cases(
+    "Transcript-seal-after",
+    "loop-train-before",
+    "run_folder-write_model-after",
+    "checkpoint-write_checkpoint-after",
+)
 @pytest.mark.parametrize(("place", "after"), MOMENTS)
 def test_killed_at_a_named_point(tmp_path: Path, place, after) -> None:
     owner, name, turn = place

@@ -285,6 +285,7 @@ def two_sided(found: np.ndarray, sigma: float, alarm: float = 1e-7) -> bool:
     return chi2.ppf(alarm / 2, found.size) < statistic < chi2.isf(alarm / 2, found.size)
 
 
+@pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_the_revealed_numbers_have_the_planned_noise(kind: str) -> None:
     plan = planned(kind)
@@ -344,6 +345,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
+@pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_a_study_that_sends_ten_numbers_of_twenty_seven_trains(
     tmp_path: Path, frames: list[bytes], kind: str
@@ -359,6 +361,7 @@ def test_a_study_that_sends_ten_numbers_of_twenty_seven_trains(
     assert {len(frame) - HEADER_BYTES - SIGNATURE_BYTES for frame in frames} == {sent}
 
 
+@pytest.mark.slow_cases("gaussian-0", "sign-0")
 @pytest.mark.parametrize(
     ("kind", "dropouts"), [("gaussian", 0), ("sign", 0), ("sign", 1), ("layers", 0), ("layers", 1)]
 )
@@ -393,6 +396,7 @@ def test_every_step_is_taken_along_the_lifted_sum(
         )
 
 
+@pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_with_hardly_any_noise_it_learns(kind: str) -> None:
     """AUC 0.80 to 0.89 in 48 runs; guessing has one half."""
@@ -425,6 +429,9 @@ def test_an_unprojected_plan_sends_all_parameters() -> None:
     assert whole.upload_bytes_per_step == WHOLE * whole.word_bits // 8 + 32 + OVERHEAD
 
 
+@pytest.mark.slow_cases(
+    "gaussian-trusted", "gaussian-local-dp", "gaussian-alone", "gaussian-non-private"
+)
 @pytest.mark.parametrize("baseline", ["trusted", "local-dp", "alone", "non-private"])
 @every_kind
 def test_baselines_project_too_unless_they_keep_no_privacy(
@@ -502,6 +509,7 @@ def links_time(frame: bytes) -> tuple[int, tuple[int, int]]:
     return sender_of(frame), (number(frame[50:54]), number(frame[54:58]))
 
 
+@pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_every_ledger_holds_the_projected_studys_epsilon(tmp_path: Path, kind: str) -> None:
     plan = planned(kind)

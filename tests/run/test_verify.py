@@ -94,6 +94,7 @@ GAUSSIAN = ((CLIP, f"{CLIP}projection = 9\n"),)
 ADAM = '{ name = "adam", lr = 0.1 }'
 
 
+@pytest.mark.slow_cases("gaussian-projection", "sign-projection")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -181,6 +182,7 @@ def test_evaluations_that_are_due_only_after_more_attempts_are_wrong(tmp_path: P
     assert "the messages that are listed are of 4 attempts at least" in found.verdict
 
 
+@pytest.mark.slow_cases("per-step")
 @pytest.mark.parametrize("tokens", ["per-step", "per-epoch"])
 def test_an_honest_run_with_joint_batches_holds(tmp_path: Path, tokens: str) -> None:
     changes = (
@@ -491,6 +493,7 @@ def no_links(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
     return [one for one in kept if one.tag is not Tag.SEED_LINK]
 
 
+@pytest.mark.slow_cases("revealed_late--")
 @pytest.mark.parametrize(
     ("change", "place", "why"),
     [

@@ -192,6 +192,7 @@ def no_better_than_chance(right: int, of: int) -> bool:
     return bool(binom.ppf(FALSE_ALARM / 2, of, 0.5) <= right <= binom.isf(FALSE_ALARM / 2, of, 0.5))
 
 
+@pytest.mark.slow_cases("both mix-by_likeness", "only 1-in_order", "only 2-by_likeness")
 @pytest.mark.parametrize("read", [in_order, by_likeness])
 @pytest.mark.parametrize("blind", [{1, 2}, {1}, {2}], ids=["both mix", "only 1", "only 2"])
 def test_all_silos_but_two_cannot_tell_the_two_apart(
