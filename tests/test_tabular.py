@@ -398,3 +398,12 @@ def test_malformed_records_are_refused(inputs, targets, named):
 def test_images_and_empty_records_are_records():
     assert len(Records(inputs=np.zeros((2, 1, 4, 4), np.float32), targets=np.array([0, 9]))) == 2
     assert len(Records(inputs=ROWS[:0], targets=ONES[:0])) == 0
+
+
+def test_a_default_may_be_spelled_as_what_means_missing() -> None:
+    age = Column(name="age", low=0, high=1000, default=999, missing=("999",), indicator=True)
+    assert _encode(age, ["999", "", "0"]).tolist() == [
+        [pytest.approx(0.998), 1.0],
+        [pytest.approx(0.998), 1.0],
+        [-1.0, 0.0],
+    ]

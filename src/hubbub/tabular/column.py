@@ -68,9 +68,17 @@ def column_features(column: Column, texts: Sequence[str], where: str) -> NDArray
     values = read_column(texts, column.rule, where)
     gone = np.isnan(values)
     if gone.any():  # the rule has let them pass, so there is a default
-        values[gone] = read_column([str(column.default)], column.rule, where)
+        values[gone] = _default(column)
     block = (_one_hot if column.categories else _scaled)(column, values)
     return np.column_stack([block, gone]) if column.indicator else block
+
+
+def _default(column: Column) -> float:
+    """What a missing cell counts as; its own spelling may be one of those that mean missing."""
+    if column.categories:
+        places = [column.spelled(category) for category in column.categories]
+        return places.index(column.spelled(str(column.default)))
+    return float(str(column.default))
 
 
 def _scaled(column: Column, values: NDArray[np.float64]) -> NDArray[np.float64]:
