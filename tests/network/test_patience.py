@@ -18,8 +18,8 @@ import pytest
 from hubbub.errors import IntegrityError
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
-from hubbub.network.party_folder import GRAPHS, FruitlessError
 from hubbub.network.patience import MOST_FRUITLESS, Patience
+from hubbub.network.session_notes import GRAPHS, FruitlessError
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.planning import is_sparse, mask_degree
@@ -155,7 +155,7 @@ def drawn_in_vain(site: Any, study: bytes) -> int:
     """Graphs that a silo draws before it refuses."""
     drawn = 0
     with suppress(FruitlessError):
-        while site.draw_graph(study):
+        while site.notes.draw_graph(study):
             drawn += 1
     return drawn
 
@@ -164,8 +164,8 @@ def test_p4_silos_count_graphs_that_served_an_answer_for_themselves(many: Watche
     site, study = many.sites["s00"], many.study.id
     assert drawn_in_vain(site, study) == MOST_FRUITLESS
     with pytest.raises(FruitlessError, match="16 mask graphs more than were of use"):
-        site.draw_graph(study)
-    site.use_graph(study)
+        site.notes.draw_graph(study)
+    site.notes.use_graph(study)
     assert drawn_in_vain(site, study) == 2
     site.approve(many.study, site.roster)
     assert drawn_in_vain(site, study) == MOST_FRUITLESS
@@ -175,8 +175,8 @@ def test_p4_honest_sessions_never_meet_the_limit(many: Watched) -> None:
     """A session that is lost after an answer costs nothing of what may be fruitless."""
     site, study = many.sites["s00"], many.study.id
     for _ in range(200):
-        assert site.draw_graph(study)
-        site.use_graph(study)
+        assert site.notes.draw_graph(study)
+        site.notes.use_graph(study)
 
 
 # Charges ---------------------------------------------------------------------------------------

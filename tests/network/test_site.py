@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hubbub.errors import StudyError, UserError
-from hubbub.network import party_folder as site
+from hubbub.network import session_notes
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import read_answer
 from hubbub.network.key_files import (
@@ -262,7 +262,7 @@ def test_graphs_are_not_drawn_until_one_comes_apart(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An aggregator that looks at the graph and begins again is stopped, restarts or not (P4)."""
-    monkeypatch.setattr(site, "MOST_GRAPHS", 2)
+    monkeypatch.setattr(session_notes, "MOST_GRAPHS", 2)
     monkeypatch.setattr(mask_degree, "_COMPLETE_UP_TO", 16)  # beyond 100 silos it takes long
     names = tuple(f"s{number:02}" for number in range(17))
     parties = gather(names=names)
@@ -282,24 +282,24 @@ def test_graphs_are_not_drawn_until_one_comes_apart(
 def test_two_processes_of_a_party_open_a_session_once(sites: Consortium) -> None:
     """What one has noted the other sees, however long it has been there."""
     first, second = (PartyFolder.opened(sites.home / "ann") for _ in range(2))
-    assert second.open_session(bytes(16))
+    assert second.notes.open_session(bytes(16))
     names = [number.to_bytes(16, "big") for number in range(1, 41)]
     with ThreadPoolExecutor(8) as pool:
         found = list(
-            pool.map(lambda one: one[0].open_session(one[1]), product((first, second), names))
+            pool.map(lambda one: one[0].notes.open_session(one[1]), product((first, second), names))
         )
     assert sum(found) == len(names)
-    assert not first.open_session(bytes(16))
+    assert not first.notes.open_session(bytes(16))
 
 
 def test_graphs_of_other_studies_and_complete_ones_are_not_counted(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site, "MOST_GRAPHS", 2)
+    monkeypatch.setattr(session_notes, "MOST_GRAPHS", 2)
     parties = gather()
     for _ in range(3):
         opened(parties)
     ann = parties.sites["ann"]
-    assert [ann.draw_graph(bytes([one]) * 32) for one in (1, 2, 1, 2, 1, 2)] == [True] * 4 + [
+    assert [ann.notes.draw_graph(bytes([one]) * 32) for one in (1, 2, 1, 2, 1, 2)] == [True] * 4 + [
         False
     ] * 2

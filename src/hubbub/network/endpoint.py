@@ -24,7 +24,8 @@ from hubbub.errors import BudgetError, DataError, HubbubError, IntegrityError, P
 from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
 from hubbub.network.event_log import WAITING, EventLog
 from hubbub.network.own_refusals import OwnRefusals
-from hubbub.network.party_folder import COLLATERAL, MOST_GRAPHS, FruitlessError, PartyFolder
+from hubbub.network.party_folder import COLLATERAL, PartyFolder
+from hubbub.network.session_notes import MOST_GRAPHS, FruitlessError
 from hubbub.network.size_limits import OFFER_LIMIT, SizeLimits
 from hubbub.planning import Plan, PlannedQuery, Query, is_sparse
 from hubbub.protocol import (
@@ -285,7 +286,7 @@ class Endpoint(ABC):
         if not is_sparse(study.parties):
             return
         try:
-            drawn = self.site.draw_graph(study.id)
+            drawn = self.site.notes.draw_graph(study.id)
         except FruitlessError as error:
             raise RefusedError("graphs", str(error)) from None
         if not drawn:
@@ -317,7 +318,7 @@ class Endpoint(ABC):
         terms = round_parameters_of(planned)
         offer.check(terms)
         self.check_able()
-        if self.known(study_id, session) or not self.site.open_session(session):
+        if self.known(study_id, session) or not self.site.notes.open_session(session):
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         self._begun += 1
         self._study_of[session] = study_id

@@ -7,9 +7,7 @@
     approved/ID.code     the hashes of the code that each of them names, as it was here then
     audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
     ledger.sqlite        what the silo's data set has spent (another place may be named)
-    sessions             ids of the sessions that were opened here, none of which is opened twice
-    graphs               ids of the studies for which a mask graph was drawn, once for each; and
-                         when each was approved, and used in an answer
+    sessions, graphs     what was opened and drawn here: session_notes.py
     lock                 held by the process that serves or joins here
     runs/ID              the aggregator's runs
     collateral           what the vendor of this machine's processor publishes about it, where a
@@ -24,21 +22,19 @@ since the times of a file are what whoever copies it says.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import stat
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hubbub.assurance import write_audit
-from hubbub.disk import PRIVATE, json_value, locked, why_of, write_text
-from hubbub.errors import HubbubError, IntegrityError, StudyError, UserError
+from hubbub.disk import PRIVATE, json_value, locked, write_text
+from hubbub.errors import HubbubError, StudyError, UserError
 from hubbub.network.key_files import (
     Unlock,
     check_roster,
@@ -51,29 +47,22 @@ from hubbub.network.key_files import (
     text_of,
     write_roster,
 )
+from hubbub.network.session_notes import SessionNotes
 from hubbub.planning import is_sparse
-from hubbub.protocol import Keys, Roster, mask_graph
+from hubbub.protocol import Keys, Roster
 from hubbub.study import Study, code_hashes, imported_code, known_code
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
 APPROVED, AUDITS = "approved", "audits"
-SESSIONS, GRAPHS = "sessions", "graphs"
 LOCK, RELAY, LEDGER, COLLATERAL = "lock", "relay", "ledger.sqlite", "collateral"
-MOST_GRAPHS = mask_graph.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)
-MOST_FRUITLESS = 16  # graphs beyond twice those that served an answer, for each approval
 _CODE = ".code"
-_APPROVAL, _ANSWER = ":approved", ":answered"  # what a line of `graphs` ends with
 _ID = re.compile(r"[0-9a-f]{64}")
 _T = TypeVar("_T")
 
 
 class ReplacedError(HubbubError):
     """What a process began with was replaced on its disk: a new process is what it takes."""
-
-
-class FruitlessError(HubbubError):
-    """As many mask graphs of a study were drawn in vain as may be; people should look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +203,11 @@ class PartyFolder:
         return held[1]
 
     @property
+    def notes(self) -> SessionNotes:
+        """What was opened and drawn here."""
+        return SessionNotes(self.home)
+
+    @property
     def index(self) -> int:
         """The party's place in the roster."""
         return self._place_in(self.roster)
@@ -226,67 +220,6 @@ class PartyFolder:
                 f"{self.home}, it does not; compare fingerprints with whoever made it"
             )
         return roster.parties.index(self.keys.identity)
-
-    def open_session(self, session: bytes) -> bool:
-        """Note a session on disk, before anything is said in it; False if it was opened before.
-
-        A party that was restarted remembers no key of an old session. What it would say there now
-        would stand beside what it has said, and two true signatures for one place blame it.
-
-        Raises:
-            IntegrityError: the disk does not take it; nothing must be said.
-        """
-        return self._note(SESSIONS, session.hex().encode(), lambda _: 1)
-
-    def draw_graph(self, study: bytes) -> bool:
-        """Note on disk that a mask graph is about to be drawn; False if there were too many.
-
-        Whoever sets sessions up again and again sees a new graph each time, and may wait for one
-        that comes apart.
-
-        Raises:
-            FruitlessError: too many of them came to nothing.
-            IntegrityError: the disk does not take it; nothing must be said.
-        """
-
-        def most(lines: Counter[bytes]) -> int:
-            approved, used = (lines[_mark(study, word)] for word in (_APPROVAL, _ANSWER))
-            if lines[_mark(study)] >= MOST_FRUITLESS * max(1, approved) + 2 * used:
-                raise FruitlessError(
-                    f"expected at most {MOST_FRUITLESS} mask graphs more than were of use, got "
-                    "one more; find out who does not do its part, then approve the study again"
-                )
-            return MOST_GRAPHS
-
-        return self._note(GRAPHS, _mark(study), most)
-
-    def use_graph(self, study: bytes) -> None:
-        """Note that an attempt was answered with a graph; what is not noted counts as not used."""
-        with suppress(IntegrityError):
-            self._note(GRAPHS, _mark(study, _ANSWER), lambda _: MOST_GRAPHS)
-
-    def _note(self, name: str, line: bytes, most: Callable[[Counter[bytes]], int]) -> bool:
-        """Add a line to a file and have it on disk, unless it is there so many times already.
-
-        The file is locked meanwhile: nobody keeps a party's people, or who hands in jobs, from
-        starting it twice.
-        """
-        try:
-            with (self.home / name).open("a+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                file.seek(0)
-                lines = Counter(file.read().split())
-                if lines[line] >= most(lines):
-                    return False
-                file.write(b"\n%s\n" % line)  # past whatever a crash has torn
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise IntegrityError(
-                f"expected to note a line in {self.home / name}, the disk says: "
-                f"{why_of(error)}; make room, or see who may write there"
-            ) from None
-        return True
 
     def approve(
         self,
@@ -330,7 +263,7 @@ class PartyFolder:
         for name, digest in hashes.items():
             known_code.note(name, digest)
         if is_sparse(study.parties):
-            self._note(GRAPHS, _mark(study.id, _APPROVAL), lambda _: MOST_GRAPHS)
+            self.notes.approve_graphs(study.id)
         return path
 
     def keep_audit(self, study: bytes, audit: Mapping[str, Any]) -> None:
@@ -413,11 +346,6 @@ def _check_no_keys(path: Path) -> None:
             f"expected no keys in {path.parent}, found {path}; a roster may list them: choose "
             "another --home"
         )
-
-
-def _mark(study: bytes, word: str = "") -> bytes:
-    """A line of `graphs`."""
-    return f"{study.hex()}{word}".encode()
 
 
 def _hashes(path: Path) -> Mapping[str, object]:

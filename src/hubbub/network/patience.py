@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from hubbub.errors import HubbubError
-from hubbub.network.party_folder import MOST_FRUITLESS
+from hubbub.network.session_notes import MOST_FRUITLESS
 from hubbub.network.timeouts import Timeouts
 from hubbub.session import AbsentError
 

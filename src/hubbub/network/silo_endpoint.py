@@ -193,7 +193,7 @@ class SiloEndpoint(Endpoint):
         if call is Call.MODEL and not state.answered:
             state.answered = True
             if is_sparse(state.study.parties):
-                self.site.use_graph(state.study.id)
+                self.site.notes.use_graph(state.study.id)
         if call is (Call.SEED if state.membership.terms.needs_joint_seed else Call.MODEL):
             took = time.monotonic() - began
             if self._pace:
