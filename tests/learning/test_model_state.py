@@ -279,3 +279,48 @@ def test_frozen_layers_that_write_for_some_record_make_its_features_zero(tmp_pat
         [1] * 3,
     ]
     assert not layers.seen.any()
+
+
+def default_dtype() -> None:
+    torch.set_default_dtype(torch.float64)
+
+
+def gradients() -> None:
+    torch.set_grad_enabled(True)
+
+
+def determinism() -> None:
+    torch.use_deterministic_algorithms(True)
+
+
+def autocast() -> None:
+    torch.set_autocast_enabled("cpu", True)
+
+
+@pytest.mark.parametrize("change", [default_dtype, gradients, determinism, autocast])
+def test_frozen_layers_that_change_a_mode_of_torch_for_one_record_move_no_other(
+    change, tmp_path
+) -> None:
+    class Changing(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            modes = (
+                torch.get_default_dtype() == torch.float64,
+                torch.is_grad_enabled(),
+                torch.are_deterministic_algorithms_enabled(),
+                torch.is_autocast_enabled("cpu"),
+            )
+            if bool(x.max() > 5):
+                change()
+            return x + sum(modes)
+
+    inputs = torch.ones(4, 3)
+    inputs[1] = 6.0
+    before, deterministic = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+    try:
+        features = frozen_features(Changing(), inputs, tmp_path)
+    finally:
+        torch.set_default_dtype(before)
+        torch.set_grad_enabled(True)
+        torch.use_deterministic_algorithms(deterministic)
+        torch.set_autocast_enabled("cpu", False)
+    assert np.array_equal(features[2:], features[[0, 0]])

@@ -155,14 +155,37 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Random layers follow from `seed` inside; generators are put back afterwards.
 
     Torch's, Python's and NumPy's: what a row is drawn follows from the seed, the row and the shape,
-    not from other rows. Models may draw from any of them (docs/privacy.md P19).
+    not from other rows. Models may draw from any of them (docs/privacy.md P19). Torch's modes are
+    put back too: a model that changes one for a record would compute later rows in another way.
     """
     cuda = device.type == "cuda"
     with borrowed() as generator, torch.random.fork_rng([device] if cuda else []), _others(seed):
         generator.manual_seed(seed)
         if cuda:
             torch.cuda.manual_seed(seed)
+        with _modes_kept(device.type):
+            yield
+
+
+@contextmanager
+def _modes_kept(kind: str) -> Iterator[None]:
+    """How torch computes, of this thread and of the process, is afterwards what it was (P14)."""
+    dtype, grad, autocast = (
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.is_autocast_enabled(kind),
+    )
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    products = _restoration()
+    try:
         yield
+    finally:
+        products()
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch.set_autocast_enabled(kind, autocast)
+        torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
 
 
 @contextmanager
