@@ -4,6 +4,7 @@
 #   make demo-network   the same among processes: four hospitals and two compute nodes over NATS
 #   make test    install the developer's tools too, then check the code and run the quick tests
 #   make test-all   the same with the slow tests: random kills, every combination, long calibrations
+#   make coverage   the quick tests again: which branches of the three rooms that guarantees rest on none takes
 #   make check   formatting, lint, types and layers only; `make lint` leaves types out
 #   make docs    make these pages a site in docs/_build/html, with a search
 #   make bench   measure this machine against its physical limits
@@ -51,7 +52,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all check lint docs bench experiments release lock clean
+.PHONY: help demo demo-network test test-all coverage check lint docs bench experiments release lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -72,6 +73,18 @@ test: lint
 test-all: lint
 	$(SAY) running all tests, and checking types beside them
 	@$(call TESTED)
+
+# What falls below is told and fails nothing: what no test takes is to be read, not to be counted.
+ROOMS := protocol privacy assurance/ledger
+EXPECTED := 95
+
+coverage: $(TOOLS)
+	$(SAY) running the quick tests and noting the branches that they take
+	@$(PYTEST) -m "not slow" --cov --cov-report= $(ARGS)
+	@$(BIN)/coverage report
+	@for room in $(ROOMS); do \
+	  taken=$$($(BIN)/coverage report --include="*/hubbub/$$room/*" --format=total) || exit 1; \
+	  echo "hubbub: $$room: expected $(EXPECTED) % or more, found $$taken %"; done
 
 check: lint
 	$(SAY) checking types
@@ -113,7 +126,7 @@ lock: $(RELEASE)
 	  --output-file deploy/requirements-build.txt $(ARGS) -
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov
 	find src tests benchmarks experiments docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(CREATED):

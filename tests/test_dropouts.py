@@ -44,17 +44,15 @@ def capped(folder: Path, one: hubbub.Study, steps: int) -> None:
         noise_multiplier=made.noise_multiplier, sample_rate=0.2, steps=steps, delta=1e-5
     )
     folder.mkdir()
-    ledger = Ledger(folder / "hungary.sqlite")
-    ledger.set_cap(Cap(epsilon=spent.upper * 1.02, delta=1e-5, relation="add-remove"))
-    ledger.close()
+    with Ledger(folder / "hungary.sqlite") as ledger:
+        ledger.set_cap(Cap(epsilon=spent.upper * 1.02, delta=1e-5, relation="add-remove"))
 
 
 def entries(folder: Path) -> dict[str, list[tuple[int, int]]]:
     found = {}
     for path in sorted(folder.glob("*.sqlite")):
-        ledger = Ledger(path)
-        found[path.stem] = [(entry.round, entry.attempt) for entry in ledger.entries()]
-        ledger.close()
+        with Ledger(path) as ledger:
+            found[path.stem] = [(entry.round, entry.attempt) for entry in ledger.entries()]
     return found
 
 

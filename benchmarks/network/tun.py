@@ -13,7 +13,7 @@ import fcntl
 import heapq
 import os
 import random
-import select
+import selectors
 import struct
 import subprocess
 import threading
@@ -163,19 +163,20 @@ class Lines:
 
     def _carry(self) -> None:
         """Take packets from one end and write them to the other, when they are due."""
-        places = {
-            end: (line, 1 - place)
-            for line in self.lines.values()
-            for place, end in enumerate(line.ends)
-        }
-        while not self._ended.is_set():
-            left = self._waiting[0][0] - time.monotonic() if self._waiting else 0.1
-            ready, _, _ = select.select(list(places), [], [], min(0.1, max(0.0, left)))
-            for end in ready:
-                self._take(os.read(end, _LARGEST), *places[end])
-            while self._waiting and self._waiting[0][0] <= time.monotonic():
-                _, _, line, to, packet = heapq.heappop(self._waiting)
-                self._give(packet, line, to)
+        with selectors.DefaultSelector() as selector:
+            for line in self.lines.values():
+                for place, end in enumerate(line.ends):
+                    selector.register(end, selectors.EVENT_READ, data=(line, 1 - place))
+            while not self._ended.is_set():
+                self._carry_on(selector)
+
+    def _carry_on(self, selector: selectors.BaseSelector) -> None:
+        left = self._waiting[0][0] - time.monotonic() if self._waiting else 0.1
+        for key, _ in selector.select(min(0.1, max(0.0, left))):
+            self._take(os.read(key.fd, _LARGEST), *key.data)
+        while self._waiting and self._waiting[0][0] <= time.monotonic():
+            _, _, line, to, packet = heapq.heappop(self._waiting)
+            self._give(packet, line, to)
 
     def _take(self, packet: bytes, line: Line, to: int) -> None:
         if packet[0] >> 4 != 4:  # what IPv6 says by itself

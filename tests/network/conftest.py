@@ -13,7 +13,7 @@ import torch
 from hubbub.network import coordinator, key_files, node_endpoint, party_folder
 from hubbub.network.nats import relay_connection, server
 from hubbub.training import prepared_study
-from network.consortium import planned
+from network.consortium import planned, sent_home
 from network.relay import Watched, gathered
 
 # What files say, by their text.
@@ -33,6 +33,20 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def after_each_file() -> Iterator[None]:
+    """What a fixture gathered for a whole file is closed after it."""
+    with sent_home():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def after_each_test() -> Iterator[None]:
+    """A ledger left open keeps its files open until the process ends."""
+    with sent_home():
+        yield
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 # What is in the folders of a consortium before it starts, by its study and its folder's name.
 _FOLDERS: dict[tuple[str, str], dict[Path, tuple[bytes, int]]] = {}
 _PLANS: dict[Any, Plan] = {}
+_GATHERED: list[Consortium] = []  # who has not been sent home
 QUICK = Timeouts(deadline=20.0, opening=300.0, waiting=30.0, ask_again=0.0, ping=20.0)
 
 
@@ -55,6 +57,17 @@ def table(names: tuple[str, ...], nodes: int = 0, **changes: Mapping[str, Any]) 
     for key, values in changes.items():
         made[key] |= values
     return made
+
+
+@contextmanager
+def sent_home() -> Iterator[None]:
+    """Who is gathered meanwhile closes ledgers and the like in the end."""
+    before = len(_GATHERED)
+    try:
+        yield
+    finally:
+        while len(_GATHERED) > before:
+            _GATHERED.pop().close()
 
 
 @dataclass
@@ -99,6 +112,7 @@ class Consortium:
                 path.relative_to(home): (path.read_bytes(), path.stat().st_mode) for path in files
             }
         found = cls(home, study, sites, draws)
+        _GATHERED.append(found)
         for name in nodes_too:
             found.start(name)
         return found
@@ -146,8 +160,13 @@ class Consortium:
     def stop(self, name: str) -> None:
         """End a party's process."""
         endpoint = self.seats.pop(name, None)
-        if isinstance(endpoint, SiloEndpoint):
+        if endpoint is not None:
             endpoint.close()
+
+    def close(self) -> None:
+        """End all parties' processes."""
+        for name in list(self.seats):
+            self.stop(name)
 
     @property
     def phase(self) -> Phase:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import select
+import selectors
 import signal
 import socket
 import threading
@@ -226,13 +226,19 @@ class Proxy:
                 near.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             with socket.create_connection(("127.0.0.1", self._to)) as far:
                 self._open += [near, far]
-                while True:
-                    ready, _, _ = select.select([near, far], [], [], 0.05)
-                    if self.held:
-                        time.sleep(0.05)
-                        continue
-                    for one in ready:
-                        data = one.recv(1 << 16)
-                        if not data:
-                            return
-                        (far if one is near else near).sendall(data)
+                self._hand_on(near, far)
+
+    def _hand_on(self, near: socket.socket, far: socket.socket) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(near, selectors.EVENT_READ, data=far)
+            selector.register(far, selectors.EVENT_READ, data=near)
+            while True:
+                ready = selector.select(0.05)
+                if self.held:
+                    time.sleep(0.05)
+                    continue
+                for key, _ in ready:
+                    data = key.fileobj.recv(1 << 16)
+                    if not data:
+                        return
+                    key.data.sendall(data)

@@ -12,7 +12,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,9 @@ from network.relay import NAMES, Watched, flipped, gathered, opened
 Operation = tuple[str, int, str, str, int]
 Blob = bytes | Missing
 
+NODES = pytest.mark.parametrize(
+    "shared", [0, 2], ids=["pairwise", "nodes"], indirect=True, scope="module"
+)
 MANY = pytest.mark.parametrize("schedules", [25, pytest.param(100, marks=pytest.mark.slow)])
 ROUNDS = 3
 CALLS = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")
@@ -144,7 +146,8 @@ def renewed(parties: Watched) -> None:
         endpoint.close()
         for path in (parties.home / name).glob("ledger.*"):
             path.unlink()
-        endpoint._ledger = Ledger(parties.home / name / "ledger.sqlite")
+        ledger = Ledger(parties.home / name / "ledger.sqlite")
+        endpoint._ledger = endpoint._books.enter_context(ledger)
 
 
 def play(parties: Watched, schedule: Sequence[Operation]) -> Played:
@@ -183,25 +186,22 @@ def drawn(draw: random.Random, nodes: int) -> list[Operation]:
     return schedule
 
 
-@cache
-def shared(nodes: int, home: Path) -> Watched:
-    return gathered(home, nodes, **LONG)
-
-
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("faults")
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    """One consortium for all schedules: they begin with new ledgers."""
+    return gathered(tmp_path_factory.mktemp("faults"), request.param, **LONG)
 
 
 @pytest.mark.slow_cases("pairwise-25", "nodes-25")
 @MANY
-@pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
-def test_no_random_schedule_breaks_a_law(home: Path, nodes: int, schedules: int) -> None:
-    parties, draw, sums, stopped = shared(nodes, home / f"{nodes}"), random.Random(20), 0, 0
+@NODES
+def test_no_random_schedule_breaks_a_law(shared: Watched, schedules: int) -> None:
+    draw, sums, stopped = random.Random(20), 0, 0
+    nodes = shared.study.parties.compute_nodes
     for _ in range(schedules):
         schedule = drawn(draw, nodes)
         try:
-            found = play(parties, schedule)
+            found = play(shared, schedule)
         except AssertionError as broken:
             pytest.fail(f"{broken}: {schedule}")
         sums, stopped = sums + found.sums, stopped + bool(found.stopped)
@@ -230,10 +230,10 @@ KNOWN: dict[str, list[Operation]] = {
 }
 
 
-@pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
+@NODES
 @pytest.mark.parametrize("schedule", KNOWN.values(), ids=KNOWN)
-def test_known_schedules(home: Path, nodes: int, schedule: list[Operation]) -> None:
-    found = play(shared(nodes, home / f"{nodes}"), schedule)
+def test_known_schedules(shared: Watched, schedule: list[Operation]) -> None:
+    found = play(shared, schedule)
     assert found.sums >= 1
     assert not found.stopped
 

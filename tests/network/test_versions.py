@@ -30,8 +30,11 @@ def newer(parcel: bytes) -> bytes:
 
 def charged(parties: Consortium) -> int:
     """Rows that the study has in all ledgers."""
-    homes = [parties.sites[name].home for name in HOSPITALS]
-    return sum(Ledger(home / "ledger.sqlite").spent_on(parties.study.id) for home in homes)
+    rows = 0
+    for name in HOSPITALS:
+        with Ledger(parties.sites[name].home / "ledger.sqlite") as ledger:
+            rows += ledger.spent_on(parties.study.id)
+    return rows
 
 
 def test_a_run_waits_for_a_party_of_another_wire_and_says_so(parties):
