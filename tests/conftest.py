@@ -1,11 +1,10 @@
-"""One thread for each process that runs tests, and no disk."""
+"""One thread for each process that runs tests, and files in memory."""
 
 import atexit
 import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,11 +60,3 @@ def pytest_runtestloop() -> None:
     """What was imported stays: it is looked through for garbage no more."""
     gc.freeze()
     gc.enable()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def no_waiting_for_disks() -> Iterator[None]:
-    """No test in this process could show what is lost with the power; the ledger syncs itself."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
