@@ -8,6 +8,7 @@
     ├── ProtocolError          another party sent what the protocol forbids (`culprit` names it)
     ├── AttestationError       evidence of an attested party that does not hold (`rule` says why)
     ├── BudgetError            a cap, or the number of attempts that was planned, refuses the next
+    │   └── SpentError         the study itself is over: no cap would let in another attempt
     ├── EffortError            checking a stranger's numbers would take longer than was allowed
     └── IntegrityError         something stored was altered, truncated or cannot be read back
 
@@ -78,6 +79,10 @@ class AttestationError(HubbubError):
 
 class BudgetError(HubbubError):
     """The next step would carry a data set past its cap, or a run past its attempts."""
+
+
+class SpentError(BudgetError):
+    """A study has made its attempts, or was closed: whoever asks for another asks too much."""
 
 
 class EffortError(HubbubError):

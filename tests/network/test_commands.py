@@ -20,7 +20,8 @@ import tomli_w
 from hubbub.cli import main, network_commands
 from hubbub.errors import UserError
 from hubbub.network.event_log import EventLog
-from hubbub.network.party_folder import PartyFolder, alone
+from hubbub.network.folder_lock import alone
+from hubbub.network.party_folder import PartyFolder
 from hubbub.study import Study
 from network.consortium import HOSPITALS, table
 

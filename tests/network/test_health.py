@@ -18,12 +18,15 @@ from hubbub.assurance.ledger import Cap
 from hubbub.errors import BudgetError, IntegrityError
 from hubbub.network import monitor
 from hubbub.network.coordinator import WaitedError
+from hubbub.network.envelope import request
 from hubbub.network.event_log import EventLog
+from hubbub.network.join import Machine, _Joined
 from hubbub.network.monitor import health, monitored
+from hubbub.network.nats.address import Relay
 from hubbub.network.timeouts import Timeouts
 from hubbub.session.ask import AbsentError, Call
 from network.lines import free_port
-from network.relay import HASTY, Watched, open_frame, opened, refusal
+from network.relay import HASTY, NAMES, Watched, open_frame, opened, refusal
 from network.test_monitor import get, samples
 from network.test_patience import Refusing, full
 
@@ -141,6 +144,91 @@ def test_what_others_send_makes_nobody_ill(gather: Any) -> None:
     assert refusal(parties.ask("ann", Call.OPEN, SESSION, [frame]))[0] == "protocol"
     assert refusal(parties.ask("ann", Call.MODEL, SESSION, [b""]))[0] == "no-session"
     assert well(parties, "ann") == (True, "")
+
+
+@pytest.mark.parametrize("over", ["closed", "used up"])
+def test_who_is_asked_on_after_a_studys_end_refuses_and_is_well(gather: Any, over: str) -> None:
+    """No cap would let the attempt in: it is the aggregator that asks for too much."""
+    parties = gather()
+    session = opened(parties)
+    for number in range(1, 2 if over == "closed" else 5):
+        session.round(number)
+    if over == "closed":
+        assert len(session.close([session.rounds.session])) == len(NAMES)
+    rows = len(parties.rows("bob"))
+    with pytest.raises(AbsentError, match="bob: its ledger refuses the attempt"):
+        opened(parties).round(4)
+    assert len(parties.rows("bob")) == rows
+    assert well(parties) == (True, "")
+
+
+def test_an_offer_with_other_numbers_is_told_of_once_however_often_it_is_sent(gather: Any) -> None:
+    """Else whoever kept it could make a party ill whose study goes on well, or is over."""
+    parties = gather()
+    frame = open_frame(parties, SESSION, {"steps": 99})
+    assert refusal(parties.ask("ann", Call.OPEN, SESSION, [frame]))[0] == "plan"
+    assert not well(parties, "ann")[0]
+    session = opened(parties)
+    session.round(1)
+    session.close([session.rounds.session])
+    assert well(parties, "ann") == (True, "")
+    assert refusal(parties.ask("ann", Call.OPEN, SESSION, [frame]))[0] == "protocol"
+    assert well(parties, "ann") == (True, "")
+
+
+def test_a_disk_that_does_not_take_the_model_is_told_in_the_systems_words(gather: Any) -> None:
+    parties = gather()
+    session = opened(parties)
+    session.round(1)
+    (parties.home / "bob" / "models").write_text("no folder")
+    assert len(session.close([session.rounds.session])) == len(NAMES) - 1
+    assert any(one.endswith("got: Not a directory") for one in parties.said)
+    assert well(parties)[1].startswith("refuses to take part: failed: ")
+    (parties.home / "bob" / "models").unlink()
+    assert len(session.close([session.rounds.session])) == len(NAMES)
+    assert well(parties) == (True, "")
+
+
+def test_a_study_that_is_over_is_withdrawn_without_a_word(gather: Any) -> None:
+    parties = gather()
+    session = opened(parties)
+    session.close([session.rounds.session])
+    log = parties.seats["ann"].event_log
+    parties.sites["ann"].withdraw(parties.study.id)
+    parties.seats["ann"].look()
+    assert (log.current("state"), log.current("last_error")) == ("done", None)
+
+
+def test_a_party_without_a_line_says_why_whatever_else_went_wrong_last() -> None:
+    event_log = EventLog(party="ann")
+    event_log.line(False, "nobody listens at tls://hub:4222")
+    event_log.warn("twice", whom="ann")
+    reason = health(event_log.known())[1]["reason"]
+    assert reason == "not connected: nobody listens at tls://hub:4222"
+
+
+def test_a_study_whose_aggregator_has_left_does_not_go_on_because_a_line_comes_back(
+    gather: Any,
+) -> None:
+    """Else it counts as one in which nothing is answered, for as long as the process lives."""
+    parties = gather()
+    session, log = opened(parties), parties.seats["ann"].event_log
+    session.round(1)
+    joined = _Joined(parties.sites["ann"], Relay.of("tls://hub"), Machine(), log, None)
+    joined._endpoint = parties.seats["ann"]
+    states = []
+    for change in (
+        joined._left,
+        lambda: joined._told(False, "a cut"),
+        lambda: joined._told(True, ""),
+        lambda: session.round(2),
+        lambda: joined._answer(request(Call.PING, session.rounds.session, [])),
+        lambda: joined._told(True, ""),
+    ):
+        change()
+        states.append(log.current("state"))
+    assert states[2] == "waiting"
+    assert states[-1] == "training"
 
 
 def test_the_page_says_503_and_metrics_count_it() -> None:

@@ -22,6 +22,7 @@ from hubbub.network.join import Machine, join, relay_of
 from hubbub.network.monitor import health, monitored
 from hubbub.network.nats.subjects import seed_of
 from hubbub.network.party_folder import PartyFolder
+from hubbub.network.refusal import Refusal
 from network.lines import free_port, wait
 from network.test_over_nats import Everybody
 
@@ -229,7 +230,7 @@ def test_a_refusal_tells_no_cell(tmp_path: Path) -> None:
     try:
         with pytest.raises(DataError) as raised:
             endpoint._known(everybody.study)
-        endpoint._refusal(b"", "failed", raised.value)
+        endpoint._refusal(b"", Refusal(why="failed", said=str(raised.value)))
     finally:
         endpoint.close()
     text = (site.home / "events.jsonl").read_text() + (site.home / "status.json").read_text()

@@ -19,6 +19,7 @@ from hubbub.errors import IntegrityError
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
 from hubbub.network.patience import MOST_FRUITLESS, Patience
+from hubbub.network.refusal import Refusal
 from hubbub.network.session_notes import GRAPHS, FruitlessError
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
@@ -57,7 +58,12 @@ class Refusing:
         yield from self._parties.phase(name, there, deadline)
         for party in sorted(mute):
             if self._why is not None:
-                yield party, self._parties.seats[party]._refusal(asked[party], self._why, "no")
+                yield (
+                    party,
+                    self._parties.seats[party]._refusal(
+                        asked[party], Refusal(why=self._why, said="no")
+                    ),
+                )
 
     def times(self, name: str) -> int:
         """How often there was a phase of a name."""

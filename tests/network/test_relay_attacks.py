@@ -95,8 +95,8 @@ TERMS = list(RoundParameters.__dataclass_fields__)
 def test_terms_that_do_not_follow_from_the_study_here_are_refused(gather: Any, field: str) -> None:
     parties = gather()
     mine = asdict(terms_for(parties)[1])[field]
-    for told in (other(mine), None, [mine], float("nan"), str(mine) + " "):
-        frame = open_frame(parties, SESSION, {field: told})
+    for number, told in enumerate((other(mine), None, [mine], float("nan"), str(mine) + " ")):
+        frame = open_frame(parties, bytes([number]) * 16, {field: told})
         assert refusal(opening(parties, "ann", frame)) == ("plan", "")
         assert f"expected {field} = " in parties.said[-1]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hubbub.errors import HubbubError
-from hubbub.network.endpoint import SessionState
 from hubbub.network.envelope import read_answer
+from hubbub.network.session_state import SessionState
 from hubbub.protocol.primitives.wire import Tag, unverified
 from hubbub.session.ask import Call
 from network.relay import Relay, Session, Watched, at, opened, refusal

@@ -193,6 +193,22 @@ def test_an_answer_that_was_kept_is_not_given_again(gather: Any, revoke: Revoke)
     line.end()
 
 
+def test_an_answer_that_was_kept_is_not_given_again_when_the_study_is_approved_again(
+    gather: Any,
+) -> None:
+    parties = gather()
+    relay = Relay(parties.phase)
+    opened(parties, relay).round(1)
+    asked, endpoint = relay.asked("model", "ann")[0], parties.seats["ann"]
+    line = Line(endpoint)
+    line.answering._kept.keep(hashlib.sha256(asked).digest(), relay.told("model", "ann")[0])
+    withdrawn(parties, "ann")
+    endpoint.look()
+    parties.sites["ann"].approve(parties.study, parties.aggregator.roster)
+    assert refusal(read_answer(line.ask(asked)))[0] == "no-session"
+    line.end()
+
+
 class Line:
     """A party's loop without a relay."""
 

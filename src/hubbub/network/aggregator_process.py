@@ -13,9 +13,10 @@ from pathlib import Path
 
 from hubbub.errors import HubbubError, UserError
 from hubbub.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
+from hubbub.network.folder_lock import alone
 from hubbub.network.join import relay_of
 from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, write_server
-from hubbub.network.party_folder import RELAY, PartyFolder, alone
+from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.requests import Requests
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol import Roster

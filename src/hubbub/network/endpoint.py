@@ -9,24 +9,23 @@ of a few known words; its sentence stays in this party's event log.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from hubbub import VERSION
 from hubbub.assurance import Attester, MachineAttester, StudyAttestation
-from hubbub.errors import BudgetError, DataError, HubbubError, IntegrityError, ProtocolError
-from hubbub.network.envelope import NO_SESSION, VersionError, answer, read_request
+from hubbub.errors import DataError, HubbubError, ProtocolError
+from hubbub.network.envelope import answer, read_request
 from hubbub.network.event_log import WAITING, EventLog
 from hubbub.network.own_refusals import OwnRefusals
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
+from hubbub.network.refusal import Refusal
 from hubbub.network.session_notes import MOST_GRAPHS, FruitlessError
-from hubbub.network.size_limits import OFFER_LIMIT, SizeLimits
+from hubbub.network.session_state import SessionState
+from hubbub.network.size_limits import OFFER_LIMIT
 from hubbub.planning import Plan, PlannedQuery, Query, is_sparse
 from hubbub.protocol import (
     EVERYBODY,
@@ -51,44 +50,8 @@ from hubbub.session import (
 )
 from hubbub.study import Study
 
-_RECORDS = "expected records that fit the study, got others; hubbub check lists what is wrong"
-
 # A party's randomness in its n-th session of a study; tests choose it, nobody else does.
 SourceOf = Callable[[int], SecureSource]
-
-
-@dataclass(kw_only=True)
-class SessionState:
-    """One session at one party, from its opening on.
-
-    Args:
-        study: which was approved here.
-        offer: what the aggregator said of the session.
-        plan: the party's own.
-        membership: the party in this session.
-        party: answers what is asked in it.
-        closed: whether the study was closed; no round follows.
-        answered: whether an attempt of it was.
-    """
-
-    study: Study
-    offer: SessionOffer
-    plan: Plan = field(repr=False)
-    membership: Membership
-    party: Party = field(repr=False)
-    closed: bool = False
-    answered: bool = False
-
-    @property
-    def session(self) -> bytes:
-        """Its name."""
-        return self.membership.session
-
-    @cached_property
-    def limits(self) -> SizeLimits:
-        """How much may be asked in it."""
-        counts, me = self.study.data.counts, self.membership
-        return SizeLimits(roster=me.roster, terms=me.terms, counts=tuple(counts))
 
 
 class Endpoint(ABC):
@@ -120,6 +83,7 @@ class Endpoint(ABC):
         self._sessions: dict[tuple[bytes, str], SessionState] = {}
         self._begun = 0  # sessions, since this party was started
         self._study_of: dict[bytes, bytes] = {}  # of each of them
+        self._revoked: set[bytes] = set()  # those of them that were ended from here
         self._asked: tuple[bytes, Call] | None = None  # the study and the call that is answered
         self._refusals = OwnRefusals(event_log)
 
@@ -139,12 +103,13 @@ class Endpoint(ABC):
         """Whether an answer that was given may be given again: not once its study is withdrawn."""
         with self._lock:
             try:
-                self._check_approval(read_request(request)[1])
+                session = read_request(request)[1]
+                self._check_approval(session)
             except RefusedError:
                 return False
             except HubbubError:
                 return True
-            return True
+            return session not in self._revoked  # though the study be approved again
 
     def look(self) -> None:
         """Look at the folder, though nobody asks: what is withdrawn or replaced there is over.
@@ -165,23 +130,10 @@ class Endpoint(ABC):
         try:
             call, session, parts = read_request(request)
             return answer(self._answered(call, session, parts))
-        except VersionError as error:
-            return self._refusal(request, "version", error)
-        except ProtocolError as error:
-            return self._refusal(request, "protocol", error, error.culprit)
-        except RefusedError as error:
-            return self._refusal(request, error.why, error, error.culprit)
-        except BudgetError as error:
-            return self._refusal(request, "budget", error)
-        except IntegrityError as error:
-            return self._refusal(request, "ledger", error)
-        except DataError as error:  # may name a record: on the owner's screen alone
-            self.event_log.say(str(error))
-            return self._refusal(request, "failed", _RECORDS)
-        except HubbubError as error:
-            return self._refusal(request, "failed", error)
         except Exception as error:  # noqa: BLE001 (a party that raises would not be heard again)
-            return self._refusal(request, "failed", type(error).__name__)
+            if isinstance(error, DataError):
+                self.event_log.say(str(error))
+            return self._refusal(request, Refusal.of(error))
 
     @property
     def at_work(self) -> bool:
@@ -269,11 +221,14 @@ class Endpoint(ABC):
 
     def _forget(self, study: bytes) -> None:
         """End all sessions of a study, and what is known of its troubles."""
+        self._revoked |= {one for one, its_study in self._study_of.items() if its_study == study}
         for key, one in list(self._sessions.items()):
-            if one.study.id == study:
-                if isinstance(one.party, SiloParty):
-                    one.party.forget()
-                del self._sessions[key]
+            if one.study.id != study:
+                continue
+            if isinstance(one.party, SiloParty):
+                one.party.forget()
+            del self._sessions[key]
+            if not one.closed:  # else nothing was going on
                 self.event_log.warn("revoked", study=one.study.name, purpose=one.offer.purpose)
                 self.event_log.state(state=WAITING)
         self._refusals.forget(study)
@@ -313,13 +268,14 @@ class Endpoint(ABC):
         frame = parse(data, roster, study=study_id, session=session)
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
+        # First: who keeps an offer that was refused has it looked at, and told of, only once.
+        if self.known(study_id, session) or not self.site.notes.open_session(session):
+            raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         offer = SessionOffer.read(frame.payload, roster.name(0))
         plan, planned = self.prepared(study, offer)
         terms = round_parameters_of(planned)
         offer.check(terms)
         self.check_able()
-        if self.known(study_id, session) or not self.site.notes.open_session(session):
-            raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         self._begun += 1
         self._study_of[session] = study_id
         attested = self._attested(study, roster, session, offer)
@@ -375,23 +331,14 @@ class Endpoint(ABC):
             payload=payload,
         ).sealed(self.site.keys)
 
-    def _refusal(self, request: bytes, why: str, error: object, culprit: str = "") -> bytes:
+    def _refusal(self, request: bytes, refusal: Refusal) -> bytes:
         """Say no to one request in known words, and write down here what went wrong."""
         self.event_log.add(refusals=1)
-        self.event_log.warn("refused", why=why, culprit=culprit, said=str(error))
-        if self._asked is not None:
+        why, culprit = refusal.why, refusal.culprit
+        self.event_log.warn("refused", why=why, culprit=culprit, said=refusal.said)
+        if refusal.own and self._asked is not None:
             self._refusals.add(*self._asked, why)
-        to = hashlib.sha256(request).hexdigest()
-        payload = json.dumps({"why": why, "culprit": culprit, "to": to}).encode()
-        frame = Frame(
-            tag=Tag.REFUSAL,
-            study=bytes(32),
-            session=NO_SESSION,
-            sender=self._index_or_everybody(),
-            receiver=0,
-            payload=payload,
-        ).sealed(self.site.keys)
-        return answer([frame])
+        return answer([refusal.sealed(request, self.site.keys, self._index_or_everybody())])
 
     def _index_or_everybody(self) -> int:
         """The party's place, also where its folder cannot be read any more."""

@@ -111,10 +111,10 @@ class EventLog:
         if up:
             self.note("connected")
             self.add(reconnects=int("reconnects" in self._state))
-            self.state(connected=True, last_error="")
+            self.state(connected=True, unconnected="", last_error="")
         else:
             self.warn("unconnected", why=why)
-            self.state(connected=False)
+            self.state(connected=False, unconnected=sentence("unconnected", {"why": why}))
 
     def state(self, **values: Any) -> None:
         """Change what is known of the present: step, epsilon, bytes, seconds."""

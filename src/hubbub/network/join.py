@@ -13,8 +13,9 @@ from pathlib import Path
 from hubbub.errors import HubbubError, StudyError, UserError
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
+from hubbub.network.folder_lock import alone
 from hubbub.network.nats import Answering, Relay
-from hubbub.network.party_folder import LEDGER, PartyFolder, alone
+from hubbub.network.party_folder import LEDGER, PartyFolder
 from hubbub.network.size_limits import OFFER_LIMIT
 from hubbub.protocol import Roster
 from hubbub.study import Study, sources
@@ -155,6 +156,7 @@ class _Joined:
         self._site, self._machine, self._log, self._url = site, machine, event_log, url
         self._endpoint: Endpoint | None = None
         self._silent = False
+        self._gone = False  # the aggregator has said goodbye, and has asked nothing since
         self._reached = relay
         self._named = self._relay() or relay
         self._line: Answering
@@ -205,6 +207,7 @@ class _Joined:
 
     def _answer(self, request: bytes) -> bytes:
         assert self._endpoint is not None  # noqa: S101 (made before the first step)
+        self._gone = False
         return self._endpoint.answer(request)
 
     def _largest_request(self) -> int:
@@ -219,16 +222,20 @@ class _Joined:
         """The line comes up, or goes down."""
         before = self._log.current("state")
         self._log.line(up, why)
-        if up:
-            at_work = self._endpoint is not None and self._endpoint.at_work
-            after = TRAINING if at_work else WAITING
-        else:
-            after = CONNECTING if before == CONNECTING else LOST
+        down = CONNECTING if before == CONNECTING else LOST
+        after = self._state_here if up else down
         if before != DONE:
             self._log.state(state=after)
 
+    @property
+    def _state_here(self) -> str:
+        """Whether a study goes on, or is waited for, when the line is up."""
+        at_work = self._endpoint is not None and self._endpoint.at_work
+        return TRAINING if at_work and not self._gone else WAITING
+
     def _left(self) -> None:
         """The aggregator says goodbye."""
+        self._gone = True
         if self._log.current("state") != DONE:
             self._log.note("left")
             self._log.state(state=WAITING)
@@ -246,7 +253,7 @@ class _Joined:
             self._log.warn("silent", seconds=silence)
         else:
             self._log.note("heard")
-        self._log.state(state=LOST if silent else TRAINING)
+        self._log.state(state=LOST if silent else self._state_here)
 
 
 def _endpoint(site: PartyFolder, machine: Machine, event_log: EventLog) -> Endpoint:

@@ -53,9 +53,11 @@ def health(state: Mapping[str, Any]) -> tuple[bool, dict[str, str]]:
     now = state.get("state", CONNECTING)
     if refusing := state.get("refusing"):
         return False, {"state": now, "reason": f"refuses to take part: {refusing}"}
-    if state.get("connected") and now in _WELL:
+    if not state.get("connected"):
+        return False, {"state": now, "reason": state.get("unconnected") or "not connected yet"}
+    if now in _WELL:
         return True, {"state": now}
-    return False, {"state": now, "reason": state.get("last_error") or "not connected yet"}
+    return False, {"state": now, "reason": state.get("last_error") or "no study goes on"}
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from hubbub.network.endpoint import Endpoint, SessionState
+from hubbub.network.endpoint import Endpoint
+from hubbub.network.session_state import SessionState
 from hubbub.planning import Plan, PlannedQuery, Query
 from hubbub.queries import plan
 from hubbub.session import (

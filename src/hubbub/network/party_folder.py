@@ -26,15 +26,15 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hubbub.assurance import write_audit
-from hubbub.disk import PRIVATE, json_value, locked, write_text
+from hubbub.disk import PRIVATE, json_value, write_text
 from hubbub.errors import HubbubError, StudyError, UserError
+from hubbub.network.folder_lock import alone
 from hubbub.network.key_files import (
     Unlock,
     check_roster,
@@ -55,7 +55,7 @@ from hubbub.study import Study, code_hashes, imported_code, known_code
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
 APPROVED, AUDITS = "approved", "audits"
-LOCK, RELAY, LEDGER, COLLATERAL = "lock", "relay", "ledger.sqlite", "collateral"
+RELAY, LEDGER, COLLATERAL = "relay", "ledger.sqlite", "collateral"
 _CODE = ".code"
 _ID = re.compile(r"[0-9a-f]{64}")
 _T = TypeVar("_T")
@@ -355,21 +355,3 @@ def _hashes(path: Path) -> Mapping[str, object]:
     except (UserError, ValueError):
         return {}
     return found if isinstance(found, Mapping) else {}
-
-
-@contextmanager
-def alone(home: Path) -> Iterator[None]:
-    """One process works with a folder at a time.
-
-    Raises:
-        UserError: another one does.
-    """
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(locked(home / LOCK))
-        except BlockingIOError:
-            raise UserError(
-                f"expected to be the only process that works with {home.resolve()}, another hubbub "
-                "does; end that one, or name another --home"
-            ) from None
-        yield

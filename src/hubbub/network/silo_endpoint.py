@@ -23,7 +23,8 @@ import numpy as np
 from hubbub import learning
 from hubbub.assurance import Ledger, attempts_of, entry_of, kind_of, part_of
 from hubbub.errors import DataError, IntegrityError, ProtocolError
-from hubbub.network.endpoint import Endpoint, SessionState
+from hubbub.network.endpoint import Endpoint
+from hubbub.network.session_state import SessionState
 from hubbub.planning import Plan, PlannedQuery, Query, QueryState, is_sparse
 from hubbub.protocol import (
     Charge,

@@ -26,7 +26,7 @@ from hubbub.assurance.ledger.head_statement import HeadStatement
 from hubbub.assurance.ledger.privacy_filter import PrivacyFilter
 from hubbub.assurance.ledger.row import Row
 from hubbub.assurance.ledger.tally import Tally
-from hubbub.errors import BudgetError, IntegrityError
+from hubbub.errors import IntegrityError, SpentError
 
 Content = Entry | Cap | Admission | Closing
 
@@ -82,8 +82,8 @@ class Ledger:
                 together.
 
         Raises:
-            BudgetError: the study was closed or has made its attempts, or the entry would carry
-                the data set past its cap; nothing is written.
+            SpentError: the study was closed or has made its attempts; nothing is written.
+            BudgetError: the entry would carry the data set past its cap; nothing is written.
             IntegrityError: the disk does not take it, or the ledger was altered; nothing must be
                 sent.
         """
@@ -118,7 +118,7 @@ class Ledger:
 
     def _check_open(self, study: bytes) -> None:
         if study in self._closed:
-            raise BudgetError(
+            raise SpentError(
                 f"expected a study that goes on, {self._path} holds the end of study "
                 f"{study.hex()[:16]}, after which nothing is answered; approve it under another "
                 "name to run it again"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from hubbub.assurance.ledger.dp_event import event_of
 from hubbub.assurance.ledger.entry import PATIENT, Cap, Entry, Kind
 from hubbub.assurance.ledger.row_cost import cost_of, rows_of, unit_of, unknown_to_patients
-from hubbub.errors import BudgetError, StudyError
+from hubbub.errors import BudgetError, SpentError, StudyError
 from hubbub.planning import Plan
 from hubbub.privacy import MOST_EPSILON, Certificate, Composition
 
@@ -137,10 +137,10 @@ class Tally:
         return event_of(self._kinds)
 
     def check_attempts(self, entry: Entry, most: int | None, ledger: Path) -> None:
-        """P15: a study's attempts are a budget over all its sessions; BudgetError if spent."""
+        """P15: a study's attempts are a budget over all its sessions; SpentError if spent."""
         made = self.attempts(entry.study, entry.kind)
         if most is not None and made >= most:
-            raise BudgetError(
+            raise SpentError(
                 f"expected at most {most} attempts of study {entry.study.hex()[:16]} on this data "
                 f"set, {ledger} holds {made} already; resume the run that made them instead of "
                 "beginning anew, or approve a study under another name"
