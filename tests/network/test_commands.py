@@ -375,6 +375,11 @@ def test_a_relay_may_have_a_name_of_other_letters(ask, tmp_path):
     assert PartyFolder.opened(home).keys.identity.relay == "wss://xn--mller-kva.example:443"
 
 
+def test_a_relays_name_that_two_standards_spell_differently_is_told_as_such(command, tmp_path):
+    asked = ("keygen", "x", "--role", "aggregator", "--home", tmp_path / "x", "--relay")
+    refuses(command, *asked, "wss://straße.example", says="spell differently; write it as xn--")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

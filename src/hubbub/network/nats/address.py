@@ -79,6 +79,8 @@ class Relay:
 
 def _url(text: str) -> str:
     """A URL with its scheme and its port; always TLS. Nothing of a text that is none is quoted."""
+    if _DISPUTED & {*text}:
+        raise _no_url("a name that two standards spell differently; write it as xn--…")
     scheme, _, rest = text.rpartition("://")
     scheme = {"": "tls", "nats": "tls"}.get(scheme, scheme)
     with suppress(ValueError):
@@ -91,8 +93,6 @@ def _url(text: str) -> str:
 
 def _ascii(host: str) -> str:
     """A host's name as certificates and resolvers have it; ValueError if it can be none."""
-    if _DISPUTED & {*host}:
-        raise _no_url("a name that two standards spell differently; write it as xn--…")
     if not _HOST.fullmatch(host):
         raise ValueError("no host")
     return host if ":" in host else host.encode("idna").decode()
