@@ -268,7 +268,8 @@ def _curve(parties: Parties) -> list[int]:
     most = parties.silos - 1
     wanted = {t for t in range(1, most + 1) if t <= 3 or abs(t - parties.colluders) <= 2}
     wanted |= {most, parties.colluders} | {round(most * share) for share in (0.25, 0.5, 0.75)}
-    return sorted(t for t in wanted if 0 <= t <= most)
+    # Without a colluder it is the row "one silo", but where nothing more is promised.
+    return sorted(t for t in wanted if min(1, parties.colluders) <= t <= most)
 
 
 def _turns(parties: Parties) -> set[int]:
