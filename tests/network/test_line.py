@@ -374,9 +374,11 @@ def test_a_party_that_takes_part_twice_is_told_and_so_is_the_aggregator(own: Rel
         wait(lambda: len(said) == 3)
 
         def hello() -> int:
+            """All say who they are, as they do every five seconds."""
             for end in carrier._line._ends.values():
                 carrier._line._call(end.link.connected)
                 carrier._line._call(end.wake.set)
+            time.sleep(0.05)
             return len(told)
 
         wait(lambda: hello() == 3)

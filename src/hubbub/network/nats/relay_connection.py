@@ -54,8 +54,8 @@ class RelayConnection:
         arrived: told what comes, on the line's thread.
         told: told when the line comes up, goes down, or cannot be had, on the line's thread.
         clock: by which it is tried again.
-        twice: told which end takes part in two processes, or says that this party does, each such
-            pair once, on the line's thread.
+        twice: told which end takes part in two processes, or says that this party does, once until
+            a minute has passed without a sign of it, on the line's thread.
         most: bytes that a message may have which these ends send unasked, as things are.
     """
 
