@@ -14,7 +14,6 @@ import asyncio
 import logging
 import random
 import threading
-from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -28,7 +27,7 @@ from hubbub.network.nats.message_delivery import BEAT_SECONDS, Message, MessageD
 from hubbub.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
 from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
 from hubbub.network.nats.tls import client_context
-from hubbub.network.nats.transports import limit, watch, web_socket, without_web
+from hubbub.network.nats.transports import let_go, limit, watch, web_socket, without_web
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
@@ -331,24 +330,8 @@ class RelayConnection:
             self._arrived(name, found)
 
     def _abandon(self, client: Any) -> None:
-        """Close a client in its own time, but not in the half minute that TLS gives a dead line."""
-        transport = client._transport  # noqa: SLF001 (the library waits for it, whatever comes)
-
-        async def close() -> None:
-            try:
-                with suppress(Exception):
-                    await asyncio.wait_for(client.close(), _BYE_SECONDS)
-            finally:  # also where the thread ends first
-                with suppress(Exception):
-                    transport.close()
-                if socket_of := getattr(transport, "_bare_io_writer", None):
-                    protocol = socket_of.transport.get_protocol()
-                    socket_of.transport.abort()
-                    # Where TLS began over a connection that was lost already, nobody tells it so.
-                    if isinstance(protocol, SSLProtocol):
-                        protocol.connection_lost(None)
-
-        task = asyncio.ensure_future(close())
+        """Close a client in its own time."""
+        task = asyncio.ensure_future(let_go(client, _BYE_SECONDS))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

@@ -1,11 +1,13 @@
-"""What the client library has no option for: proxies, watched sockets, no WebSocket."""
+"""What the client library has no option for: proxies, watched sockets, ends, no WebSocket."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from hubbub.errors import HubbubError
@@ -50,6 +52,37 @@ def limit(client: Any, most: int) -> None:
             raise ConnectionError("expected no message that large, got one")
 
     parser.parse = parsed
+
+
+async def let_go(client: Any, seconds: float) -> None:
+    """Close a client, and what is open of its connection even where that takes it too long.
+
+    The library waits for whatever the other end does: TLS half a minute, a WebSocket ten seconds.
+    """
+    transport, connection = client._transport, None  # noqa: SLF001 (it shows it to nobody)
+    session = getattr(transport, "_client", None)  # a WebSocket's; the library forgets it
+    with suppress(AttributeError):  # there is none yet
+        if session is None:
+            connection = transport._bare_io_writer.transport  # noqa: SLF001
+        else:
+            connection = transport._ws._response.connection.transport  # noqa: SLF001
+    try:
+        with suppress(Exception):
+            await asyncio.wait_for(client.close(), seconds)
+    finally:  # also where the thread ends first
+        with suppress(Exception):
+            transport.close() if session is None else await session.close()
+        if connection is not None:
+            _abort(connection)
+
+
+def _abort(connection: asyncio.Transport) -> None:
+    """Close a socket at once."""
+    protocol = connection.get_protocol()
+    connection.abort()
+    # Where TLS began over a connection that was lost already, nobody tells it so.
+    if isinstance(protocol, SSLProtocol):
+        protocol.connection_lost(None)
 
 
 @contextmanager
