@@ -368,7 +368,8 @@ def test_a_party_that_takes_part_twice_is_told_and_so_is_the_aggregator(own: Rel
     said: list[bool] = []
     parties = [joined("ann", "here"), joined("ann", "there"), joined("bob", "elsewhere")]
     keys = own.keys["aggregator"]
-    carrier = Carrier(own.relay, keys, own.roster, lambda *_: None, twice=told.append)
+    carrier = Carrier(own.relay, keys, own.roster, lambda *_: None)
+    carrier.twice = told.append
     with carrier:
         come(carrier, "ann", "bob")
         wait(lambda: len(said) == 3)

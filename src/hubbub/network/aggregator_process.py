@@ -60,21 +60,15 @@ def host(
         event_log.state(state=CONNECTING)
         relay = relay_of(site, url)
         with _relayed(site, relay, url, event_log) as reached:
-            carrier = Carrier(
-                reached,
-                site.keys,
-                site.roster,
-                told,
-                twice=lambda name: event_log.warn("twice", whom=name),
+            carrier = Carrier(reached, site.keys, site.roster, told)
+            requests = Requests(
+                site.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
             )
+            carrier.largest_answer, carrier.twice = requests.largest_answer, requests.see_twice
             with carrier:
                 from hubbub.network.aggregator_run import serve
                 from hubbub.network.coordinator import Coordinator
 
-                requests = Requests(
-                    site.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
-                )
-                carrier.largest_answer = requests.largest_answer
                 try:
                     serve(Coordinator(site, study, requests), out, data=data)
                 except HubbubError as error:
