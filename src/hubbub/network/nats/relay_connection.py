@@ -27,7 +27,7 @@ from hubbub.network.nats.message_delivery import BEAT_SECONDS, Message, MessageD
 from hubbub.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
 from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
 from hubbub.network.nats.tls import client_context
-from hubbub.network.nats.transports import let_go, limit, watch, web_socket, without_web
+from hubbub.network.nats.transports import let_go, limit, tcp, watch, web_socket, without_web
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
@@ -196,8 +196,8 @@ class RelayConnection:
         async def ended() -> None:
             lost.set()
 
-        if url.startswith("wss:"):
-            client._transport = await web_socket(url, self._context)  # noqa: SLF001 (there is no option for it)
+        web = url.startswith("wss:")
+        client._transport = await web_socket(url, self._context) if web else tcp(url)  # noqa: SLF001 (there is no option for it)
         try:
             await asyncio.wait_for(
                 client.connect(
@@ -208,7 +208,7 @@ class RelayConnection:
                     allow_reconnect=False,
                     connect_timeout=int(CONNECT_SECONDS),
                     tls=self._context,
-                    tls_hostname=None if url.startswith("wss:") else self._relay.name,
+                    tls_hostname=None if web else self._relay.name,
                     tls_handshake_first=True,
                     nkeys_seed_str=self._seed,
                     no_echo=True,
