@@ -38,7 +38,9 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module", params=["tls", "wss"])
-def here(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relayed]:
+def here(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Relayed]:
     with relayed(tmp_path_factory.mktemp("relay"), request.param) as found:
         yield found
 
@@ -247,3 +249,142 @@ def test_a_proxy_that_inspects_tls_is_named_by_its_certificates_issuer(
     assert f"in a certificate issued by '{ISSUER}'; if a proxy here inspects TLS" in trial.why
     assert trial.certificate is not None, "for join --check"
     assert ("of the roster" in trial.why) is pinned
+
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+@contextmanager
+def running(command: list[str], port: int) -> Iterator[None]:
+    """A program that listens on a port."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def listens() -> bool:
+        assert process.poll() is None, "it ended"
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), 5).close()
+            return True
+        return False
+
+    try:
+        wait(listens)
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def written(folder: Path, name: str, changes: dict[str, str]) -> str:
+    """A file of `deploy/` for this machine."""
+    text = (DEPLOY / name).read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_tls_may_end_at_a_balancer_whose_certificate_a_ca_vouches_for(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By WebSocket, with `--relay-certificate public` and the CA in this machine's trust."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+    with (
+        relayed(tmp_path, "wss") as own,
+        ended(authority.context("localhost"), own.relay.port) as port,
+    ):
+        carries(own, Relay.of(f"wss://localhost:{port}"))
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs the program nginx")
+def test_nginx_may_end_tls_as_the_page_says(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+    authority.context("localhost")
+    port = free_port()
+    with relayed(tmp_path, "wss") as own:
+        changes = {
+            "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
+            "listen [::]:443 ssl": f"listen [::1]:{port} ssl",
+            "hub.example.org;\n": "localhost;\n",
+            "/etc/nginx/hub.pem": str(tmp_path / "shown.pem"),
+            "/etc/nginx/hub.key": str(tmp_path / "shown.key"),
+            "/etc/nginx/relay.pem": str(own.certificate.path),
+            "relay.internal:8443": f"127.0.0.1:{own.relay.port}",
+            "relay.internal": "localhost",
+        }
+        path = written(tmp_path, "nginx-relay.conf", changes)
+        options = f"daemon off; pid {tmp_path}/nginx.pid; error_log {tmp_path}/nginx.log;"
+        with running(["nginx", "-p", str(tmp_path), "-c", path, "-g", options], port):
+            carries(own, Relay.of(f"wss://localhost:{port}"))
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="needs the program haproxy")
+def test_haproxy_may_hand_tls_on_as_the_page_says(here: Relayed, tmp_path: Path) -> None:
+    port = free_port()
+    changes = {
+        ":::4222 v4v6": f"127.0.0.1:{port}",
+        "hub.example.org:4222": f"127.0.0.1:{here.relay.port}",
+    }
+    path = written(tmp_path, "haproxy-relay.cfg", changes)
+    scheme = here.relay.urls[0].partition(":")[0]
+    with running(["haproxy", "-db", "-f", path], port):
+        carries(here, Relay.of(f"{scheme}://127.0.0.1:{port}", here.relay.pin))
+
+
+def test_a_port_that_is_handed_on_needs_no_key_of_its_own(here: Relayed) -> None:
+    """The one way out of a network: TLS goes through it, and the certificate is the relay's."""
+    forward = lines.Proxy(here.relay.port)
+    scheme = here.relay.urls[0].partition(":")[0]
+    carries(here, Relay.of(f"{scheme}://localhost:{forward.port}", here.relay.pin))
+    forward.close()
+
+
+# IPv6 ------------------------------------------------------------------------------------------
+
+
+def has_ipv6() -> bool:
+    with suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this system has no IPv6")
+def test_the_relay_is_reached_over_ipv6_as_over_ipv4(here: Relayed) -> None:
+    scheme = here.relay.urls[0].partition(":")[0]
+    carries(here, Relay.of(f"{scheme}://[::1]:{here.relay.port}", here.relay.pin))
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this system has no IPv6")
+def test_an_address_of_which_nothing_comes_back_keeps_nobody_from_the_next(
+    here: Relayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where IPv6 is announced and filtered: a listener that accepts no more is as silent."""
+    with socket.socket(socket.AF_INET6) as silent:
+        silent.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        silent.bind(("::1", 0))
+        silent.listen(0)
+        port = silent.getsockname()[1]
+        full = [socket.socket(socket.AF_INET6) for _ in range(3)]
+        for one in full:
+            one.setblocking(False)
+            one.connect_ex(("::1", port))
+        real = socket.getaddrinfo
+
+        def resolve(host: str, *rest: object, **named: object) -> object:
+            if host != "hub.test":
+                return real(host, *rest, **named)  # type: ignore[arg-type]
+            kind = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+            return [
+                (socket.AF_INET6, *kind, ("::1", port, 0, 0)),
+                (socket.AF_INET, *kind, ("127.0.0.1", here.relay.port)),
+            ]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        scheme = here.relay.urls[0].partition(":")[0]
+        relay = replace(here.relay, urls=(f"{scheme}://hub.test:{here.relay.port}",))
+        [trial] = tried(relay, here.keys["ann"])
+        for one in full:
+            one.close()
+    assert trial.why == ""
