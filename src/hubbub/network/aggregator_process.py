@@ -133,8 +133,16 @@ class RelayFiles:
     reloaded: bool
 
     @classmethod
-    def written(cls, folder: Path, roster: Roster, url: str | None) -> RelayFiles:
+    def written(
+        cls, folder: Path, roster: Roster, url: str | None, leaf_port: int | None = None
+    ) -> RelayFiles:
         """Write them into a folder; a certificate is renewed, and its key stays.
+
+        Args:
+            folder: of the relay.
+            roster: the consortium's.
+            url: of the relay; the roster's if None.
+            leaf_port: where leaf relays are let in; nowhere if None.
 
         Raises:
             UserError: no relay is named, or its key is not the one in the folder.
@@ -153,7 +161,7 @@ class RelayFiles:
         if relay.pin and certificate.ours:
             hosts = dict.fromkeys((*relay.hosts, *Relay.of(named.relay or url or "").hosts))
             certificate = RelayCertificate.made(folder, *hosts)
-        path, reloaded = write_server(folder, roster, relay, certificate)
+        path, reloaded = write_server(folder, roster, relay, certificate, leaf_port)
         return cls(configuration=path, certificate=certificate, reloaded=reloaded)
 
 

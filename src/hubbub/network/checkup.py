@@ -69,7 +69,7 @@ def checkup(
     """
     check_role(site)
     with ThreadPoolExecutor(1) as pool:
-        relayed = pool.submit(lambda: list(_relay(site, url, roster)))
+        relayed = pool.submit(lambda: list(_relay(site, url, roster, machine)))
         own = [
             _found("approval", lambda: _approval(site)),
             *([_found("data", lambda: _data(site, machine))] if site.role == "silo" else []),
@@ -90,10 +90,12 @@ def _found(check: str, look: Callable[[], str]) -> Checked:
         return Checked(check=check, found=str(error), well=False)
 
 
-def _relay(site: PartyFolder, url: str | None, roster: Roster | None) -> Iterator[Checked]:
+def _relay(
+    site: PartyFolder, url: str | None, roster: Roster | None, machine: Machine
+) -> Iterator[Checked]:
     """What is found of the relay, by one log-in to each of its servers."""
     try:
-        relay = relay_of(site, url, roster)
+        relay = relay_of(site, url, roster, machine.certificate)
         trials = tried(relay, site.keys)
     except HubbubError as error:
         yield Checked(check="reachability", found=str(error), well=False)
