@@ -149,6 +149,40 @@ def test_which_variable_names_the_proxy_follows_the_scheme(monkeypatch: pytest.M
     assert Address.to("tls://hub.example:4222") is None
 
 
+NTLM_HELPER = Path("/usr/lib/squid/ntlm_fake_auth")  # Debian's; it takes every password
+
+
+@pytest.mark.skipif(
+    not (shutil.which("squid") and shutil.which("cntlm") and NTLM_HELPER.exists()),
+    reason="needs the programs squid and cntlm",
+)
+def test_a_proxy_that_wants_ntlm_is_passed_by_cntlm_as_the_page_says(
+    here: Relayed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    far, near = free_port(), free_port()
+    squid, cntlm = tmp_path / "squid.conf", tmp_path / "cntlm.conf"
+    squid.write_text(
+        f"http_port 127.0.0.1:{far}\nauth_param ntlm program {NTLM_HELPER}\n"
+        "auth_param ntlm children 2\nacl known proxy_auth REQUIRED\nhttp_access allow known\n"
+        "http_access deny all\npid_filename none\naccess_log none\ncache_log /dev/null\n"
+        "cache deny all\ncoredump_dir /\npinger_enable off\nshutdown_lifetime 0 seconds\n"
+    )
+    cntlm.write_text(
+        f"Username svc\nDomain CLINIC\nPassword x\nAuth NTLM\nProxy 127.0.0.1:{far}\n"
+        f"Listen 127.0.0.1:{near}\n"
+    )
+    cntlm.chmod(0o600)
+    with (
+        running(["squid", "-N", "-f", str(squid)], far),
+        running(["cntlm", "-f", "-c", str(cntlm)], near),
+    ):
+        monkeypatch.setenv(variable(here), f"http://127.0.0.1:{far}")
+        [trial] = tried(here.relay, here.keys["ann"])
+        assert f"http://127.0.0.1:{far} wants NTLM (407)" in trial.why
+        monkeypatch.setenv(variable(here), f"http://127.0.0.1:{near}")
+        carries(here, here.relay)
+
+
 # TLS that something on the way ends --------------------------------------------------------------
 
 
