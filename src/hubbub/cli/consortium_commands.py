@@ -106,15 +106,20 @@ def _keygen(options: argparse.Namespace) -> int:
     closed = passphrase.chosen(options)
     folder = options.home / RELAY
     relay, key = named_relay(folder, options.relay, options.relay_certificate)
-    site = PartyFolder.made(
+    party_folder = PartyFolder.made(
         options.home, options.name, options.role, passphrase=closed, relay=relay, relay_key=key
     )
-    identity = site.keys.identity
+    identity = party_folder.keys.identity
     path, shown = options.home / IDENTITY, fingerprint(identity)
     answer(
         options,
-        {"name": site.name, "role": site.role, "fingerprint": shown, "identity": str(path)},
-        f"{site.name} ({site.role}): keys in {options.home}, for this party alone",
+        {
+            "name": party_folder.name,
+            "role": party_folder.role,
+            "fingerprint": shown,
+            "identity": str(path),
+        },
+        f"{party_folder.name} ({party_folder.role}): keys in {options.home}, for this party alone",
         f"fingerprint {shown}",
         f"give {path} to whoever makes the roster, and read the fingerprint out",
     )
@@ -186,19 +191,19 @@ def _leaf(options: argparse.Namespace) -> int:
     from hubbub.network.nats import LeafFiles, Relay
 
     roster, opened = read_roster(options.roster), passphrase.unlock(options)
-    sites = [PartyFolder.opened(home, opened) for home in options.home or [HOME]]
-    for site in sites:
-        if site.keys.identity not in roster.parties[1:]:
+    folders = [PartyFolder.opened(home, opened) for home in options.home or [HOME]]
+    for folder in folders:
+        if folder.keys.identity not in roster.parties[1:]:
             raise UserError(
-                f"expected silos or nodes of {options.roster}, got {site.name}, whom it does not "
+                f"expected silos or nodes of {options.roster}, got {folder.name}, whom it does not "
                 "list with these keys; name its roster"
             )
     here = Relay.of(options.relay)
     hub = Relay.of(options.hub, roster.parties[0].relay_key)
-    keys = [site.keys for site in sites]
+    keys = [folder.keys for folder in folders]
     with writing(options.out):
         made = LeafFiles.written(options.out, keys, here, hub, options.hub_certificate)
-    names, certificate = ", ".join(site.name for site in sites), str(made.certificate.path)
+    names, certificate = ", ".join(folder.name for folder in folders), str(made.certificate.path)
     answer(
         options,
         {"configuration": str(made.configuration), "certificate": certificate},
@@ -210,10 +215,10 @@ def _leaf(options: argparse.Namespace) -> int:
 
 
 def _approve(options: argparse.Namespace) -> int:
-    site = PartyFolder.opened(options.home, passphrase.unlock(options))
+    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
     study = Study.load(options.study)
     if options.withdraw:
-        there = site.withdraw(study.id)
+        there = party_folder.withdraw(study.id)
         words = "withdrawn" if there else "it was not approved here"
         answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)
         return 0 if there else 1
@@ -223,10 +228,12 @@ def _approve(options: argparse.Namespace) -> int:
     hashes = code_hashes.code_hashes(study)
     if not options.json:
         _show(study, roster, options.ledger or options.home / LEDGER, hashes)
-    if not options.yes and not _asked(f"May {site.name} take part in {study.name}?", options):
+    if not options.yes and not _asked(
+        f"May {party_folder.name} take part in {study.name}?", options
+    ):
         say("not approved; nothing was changed")
         return 1
-    path = site.approve(study, roster, new_roster=options.new_roster, seen=hashes)
+    path = party_folder.approve(study, roster, new_roster=options.new_roster, seen=hashes)
     named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
     found = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
     answer(options, found, f"approved: {study.name}, id {study.id.hex()}")

@@ -36,7 +36,7 @@ _FAMILIES = {
     "comparison_commands": ("compare", "rehearse"),
     "consortium_commands": ("keygen", "roster", "relay", "leaf", "approve"),
     "network_commands": ("serve", "join", "status"),
-    "assurance_commands": ("verify", "report", "audit"),
+    "verification_commands": ("verify", "report", "audit"),
     "attest_commands": ("attest",),
     "accounting_commands": ("epsilon", "delta", "noise"),
     "ledger_commands": ("ledger", "budget"),
