@@ -54,6 +54,16 @@ def add_commands(commands: Any) -> None:
         passphrase.add_option(parser)
     status = add_command(commands, "status", "where a study stands, as this party sees it", _status)
     status.add_argument("home", type=Path, help="the party's folder")
+    status.add_argument(
+        "--check", action="store_true", help="say whether its process lives and is well; 1 if not"
+    )
+    status.add_argument(
+        "--most-age",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="how old a status may be for --check; it is written every 30 s; default 120",
+    )
 
 
 def _add_serve(commands: Any) -> argparse.ArgumentParser:
@@ -140,7 +150,7 @@ def _served(options: argparse.Namespace) -> int:
     with bar(study.name, steps_of(study), quiet=options.json) as progress, _terminated():
         tell = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
         event_log = EventLog(party=site.name, folder=options.home, tell=tell)
-        with monitored(event_log, options.metrics_port):
+        with monitored(event_log, options.metrics_port), event_log.beating():
             out = host(
                 site, study, event_log, url=options.relay, data=options.data, timeouts=timeouts
             )
@@ -180,7 +190,7 @@ def _join(options: argparse.Namespace) -> int:
         say(f"{site.name} takes part; approved studies: {names}; end with Ctrl-C")
     event_log = EventLog(party=site.name, folder=options.home, tell=_Teller(json=options.json))
     try:
-        with _terminated(), monitored(event_log, options.metrics_port):
+        with _terminated(), monitored(event_log, options.metrics_port), event_log.beating():
             join(site, relay, machine, event_log, url=options.relay)
     except KeyboardInterrupt:
         pass
@@ -213,12 +223,26 @@ def _terminated() -> Iterator[None]:
 
 def _status(options: argparse.Namespace) -> int:
     status = last_status(options.home)
+    if options.check:
+        return _is_well(options, status)
     if options.json:
         emit(status)
         return 0
     rows = [(key.replace("_", " "), _cell(value)) for key, value in status.items()]
     table("Where the study stands", ("", ""), rows)
     return 0
+
+
+def _is_well(options: argparse.Namespace, status: dict[str, Any]) -> int:
+    """Whether a party that runs somewhere else is well, by the status that it wrote."""
+    from hubbub.network.monitor import health
+
+    well, told = health(status, options.most_age)
+    if options.json:
+        emit({"well": well, **told})
+    else:
+        say(": ".join(told.values()))
+    return 0 if well else 1
 
 
 def _cell(value: object) -> str:
