@@ -24,16 +24,18 @@ cp -R docs "$folder/docs"
 rm -rf "$folder/docs/_build"
 echo "$version" > "$folder/python-version"
 
-# Packages for that Python, whichever runs this. The index of torch's build for CPUs is asked too.
-set --
-for lock in requirements-build.txt requirements.txt requirements-torch.txt; do
-  set -- "$@" --requirement "$folder/$lock"
-done
-"$pip" download --quiet --disable-pip-version-check --no-deps --require-hashes --dest "$folder/wheels" \
-  --extra-index-url "${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}" --python-version "$version" \
-  --platform "manylinux_2_34_$machine" --platform "manylinux_2_28_$machine" \
-  --platform "manylinux_2_17_$machine" --platform "manylinux2014_$machine" "$@"
-(cd "$folder" && find . -type f ! -name BUNDLE.sha256 -print0 | sort -z | xargs -0 sha256sum > BUNDLE.sha256)
+# Packages for that Python, whichever runs this. PyTorch's own index has the build for CPUs; TORCH_INDEX
+# names another, and where it is empty pip looks where it is told to anyway.
+download() {
+  "$pip" download --quiet --disable-pip-version-check --no-deps --require-hashes --dest "$folder/wheels" \
+    --python-version "$version" --platform "manylinux_2_34_$machine" --platform "manylinux_2_28_$machine" \
+    --platform "manylinux_2_17_$machine" --platform "manylinux2014_$machine" "$@"
+}
+torch=${TORCH_INDEX-https://download.pytorch.org/whl/cpu}
+download --requirement "$folder/requirements-build.txt" --requirement "$folder/requirements.txt"
+download ${torch:+--extra-index-url "$torch"} --requirement "$folder/requirements-torch.txt"
+(cd "$folder" && find . -type f -print0 | sort -z | xargs -0 sha256sum) > dist/BUNDLE.sha256
+mv dist/BUNDLE.sha256 "$folder"
 
 if command -v makeself > /dev/null; then
   wheel=$(basename "$folder"/hubbub-*.whl)

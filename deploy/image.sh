@@ -5,7 +5,8 @@
 #
 # As root; apt install buildah mmdebstrap. Without a BASE the lowest layer is made here: what of Debian
 # Python needs, each package checked with Debian's keys. Its suite has the bundle's Python: 3.11 is
-# bookworm, 3.13 trixie. The build needs no container runtime (chroot), and its steps no network.
+# bookworm, 3.13 trixie; buildah rmi localhost/hubbub-base:SUITE has it made anew. The build needs no
+# container runtime (chroot), and its steps have no network.
 set -eu
 
 node='' name=hubbub
@@ -20,20 +21,29 @@ version=${version#hubbub-} version=${version%%-*}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+# dpkg knows two ways to have a merged /usr: the one that is a flag, and the one that is perl.
+cat > "$scratch/purge" << 'EOF'
+#!/bin/sh
+chroot "$1" dpkg-query --show --showformat '${Package}\n' \
+  | grep --extended-regexp '^(usrmerge|perl|perl-modules.*|libperl.*|lib.*-perl|libgdbm.*)$' \
+  | xargs --no-run-if-empty chroot "$1" dpkg --purge
+EOF
+chmod +x "$scratch/purge"
+
 # What only those need who install packages or read manuals stays out. Debian's list of packages stays
 # in, for whoever looks for known weaknesses.
 debian() {
-  mmdebstrap --quiet --mode=root --variant=essential --include=usr-is-merged,python3-venv,ca-certificates \
+  mmdebstrap --quiet --mode=root --variant=essential --include=usr-is-merged,python3-venv,libstdc++6,binutils,ca-certificates \
     --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
-    --customize-hook='chroot "$1" sh -c "dpkg-query --show --showformat \"\\\${Package}\n\" usrmerge perl \"libperl5*\" \"perl-modules*\" \"lib*-perl\" \"libgdbm*\" 2> /dev/null | xargs dpkg --purge"' \
-    --customize-hook='rm -rf "$1"/usr/share/perl5 "$1"/usr/lib/*/gconv "$1"/var/cache/* "$1"/var/log/*' \
+    --customize-hook="$scratch/purge" \
+    --dpkgopt='path-exclude=/usr/lib/*/gconv/*' \
     "$1" "$scratch/base.tar"
-  base=$(buildah from scratch)
-  buildah add --quiet "$base" "$scratch/base.tar" / > /dev/null
-  buildah config --cmd /bin/sh "$base"
-  buildah commit --quiet --rm "$base" "localhost/hubbub-base:$1" > /dev/null
+  made=$(buildah from scratch)
+  buildah add --quiet "$made" "$scratch/base.tar" / > /dev/null
+  buildah config --cmd /bin/sh "$made"
+  buildah commit --quiet --rm "$made" "localhost/hubbub-base:$1" > /dev/null
 }
 
 base=${1:-}
@@ -47,7 +57,8 @@ if [ -z "$base" ]; then
   buildah inspect --type image "$base" > /dev/null 2>&1 || debian "$suite"
 fi
 
-# Of Docker's format, since the other one has no health checks.
-buildah bud --isolation chroot --network none --format docker --build-arg "BASE=$base" \
+buildah inspect --type image "$base" > /dev/null 2>&1 || buildah pull "$base"
+# Of Docker's format, since the other one has no health checks; in a network of nobody else.
+unshare --net buildah bud --isolation chroot --pull-never --format docker --build-arg "BASE=$base" \
   --build-arg "NODE=$node" --file deploy/Containerfile --tag "$name:$version" .
 buildah images --format '{{.Name}}:{{.Tag}} {{.Size}}' "$name:$version"
