@@ -1,4 +1,4 @@
-"""Who typed which command at a party: two lines a command in `commands.jsonl` of the party's folder.
+"""Who typed which command at a party: two lines each in `commands.jsonl` of the party's folder.
 
 The first says who (the user, whoever sudo says it was, and the login that the kernel remembers of
 the process whatever it became since), what and when; the second how it ended. The same lines go to

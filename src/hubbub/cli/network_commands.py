@@ -8,7 +8,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ from hubbub.study import Study
 
 if TYPE_CHECKING:
     from hubbub.network.checkup import Checked
+    from hubbub.network.event_log import Tell
 
 _QUIET_SECONDS = 60.0  # between two lines of the same kind
 # Events that say how one thing stands: each is told where the last of them was another.
@@ -50,6 +51,11 @@ def add_commands(commands: Any) -> None:
         parser.add_argument("--data", type=Path, help="folder of the records; default --home")
         parser.add_argument(
             "--metrics-port", type=int, help="show /healthz and /metrics on this port of 127.0.0.1"
+        )
+        parser.add_argument(
+            "--otlp",
+            action="store_true",
+            help="send events to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
         )
         passphrase.add_option(parser)
     status = add_command(commands, "status", "where a study stands, as this party sees it", _status)
@@ -147,9 +153,13 @@ def _served(options: argparse.Namespace) -> int:
         say(f"the evidence will hold the audit in {kept}")
     said = {name: getattr(options, name) for name in ("deadline", "waiting")}
     timeouts = Timeouts(**{name: value for name, value in said.items() if value is not None})
-    with bar(study.name, steps_of(study), quiet=options.json) as progress, _terminated():
-        tell = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
-        event_log = EventLog(party=site.name, folder=options.home, tell=tell)
+    with (
+        bar(study.name, steps_of(study), quiet=options.json) as progress,
+        _terminated(),
+        _sending(options, site.name) as send,
+    ):
+        show = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
+        event_log = EventLog(party=site.name, folder=options.home, tell=_both(show, send))
         with monitored(event_log, options.metrics_port), event_log.beating():
             out = host(
                 site, study, event_log, url=options.relay, data=options.data, timeouts=timeouts
@@ -188,13 +198,34 @@ def _join(options: argparse.Namespace) -> int:
     if not options.json:
         names = ", ".join(approved) or "none yet, which hubbub approve changes"
         say(f"{site.name} takes part; approved studies: {names}; end with Ctrl-C")
-    event_log = EventLog(party=site.name, folder=options.home, tell=_Teller(json=options.json))
+    show = _Teller(json=options.json)
     try:
-        with _terminated(), monitored(event_log, options.metrics_port), event_log.beating():
-            join(site, relay, machine, event_log, url=options.relay)
+        with _terminated(), _sending(options, site.name) as send:
+            event_log = EventLog(party=site.name, folder=options.home, tell=_both(show, send))
+            with monitored(event_log, options.metrics_port), event_log.beating():
+                join(site, relay, machine, event_log, url=options.relay)
     except KeyboardInterrupt:
         pass
     return 0
+
+
+def _sending(options: argparse.Namespace, party: str) -> AbstractContextManager[Tell]:
+    """What events are sent with, where they are."""
+    if not options.otlp:
+        return nullcontext(lambda _: None)
+    from hubbub.network.event_export import exported
+
+    return exported(party, warn)
+
+
+def _both(show: Tell, send: Tell) -> Tell:
+    """Tell people, and whoever collects events."""
+
+    def tell(event: dict[str, Any]) -> None:
+        show(event)
+        send(event)
+
+    return tell
 
 
 def _checked(options: argparse.Namespace, findings: list[Checked]) -> int:

@@ -3,7 +3,8 @@
 A line is a JSON object with the time, the party, the event and a few plain values. Nothing of it is
 secret: callers give counts of bytes, seconds, names and sentences of errors, never values of
 records, their statistics, keys or vectors. The last known state is also kept as `status.json`,
-replaced all at once, and anew every half minute of a process that lives. A log that has grown large becomes `events.jsonl.1`, and a new one begins.
+replaced all at once, and every half minute while the process lives. A log that has grown large
+becomes `events.jsonl.1`, and a new one begins.
 """
 
 from __future__ import annotations
