@@ -5,13 +5,15 @@
 #   sh deploy/try-image.sh [IMAGE [NODE-IMAGE]]       # localhost/hubbub:VERSION localhost/hubbub-node:VERSION
 #
 # As root, with podman or docker (ENGINE=docker). Containers have no capability, a file system that is
-# only read, and users whom no image knows. They share the host's network unless NETWORK names another
-# one; the relay is on a free port of 127.0.0.1. A folder in TMPDIR is left where something fails.
+# only read, and users whom no image knows. They share the host's network; the relay is on PORT of
+# 127.0.0.1. A folder in TMPDIR is left where something fails. RUN gives `run` more options: in a machine
+# without systemd and with old cgroups it went with
+#   ENGINE="podman --runtime runc" RUN="--no-healthcheck --ulimit nofile=1024:1024 --ulimit nproc=999:999"
 set -eu
 
 here=$(dirname "$0")
 cd "$here/.."
-engine=${ENGINE:-podman}
+engine() { ${ENGINE:-podman} "$@"; }
 version=$(sed -n 's/^VERSION = "\(.*\)"/\1/p' src/hubbub/__init__.py)
 image=${1:-localhost/hubbub:$version}
 small=${2:-localhost/hubbub-node:$version}
@@ -37,13 +39,13 @@ party() { # party NAME [OPTION OF THE ENGINE ...] -- WORDS AFTER hubbub
   while [ "$1" != -- ]; do given="$given $1"; shift; done
   shift
   # shellcheck disable=SC2086 # the options are words
-  "$engine" run --rm --user "$(user "$name")" --read-only --tmpfs /tmp --cap-drop all --security-opt no-new-privileges \
-    --network "${NETWORK:-host}" --volume "$scratch/$name:/var/lib/hubbub" --volume "$scratch/public:/public:ro" \
+  engine run --rm ${RUN:-} --user "$(user "$name")" --read-only --tmpfs /tmp --cap-drop all --security-opt no-new-privileges \
+    --network host --volume "$scratch/$name:/var/lib/hubbub" --volume "$scratch/public:/public:ro" \
     $given "$(image_of "$name")" "$@"
 }
 end() {
   for one in aggregator $silos $nodes; do
-    "$engine" rm --force "$names-$one" > "$scratch/end.log" 2>&1 || true
+    engine rm --force "$names-$one" > "$scratch/end.log" 2>&1 || true
   done
 }
 trap end EXIT
@@ -80,13 +82,13 @@ done
 party aggregator --name "$names-aggregator" -- serve /public/study.toml 2>&1 | tee "$scratch/aggregator.log"
 
 for one in $silos $nodes; do
-  "$engine" exec "$names-$one" hubbub status --check hubbub-home > "$scratch/$one.log" 2>&1 || fail "expected $one to be well"
+  engine exec "$names-$one" hubbub status --check hubbub-home > "$scratch/$one.log" 2>&1 || fail "expected $one to be well"
 done
 echo "hubbub: all are well; now one of them is frozen"
-"$engine" kill --signal STOP "$names-cleveland" > "$scratch/kill.log"
+engine kill --signal STOP "$names-cleveland" > "$scratch/kill.log"
 sleep 45
-! "$engine" exec "$names-cleveland" hubbub status --check --most-age 40 hubbub-home || fail "expected the check to notice"
-"$engine" kill --signal CONT "$names-cleveland" > "$scratch/kill.log"
+engine exec "$names-cleveland" hubbub status --check --most-age 40 hubbub-home && fail "expected the check to notice"
+engine kill --signal CONT "$names-cleveland" > "$scratch/kill.log"
 run=$(cd "$scratch/aggregator" && echo hubbub-home/runs/*)
 party aggregator -- verify "$run" || fail "expected the run to verify"
 for one in $silos; do
