@@ -20,7 +20,7 @@ from hubbub.assurance.evidence.audit_result import (
     remedy,
     write_audit,
 )
-from hubbub.assurance.evidence.claims import MODEL, check, check_content, remade, within_seconds
+from hubbub.assurance.evidence.claims import MODEL, check, check_content, remade_as, within_seconds
 from hubbub.assurance.evidence.collecting import (
     FILE,
     checked_part,

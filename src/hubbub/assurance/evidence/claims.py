@@ -39,13 +39,15 @@ from hubbub.assurance.evidence.silo_parts import (
 from hubbub.assurance.transcript import roster_of
 from hubbub.errors import EffortError, IntegrityError
 from hubbub.planning import (
+    ANNOUNCED,
     Plan,
     is_dimension,
+    may_announce,
     stated_adversary,
     told_shape,
 )
 from hubbub.privacy import limited
-from hubbub.queries import main_of, statistics_of
+from hubbub.queries import main_of, plan_with_fixed_shares, statistics_of
 from hubbub.queries import plan as plan_study
 from hubbub.report import at_most
 from hubbub.study import SOFTWARE, Study
@@ -132,9 +134,18 @@ def spent(plan: Plan, attempts: int) -> list[Plain]:
     ]
 
 
+def remade_as(study: Study, stated: Plain) -> Plan | None:
+    """The plan of a study, for the size and by the rule of shares of a plan that a run states.
+
+    A plan that does not say how shares follow from the announced set is of a run from before they
+    did; where they never do, both rules are one. Errors are those of `remade`.
+    """
+    return remade(study, stated["dimension"], ANNOUNCED in stated)
+
+
 @lru_cache(maxsize=4, typed=True)  # asked for by the run's folder and by its evidence
-def remade(study: Study, dimension: object) -> Plan | None:
-    """The plan of a study whose model a run states to be so large.
+def remade(study: Study, dimension: object, announced: bool = True) -> Plan | None:
+    """The plan of a study whose model a run states to be so large, by either rule of shares.
 
     None if that needs what only the study's own code or data know; no data set that it names is
     opened, for the study may come from anybody. IntegrityError if the run states no size.
@@ -145,7 +156,8 @@ def remade(study: Study, dimension: object) -> Plan | None:
         )
     if study.data.standardise is not None and told_shape(study, dimension) is None:
         return None
-    return plan_study(study, dimension=dimension)
+    made = plan_study if announced else plan_with_fixed_shares
+    return made(study, dimension=dimension)
 
 
 def _is_size(study: Study, dimension: int) -> bool:
@@ -214,7 +226,7 @@ def _study_claims(content: Plain) -> Iterator[Finding]:
 
 def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Finding]:
     found, account = content["plan"], content["epsilon"]
-    made = remade(study, found["dimension"])
+    made = remade_as(study, found)
     if made is None:
         yield not_verifiable(
             "that the plan and its epsilons follow from the study: how many features a record has, "
@@ -226,6 +238,12 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
         f"{made.dimension} parameters",
         difference(found, made.to_dict()),
     )
+    if may_announce(study.parties) and ANNOUNCED not in found and not made.correlation:
+        yield not_verifiable(
+            "that the silos drew their shares of the noise as before shares followed from the "
+            "announced set: the plan is of such a version, and the epsilons of others than the "
+            f"{made.stated.adversary} depend on it"
+        )
     claim = (
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
@@ -300,7 +318,7 @@ def _audit_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Findin
         why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
         yield wrong("an audit's file goes with what it has found", why)
     if audit is not None:
-        yield audit_finding(audit, study, remade(study, content["plan"]["dimension"]))
+        yield audit_finding(audit, study, remade_as(study, content["plan"]))
 
 
 def _trust_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:

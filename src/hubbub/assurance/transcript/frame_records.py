@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hubbub.disk import json_value, open_ordinary, why_of
-from hubbub.errors import IntegrityError, UserError
+from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.protocol import (
     HEADER,
     HEADER_BYTES,
@@ -194,7 +194,15 @@ def read_header(path: Path) -> Header:
         text, _ = _header(file, path)
     try:
         return _parsed(text)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        StudyError,
+    ):
         raise IntegrityError(
             f"expected the header of {path} to name a session and its parties, found something "
             "else; use the version of hubbub that wrote it"

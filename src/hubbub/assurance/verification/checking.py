@@ -32,7 +32,7 @@ from hubbub.assurance.evidence import (
     read_plain,
     read_whole,
     rederived,
-    remade,
+    remade_as,
     within_seconds,
     wrong,
 )
@@ -104,7 +104,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     try:
         study = Study.parse(read_whole(folder / "study.toml").decode())
         stated = read_plain(folder / "plan.json")
-        made, beyond = _planned(study, stated["dimension"])
+        made, beyond = _planned(study, stated)
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
     claimed = {} if content is None else content.get("study")
@@ -127,10 +127,10 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     return found + claims
 
 
-def _planned(study: Study, dimension: object) -> tuple[Plan | None, bool]:
+def _planned(study: Study, stated: Plain) -> tuple[Plan | None, bool]:
     """The plan that is made again, if it can be; and whether it would take too long."""
     try:
-        return remade(study, dimension), False
+        return remade_as(study, stated), False
     except EffortError:
         return None, True
 

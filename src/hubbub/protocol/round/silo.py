@@ -141,8 +141,9 @@ class Silo:
         """The sum with this silo's share of the noise, which is added before rounding (P3, P5)."""
         terms = self._terms
         if self._noise is None:
+            sigma = terms.share_sigma_grid(len(attempt.active))  # P3: of this very MODEL's set
             return noise.add_noise_and_round(
-                total, terms.sigma_grid, source, terms.word_bits, grid_step=terms.grid_step
+                total, sigma, source, terms.word_bits, grid_step=terms.grid_step
             )
         share = self._noise.row(attempt.row, source)  # P25: each row once
         return noise.add_and_round(total, share, terms.word_bits, grid_step=terms.grid_step)
