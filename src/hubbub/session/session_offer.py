@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
@@ -89,7 +89,7 @@ class SessionOffer:
         at: int = 0,
     ) -> SessionOffer:
         """The offer of a session with these numbers."""
-        return cls(purpose=purpose, terms=asdict(terms), standardisation=standardisation, at=at)
+        return cls(purpose=purpose, terms=terms.to_plain(), standardisation=standardisation, at=at)
 
     def payload(self) -> bytes:
         """It as bytes."""
@@ -132,7 +132,7 @@ class SessionOffer:
         Raises:
             RefusedError: naming the first number that differs.
         """
-        own = asdict(mine)
+        own = mine.to_plain()
         names = [*own, *sorted(self.terms.keys() - own.keys())]
         name = next((one for one in names if not _same(own.get(one), self.terms.get(one))), None)
         if name is None:

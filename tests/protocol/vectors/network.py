@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from dataclasses import asdict
 from typing import Any
 
 from hubbub.assurance.evidence import part_of
@@ -28,7 +27,7 @@ NOWHERE = {"study": bytes(32), "session": NO_SESSION}
 
 def network(w: World, model: bytes) -> dict[str, Any]:
     """The file: one frame of each tag, the offer's place in a transcript, and envelopes."""
-    opening = SessionOffer(purpose="training", terms=asdict(w.terms), version=VERSION)
+    opening = SessionOffer(purpose="training", terms=w.terms.to_plain(), version=VERSION)
     ready = {"version": VERSION, "attempts": {"training": 0}}
     said = part_of(w.keys[1], study=STUDY, sessions=[SESSION], **LEDGER)
     asked = request(Call.MODEL, SESSION, [model])

@@ -26,7 +26,6 @@ from hubbub.assurance.evidence.finding import (
     judged,
     not_checked,
     not_verifiable,
-    rederived,
     signed,
     wrong,
 )
@@ -61,6 +60,10 @@ _KINDS = {
 _MEMBERS = {"format", "model", "audit", *_KINDS}
 _ATTESTED = "attested"  # where the study asks for evidence
 _SPENT = {"claimed", "attempts", "after_attempts"}
+_OLDER = (
+    "that silos drew their noise by the rule of earlier versions, whose shares do not follow from "
+    "the announced set, only the aggregator says"
+)
 MOST_POINTS = 3.2e6  # of the accounts of one check: some three seconds; usual are one or two
 
 
@@ -233,31 +236,40 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
             "only its own code or data know"
         )
         return
-    yield judged(
+    older = _OLDER if _is_older(study, found, made) else ""
+    claim = (
         f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, for "
-        f"{made.dimension} parameters",
-        difference(found, made.to_dict()),
+        f"{made.dimension} parameters"
     )
-    if may_announce(study.parties) and ANNOUNCED not in found and not made.correlation:
-        yield not_verifiable(
-            "that the silos drew their shares of the noise as before shares followed from the "
-            "announced set: the plan is of such a version, and the epsilons of others than the "
-            f"{made.stated.adversary} depend on it"
-        )
+    yield _vouched(claim, difference(found, made.to_dict()), older)
     claim = (
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
         "digits, against every other adversary, where the study is carried out as planned"
     )
     why = difference(account["claimed"], spent(made, made.mechanism.steps))
-    if why or words.show(study):
-        yield judged(claim, why)
-    else:
-        yield signed(f"{claim}: that it is this study, too few silos have signed")
-    yield _attempts_claim(content, study, words, made)
+    unshown = "" if words.show(study) else "that it is this study, too few silos have signed"
+    yield _vouched(claim, why, unshown or older)
+    yield _attempts_claim(content, study, words, made, older)
 
 
-def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) -> Finding:
+def _is_older(study: Study, found: Plain, made: Plan) -> bool:
+    """Whether a plan is from before shares followed from the announced set, as they would now.
+
+    Others than the stated adversary learn more by the newer rule, and which one the silos kept to
+    is in no word that they have signed.
+    """
+    return may_announce(study.parties) and ANNOUNCED not in found and not made.correlation
+
+
+def _vouched(claim: str, why: str, doubt: str) -> Finding:
+    """A claim that was computed again, and for which its signer stands where there is a doubt."""
+    return signed(f"{claim}: {doubt}") if doubt and not why else judged(claim, why)
+
+
+def _attempts_claim(
+    content: Plain, study: Study, words: SiloWords, made: Plan, older: str
+) -> Finding:
     """What was spent so far; that no silo has charged more, only all of them can show."""
     attempts = count_of(content["epsilon"]["attempts"])
     rows, least = spent(made, attempts), least_attempts(content, study)
@@ -272,9 +284,11 @@ def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) 
     if why:
         return wrong(claim, why)
     if words.are_final:
-        return rederived(
+        return _vouched(
             f"{claim}; no silo has charged more than {words.attempts}, as all have signed with the "
-            "roster's keys"
+            "roster's keys",
+            "",
+            older,
         )
     return signed(f"{claim}; so the aggregator counts: {words.doubt}")
 

@@ -34,7 +34,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -182,7 +182,7 @@ def _written(header: Header) -> bytes:
         "session": header.session.hex(),
         "purpose": header.purpose,
         "number": header.number,
-        "terms": None if header.terms is None else asdict(header.terms),
+        "terms": None if header.terms is None else header.terms.to_plain(),
         "roster": plain_roster(header.roster),
     }
     return json.dumps(plain, separators=(",", ":")).encode()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -283,7 +282,7 @@ def _terms(path: Path, header: Header, plan: Plan) -> RoundParameters:
         raise IntegrityError(
             f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
         )
-    if why := difference(asdict(header.terms), asdict(round_parameters_of(planned))):
+    if why := difference(header.terms.to_plain(), round_parameters_of(planned).to_plain()):
         raise IntegrityError(f"expected {path} to keep to the plan: {why}")
     return header.terms
 

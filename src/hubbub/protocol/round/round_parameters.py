@@ -11,9 +11,10 @@ answered; a HELD is a bitmap and the digest of the shares that it speaks of.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,16 @@ class RoundParameters:
                 f"expected more than {self.silos - self.quorum} shares, as so many silos may be "
                 f"missing, got {self.announced_shares}; make the plan again"
             )
+
+    def to_plain(self) -> dict[str, Any]:
+        """The numbers by name, as an OPEN and a transcript have them.
+
+        `announced_shares` is left out where there are none, as before there could be.
+        """
+        plain = asdict(self)
+        if not self.announced_shares:
+            del plain["announced_shares"]
+        return plain
 
     def share_sigma_grid(self, active: int) -> float:
         """Standard deviation of a silo's noise share in an attempt of so many silos, in grid steps.
