@@ -364,7 +364,7 @@ def test_p3_corrupting_in_view_of_sums_of_sets_that_change_gains_nothing(adapts:
 
     Five silos, T + 1 = 2 of them corrupted one after the other once both sums are seen, silo 0 the
     record's. The losses that are likeliest under the record's presence are compared with those of
-    two sums with noise 1. Refused: shares of three fifths of the variance where four are named.
+    two sums with noise 1. Refused: the shares of five silos where four are named.
     """
     bound = _gauss(sqrt(2.0), 1.0)
     for wrong, share_of_four in ((False, 1 / 2), (True, 1 / 3)):

@@ -1,7 +1,7 @@
 """How the noise of a sum is divided among silos, and what of it is left against whom (P3).
 
 With pairwise masks a sum opens only if everybody answers whom its MODEL names, so a share may
-follow from the set that is named: of n silos each adds 1 / (n - k) of the stated variance, k the
+follow from the set that is named: of n silos each adds 1 / (n - c) of the stated variance, c the
 shares that the stated adversary knows. Where a sum may hold fewer than were named (compute nodes),
 or where noise is taken back in later sums (P25), each share is that of the fewest silos. This file
 knows no mechanism and no record.
@@ -63,8 +63,9 @@ class NoiseShares:
     def left(self, known: int) -> float:
         """z_eff / z of P3: the least that is left of the noise if so many shares are subtracted.
 
-        Whoever announces the sets chooses them. Of n silos (n - known) / (n - k) of the variance is
-        left, which falls in n below k and grows in n beyond, where n is at least known + 1.
+        Whoever announces the sets chooses them. Of n silos max(n - known, 1) / (n - c) of the
+        variance is left, c the stated adversary's: it falls in n if fewer are known; if more are,
+        it falls up to n = known + 1 and grows from there.
         """
         active = self.fewest
         if self.announced:
@@ -81,7 +82,7 @@ class NoiseShares:
         """The largest of these in a study of so many silos.
 
         A sum of all has the most shares; where shares are announced, one of the fewest has more
-        noise: n / (n - k) falls in n.
+        noise: n / (n - c) falls in n.
         """
         return self.total(self.fewest if self.announced else silos)
 

@@ -106,7 +106,7 @@ class RoundParameters:
     def share_sigma_grid(self, active: int) -> float:
         """Standard deviation of a silo's noise share in an attempt of so many silos, in grid steps.
 
-        P3: of n silos each has the stated variance / (n - k), k the shares that the stated
+        P3: of n silos each has the stated variance / (n - c), c the shares that the stated
         adversary knows. `read_model` has refused fewer silos than the quorum.
         """
         if not self.announced_shares:
