@@ -97,7 +97,7 @@ class Hospitals:
     def silo(self, index: int) -> Silo:
         w = self.world
         return Silo(
-            terms=w.terms,
+            round_parameters=w.round_parameters,
             task=Zeros(self.numbers),
             masking=w.masking(self.sessions[index]),
             source=SecureSource(),
@@ -114,9 +114,9 @@ def _world(made: Plan, numbers: int) -> World:
     """A world whose rounds have the plan's numbers."""
     silos = made.study.parties.silos
     plain = world(silos, quorum=made.quorum)
-    terms = replace(round_parameters_of(made.main, numbers=numbers), parameters=2)
+    own = replace(round_parameters_of(made.main, numbers=numbers), parameters=2)
     one = World(layout=plain.layout, keys=plain.keys, quorum=made.quorum)
-    object.__setattr__(one, "terms", terms)
+    object.__setattr__(one, "round_parameters", own)
     return one
 
 
@@ -205,7 +205,9 @@ class Lying:
         silo.accept(model)
         payload = unverified(silo.contribute()).payload
         size = len(payload) - DIGEST_BYTES
-        found = ring.from_bytes(payload[:size], w.terms.dimension, w.terms.word_bits).copy()
+        found = ring.from_bytes(
+            payload[:size], w.round_parameters.dimension, w.round_parameters.word_bits
+        ).copy()
         known = [other for other in self.friends if other in active]
         keys = [
             self._one.sessions[other]
@@ -296,11 +298,11 @@ def test_p3_asking_again_with_another_set_gets_fresh_noise_or_nothing() -> None:
     sums = []
     for turn, active in ((1, everybody), (2, fewer)):
         model = w.model(active, turn)
-        total = ring.zeros(DRAWS, w.terms.word_bits)
+        total = ring.zeros(DRAWS, w.round_parameters.word_bits)
         for index in active:
             taken[index].accept(model)
             payload = unverified(taken[index].contribute()).payload
-            total += ring.from_bytes(payload[:-DIGEST_BYTES], DRAWS, w.terms.word_bits)
+            total += ring.from_bytes(payload[:-DIGEST_BYTES], DRAWS, w.round_parameters.word_bits)
         sums.append(one.in_noise(ring.to_integers(total)))
         with refused("relay", "a mask is never used twice"):
             taken[1].accept(model)

@@ -7,29 +7,27 @@ import shutil
 from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import hubbub
-from hubbub.assurance.evidence import Finding
-from hubbub.assurance.evidence.claims import check, check_content, spent
-from hubbub.assurance.evidence.collecting import FILE
-from hubbub.assurance.evidence.evidence_file import with_signature
-from hubbub.assurance.evidence.finding import REDERIVED, SIGNED
-from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
-from hubbub.assurance.transcript.frame_records import files, read, read_header
-from hubbub.assurance.verification import verify
 from hubbub.errors import IntegrityError
+from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.planning import Plan
 from hubbub.protocol.primitives.wire import Tag, unverified
 from hubbub.queries import plan, plan_with_fixed_shares
 from hubbub.session.in_process import Federation
 from hubbub.study import Study
-from hubbub.training import local_venue
 from hubbub.training.result import Result
-from hubbub.training.run_study import resume, run
-from run.finished import a_study, write_evidence
+from hubbub.training.run_study import resume
+from hubbub.verification.evidence import Finding
+from hubbub.verification.evidence.claims import check, check_content, spent
+from hubbub.verification.evidence.collecting import FILE
+from hubbub.verification.evidence.evidence_file import with_signature
+from hubbub.verification.evidence.finding import REDERIVED, SIGNED
+from hubbub.verification.replay import verify
+from hubbub.verification.transcript.frame_records import files, read, read_header
+from run.finished import a_study, finished
 
 Run = tuple[Path, Federation]
 LOST_AFTER = 3  # steps that hungary's cap holds for
@@ -54,19 +52,7 @@ def capped_run(made: Plan, folder: Path) -> tuple[Result, Federation]:
     (folder.parent / "ledgers").mkdir(parents=True)
     with Ledger(folder.parent / "ledgers" / "hungary.sqlite") as ledger:
         ledger.set_cap(Cap(epsilon=cap.upper * 1.02, delta=1e-5, relation="add-remove"))
-    seen: list[Federation] = []
-    real = local_venue.federate
-
-    def spied(*given: Any, **named: Any) -> Federation:
-        seen.append(real(*given, **named))
-        return seen[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_venue, "federate", spied)
-        result = run(study, folder, plan=made, ledgers=folder.parent / "ledgers")
-    if not (folder / FILE).exists():
-        write_evidence(result, seen[-1], folder)
-    return result, seen[-1]
+    return finished(study, folder, made=made)
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +75,10 @@ def sets_of(folder: Path) -> list[frozenset[int]]:
     """Whom the MODELs of a run name."""
     found = []
     for path in files(folder):
-        terms = read_header(path).terms
-        assert terms is not None
+        numbers = read_header(path).round_parameters
+        assert numbers is not None
         models = [one.frame for one in read(path) if one.tag is Tag.MODEL]
-        found += [terms.read_model(unverified(one), "aggregator")[0] for one in models]
+        found += [numbers.read_model(unverified(one), "aggregator")[0] for one in models]
     return found
 
 
@@ -109,7 +95,7 @@ def test_a_run_with_a_silo_missing_is_made_again_by_the_rule_that_its_plan_state
     folder, _ = a_run(rule)
     assert {len(one) for one in sets_of(folder)} == {3, 4}
     stated = json.loads((folder / "plan.json").read_text())
-    headers = [read_header(path).terms for path in files(folder)]
+    headers = [read_header(path).round_parameters for path in files(folder)]
     assert ("announced_shares" in stated) == (rule == "announced")
     assert {one.announced_shares for one in headers if one} == {
         made_plan("announced").shares if rule == "announced" else 0
