@@ -67,7 +67,8 @@ def show_plan(made: Plan) -> None:
             ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
             ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
             ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
-            ("the same in grid steps", number(made.share_sigma_grid)),
+            *_widest_share(made),
+            ("the least share in grid steps", number(made.share_sigma_grid)),
             *_mask_graph(made),
             *_correlated(made),
             ("word", f"{made.word_bits} bits"),
@@ -93,6 +94,13 @@ def show_plan(made: Plan) -> None:
             f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
             "or joins this study, and sees records there; nothing of it has run yet: read it first"
         )
+
+
+def _widest_share(made: Plan) -> list[tuple[str, str]]:
+    """The share of a silo where most are missing, if it depends on who takes part (P3)."""
+    if not made.main.division.announced:
+        return []
+    return [("the same where most silos are missing", number(made.main.widest_share_sigma, 6))]
 
 
 def _mask_graph(made: Plan) -> list[tuple[str, str]]:
