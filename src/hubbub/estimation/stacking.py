@@ -123,6 +123,16 @@ class Stacked:
         return sum(asked.size for asked in self.statistics)
 
     @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of a stacked vector: 1 where scales are made for add-remove."""
+        return math.hypot(*(one.sensitivity * s for one, s in self._scaled()))
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two stacked vectors: 1 where they are for substitution."""
+        return math.hypot(*(one.diameter * s for one, s in self._scaled()))
+
+    @property
     def rounds(self) -> int:
         """How many sums are needed, all alike."""
         return max(asked.rounds for asked in self.statistics)
@@ -229,6 +239,9 @@ class Stacked:
             )
         sums = np.asarray(noisy, dtype=np.float64)
         return {part.name: part.answer(sums, sigma) for part in self._parts()}
+
+    def _scaled(self) -> Iterator[tuple[OneSum | Iterated, float]]:
+        return zip(self.statistics, self.scales, strict=True)
 
     def _parts(self) -> Iterator[_Part]:
         """Each question with its scale, and its places in the vector and in the parameters."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import hypot, sqrt
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,22 +32,19 @@ class SumLayout:
     Args:
         stacked: all questions as one vector.
         unit: the largest L2 norm of a record's vector, by which sums are divided.
+        diameter: the largest L2 distance of two records' parts in a sum, where one is exchanged.
         rounds: how many sums are asked for.
     """
 
     stacked: estimation.Stacked
     unit: float
+    diameter: float
     rounds: int
 
     @property
     def numbers(self) -> int:
         """How many numbers a sum has."""
         return self.stacked.size
-
-    @property
-    def diameter(self) -> float:
-        """The largest L2 distance of two records' parts in a sum, where one is exchanged."""
-        return min(2.0, 1.0 / self.unit)  # the stack's is 1 then
 
     @property
     def start(self) -> Parameters:
@@ -111,10 +108,11 @@ class SumLayout:
 @lru_cache(maxsize=16)
 def layout_of(asked: AskedStatistics, relation: str) -> SumLayout:
     """How statistics are summed."""
-    kinds = dict(asked.named)
-    stacked = estimation.stack(kinds, relation)
-    norms = (
-        one.sensitivity * scale for one, scale in zip(kinds.values(), stacked.scales, strict=True)
+    stacked = estimation.stack(dict(asked.named), relation)
+    length, apart = stacked.sensitivity, stacked.diameter
+    return SumLayout(
+        stacked=stacked,
+        unit=length,
+        diameter=min(2.0, apart / length),
+        rounds=asked.rounds,
     )
-    unit = 1.0 if relation == "add-remove" else hypot(*norms)
-    return SumLayout(stacked=stacked, unit=unit, rounds=asked.rounds)

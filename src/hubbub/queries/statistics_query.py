@@ -55,7 +55,6 @@ class StatisticsQuery(SteppedQuery):
     @cached_property
     def mechanism(self) -> Mechanism:
         """Sums over all records, of vectors whose length is 1 at most: C is 1."""
-        substitute = self.privacy.relation == "substitute"
         return Mechanism(
             purpose=STATISTICS,
             relation=self.privacy.relation,
@@ -64,7 +63,7 @@ class StatisticsQuery(SteppedQuery):
             unit=self.data.unit,
             most_per_patient=self.data.most_per_patient,
             records=self.data.records,
-            diameter=self.layout.diameter if substitute else 2.0,
+            diameter=self.layout.diameter,
         )
 
     @property
