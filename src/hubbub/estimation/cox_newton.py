@@ -156,14 +156,14 @@ class NewtonCox(HazardRatios, NewtonRegression):
         """
         means, moments = self._means, self.covariates.moments[1:, 1:]
         unit = self.covariates.radius(means + 0.25 * np.array(self.covariates.number))
-        length = _length(_PLANNED)
+        length, noise = _length(_PLANNED), self.blurred(sigma)
         return self.foreseen(
             Scored(
                 at=0.0 * means,
                 score=0.0 * means,
                 information=max(records, 1.0) / 3 * (moments - np.outer(means, means)),
-                noise=(sigma * unit * length) ** 2 * np.eye(self.width),
-                blur=unit**2 * sigma * length / (_share(_PLANNED) * _SQUARES),
+                noise=(noise * unit * length) ** 2 * np.eye(self.width),
+                blur=unit**2 * noise * length / (_share(_PLANNED) * _SQUARES),
             ),
             sigma,
             "logarithm of a hazard ratio over half of a column's range",

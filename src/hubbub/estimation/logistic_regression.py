@@ -209,7 +209,7 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
         moments = self.covariates.moments
         made_up = np.concatenate([0.0 * moments[0], self._scale * self._triangle.entries(moments)])
         return self.foreseen(
-            self.scored(3 / 16 * max(records, 1.0) * made_up, sigma, self.start),
+            self.scored(3 / 16 * max(records, 1.0) * made_up, self.blurred(sigma), self.start),
             sigma,
             "logarithm of an odds ratio over half of a column's range",
         )

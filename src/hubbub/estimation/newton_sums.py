@@ -4,7 +4,8 @@ Theory of operation (after Avella-Medina, Bradshaw, Loh 2023). Each sum is taken
 holds the score U and the information H there, both with noise. Near its root b* the score is
 H (b* - b), so b + H^-1 U is the root up to second order wherever near it b was. The noise of one
 sum is independent of that of another: their mean has less of it than the last sum has. The first
-sum, and others that were taken far off, are left out.
+step, and others that were taken far off, are left out; so the first, which has only to land near
+the root, is a single sum, and the others are three each.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hubbub.estimation.effects import Effects, Regression, definite, sandwich
 from hubbub.estimation.intervals import caution
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
-ROUNDS = 4
+STEPS = (1, 3, 3, 3)  # sums of each
 _LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
 _FAR = 1.0  # a sum this far from the root, on covariates in [-1, 1], is as the first
 _APART = 4.0  # standard deviations of a chi-square law by which sums may contradict each other
@@ -107,26 +108,31 @@ class NewtonRegression(Regression, Iterated):
         on, weight, confidence: see `Regression`.
     """
 
-    rounds = ROUNDS
+    steps = STEPS
+    rounds = sum(STEPS)
     first: ClassVar[int] = 0  # components before this one are no effects: an intercept
 
     @abstractmethod
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says that was taken at `parameters`."""
 
-    def answer_from(self, sums: Array, sigma: float) -> Answer:
-        """The answer from all noisy sums, (rounds, size)."""
-        found = self._together(sums, sigma)
+    def answer_from(self, sums: Array, sigmas: Array) -> Answer:
+        """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""
+        found = self._together(sums, sigmas)
         return self.answer_with(found and found.per(self.covariates.per_unit))
 
+    def blurred(self, sigma: float) -> float:
+        """The noise of a step but the first, where that of a sum is sigma."""
+        return sigma / math.sqrt(STEPS[-1])
+
     def foreseen(self, one: Scored, sigma: float, quantity: str) -> Expectation:
-        """What may be said before records are touched, if all sums but the first say this."""
-        found = _mean([one] * (ROUNDS - 1), self.first, _CLEAR_PLANNED)
+        """What may be said before records are touched, if all steps but the first say this."""
+        found = _mean([one] * (len(STEPS) - 1), self.first, _CLEAR_PLANNED)
         return self.expected_with(found, sigma, quantity)
 
-    def _together(self, sums: Array, sigma: float) -> Effects | None:
-        """The effects that all sums near their root say, None where noise hides them."""
-        told = list(self._played(sums, sigma))[1:]
+    def _together(self, sums: Array, sigmas: Array) -> Effects | None:
+        """The effects that all steps near their root say, None where noise hides them."""
+        told = list(self._played(sums, sigmas))[1:]
         while len(told) > 1:
             found = _mean(told, self.first)
             if found and np.abs(told[0].at[self.first :] - found.values).max() <= _FAR:
@@ -134,10 +140,10 @@ class NewtonRegression(Regression, Iterated):
             told = told[1:]
         return None
 
-    def _played(self, sums: Array, sigma: float) -> Iterator[Scored]:
-        """Each sum at the parameters that those before it gave."""
+    def _played(self, sums: Array, sigmas: Array) -> Iterator[Scored]:
+        """Each step at the parameters that those before it gave."""
         parameters = self.start
-        for one in sums:
+        for one, sigma in zip(sums, sigmas.tolist(), strict=True):
             yield self.scored(one, sigma, parameters)
             parameters = self.update(one, sigma, parameters)
 

@@ -341,7 +341,12 @@ class OneSum(Statistic):
 
 
 class Iterated(Statistic):
-    """One that needs a few sums, each taken at the parameters that the sum before it gave."""
+    """One that needs a few steps, each taken at the parameters that the step before it gave.
+
+    A step is one sum or several, all taken at the same parameters: their mean has less noise.
+    """
+
+    steps: ClassVar[tuple[int, ...]]  # how many sums each has; `rounds` is their number
 
     @abstractmethod
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
@@ -349,8 +354,8 @@ class Iterated(Statistic):
 
     @abstractmethod
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
-        """The parameters after a noisy sum that was taken at `parameters`."""
+        """The parameters after a step, the mean of whose sums was taken at `parameters`."""
 
     @abstractmethod
-    def answer_from(self, sums: Array, sigma: float) -> Answer:
-        """The answer from all noisy sums, (rounds, size), the first of them taken at `start`."""
+    def answer_from(self, sums: Array, sigmas: Array) -> Answer:
+        """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""

@@ -61,8 +61,8 @@ class SumLayout:
         return int(min(max(kept[0], 0.0), self.rounds))
 
     def is_enough(self, kept: Parameters) -> bool:
-        """Whether there are answers: all sums were made, or one where one is enough."""
-        return self.made(kept) >= self.stacked.rounds
+        """Whether there are answers: enough sums were made, one where one is enough."""
+        return self.made(kept) >= self.stacked.least_rounds
 
     def sums(self, kept: Parameters) -> Array:
         """The sums that were made, (made, numbers), in units of the stack."""
@@ -82,7 +82,7 @@ class SumLayout:
         held[place : place + self.numbers] = total
         held[0] = made + 1
         if made + 1 < self.rounds:
-            noisy = self.sums(held)[made]  # as whoever goes on from what is kept reads it
+            noisy = list(self.sums(held))  # as whoever goes on from what is kept reads them
             before = self.parameters(kept)
             held[1 : self._begin] = self.stacked.update(noisy, sigma * self.unit, before)
         return held

@@ -142,8 +142,8 @@ class StatisticsQuery(SteppedQuery):
         layout, kept = self.layout, state.parameters
         if not layout.is_enough(kept):
             raise IntegrityError(
-                f"expected {layout.stacked.rounds} sums of the statistics, {layout.made(kept)} are "
-                "here and the others were charged and lost in an interruption; approve the study "
+                f"expected {layout.stacked.least_rounds} sums of the statistics, {layout.made(kept)} "
+                "are here and the others were charged and lost in an interruption; approve the study "
                 "under another name and run that, with statistics.sums = 2 if it may happen again"
             )
 
