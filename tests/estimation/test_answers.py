@@ -233,11 +233,13 @@ def test_what_is_below_the_noise_is_refused_before_and_after(asked: OneSum | Ite
     stacked = stack({"asked": asked})
     before = stacked.expected(PATIENTS, 2000.0)["asked"]
     assert not before.answered
+    assert not before.possible
     assert "refused" in before.sentence
     after = answer(asked, 2000.0)
     assert after.refusal
     assert (after.rows, after.curves, after.tests) == ((), (), ())
-    assert stacked.expected(PATIENTS, 1.0)["asked"].answered
+    assert stacked.expected(PATIENTS, 0.3)["asked"].answered
+    assert stacked.expected(PATIENTS, 1.0)["asked"].possible
     assert not answer(asked, 1.0).refusal
 
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
-from hubbub.estimation.effects import LEFT_OUT, Effects, Regression, definite, sandwich
+from hubbub.estimation.covariates import Guess
+from hubbub.estimation.effects import LEFT_OUT, Effects, Regression, Root, definite, sandwich
 from hubbub.estimation.statistic import (
     Answer,
     Array,
@@ -109,12 +110,14 @@ class Linear(Regression, OneSum):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
-        As if nothing were correlated, numbers had a variance of a ninth of their squared half
-        range and all classes were alike.
+        As if nothing were correlated.
         """
-        moments = np.pad(self.covariates.moments, (0, 1))
-        moments[-1, -1] = 1 / 9
-        found = self._fit(moments * max(records, 1.0), sigma)
+
+        def found(guess: Guess) -> Effects | None:
+            moments = np.pad(self.covariates.moments(guess), (0, 1))
+            moments[-1, -1] = guess.spread
+            return self._fit(moments * max(records, 1.0), sigma)
+
         return self.expected_with(found, sigma, "effect on half of the outcome's range")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
@@ -145,7 +148,11 @@ class Linear(Regression, OneSum):
             return None
         rows = self._equations(v)
         noise = sigma**2 / spread**2 * (rows @ rows.T)
-        return sandwich(effects, inner / spread, noise, first=1)
+        # Noise in the moments is noise in the spread of residuals too.
+        each = np.array([self._moments(one) for one in np.eye(self.size)])
+        wider = np.einsum("i,mij,j->m", v, each, v) / moments[0, 0] / spread
+        apart = each[:, :-1, :-1] - wider[:, None, None] * inner
+        return sandwich(Root(effects, inner / spread), noise, sigma / spread * apart, first=1)
 
     def _equations(self, v: Array) -> Array:
         """(width - 1, size): how noise in each sum enters the equations of these residuals."""

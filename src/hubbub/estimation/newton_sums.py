@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -20,17 +20,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation.effects import Effects, Regression, definite, sandwich
-from hubbub.estimation.intervals import caution
+from hubbub.estimation.covariates import Guess
+from hubbub.estimation.effects import SEVERAL, Effects, Regression, Root, definite, sandwich
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
 STEPS = (1, 3, 3, 3)  # sums of each
 _LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
 _FAR = 1.0  # a sum this far from the root, on covariates in [-1, 1], is as the first
 _APART = 4.0  # standard deviations of a chi-square law by which sums may contradict each other
-# Standard deviations of its noise that the information must have everywhere, and must be expected
-# to have.
-_CLEAR, _CLEAR_PLANNED = 3.0, 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +60,10 @@ class Triangle:
         whole = np.zeros((self.width, self.width))
         whole[left, right] = whole[right, left] = entries / self._lengths
         return whole
+
+    def each(self) -> Array:
+        """(size, width, width) the matrix of every entry that is 1 and alone."""
+        return np.array([self.matrix(one) for one in np.eye(self.size)])
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -125,9 +126,12 @@ class NewtonRegression(Regression, Iterated):
         """The noise of a step but the first, where that of a sum is sigma."""
         return sigma / math.sqrt(STEPS[-1])
 
-    def foreseen(self, one: Scored, sigma: float, quantity: str) -> Expectation:
+    def foreseen(self, one: Callable[[Guess], Scored], sigma: float, quantity: str) -> Expectation:
         """What may be said before records are touched, if all steps but the first say this."""
-        found = _mean([one] * (len(STEPS) - 1), self.first, _CLEAR_PLANNED)
+
+        def found(guess: Guess) -> Effects | None:
+            return _mean([one(guess)] * (len(STEPS) - 1), self.first)
+
         return self.expected_with(found, sigma, quantity)
 
     def _together(self, sums: Array, sigmas: Array) -> Effects | None:
@@ -148,17 +152,12 @@ class NewtonRegression(Regression, Iterated):
             parameters = self.update(one, sigma, parameters)
 
 
-def _mean(told: Sequence[Scored], first: int, clear: float = _CLEAR) -> Effects | None:
+def _mean(told: Sequence[Scored], first: int) -> Effects | None:
     number = len(told)
     information = np.mean([one.information for one in told], axis=0)
     blur = float(np.mean([one.blur for one in told])) / math.sqrt(number)
-    unit = math.sqrt(2.0 * len(information))  # what noise alone makes of an eigenvalue, over blur
     if not definite(information):
         return None
-    least = float(np.linalg.eigvalsh(information)[0]) / blur
-    if least < clear * unit:
-        return None
-    wider = float(caution(np.array(least - _CLEAR * unit)))
     at, score, noise = (
         np.mean(parts, axis=0)
         for parts in zip(*((one.at, one.score, one.noise) for one in told), strict=True)
@@ -166,8 +165,9 @@ def _mean(told: Sequence[Scored], first: int, clear: float = _CLEAR) -> Effects 
     step = np.linalg.solve(information, score)
     if not _agree(told, at + step, information):
         return None
-    covariance = wider**2 * (noise / number + _doubt(blur, step))
-    return sandwich(at + step, information, covariance, first=first)
+    covariance = noise / number + _doubt(blur, step)
+    doubt = blur * Triangle(width=len(information)).each()
+    return sandwich(Root(at + step, information), covariance, doubt, first=first, least=SEVERAL)
 
 
 def _doubt(blur: float, step: Array) -> Array:

@@ -141,10 +141,11 @@ class StatisticsQuery(SteppedQuery):
         """Refuse to go on with fewer sums than answers need."""
         layout, kept = self.layout, state.parameters
         if not layout.is_enough(kept):
+            least, made = layout.stacked.least_rounds, layout.made(kept)
             raise IntegrityError(
-                f"expected {layout.stacked.least_rounds} sums of the statistics, {layout.made(kept)} "
-                "are here and the others were charged and lost in an interruption; approve the study "
-                "under another name and run that, with statistics.sums = 2 if it may happen again"
+                f"expected {least} sums of the statistics, {made} are here and the others "
+                "were charged and lost in an interruption; approve the study under another name "
+                "and run that, with statistics.sums = 2 if it may happen again"
             )
 
 
