@@ -14,13 +14,13 @@ import torch
 
 import hubbub
 from hubbub import learning
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError, StudyError
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.queries import EVALUATION, STANDARDISATION, EvaluationQuery, standardising_query
 from hubbub.session.layout import layout_of
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.tabular import Records
-from hubbub.training.local_venue import LocalVenue
+from hubbub.training.local_backend import LocalBackend
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import RunSessions
 from hubbub.training.run_study import resume, run
@@ -103,7 +103,7 @@ def test_evaluations_and_standardisation_are_part_of_the_studys_epsilon():
         assert planned.epsilon == pytest.approx(2.0, rel=1e-3)
         noise = planned.noise_multiplier
         steps.append(
-            hubbub.Step(noise_multiplier=noise, sample_rate=1.0, sampling="none", count=count)
+            hubbub.Step(noise_multiplier=noise, sample_rate=1.0, sampling="full-batch", count=count)
         )
     composed = hubbub.composed_epsilon(steps, delta=1e-5, relation="add-remove")
     assert composed.lower <= both.stated.epsilon * 1.001
@@ -137,7 +137,7 @@ def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
         rows = list(book.entries())
         spent = book.epsilon(delta=1e-5, relation="add-remove")
     assert sorted(
-        row.kind.noise_multiplier for row in rows if row.kind.sampling == "none"
+        row.kind.noise_multiplier for row in rows if row.kind.sampling == "full-batch"
     ) == sorted(noises)
     assert sum(row.kind.sampling == "poisson" for row in rows) == STEPS
     assert len({row.session for row in rows}) == 3
@@ -154,8 +154,8 @@ def test_the_revealed_statistic_has_the_planned_noise():
     tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in prepared.silos]
     with ExitStack() as stack:
         keys = layout_of(prepared.plan).keys()
-        venue = LocalVenue(study=wanted, keys=keys, ledgers={}, folder=None)
-        sessions = RunSessions(venue=venue, plan=prepared.plan, folder=None, stack=stack)
+        backend = LocalBackend(study=wanted, keys=keys, ledgers={}, folder=None)
+        sessions = RunSessions(backend=backend, plan=prepared.plan, folder=None, stack=stack)
         series = sessions.open(planned, tasks)
         found = [series.round(n, prepared.initial, 1)[0] for n in range(1, STEPS + 1)]
     silos, shares = 4, planned.shares
@@ -271,7 +271,7 @@ def test_a_resumed_run_uses_the_same_standardisation_and_asks_for_no_new_one(tmp
     assert (tmp_path / "run" / "standardisation.json").read_text() == kept
     assert result.standardisation.to_json() == kept
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
-        assert sum(row.kind.sampling == "none" for row in book.entries()) == 1 + STEPS // 5
+        assert sum(row.kind.sampling == "full-batch" for row in book.entries()) == 1 + STEPS // 5
 
 
 def test_sums_that_were_charged_and_lost_are_not_asked_for_again(tmp_path: Path, monkeypatch):
@@ -301,7 +301,7 @@ def test_an_evaluation_that_was_charged_and_lost_leaves_a_gap(tmp_path: Path, mo
     told = [row["step"] for row in result.metrics if "held_back_accuracy" in row]
     assert told == [10]
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
-        assert sum(row.kind.sampling == "none" for row in book.entries()) == 2
+        assert sum(row.kind.sampling == "full-batch" for row in book.entries()) == 2
 
 
 def test_noise_is_calibrated_beside_a_release_that_takes_nearly_all() -> None:
