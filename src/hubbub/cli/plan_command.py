@@ -161,4 +161,5 @@ def _foreseen(expected: estimation.Expectation | None) -> tuple[str, str]:
     """Whether something will be answered, and how well."""
     if expected is None:
         return "not known", "state data.records, the public number of records"
-    return ("yes" if expected.answered else "no"), expected.sentence
+    word = "yes" if expected.answered else "perhaps" if expected.possible else "no"
+    return word, expected.sentence

@@ -50,7 +50,7 @@ def check_expected(plan: Plan) -> None:
     Raises:
         StudyError: naming them.
     """
-    below = {name: one for name, one in expected_answers(plan).items() if not one.answered}
+    below = {name: one for name, one in expected_answers(plan).items() if not one.possible}
     if below:
         said = "; ".join(f"{name}: {one.sentence}" for name, one in below.items())
         raise StudyError(
