@@ -29,6 +29,7 @@ from hubbub.assurance.ledger import (
     Ledger,
     PrivacyFilter,
     Progress,
+    SumsBudget,
     Tally,
     Witness,
     Witnessed,

@@ -178,8 +178,8 @@ def fit(
     handed = prepared_study.InMemory(records=parts, model=None if named else model)
     prepared = prepared_study.PreparedStudy.of(study, device=device, handed=handed)
     if baseline is None:
-        ledgers = None if out is None else Path(out).parent / "ledgers"
-        uncounted.warn_if_uncounted(silos, ledgers)
+        ledgers = None if out is None else (Path(out).parent / "ledgers").resolve()
+        uncounted.warn_if_uncounted(dict.fromkeys(silos, ledgers))
     learned = run_study.carried_out(prepared, out, baseline=baseline, progress=progress)
     read_off = [
         *([study.data.unit_count] if records is None else []),

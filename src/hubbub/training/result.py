@@ -16,10 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import report
+from hubbub.assurance import FILE
 from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
 from hubbub.planning import Plan, QueryState
-from hubbub.queries import STANDARDISED, STATISTICS, answers_of, answers_to_dict, write_answers
+from hubbub.queries import (
+    STANDARDISED,
+    STATISTICS,
+    answers_of,
+    answers_to_dict,
+    planned_statistics,
+    sums_in,
+    write_answers,
+)
 from hubbub.study import Standardisation
 from hubbub.tabular import csv_text
 from hubbub.training import (
@@ -234,6 +243,28 @@ def conclude(
             run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result
+
+
+def answered_in(folder: Path, plan: Plan) -> Result | None:
+    """What a folder holds of a study that asks for statistics alone; None if it is not finished.
+
+    Raises:
+        IntegrityError: a file of it was altered.
+    """
+    if not all((folder / name).is_file() for name in (FILE, report_of_run.REPORT)):
+        return None
+    planned = planned_statistics(plan)
+    kept = sums_in(folder, planned.query.layout)
+    planned.query.check_complete(QueryState(parameters=kept))
+    epsilon = plan.epsilon()
+    return Result(
+        model=None,
+        metrics=({"step": planned.query.layout.made(kept), "epsilon": epsilon},),
+        epsilon=epsilon,
+        plan=plan,
+        folder=folder,
+        statistics=answers_of(plan, kept),
+    )
 
 
 def write_result(
