@@ -14,7 +14,15 @@ from hubbub.errors import ModelError, StudyError
 from hubbub.section import Section
 from hubbub.study import IN_MEMORY, Study, sources
 from hubbub.study.target import target_from
-from hubbub.training import array_inputs, loop, prepared_study, result, run_study, uncounted
+from hubbub.training import (
+    array_inputs,
+    loop,
+    prepared_study,
+    result,
+    run_checks,
+    run_study,
+    uncounted,
+)
 
 
 def fit(
@@ -174,7 +182,7 @@ def fit(
             }
         )
     )
-    run_study.check_wanted(study, out, baseline)
+    run_checks.check_wanted(study, out, baseline)
     handed = prepared_study.InMemory(records=parts, model=None if named else model)
     prepared = prepared_study.PreparedStudy.of(study, device=device, handed=handed)
     if baseline is None:
