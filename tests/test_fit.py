@@ -19,6 +19,13 @@ def silo(seed: int, rows: int = 60):
     return inputs, (inputs[:, 0] > 0).astype(np.float32)
 
 
+class SqueezesAll(torch.nn.Linear):
+    """Takes the records' own dimension away, too, where there is one record."""
+
+    def forward(self, x):
+        return super().forward(x).squeeze()
+
+
 SILOS = {"north": silo(1), "south": silo(2), "east": silo(3)}
 SHORT = {"epsilon": 8.0, "steps": 3}
 
@@ -114,6 +121,13 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
         (SILOS, {"model": torch.nn.Linear}, ModelError, "got a class; hand over a module"),
         (SILOS, {"model": None}, ModelError, "got NoneType"),
         (SILOS, {"model": torch.nn.Linear(3, 2)}, ModelError, r"two classes, found \(n, 2\)"),
+        (
+            SILOS,
+            {"model": torch.nn.Sequential(torch.nn.Linear(3, 1))},
+            ModelError,
+            r"found \(n, 1\); .*squeeze\(-1\), or a Sequential with torch.nn.Flatten\(0\)",
+        ),
+        (SILOS, {"model": SqueezesAll(3, 1)}, ModelError, r"found \(\); squeeze\(-1\) in place"),
         (SILOS, {"model": torch.nn.Linear(5, 1)}, ModelError, r"records of shape \(4, 3\) to see"),
         (SILOS, {"optimizer": "adam"}, StudyError, "optimizer to be a mapping"),
         (SILOS, {"classes": 2}, DataError, "classes to be at least two different values"),
