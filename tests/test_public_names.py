@@ -135,7 +135,7 @@ def test_commands_that_fail_and_statistics_wait_for_no_torch(tmp_path: Path) -> 
         "data = {files = '{name}.csv', target = 'y', records = 9, "
         "columns = {x = {low = 0, high = 1}}, positive = ['1'], negative = ['0']}\n"
         "model = {kind = 'logistic'}\n"
-        "training = {steps = 2, sampling = 'none'}\n"
+        "training = {steps = 2, sampling = 'full-batch'}\n"
         "privacy = {epsilon = 1.0, delta = 1e-5}\n'''\n"
         "open('study.toml', 'w').write(text)\n"
         "for typed in ('run study.toml', 'run study.toml --baseline none', 'report nowhere',\n"

@@ -114,4 +114,4 @@ class SumsBudget:
 
 def _gaussian(shift: float) -> Release:
     """A step that moves the mean by so many standard deviations."""
-    return release(Step(noise_multiplier=1 / shift, sampling="none"), "add-remove")
+    return release(Step(noise_multiplier=1 / shift, sampling="full-batch"), "add-remove")
