@@ -37,7 +37,7 @@ class Tables:
 
 def tables_of(
     silos: Mapping[str, Any],
-    columns: Any,
+    columns: Sequence[tabular.Column],
     patients: str | Mapping[str, Any] | None,
     most_per_patient: int | None,
 ) -> Tables:
@@ -45,7 +45,7 @@ def tables_of(
 
     Args:
         silos: each silo's table by its name.
-        columns: what is public of each column, as a study has it.
+        columns: what is public of each column.
         patients: whose each row is: a column of every table, keys by each silo's name, or None.
         most_per_patient: how many rows of a patient count.
 
@@ -58,11 +58,10 @@ def tables_of(
             "expected most_per_patient beside patients, the public number of rows of one patient "
             "that count, got none; state it"
         )
-    declared = tabular.columns_from(columns)
     patient = patients if isinstance(patients, str) else _PATIENT if patients is not None else ""
     whole = {who: _with_keys(who, table, patients, patient) for who, table in silos.items()}
     cells = {
-        who: tabular.coded_cells(table, declared, who, patient=patient, most=most_per_patient or 0)
+        who: tabular.coded_cells(table, columns, who, patient=patient, most=most_per_patient or 0)
         for who, table in whole.items()
     }
     digests = {who: _digest(table) for who, table in whole.items()}

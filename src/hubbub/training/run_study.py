@@ -28,6 +28,7 @@ from hubbub.training import (
     local_venue,
     loop,
     prepared_study,
+    progress_bar,
     result,
     run_checks,
     run_folder,
@@ -45,7 +46,7 @@ def run(
     *,
     baseline: str | None = None,
     ledgers: str | Path | None = None,
-    progress: loop.Progress | None = None,
+    progress: bool | loop.Progress | None = None,
     plan: Plan | None = None,
     device: str = "auto",
     audit: str | Path | None = None,
@@ -66,7 +67,8 @@ def run(
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
         ledgers: folder of the silos' ledgers; `ledgers` beside `out` if None, and none at all if
             `out` is None too.
-        progress: called after every step with its number, from 1, and the newest metrics.
+        progress: called after every step with its number, from 1, and the newest metrics; True
+            shows a bar, False none, and None one in a notebook.
         plan: a plan made for this study, or for one that differs in the data's options only.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda"; it
             changes no guarantee.
@@ -100,15 +102,16 @@ def run(
     Study.expect(study)
     run_checks.check_wanted(study, out, baseline, audit)
     prepared = prepared_study.PreparedStudy.of(study, plan, device)
-    return carried_out(
-        prepared,
-        out,
-        baseline=baseline,
-        ledgers=ledgers,
-        progress=progress,
-        notice=notice,
-        audit=None if audit is None else read_audit(Path(audit), prepared.plan),
-    )
+    with progress_bar.telling(progress, study) as told:
+        return carried_out(
+            prepared,
+            out,
+            baseline=baseline,
+            ledgers=ledgers,
+            progress=told,
+            notice=notice,
+            audit=None if audit is None else read_audit(Path(audit), prepared.plan),
+        )
 
 
 def carried_out(
@@ -147,7 +150,7 @@ def carried_out(
 def resume(
     folder: str | Path,
     *,
-    progress: loop.Progress | None = None,
+    progress: bool | loop.Progress | None = None,
     device: str = "auto",
     notice: Notice | None = None,
     trust_code: bool = False,
@@ -163,7 +166,7 @@ def resume(
 
     Args:
         folder: of the run; the study is read from it, and the ledgers stay where they were.
-        progress: called after every step with its number, from 1, and the newest metrics.
+        progress: see `run`.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
         notice: told in a few words what takes long, such as the mixing of a shuffled token list.
         trust_code: code that the study names may run here, known or not.
@@ -223,7 +226,8 @@ def resume(
         if (opened.path / AUDIT).exists():
             opened.keep_audit(read_audit(opened.path / AUDIT, prepared.plan))
         start = found.state if found else None
-        return _finished(prepared, None, progress, notice, books, opened, start)
+        told = stack.enter_context(progress_bar.telling(progress, study))
+        return _finished(prepared, None, told, notice, books, opened, start)
 
 
 def _finished(

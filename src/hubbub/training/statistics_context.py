@@ -15,6 +15,7 @@ from math import floor, log10
 from pathlib import Path
 from typing import Any
 
+from hubbub import tabular
 from hubbub.assurance import SumsBudget, Tally
 from hubbub.errors import BudgetError, SpentError, StudyError
 from hubbub.estimation import Expectation
@@ -106,7 +107,8 @@ def statistics(
     """
     array_inputs.refuse_fewer(silos, "table", "hand them over")
     stated = array_inputs.declared(columns)
-    tables = notebook_tables.tables_of(silos, stated, patients, most_per_patient)
+    declared = tabular.columns_from(stated)
+    tables = notebook_tables.tables_of(silos, declared, patients, most_per_patient)
     known = sum(map(len, tables.cells.values())) if records is None else records
     context = StatisticsContext(
         cells=tables.cells,
