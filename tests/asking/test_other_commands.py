@@ -9,10 +9,10 @@ import pytest
 from tests.asking.made_up import study, table_of_study, write_silos
 
 import hubbub
-from hubbub.assurance.audit import audit
 from hubbub.cli.main import main
 from hubbub.errors import UserError
 from hubbub.training.comparison import compare
+from hubbub.verification.audit import audit
 
 
 def _compare(told: hubbub.Study, _: Path) -> object:

@@ -8,7 +8,7 @@ from math import erfc, exp, log, sqrt
 import numpy as np
 import pytest
 
-from hubbub.assurance.ledger import Entry, Kind, SumsBudget, Tally
+from hubbub.ledger import Entry, LedgerMechanism, SumsBudget, Tally
 from hubbub.privacy import Certificate
 
 
@@ -32,7 +32,7 @@ def shift_of(epsilon: float, delta: float) -> float:
 
 def entry(number: int, shift: float, **more: object) -> Entry:
     """A sum over all records, of a study of its own."""
-    kind = Kind(noise_multiplier=1 / shift, sample_rate=1.0, sampling="full-batch")
+    kind = LedgerMechanism(noise_multiplier=1 / shift, sample_rate=1.0, sampling="full-batch")
     return Entry(
         study=bytes([number]) * 32,
         session=bytes([number]) * 32,

@@ -9,9 +9,9 @@ from hubbub.learning.evaluation import (
 from hubbub.learning.frozen_features import (
     through_frozen as through_frozen,
 )
-from hubbub.learning.goals import (
+from hubbub.learning.target_types import (
     MOST_LOSS as MOST_LOSS,
-    Goal as Goal,
+    TargetType as TargetType,
 )
 from hubbub.learning.layer_projection import (
     LayerProjection as LayerProjection,
@@ -71,5 +71,5 @@ from hubbub.learning.torch_settings import (
     threads_for as threads_for,
 )
 from hubbub.learning.unit_model import (
-    on_units as on_units,
+    per_unit_model as per_unit_model,
 )

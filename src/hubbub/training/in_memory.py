@@ -210,7 +210,7 @@ def fit(
         ledgers = None if out is None else (Path(out).parent / "ledgers").resolve()
         uncounted.warn_if_uncounted(dict.fromkeys(silos, ledgers))
     with progress_bar.telling(progress, study) as told:
-        learned = run_study.carried_out(prepared, out, baseline=baseline, progress=told)
+        learned = run_study.run_prepared(prepared, out, baseline=baseline, progress=told)
     read_off = [
         *([study.data.unit_count] if records is None else []),
         *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),

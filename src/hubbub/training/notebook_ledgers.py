@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from hubbub.assurance import Ledger, Tally
+from hubbub.ledger import Ledger, Tally
 from hubbub.planning import Plan
 from hubbub.study import Study
 from hubbub.training import prepared_study, run_study, uncounted
@@ -59,7 +59,7 @@ class InMemoryLedgers:
         uncounted.warn_if_uncounted(self.tables)
         for one, tally in zip(self.tables.items(), self.tallies(), strict=True):
             _charged[one] = tally.after(prepared.plan)
-        found = run_study.carried_out(prepared, None)
+        found = run_study.run_prepared(prepared, None)
         return _answers.setdefault(self._key(prepared.study), found)
 
     def _key(self, study: Study) -> tuple[bytes, frozenset[tuple[str, str]]]:
@@ -91,7 +91,7 @@ class FolderLedgers:
         """Charge a query and ask it."""
         uncounted.warn_if_uncounted(dict.fromkeys(self.silos, self._ledgers.resolve()))
         out = self._folder(prepared.study)
-        return run_study.carried_out(prepared, out, ledgers=self._ledgers)
+        return run_study.run_prepared(prepared, out, ledgers=self._ledgers)
 
     @property
     def _ledgers(self) -> Path:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import report
-from hubbub.assurance import FILE
 from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
 from hubbub.planning import Plan, QueryState
@@ -35,6 +34,7 @@ from hubbub.training import (
     run_folder,
     trained_model,
 )
+from hubbub.verification import FILE
 
 _MOST_SHOWN = 10  # classes
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hubbub.assurance import difference
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.planning import Plan
 from hubbub.study import Study
 from hubbub.training import baselines
+from hubbub.verification import difference
 
 
 def check_wanted(

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import hubbub.learning as learning
-from hubbub.assurance import AUDIT, Ledger, read_audit
 from hubbub.errors import IntegrityError, UserError
+from hubbub.ledger import Ledger
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
 from hubbub.study import Study, imported_code
@@ -25,7 +25,7 @@ from hubbub.training import (
     baselines,
     checkpoint,
     federated,
-    local_venue,
+    local_backend,
     loop,
     prepared_study,
     progress_bar,
@@ -34,6 +34,7 @@ from hubbub.training import (
     run_folder,
     run_sessions,
 )
+from hubbub.verification import AUDIT, read_audit
 
 
 def _tell_nobody(*_: object) -> None:
@@ -103,7 +104,7 @@ def run(
     run_checks.check_wanted(study, out, baseline, audit)
     prepared = prepared_study.PreparedStudy.of(study, plan, device)
     with progress_bar.telling(progress, study) as told:
-        return carried_out(
+        return run_prepared(
             prepared,
             out,
             baseline=baseline,
@@ -114,7 +115,7 @@ def run(
         )
 
 
-def carried_out(
+def run_prepared(
     prepared: prepared_study.PreparedStudy,
     out: str | Path | None,
     *,
@@ -131,7 +132,7 @@ def carried_out(
         if out is not None:
             run_folder.make_room(Path(out))
             home = home or Path(out).parent / "ledgers"
-        books = local_venue.opened_ledgers(home, study, stack) if baseline is None else {}
+        books = local_backend.opened_ledgers(home, study, stack) if baseline is None else {}
         folder = None
         if out is not None:
             folder = stack.enter_context(
@@ -218,7 +219,7 @@ def resume(
             )
         imported_code.keep_known(study, study.own_code, trusted=trust_code)
         prepared = prepared_study.PreparedStudy.of(study, device=device)
-        books = local_venue.opened_ledgers(opened.ledgers, study, stack)
+        books = local_backend.opened_ledgers(opened.ledgers, study, stack)
         found = opened.last_checkpoint()
         _check_heads(study, books, found)
         opened.begin(_heads(study, books))
@@ -243,7 +244,7 @@ def _finished(
     began, progress = time.perf_counter(), progress or _tell_nobody
     asks = baseline is None or bool(prepared.plan.beside)
     saver = None if folder is None else checkpoint.CheckpointWriter(folder.keep)
-    venue = local_venue.LocalVenue(
+    backend = local_backend.LocalBackend(
         study=prepared.study,
         keys=layout_of(prepared.plan).keys() if asks else (),  # made for the run
         ledgers=ledgers,
@@ -261,7 +262,7 @@ def _finished(
         if saver is not None:
             stack.enter_context(saver)
         sessions = run_sessions.RunSessions(
-            venue=venue, plan=prepared.plan, folder=folder, stack=stack
+            backend=backend, plan=prepared.plan, folder=folder, stack=stack
         )
         if baseline is None:
             prepared, trained = federated.train_federated(
@@ -272,7 +273,9 @@ def _finished(
         if saver is not None:
             saver.wait()
     spent = inf if baseline == "non-private" else prepared.plan.epsilon_after(trained.attempts)
-    text = partial(venue.evidence, prepared.plan, trained.attempts) if folder and ledgers else None
+    text = (
+        partial(backend.evidence, prepared.plan, trained.attempts) if folder and ledgers else None
+    )
     return result.conclude(
         prepared,
         trained,
@@ -280,7 +283,7 @@ def _finished(
         epsilon=spent,
         evidence=text,
         began=began,
-        is_copied=venue.is_copied,
+        is_copied=backend.is_copied,
         baseline=baseline,
     )
 
@@ -300,7 +303,11 @@ def _compared(
 ) -> tuple[prepared_study.PreparedStudy, loop.State]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
-    opened = federated.exactly if baseline == "non-private" else federated.through(sessions)
+    opened = (
+        federated.exact_queries
+        if baseline == "non-private"
+        else federated.private_queries(sessions)
+    )
     prepared = federated.ask_before(prepared, opened, folder)
     if baseline == "alone":
         trained = baselines.alone(prepared, progress)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import tabular
-from hubbub.assurance import SumsBudget, Tally
 from hubbub.errors import BudgetError, SpentError, StudyError
 from hubbub.estimation import Expectation
+from hubbub.ledger import SumsBudget, Tally
 from hubbub.planning import Plan
 from hubbub.queries import expected_answers
 from hubbub.queries import plan as plan_study
