@@ -120,7 +120,8 @@ def _model(made: Draft) -> list[str]:
 
 def _training(made: Draft) -> list[str]:
     shown = "" if made.is_evaluated else "# "
-    every = made.steps // 3
+    every = made.steps // (1 if made.test_share else 3)
+    share = f", holdout = {made.test_share:g}" if made.test_share else ""
     why = "a look at held-back records, paid from epsilon"
     if not made.is_evaluated:
         why = "with so few records the noise would hide what it shows: remove the # to try"
@@ -131,7 +132,7 @@ def _training(made: Draft) -> list[str]:
         f"sample_rate = {made.sample_rate:g}                # a record's chance to be in a batch",
         "clip = 1.0",
         'optimizer = { name = "adam", lr = 0.1 }',
-        f"{shown}evaluate = {{ every = {every}, epsilon = 0.1 }}   # {why}",
+        f"{shown}evaluate = {{ every = {every}, epsilon = 0.1{share} }}   # {why}",
     ]
 
 
