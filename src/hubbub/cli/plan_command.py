@@ -11,6 +11,7 @@ from hubbub import estimation
 from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.planning import Plan, as_table
 from hubbub.queries import expected_answers, plan
+from hubbub.report import broken
 from hubbub.study import Study
 
 _HEAD = ("statistic", "kind", "answered", "expected standard error, noise and chance together")
@@ -39,6 +40,8 @@ def _plan(options: argparse.Namespace) -> int:
 def show_plan(made: Plan) -> None:
     """The plan as tables for people."""
     study = made.study
+    for words in broken(made.to_dict()):
+        say(f"note: {words}")
     table(
         f"{study.name}: what each adversary can learn about one {study.data.unit} "
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",

@@ -19,12 +19,22 @@ from hubbub.cli.output import (
     bar,
     finite,
     number,
+    say,
     show_answers,
     warn,
 )
 from hubbub.errors import UserError
 from hubbub.queries import steps_of
-from hubbub.report import UNCHARGED_BASELINE, called, in_brief, interval, promised_against, spoken
+from hubbub.report import (
+    UNCHARGED_BASELINE,
+    broken,
+    called,
+    in_brief,
+    interval,
+    promised_against,
+    spent_words,
+    spoken,
+)
 from hubbub.study import Study, sources
 
 if TYPE_CHECKING:
@@ -75,7 +85,11 @@ def _run(options: argparse.Namespace) -> int:
     what = "steps" if study.training else "sum" if asked == 1 else "sums"
     said = f"{made} {what}" if made == asked else f"{made} of {asked} {what}"
     answers = {name: one.to_dict() for name, one in result.statistics.items()}
+    spent = None if result.spending is None else result.spending.to_dict()
+    alarms = broken(result.plan.to_dict(), spent) if options.baseline is None else []
     if not options.json:
+        for words in alarms:
+            say(f"note: {words}")
         show_answers(answers)
     answer(
         options,
@@ -89,6 +103,8 @@ def _run(options: argparse.Namespace) -> int:
             "is_copied": result.is_copied,
             "baseline": options.baseline,
             "adversary": who,
+            "spending": spent,
+            "warnings": alarms,
             **({"note": UNCHARGED_BASELINE} if options.baseline else {}),
             **({"statistics": answers} if answers else {}),
         },
@@ -96,6 +112,7 @@ def _run(options: argparse.Namespace) -> int:
         *([] if _is_scored(study) else [_NOT_SCORED]),
         _NO_NOISE if who is None else _promise(result, options.baseline, who),
         *([UNCHARGED_BASELINE] if options.baseline else []),
+        *([] if spent is None else [spent_words(spent)]),
         f"written to {out}; open {out / 'report.html'}",
         *([_COPIED] if stopped else []),
     )

@@ -32,6 +32,10 @@ from hubbub.report.number_format import (
 from hubbub.report.page import (
     render as render,
 )
+from hubbub.report.promises import (
+    broken as broken,
+    spent_words as spent_words,
+)
 from hubbub.report.scales import (
     bounds as bounds,
     linear as linear,

@@ -25,11 +25,12 @@ from hubbub.report import (
     plain_words,
     plan_numbers,
     privacy_cost,
+    promises,
     several_runs,
     trust_models,
     who_sees_what,
 )
-from hubbub.report.number_format import Row, amount, at_most, finite
+from hubbub.report.number_format import Row, amount, at_most, chance, finite
 
 Plan = Mapping[str, Any]
 Metrics = Sequence[Row]
@@ -52,6 +53,7 @@ def render(
     attempts: int | None = None,
     seconds: float | None = None,
     statistics: Statistics | None = None,
+    spending: Mapping[str, Any] | None = None,
 ) -> str:
     """The report of a run as one self-contained HTML page, to be stored as UTF-8.
 
@@ -71,6 +73,7 @@ def render(
         attempts: made in all; as many as the last row has steps if None.
         seconds: that the run took, if somebody measured.
         statistics: answers to the study's statistics, by name.
+        spending: what the records have spent in all, as `Spending.to_dict` gives it.
     """
     trains = plan.get("trains", True)
     mode = trust_models.FEDERATED if baseline is None else trust_models.BASELINES[baseline]
@@ -80,7 +83,7 @@ def render(
     so_far, by_coalition = privacy_cost.axis(plan, mode, metrics)
     compared = comparison or (several_runs.arrangements_of(beside) if beside else None)
     sections = [
-        _summary(plan, metrics, mode, against, checked),
+        _summary(plan, metrics, mode, against, checked, spending, parts),
         *_warnings(plan["warnings"]),
         *([answers_section.answers(statistics)] if statistics else []),
         *([learned.learning(metrics, against, so_far)] if trains else []),
@@ -118,9 +121,13 @@ def _summary(
     mode: trust_models.Mode,
     against: str | None,
     checked: Sequence[checks.Finding],
+    spending: Mapping[str, Any] | None,
+    parts: Sequence[Mapping[str, Any]],
 ) -> markup.Html:
     """The first screen: what happened in one sentence, a picture, and a few figures."""
     tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against)]
+    if mode is trust_models.FEDERATED:
+        tiles += _spent_tile(spending, parts)
     if mode is trust_models.FEDERATED:
         remark = "each silo sent only numbers that look random"
         tiles.append(_tile("records that left a silo", "none", remark))
@@ -129,11 +136,13 @@ def _summary(
         *([markup.tag("p", privacy_cost.plainly(plan, against))] if against else []),
         *([markup.tag("p", checks.briefly(checked))] if checked else []),
     )
+    alarms = promises.broken(plan, spending) if mode is trust_models.FEDERATED else []
     picture = who_sees_what.picture(plan, mode)
     return markup.tag(
         "header",
         markup.tag("p", "hubbub report", class_="kicker"),
         markup.tag("h1", markup.tag("bdi", plan["study"])),
+        *(markup.tag("p", words, class_="alarm") for words in alarms),
         markup.tag("p", _lead(plan, mode), class_="lead"),
         markup.tag("div", picture, markup.tag("div", *answer), class_="first"),
     )
@@ -189,6 +198,27 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
             "finds 1",
         ),
     ]
+
+
+def _spent_tile(
+    spending: Mapping[str, Any] | None, parts: Sequence[Mapping[str, Any]]
+) -> list[markup.Html]:
+    """What the records have spent in all, by what ledgers said or what silos have signed."""
+    name = "ε spent in all by these records"
+    if spending is not None:
+        before = spending["before"]
+        was = f"charge {spending['charge']}; {at_most(before)} before this run. " if before else ""
+        was = was or "the first charge. "
+        cap = spending["cap"]
+        allowed = "No cap is set." if cap is None else f"The cap is {amount(cap)}."
+        remark = f"At δ = {chance(spending['delta'])}, all studies together: {was}{allowed}"
+        return [_tile(name, at_most(spending["epsilon"]), remark)]
+    told = [part["data_set"] for part in parts if part["data_set"]]
+    if not told:
+        return []
+    most = max(told, key=lambda one: one["epsilon"] or float("inf"))
+    remark = f"At δ = {chance(most['delta'])}, all studies together, by what the silos have signed"
+    return [_tile(name, at_most(most["epsilon"]), remark)]
 
 
 def _tile(name: str, value: str, remark: str, *more: markup.Html) -> markup.Html:

@@ -42,6 +42,7 @@ _LATER: Mapping[str, Mapping[str, Any]] = {
     "model": {"loss": "", "rank": 0, "targets": ()},
     "frozen": {"module": "", "features": 0},
     "training": {"metrics": (), "noise": "independent", "bands": 0},
+    "privacy": {"cap": 0.0},
 }
 _TABLES = ("parties", "data", "model", "training", "privacy")
 _OPTIONAL = ("statistics", "attestation")

@@ -14,6 +14,7 @@ from hubbub.disk import json_value, write_bytes
 from hubbub.errors import IntegrityError, UserError
 from hubbub.queries import ANSWERS
 from hubbub.report import ArrangementTable, ReportedRun, render
+from hubbub.training.spending import SPENDING
 
 REPORT = "report.html"
 COMPARISON = "comparison.json"
@@ -88,6 +89,7 @@ def _page(
         attempts=content["epsilon"]["attempts"] if content else None,
         seconds=seconds,
         statistics=_optional(folder / ANSWERS, {"statistics": None})["statistics"],
+        spending=_optional(folder / SPENDING, None),
     )
 
 

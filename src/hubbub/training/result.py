@@ -30,6 +30,7 @@ from hubbub.training import (
     run_folder,
     trained_model,
 )
+from hubbub.training.spending import Spending
 
 TABLES = "tables"
 _LONGEST = 50  # letters of a file's name, of up to four bytes each, of which disks take 255
@@ -61,6 +62,8 @@ class Result:
         baseline: which one was run, or "rehearsal"; None for hubbub.
         shape: of one record's features.
         statistics: the answers to the study's statistics, by name.
+        spending: what the silos' records have spent in all, this run included; None where no ledger
+            of this process says.
         made_public: what was read off the records because nobody had stated it, in words; the
             promise does not cover it.
 
@@ -92,6 +95,7 @@ class Result:
     baseline: str | None = None
     shape: tuple[int, ...] = ()
     statistics: Mapping[str, Answer] = field(default_factory=dict, repr=False)
+    spending: Spending | None = None
     made_public: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -103,6 +107,8 @@ class Result:
 
     def _lines(self) -> Iterator[str]:
         study, epsilon = self.plan.study, report.at_most(self.epsilon)
+        spent = None if self.spending is None else self.spending.to_dict()
+        yield from report.broken(self.plan.to_dict(), spent)
         answered = [name for name, one in self.statistics.items() if not one.refusal]
         if self.model is not None:
             yield f"{study.name}: {self.steps} of {self.plan.mechanism.steps} steps"
@@ -111,6 +117,8 @@ class Result:
         for name, one in self.statistics.items():
             yield from (f"  {line}" for line in report.answer_lines(name, one.to_dict()))
         yield f"epsilon {epsilon} at delta {study.privacy.delta:g} against {self.adversary}"
+        if spent is not None:
+            yield report.spent_words(spent)
         if self.made_public:
             read_off = "; ".join(self.made_public)
             yield f"made public, since it was not stated: {read_off}"
@@ -172,6 +180,7 @@ class Result:
             self.metrics,
             baseline=self.baseline,
             statistics={name: one.to_dict() for name, one in self.statistics.items()},
+            spending=None if self.spending is None else self.spending.to_dict(),
         )
         write_bytes(file, page.encode())
         return file
@@ -203,6 +212,7 @@ def conclude(
     began: float,
     is_copied: bool = False,
     baseline: str | None = None,
+    spending: Spending | None = None,
 ) -> Result:
     """The result of a run, and what its folder holds in the end: model, evidence, report.
 
@@ -221,6 +231,7 @@ def conclude(
         standardisation=prepared.standardisation,
         is_copied=is_copied,
         baseline=baseline,
+        spending=spending,
         shape=prepared.learner.shape if prepared.learner else (),
         statistics={} if kept is None else answers_of(prepared.plan, kept),
     )
@@ -230,6 +241,8 @@ def conclude(
             write_statistics(folder.path, prepared.plan, kept)
         if result.model is not None:
             run_folder.write_model(folder.path, prepared.plan, result.model, result.shape)
+        if spending is not None:
+            spending.write(folder.path)
         if evidence is not None:
             run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)

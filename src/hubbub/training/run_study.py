@@ -33,6 +33,7 @@ from hubbub.training import (
     result,
     run_folder,
     run_sessions,
+    spending,
 )
 
 
@@ -171,6 +172,7 @@ def carried_out(
                 )
             )
             folder.begin(_heads(study, books))
+        spending.set_caps(books.values(), study.privacy)
         return _finished(prepared, baseline, progress, notice, books, folder, None)
 
 
@@ -307,6 +309,7 @@ def _finished(
         evidence=text,
         began=began,
         is_copied=venue.is_copied,
+        spending=venue.spending if baseline is None else None,
         baseline=baseline,
     )
 

@@ -12,6 +12,8 @@ from hubbub.study.drafting.study_draft import Draft
 from hubbub.study.target import target_table
 from hubbub.tabular import Column
 
+_EPSILON = 1.0
+
 
 def draft_text(made: Draft) -> str:
     """The text of a study file that `hubbub plan` accepts."""
@@ -139,10 +141,12 @@ def _training(made: Draft) -> list[str]:
 def _privacy(made: Draft) -> list[str]:
     return [
         "[privacy]",
-        f"epsilon = 1.0                    # the promise to every "
+        f"epsilon = {_EPSILON:.1f}                    # the promise to every "
         f"{'patient' if made.patient else 'record'}; smaller promises more",
         f"delta = {made.delta:g}",
         'relation = "add-remove"',
+        f"cap = {3 * _EPSILON:g}                        # epsilon of all studies of these records "
+        "together; a ledger without a cap takes it",
     ]
 
 
