@@ -73,7 +73,7 @@ def spending(
 
 
 def set_caps(ledgers: Iterable[Ledger], privacy: Privacy) -> None:
-    """Give each ledger that has no cap the study's, if it proposes one, for adaptive studies (P24)."""
+    """Give each ledger without a cap the one that a study proposes, for adaptive studies (P24)."""
     if not privacy.cap:
         return
     cap = Cap(

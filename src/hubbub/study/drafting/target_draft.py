@@ -29,7 +29,7 @@ from hubbub.study.drafting.target_candidates import (
     is_absent,
 )
 from hubbub.study.drafting.time_event_pairs import is_censoring
-from hubbub.tabular import AMOUNT, COUNT, KINDS, TIME_TO_EVENT, Outcome, canonical
+from hubbub.tabular import COUNT, KINDS, NUMERIC, TIME_TO_EVENT, Outcome, canonical
 
 _TIMES = 8  # of a grid
 
@@ -110,7 +110,7 @@ def learned(
     Args:
         columns: the cells of all files, of every column that all files have.
         asked: the name of the target.
-        kind: "class", "amount", "count" or "time-to-event"; None: it is guessed.
+        kind: "class", "numeric", "count" or "time-to-event"; None: it is guessed.
         event: the column that says whether a time ends with the event.
         usual: the decimal sign where a cell may mean two numbers.
 
@@ -127,8 +127,8 @@ def learned(
         except DataError:
             if asked not in columns or wanted or not _is_numeric(columns[asked], usual):
                 raise
-            note = f'numbers, so kind = "{AMOUNT}": say --kind {COUNT} if they count something'
-            return _drafted(AMOUNT, asked, columns, None, usual, (note,))
+            note = f'numbers, so kind = "{NUMERIC}": say --kind {COUNT} if they count something'
+            return _drafted(NUMERIC, asked, columns, None, usual, (note,))
     for name, key in ((asked, "--target"), (event, "--event")):
         if name not in columns and (key == "--target" or wanted == TIME_TO_EVENT):
             raise DataError(
@@ -163,7 +163,7 @@ def _drafted(
             f'expected numbers in the target {name!r} for kind = "{kind}", found others, or one '
             "only; correct the files, or name another kind or column"
         )
-    if kind == AMOUNT:
+    if kind == NUMERIC:
         low, high = rounded_outward(least, most)
         outcome = Outcome(kind=kind, low=low, high=high)
     elif kind == COUNT:
@@ -234,7 +234,7 @@ def _classes_of(name: str, cells: Sequence[str]) -> TargetDraft:
     what = "one value only" if len(found) == 1 else f"{len(found)} values"
     raise DataError(
         f"expected a target {name!r} of two to {MOST_CLASSES} classes, found {what} in all files; "
-        "name another column with --target, or say --kind amount, count or time-to-event"
+        "name another column with --target, or say --kind numeric, count or time-to-event"
     )
 
 
