@@ -9,7 +9,7 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from hubbub.learning.clipped_sums import ClippedSum, clipped_sum
-from hubbub.learning.evaluation import evaluate, evaluate_records
+from hubbub.learning.evaluation import evaluate, evaluate_records, scores_of
 from hubbub.learning.frozen_features import frozen_features, through_frozen
 from hubbub.learning.goals import MOST_LOSS, Goal
 from hubbub.learning.layer_projection import LayerProjection
@@ -17,6 +17,7 @@ from hubbub.learning.learner import Learner
 from hubbub.learning.metrics import accuracy, auc
 from hubbub.learning.model_file import load_model, save_model, stored_parameters
 from hubbub.learning.models import build_model, default_loss
+from hubbub.learning.null_model import Score
 from hubbub.learning.optimizers import Optimizer, stepped
 from hubbub.learning.parameter_vector import load_parameters, parameters_vector
 from hubbub.learning.self_check import (
@@ -38,6 +39,7 @@ __all__ = [
     "EvaluationTask",
     "LayerProjection",
     "Optimizer",
+    "Score",
     "TrainingTask",
     "TriedMethod",
     "build_model",
@@ -55,6 +57,7 @@ __all__ = [
     "method_for",
     "parameters_vector",
     "save_model",
+    "scores_of",
     "stepped",
     "stored_parameters",
     "threads_for",

@@ -16,6 +16,7 @@ from hubbub.errors import DataError, StudyError
 from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.goals import CLASSES, Goal
 from hubbub.learning.models import outputs_of
+from hubbub.learning.null_model import Score, beside_null
 from hubbub.learning.torch_settings import (
     device_of,
     device_under,
@@ -64,6 +65,18 @@ def evaluate(
     >>> evaluate(nn.Identity(), loss, torch.eye(3), torch.arange(3))["accuracy"]
     1.0
     """
+    logits, losses = _outputs(model, loss, inputs, targets, chunk)
+    truth = targets.cpu().numpy()
+    found = {"loss": float(losses.double().mean()), **goal.scored(logits.numpy(), truth)}
+    predicted = goal.predicted(logits).numpy()
+    found |= {name.rpartition(":")[2]: _scored(name, truth, predicted) for name in own}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _outputs(
+    model: nn.Module, loss: Loss, inputs: Tensors, targets: torch.Tensor, chunk: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A model's outputs in eval mode, and its losses, record by record; its mode is put back."""
     batch, training = batch_of(inputs, targets), model.training
     device = device_under(model)
     outputs, losses = [], []
@@ -78,11 +91,7 @@ def evaluate(
         model.train(training)
     if not outputs:
         raise DataError("expected at least one record to evaluate, found none; check the test set")
-    logits, truth = torch.cat(outputs).cpu().numpy(), targets.cpu().numpy()
-    found = {"loss": float(torch.cat(losses).double().mean()), **goal.scored(logits, truth)}
-    predicted = goal.predicted(torch.from_numpy(logits)).numpy()
-    found |= {name.rpartition(":")[2]: _scored(name, truth, predicted) for name in own}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    return torch.cat(outputs).cpu(), torch.cat(losses).cpu()
 
 
 def _scored(name: str, targets: NDArray[Any], predicted: NDArray[Any]) -> float:
@@ -129,8 +138,35 @@ def evaluate_records(
     >>> evaluate_records(torch.nn.Identity(), records)["accuracy"]
     1.0
     """
+    placed, loss, inputs, targets = _placed(model, records, device, goal)
+    return evaluate(placed, loss, inputs, targets, goal=goal, own=own)
+
+
+@torch.no_grad()
+def scores_of(
+    model: nn.Module, records: Records, *, device: str = "cpu", goal: Goal = CLASSES
+) -> dict[str, Score]:
+    """A model's scores on public records beside those of one that knows nothing of a record.
+
+    Args:
+        model, records, device, goal: as for `evaluate_records`.
+
+    Returns:
+        By metric its value, a 95 % interval, and the null model's; see `null_model`.
+
+    Raises:
+        DataError, ModelError, UserError: as for `evaluate_records`.
+    """
+    placed, loss, inputs, targets = _placed(model, records, device, goal)
+    outputs, _ = _outputs(placed, loss, inputs, targets, _CHUNK)
+    return beside_null(goal, outputs.numpy(), records.targets)
+
+
+def _placed(
+    model: nn.Module, records: Records, device: str, goal: Goal
+) -> tuple[nn.Module, Loss, torch.Tensor, torch.Tensor]:
+    """A model where it is computed, its loss, and the records as tensors."""
     place = device_of(device)
     model = model if is_on(model, place) else copy.deepcopy(model).to(place)
     inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
-    loss = goal.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
-    return evaluate(model, loss, inputs, targets, goal=goal, own=own)
+    return model, goal.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype), inputs, targets

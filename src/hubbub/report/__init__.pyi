@@ -40,6 +40,11 @@ from hubbub.report.scales import (
     bounds as bounds,
     linear as linear,
 )
+from hubbub.report.score_words import (
+    SCORES_HEAD as SCORES_HEAD,
+    in_a_sentence as in_a_sentence,
+    score_rows as score_rows,
+)
 from hubbub.report.several_runs import (
     ReportedRun as ReportedRun,
 )

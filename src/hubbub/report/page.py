@@ -26,6 +26,7 @@ from hubbub.report import (
     plan_numbers,
     privacy_cost,
     promises,
+    score_words,
     several_runs,
     trust_models,
     who_sees_what,
@@ -54,6 +55,7 @@ def render(
     seconds: float | None = None,
     statistics: Statistics | None = None,
     spending: Mapping[str, Any] | None = None,
+    scores: score_words.Scores | None = None,
 ) -> str:
     """The report of a run as one self-contained HTML page, to be stored as UTF-8.
 
@@ -74,6 +76,7 @@ def render(
         seconds: that the run took, if somebody measured.
         statistics: answers to the study's statistics, by name.
         spending: what the records have spent in all, as `Spending.to_dict` gives it.
+        scores: on public test records beside a model that knows nothing, by metric.
     """
     trains = plan.get("trains", True)
     mode = trust_models.FEDERATED if baseline is None else trust_models.BASELINES[baseline]
@@ -83,10 +86,10 @@ def render(
     so_far, by_coalition = privacy_cost.axis(plan, mode, metrics)
     compared = comparison or (several_runs.arrangements_of(beside) if beside else None)
     sections = [
-        _summary(plan, metrics, mode, against, checked, spending, parts),
+        _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}),
         *_warnings(plan["warnings"]),
         *([answers_section.answers(statistics)] if statistics else []),
-        *([learned.learning(metrics, against, so_far)] if trains else []),
+        *([learned.learning(metrics, against, so_far, scores or {})] if trains else []),
         privacy_cost.cost(plan, mode, by_coalition),
         *([comparison_section.joining(compared)] if trains or compared else []),
         *([several_runs.side_by_side(beside)] if beside else []),
@@ -123,9 +126,10 @@ def _summary(
     checked: Sequence[checks.Finding],
     spending: Mapping[str, Any] | None,
     parts: Sequence[Mapping[str, Any]],
+    scores: score_words.Scores,
 ) -> markup.Html:
     """The first screen: what happened in one sentence, a picture, and a few figures."""
-    tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against)]
+    tiles = [*_learned_tile(metrics, scores), *_privacy_tiles(plan, against)]
     if mode is trust_models.FEDERATED:
         tiles += _spent_tile(spending, parts)
     if mode is trust_models.FEDERATED:
@@ -163,7 +167,7 @@ def _lead(plan: Plan, mode: trust_models.Mode) -> str:
     )
 
 
-def _learned_tile(metrics: Metrics) -> list[markup.Html]:
+def _learned_tile(metrics: Metrics, scores: score_words.Scores) -> list[markup.Html]:
     found = metric_words.metrics_of(metrics[-1:])
     if not found:
         return []
@@ -173,9 +177,16 @@ def _learned_tile(metrics: Metrics) -> list[markup.Html]:
         _tile(
             metric_words.label_of(found[0]),
             words.shown(value),
-            f"{words.meaning} After {step} steps.",
+            f"{_standing(found[0], scores, metrics[-1])} {words.meaning} After {step} steps.",
         )
     ]
+
+
+def _standing(name: str, scores: score_words.Scores, row: Row) -> str:
+    """Whether a model is better than one that knows nothing, with an interval."""
+    said = score_words.remarks(scores, [name])
+    words = said[0] if said else score_words.in_a_sentence({}, row)
+    return words if not words or words.endswith(".") else f"{words}."
 
 
 def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:

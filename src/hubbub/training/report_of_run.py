@@ -18,6 +18,7 @@ from hubbub.training.spending import SPENDING
 
 REPORT = "report.html"
 COMPARISON = "comparison.json"
+SCORES = "scores.json"
 _MOST_ROWS = 100_000  # of metrics; a run has some twenty, or one for every step
 _MALFORMED = (
     *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError),
@@ -90,6 +91,7 @@ def _page(
         seconds=seconds,
         statistics=_optional(folder / ANSWERS, {"statistics": None})["statistics"],
         spending=_optional(folder / SPENDING, None),
+        scores=_optional(folder / SCORES, {}),
     )
 
 
