@@ -26,9 +26,9 @@ import pytest
 
 import hubbub
 from hubbub import Study
-from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.cli import bench_command, demo_command, main, output
 from hubbub.cli.command_examples import EXAMPLES
+from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.study.datasets import wheel
 from hubbub.training.baselines import BASELINES
 

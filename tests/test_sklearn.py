@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from hubbub.assurance.ledger import Ledger
 from hubbub.errors import UncountedWarning
+from hubbub.ledger import Ledger
 from hubbub.sklearn import FederatedClassifier
 from hubbub.training import uncounted
 

@@ -12,9 +12,9 @@ from tests.asking.made_up import KINDS, patients, table_of_study
 
 import hubbub
 from hubbub import Study
-from hubbub.assurance.ledger.entry import Entry
-from hubbub.assurance.ledger.row_cost import cost_of, kind_of
 from hubbub.errors import StudyError
+from hubbub.ledger.entry import Entry
+from hubbub.ledger.row_cost import cost_of, kind_of
 from hubbub.privacy import Composition, Step, release
 from hubbub.queries import statistics_of
 

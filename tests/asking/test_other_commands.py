@@ -11,11 +11,11 @@ import pytest
 from tests.asking.made_up import COLUMNS, KINDS, SILOS, patients, study, table_of_study, write_silos
 
 import hubbub
-from hubbub.assurance.audit import audit
 from hubbub.cli.main import main
 from hubbub.errors import BudgetError, DataError, StudyError, UncountedWarning, UserError
 from hubbub.training import uncounted
 from hubbub.training.comparison import compare
+from hubbub.verification.audit import audit
 
 
 def _compare(told: hubbub.Study, _: Path) -> object:

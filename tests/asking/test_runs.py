@@ -15,11 +15,10 @@ from tests.asking.made_up import KINDS, SILOS, patients, study, table_of_study, 
 
 import hubbub
 from hubbub import Study, learning
-from hubbub.assurance import Ledger, kind_of
-from hubbub.assurance.verification import verify
 from hubbub.cli.main import main
 from hubbub.errors import DataError, IntegrityError, StudyError
 from hubbub.estimation import Answer
+from hubbub.ledger import Ledger, kind_of
 from hubbub.protocol import Masking
 from hubbub.queries import (
     answers_to_dict,
@@ -30,6 +29,7 @@ from hubbub.queries import (
 )
 from hubbub.queries.kept_sums import write_sums
 from hubbub.queries.statistic_answers import write_answers
+from hubbub.verification.replay import verify
 
 FAR = 6  # standard errors: what is further off is wrong, whatever the noise
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubbub.learning.goals import Amount, Classes, Count, TimeToEvent
 from hubbub.learning.null_model import beside_null
+from hubbub.learning.target_types import Amount, Classes, Count, TimeToEvent
 from hubbub.report import in_a_sentence, score_rows
 
 CLASSES = Classes()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.assurance.ledger.dp_event import event_of
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.cli import main
 from hubbub.errors import UserError
+from hubbub.ledger.dp_event import event_of
+from hubbub.ledger.privacy_ledger import Ledger
 from ledger.book import (
     DELTA,
     OTHER,

@@ -280,9 +280,14 @@ class Watched(Consortium):
 
     def sealed(self, party: str, tag: Tag, payload: bytes = b"", **where: Any) -> bytes:
         """A frame that a party signs, whatever it says."""
-        site = self.sites[party]
-        said = {"study": self.study.id, "sender": site.index, "receiver": 0, "payload": payload}
-        return Frame(tag=tag, **{**said, **where}).sealed(site.keys)
+        party_folder = self.sites[party]
+        said = {
+            "study": self.study.id,
+            "sender": party_folder.index,
+            "receiver": 0,
+            "payload": payload,
+        }
+        return Frame(tag=tag, **{**said, **where}).sealed(party_folder.keys)
 
 
 @dataclass(kw_only=True)
@@ -291,7 +296,7 @@ class Session:
 
     rounds: Rounds
     plan: Plan
-    terms: RoundParameters
+    round_parameters: RoundParameters
     initial: np.ndarray
     sums: Callable[[Iterable[int], np.ndarray], np.ndarray]
     close: Callable[[Sequence[bytes]], list[dict[str, Any]]]
@@ -305,9 +310,11 @@ class Session:
 
     def check(self, total: np.ndarray) -> None:
         """The sum of those who took part, but for the noise."""
-        there = [i for i in range(1, 1 + self.terms.silos) if i not in self.rounds.absent]
-        wanted = self.sums(there, self.initial) / self.terms.grid_step
-        room = 8 * self.terms.sigma_grid * self.terms.silos**0.5
+        there = [
+            i for i in range(1, 1 + self.round_parameters.silos) if i not in self.rounds.absent
+        ]
+        wanted = self.sums(there, self.initial) / self.round_parameters.grid_step
+        room = 8 * self.round_parameters.sigma_grid * self.round_parameters.silos**0.5
         assert np.abs(total - wanted).max() < room, "a wrong sum"
 
 
@@ -326,8 +333,10 @@ def opened(
     coordinator.standardise(standardisation)
     prepared = setting_of(parties.study)
     planned = planned_for(prepared.plan, purpose)
-    terms = round_parameters_of(planned)
-    wanted = SessionPlan(plan=prepared.plan, planned=planned, terms=terms, tasks=())
+    round_parameters = round_parameters_of(planned)
+    wanted = SessionPlan(
+        plan=prepared.plan, planned=planned, round_parameters=round_parameters, tasks=()
+    )
     rounds = coordinator.set_up(wanted)
 
     def sums(silos: Iterable[int], model: np.ndarray) -> np.ndarray:
@@ -339,7 +348,7 @@ def opened(
     return Session(
         rounds=rounds,
         plan=prepared.plan,
-        terms=terms,
+        round_parameters=round_parameters,
         initial=prepared.initial,
         sums=sums,
         close=close,
@@ -367,12 +376,14 @@ def terms_for(parties: Consortium) -> tuple[Plan, RoundParameters]:
     return plan, round_parameters_of(plan.main)
 
 
-def open_frame(parties: Consortium, session: bytes, terms: Any = None, **changes: Any) -> bytes:
+def open_frame(
+    parties: Consortium, session: bytes, round_parameters: Any = None, **changes: Any
+) -> bytes:
     """An OPEN as an aggregator may sign it, with what it likes in it."""
     said = json.loads(SessionOffer.of(TRAINING, terms_for(parties)[1]).payload())
-    said["terms"] |= terms or {}
+    said["terms"] |= round_parameters or {}
     payload = json.dumps(said | changes).encode()
-    site = parties.aggregator
+    party_folder = parties.aggregator
     return Frame(
         tag=Tag.OPEN,
         study=parties.study.id,
@@ -380,7 +391,7 @@ def open_frame(parties: Consortium, session: bytes, terms: Any = None, **changes
         sender=0,
         receiver=EVERYBODY,
         payload=payload,
-    ).sealed(site.keys)
+    ).sealed(party_folder.keys)
 
 
 def refusal(parts: Sequence[bytes]) -> tuple[str, str]:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.assurance.verification.checking import verify
 from hubbub.errors import BudgetError, DataError, IntegrityError, ProtocolError
 from hubbub.network.engine import Missing
 from hubbub.network.envelope import answer, read_answer, request
@@ -26,6 +25,7 @@ from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.verification.replay.checking import verify
 from network.consortium import planned
 from network.relay import (
     FEATURES,
@@ -60,7 +60,7 @@ def model(
 ) -> bytes:
     """A MODEL as the aggregator may sign it."""
     silos = more.pop("silos", (1, 2, 3))
-    payload = session.terms.model_payload(silos, more.pop("parameters", session.initial))
+    payload = session.round_parameters.model_payload(silos, more.pop("parameters", session.initial))
     where: dict[str, Any] = {"session": session.rounds.session, "receiver": EVERYBODY}
     said = where | {"round": round, "attempt": attempt} | more
     return parties.sealed("aggregator", Tag.MODEL, payload, **said)
@@ -398,7 +398,7 @@ def test_a_request_is_answered_once_and_by_whom_it_is_for(gather: Any) -> None:
 def test_an_aggregator_that_asks_a_node_for_fewer_gets_nothing(gather: Any, silos: Any) -> None:
     parties = gather(2)
     session = opened(parties)
-    payload = session.terms.named_payload(silos, bytes(32))
+    payload = session.round_parameters.named_payload(silos, bytes(32))
     where = {"session": session.rounds.session, "round": 1, "receiver": 4}
     asked = parties.sealed("aggregator", Tag.REQUEST, payload, **where)
     found = parties.ask("node-1", Call.PROMISE, session.rounds.session, [asked])
@@ -408,7 +408,7 @@ def test_an_aggregator_that_asks_a_node_for_fewer_gets_nothing(gather: Any, silo
 def test_an_aggregator_that_asks_a_node_for_two_sets_gets_one(gather: Any) -> None:
     parties = gather(2, **ONE_AWAY)
     session = opened(parties)
-    named = session.terms.named_payload
+    named = session.round_parameters.named_payload
     where = {"session": session.rounds.session, "round": 1, "receiver": 4}
     found = [
         parties.ask(
@@ -514,8 +514,8 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
     )
     query = planned(parties.study).planned(STANDARDISATION)
     assert query is not None
-    terms = asdict(round_parameters_of(query))
-    old = open_frame(parties, NEW, terms, purpose=STANDARDISATION)
+    round_parameters = asdict(round_parameters_of(query))
+    old = open_frame(parties, NEW, round_parameters, purpose=STANDARDISATION)
 
     def asks(name: str, party: str, blob: bytes) -> bytes:
         if name == "finish" and party == "ann":
@@ -623,7 +623,7 @@ def closing(parties: Watched, session: Session, **changes: Any) -> list[bytes]:
     name = session.rounds.session
     listed = json.dumps({"sessions": [name.hex()]}).encode()
     where = {"session": name, "receiver": EVERYBODY}
-    said = {"close": listed, "result": bytes(4 * session.terms.parameters)} | changes
+    said = {"close": listed, "result": bytes(4 * session.round_parameters.parameters)} | changes
     return [
         parties.sealed("aggregator", Tag.CLOSE, said["close"], **where),
         parties.sealed("aggregator", Tag.RESULT, said["result"], **where),
@@ -705,7 +705,7 @@ def test_p15_what_was_paid_for_and_not_answered_is_not_answered_after_the_end(
         call, parts = Call.SEED, [frames[0] for frames in shown.values()]
     else:  # the row of the first attempt pays for the second one too
         session.rounds.round(1, session.initial, 1)
-        payload = session.terms.model_payload((1, 2, 3), session.initial, 2)
+        payload = session.round_parameters.model_payload((1, 2, 3), session.initial, 2)
         where = {"session": name, "receiver": EVERYBODY, "round": 2}
         call, parts = Call.MODEL, [parties.sealed("aggregator", Tag.MODEL, payload, **where)]
     said = last_word(parties, session, "ann")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hubbub import Study, run
-from hubbub.assurance import Ledger
 from hubbub.cli import main
 from hubbub.errors import BudgetError, StudyError
+from hubbub.ledger import Ledger
 from hubbub.report import broken, spent_words
 from hubbub.training.report_of_run import write_report
 

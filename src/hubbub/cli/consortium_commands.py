@@ -82,15 +82,20 @@ def _keygen(options: argparse.Namespace) -> int:
     closed = passphrase.chosen(options)
     folder = options.home / RELAY
     relay, key = named_relay(folder, options.relay, options.relay_certificate)
-    site = PartyFolder.made(
+    party_folder = PartyFolder.made(
         options.home, options.name, options.role, passphrase=closed, relay=relay, relay_key=key
     )
-    identity = site.keys.identity
+    identity = party_folder.keys.identity
     path, shown = options.home / IDENTITY, fingerprint(identity)
     answer(
         options,
-        {"name": site.name, "role": site.role, "fingerprint": shown, "identity": str(path)},
-        f"{site.name} ({site.role}): keys in {options.home}, for this party alone",
+        {
+            "name": party_folder.name,
+            "role": party_folder.role,
+            "fingerprint": shown,
+            "identity": str(path),
+        },
+        f"{party_folder.name} ({party_folder.role}): keys in {options.home}, for this party alone",
         f"fingerprint {shown}",
         f"give {path} to whoever makes the roster, and read the fingerprint out",
     )
@@ -158,10 +163,10 @@ def _relay(options: argparse.Namespace) -> int:
 
 
 def _approve(options: argparse.Namespace) -> int:
-    site = PartyFolder.opened(options.home, passphrase.unlock(options))
+    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
     study = Study.load(options.study)
     if options.withdraw:
-        there = site.withdraw(study.id)
+        there = party_folder.withdraw(study.id)
         words = "withdrawn" if there else "it was not approved here"
         answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)
         return 0 if there else 1
@@ -171,10 +176,12 @@ def _approve(options: argparse.Namespace) -> int:
     hashes = code_hashes.code_hashes(study)
     if not options.json:
         _show(study, roster, options.ledger or options.home / LEDGER, hashes)
-    if not options.yes and not _asked(f"May {site.name} take part in {study.name}?", options):
+    if not options.yes and not _asked(
+        f"May {party_folder.name} take part in {study.name}?", options
+    ):
         say("not approved; nothing was changed")
         return 1
-    path = site.approve(study, roster, new_roster=options.new_roster, seen=hashes)
+    path = party_folder.approve(study, roster, new_roster=options.new_roster, seen=hashes)
     named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
     found = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
     answer(options, found, f"approved: {study.name}, id {study.id.hex()}")

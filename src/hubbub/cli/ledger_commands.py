@@ -11,7 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import (
+from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
+from hubbub.disk import json_value, read_bytes, why_of
+from hubbub.errors import IntegrityError, UserError
+from hubbub.ledger import (
     Cap,
     HeadStatement,
     Ledger,
@@ -22,9 +25,6 @@ from hubbub.assurance import (
     Witnessed,
     attempts_of,
 )
-from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
-from hubbub.disk import json_value, read_bytes, why_of
-from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
 from hubbub.privacy import arguments
 

@@ -28,6 +28,7 @@ from hubbub.errors import HubbubError, UserError, with_extra
 # command that was typed is read: a question to the accountant need not wait for the network.
 _FAMILIES = {
     "drafting_commands": ("init", "check"),
+    "schema_command": ("schema",),
     "demo_command": ("demo",),
     "plan_command": ("plan",),
     "training_commands": ("run",),
@@ -35,7 +36,7 @@ _FAMILIES = {
     "comparison_commands": ("compare", "rehearse"),
     "consortium_commands": ("keygen", "roster", "relay", "approve"),
     "network_commands": ("serve", "join", "status"),
-    "assurance_commands": ("verify", "report", "audit"),
+    "verification_commands": ("verify", "report", "audit"),
     "attest_commands": ("attest",),
     "accounting_commands": ("epsilon", "delta", "noise"),
     "ledger_commands": ("ledger", "budget"),

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.assurance import read_audit
 from hubbub.cli import passphrase
 from hubbub.cli.output import (
     AUDIT_WORDS,
@@ -33,6 +32,7 @@ from hubbub.errors import UserError, with_extra
 from hubbub.network import HOME, EventLog, PartyFolder, Timeouts, last_status, read_roster, sentence
 from hubbub.queries import plan, steps_of
 from hubbub.study import Study
+from hubbub.verification import read_audit
 
 if TYPE_CHECKING:
     from hubbub.network.checkup import Checked
@@ -128,21 +128,26 @@ def _served(options: argparse.Namespace) -> int:
     from hubbub.network.monitor import monitored
 
     began = time.monotonic()
-    site = PartyFolder.opened(options.home, passphrase.unlock(options))
+    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
     study = Study.load(options.study)
-    check(site, study, options.data)
+    check(party_folder, study, options.data)
     if options.audit is not None:
-        site.keep_audit(study.id, read_audit(options.audit, plan(study)))
-    if (kept := site.audit(study.id)) and not options.json:
+        party_folder.keep_audit(study.id, read_audit(options.audit, plan(study)))
+    if (kept := party_folder.audit(study.id)) and not options.json:
         say(f"the evidence will hold the audit in {kept}")
     said = {name: getattr(options, name) for name in ("deadline", "waiting")}
     timeouts = Timeouts(**{name: value for name, value in said.items() if value is not None})
     with bar(study.name, steps_of(study), quiet=options.json) as progress, _terminated():
         tell = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
-        event_log = EventLog(party=site.name, folder=options.home, tell=tell)
+        event_log = EventLog(party=party_folder.name, folder=options.home, tell=tell)
         with monitored(event_log, options.metrics_port):
             out = host(
-                site, study, event_log, url=options.relay, data=options.data, timeouts=timeouts
+                party_folder,
+                study,
+                event_log,
+                url=options.relay,
+                data=options.data,
+                timeouts=timeouts,
             )
     final = json.loads((out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     answers = read_answers(out)
@@ -168,20 +173,22 @@ def _join(options: argparse.Namespace) -> int:
     from hubbub.network.join import Machine, check, join, relay_of
     from hubbub.network.monitor import monitored
 
-    site = PartyFolder.opened(options.home, passphrase.unlock(options))
+    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
     machine = Machine(data=options.data, ledger=options.ledger, device=options.device)
     roster = options.roster and read_roster(options.roster)
     if options.check:
-        return _checked(options, checkup(site, machine, url=options.relay, roster=roster))
-    approved = check(site, machine)
-    relay = relay_of(site, options.relay, roster)
+        return _checked(options, checkup(party_folder, machine, url=options.relay, roster=roster))
+    approved = check(party_folder, machine)
+    relay = relay_of(party_folder, options.relay, roster)
     if not options.json:
         names = ", ".join(approved) or "none yet, which hubbub approve changes"
-        say(f"{site.name} takes part; approved studies: {names}; end with Ctrl-C")
-    event_log = EventLog(party=site.name, folder=options.home, tell=_Teller(json=options.json))
+        say(f"{party_folder.name} takes part; approved studies: {names}; end with Ctrl-C")
+    event_log = EventLog(
+        party=party_folder.name, folder=options.home, tell=_Teller(json=options.json)
+    )
     try:
         with _terminated(), monitored(event_log, options.metrics_port):
-            join(site, relay, machine, event_log, url=options.relay)
+            join(party_folder, relay, machine, event_log, url=options.relay)
     except KeyboardInterrupt:
         pass
     return 0

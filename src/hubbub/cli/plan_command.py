@@ -85,7 +85,7 @@ def show_plan(made: Plan) -> None:
     )
     _show_expected(made)
     if study.attestation:
-        from hubbub.assurance.attestation import policy_of
+        from hubbub.verification.attestation import policy_of
 
         for role, asked in study.attestation.asked().items():
             say(f"evidence of every {role}: {policy_of(asked).words()}")

@@ -11,7 +11,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from hubbub.learning.clipped_sums import ClippedSum, clipped_sum
 from hubbub.learning.evaluation import evaluate, evaluate_records, scores_of
 from hubbub.learning.frozen_features import frozen_features, through_frozen
-from hubbub.learning.goals import MOST_LOSS, Goal
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.learner import Learner
 from hubbub.learning.metrics import accuracy, auc
@@ -29,9 +28,10 @@ from hubbub.learning.self_check import (
     try_out,
 )
 from hubbub.learning.study_model import goal_of, lift_of, model_of, tried_model
+from hubbub.learning.target_types import MOST_LOSS, TargetType
 from hubbub.learning.task import EvaluationTask, TrainingTask, held_back
 from hubbub.learning.torch_settings import device_of, threads_for
-from hubbub.learning.unit_model import on_units
+from hubbub.learning.unit_model import per_unit_model
 
 __all__ = [
     "MOST_LOSS",

@@ -14,9 +14,9 @@ from torch import nn
 
 from hubbub.errors import DataError, StudyError
 from hubbub.learning.batches import Loss, Tensors, batch_of
-from hubbub.learning.goals import CLASSES, Goal
 from hubbub.learning.models import outputs_of
 from hubbub.learning.null_model import Score, beside_null
+from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import (
     device_of,
     device_under,
@@ -37,7 +37,7 @@ def evaluate(
     targets: torch.Tensor,
     *,
     chunk: int = _CHUNK,
-    goal: Goal = CLASSES,
+    target_type: TargetType = CLASSES,
     own: Sequence[str] = (),
 ) -> dict[str, float]:
     """Mean loss, and the metrics of what a model is trained for, in eval mode.
@@ -48,11 +48,11 @@ def evaluate(
         inputs: public records, (n, ...), or a tuple of such tensors, on any device.
         targets: (n, ...).
         chunk: records evaluated at once, where the model is.
-        goal: what the model is trained for; that of a classifier if it is left out.
+        target_type: what the model is trained for; that of a classifier if it is left out.
         own: functions "python:module:name" that score targets and predictions.
 
     Returns:
-        "loss" (in the loss's own unit) and the goal's metrics; of a classifier "accuracy" (a share
+        "loss" (in the loss's own unit) and the target type's metrics; of a classifier "accuracy" (a share
         in [0, 1]) and, for two classes, "auc" (a probability), "brier" and "calibration_slope".
         Those of own functions stand under their names. Each where it is defined and finite.
 
@@ -67,8 +67,8 @@ def evaluate(
     """
     logits, losses = _outputs(model, loss, inputs, targets, chunk)
     truth = targets.cpu().numpy()
-    found = {"loss": float(losses.double().mean()), **goal.scored(logits.numpy(), truth)}
-    predicted = goal.predicted(logits).numpy()
+    found = {"loss": float(losses.double().mean()), **target_type.scored(logits.numpy(), truth)}
+    predicted = target_type.predicted(logits).numpy()
     found |= {name.rpartition(":")[2]: _scored(name, truth, predicted) for name in own}
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
@@ -114,7 +114,7 @@ def evaluate_records(
     records: Records,
     *,
     device: str = "cpu",
-    goal: Goal = CLASSES,
+    target_type: TargetType = CLASSES,
     own: Sequence[str] = (),
 ) -> dict[str, float]:
     """Metrics of a model on public records.
@@ -123,10 +123,10 @@ def evaluate_records(
         model: gives outputs of shape (n,) or (n, classes); left as it is.
         records: public, such as the test set; at least one.
         device: where they are computed, a name that `hubbub.learning.device_of` takes.
-        goal, own: as for `evaluate`.
+        target_type, own: as for `evaluate`.
 
     Returns:
-        What `evaluate` gives with the goal's loss.
+        What `evaluate` gives with the target type's loss.
 
     Raises:
         DataError: there are no records.
@@ -138,18 +138,22 @@ def evaluate_records(
     >>> evaluate_records(torch.nn.Identity(), records)["accuracy"]
     1.0
     """
-    placed, loss, inputs, targets = _placed(model, records, device, goal)
-    return evaluate(placed, loss, inputs, targets, goal=goal, own=own)
+    placed, loss, inputs, targets = _placed(model, records, device, target_type)
+    return evaluate(placed, loss, inputs, targets, target_type=target_type, own=own)
 
 
 @torch.no_grad()
 def scores_of(
-    model: nn.Module, records: Records, *, device: str = "cpu", goal: Goal = CLASSES
+    model: nn.Module,
+    records: Records,
+    *,
+    device: str = "cpu",
+    target_type: TargetType = CLASSES,
 ) -> dict[str, Score]:
     """A model's scores on public records beside those of one that knows nothing of a record.
 
     Args:
-        model, records, device, goal: as for `evaluate_records`.
+        model, records, device, target_type: as for `evaluate_records`.
 
     Returns:
         By metric its value, a 95 % interval, and the null model's; see `null_model`.
@@ -157,16 +161,17 @@ def scores_of(
     Raises:
         DataError, ModelError, UserError: as for `evaluate_records`.
     """
-    placed, loss, inputs, targets = _placed(model, records, device, goal)
+    placed, loss, inputs, targets = _placed(model, records, device, target_type)
     outputs, _ = _outputs(placed, loss, inputs, targets, _CHUNK)
-    return beside_null(goal, outputs.numpy(), records.targets)
+    return beside_null(target_type, outputs.numpy(), records.targets)
 
 
 def _placed(
-    model: nn.Module, records: Records, device: str, goal: Goal
+    model: nn.Module, records: Records, device: str, target_type: TargetType
 ) -> tuple[nn.Module, Loss, torch.Tensor, torch.Tensor]:
     """A model where it is computed, its loss, and the records as tensors."""
     place = device_of(device)
     model = model if is_on(model, place) else copy.deepcopy(model).to(place)
     inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
-    return model, goal.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype), inputs, targets
+    loss = target_type.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
+    return model, loss, inputs, targets

@@ -20,7 +20,7 @@ from scipy.special import expit, xlogy
 from scipy.stats import norm
 
 from hubbub.learning import metrics, survival_metrics
-from hubbub.learning.goals import Amount, Classes, Count, Goal, TimeToEvent
+from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
 
 _Z = float(norm.ppf(0.975))
 Array = NDArray[np.float64]
@@ -51,33 +51,37 @@ class Score:
         return dict(vars(self))
 
 
-def beside_null(goal: Goal, outputs: NDArray[Any], targets: NDArray[Any]) -> dict[str, Score]:
+def beside_null(
+    target_type: TargetType, outputs: NDArray[Any], targets: NDArray[Any]
+) -> dict[str, Score]:
     """Scores by the usual names of metrics, the telling one first; those that are defined.
 
     Args:
-        goal: what the model is trained for.
-        outputs: of the model, as `Goal.scored` takes them.
+        target_type: what the model is trained for.
+        outputs: of the model, as `TargetType.scored` takes them.
         targets: of the public test records.
 
-    >>> goal = Classes()
+    >>> classes = Classes()
     >>> rare = np.array([1.0] * 2 + [0.0] * 98)
-    >>> found = beside_null(goal, np.full(100, -9.0) + np.linspace(0, 1e-3, 100), rare)
+    >>> found = beside_null(classes, np.full(100, -9.0) + np.linspace(0, 1e-3, 100), rare)
     >>> found["accuracy"].value, found["accuracy"].null, found["accuracy"].is_better
     (0.98, 0.98, None)
     """
     if not np.isfinite(outputs).all() or len(targets) < 2:
         return {}
     found: dict[str, Score] = {}
-    if isinstance(goal, Classes):
+    if isinstance(target_type, Classes):
         found = _classes(outputs, targets)
-    elif isinstance(goal, Amount | Count):
-        predicted = goal.predicted(torch.from_numpy(outputs).double()).numpy()
-        known = goal.seen(torch.from_numpy(np.asarray(targets, dtype=np.float64)))
-        if isinstance(goal, Amount):
-            known = (known * (goal.high - goal.low) + (goal.low + goal.high)) / 2
-        found = _numbers(predicted, known.numpy(), counts=isinstance(goal, Count))
-    elif isinstance(goal, TimeToEvent):
-        found = _times(goal, outputs, targets)
+    elif isinstance(target_type, Amount | Count):
+        predicted = target_type.predicted(torch.from_numpy(outputs).double()).numpy()
+        known = target_type.clip_targets(torch.from_numpy(np.asarray(targets, dtype=np.float64)))
+        if isinstance(target_type, Amount):
+            known = (
+                known * (target_type.high - target_type.low) + (target_type.low + target_type.high)
+            ) / 2
+        found = _numbers(predicted, known.numpy(), counts=isinstance(target_type, Count))
+    elif isinstance(target_type, TimeToEvent):
+        found = _times(target_type, outputs, targets)
     return {name: one for name, one in found.items() if isfinite(one.value)}
 
 
@@ -124,10 +128,12 @@ def _deviances(rates: Array, known: Array) -> Array:
     return np.asarray(2.0 * (xlogy(known, known / rates) - known + rates))
 
 
-def _times(goal: TimeToEvent, outputs: NDArray[Any], targets: NDArray[Any]) -> dict[str, Score]:
+def _times(
+    target_type: TimeToEvent, outputs: NDArray[Any], targets: NDArray[Any]
+) -> dict[str, Score]:
     """Harrell's concordance; of its pairs about as many are independent as records have events."""
     times, events = targets[:, 0], targets[:, 1] > 0.5
-    value = goal.scored(outputs, targets).get("c_index", float("nan"))
+    value = target_type.scored(outputs, targets).get("c_index", float("nan"))
     ups = int(events.sum())
     if not ups or not isfinite(survival_metrics.harrell(times, times, events)):
         return {}

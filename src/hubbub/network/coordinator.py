@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hubbub.assurance import MachineAttester, StudyAttestation, checked_part
 from hubbub.errors import BudgetError, ProtocolError, UserError
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)
@@ -32,6 +31,7 @@ from hubbub.session import (
 )
 from hubbub.study import Standardisation, Study
 from hubbub.training import SessionPlan
+from hubbub.verification import MachineAttester, StudyAttestation, checked_part
 
 _PAUSE = 2.0  # seconds; the shortest
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
@@ -49,10 +49,10 @@ class Coordinator:
         RefusedError: the study cannot be run apart.
     """
 
-    def __init__(self, site: PartyFolder, study: Study, requests: Requests) -> None:
+    def __init__(self, party_folder: PartyFolder, study: Study, requests: Requests) -> None:
         check_apart(study)
-        self.site, self.study, self.requests = site, study, requests
-        made, asked = MachineAttester(site.home / COLLATERAL), study.attestation
+        self.party_folder, self.study, self.requests = party_folder, study, requests
+        made, asked = MachineAttester(party_folder.home / COLLATERAL), study.attestation
         self._attests = None if asked is None else StudyAttestation(asked=asked, attester=made)
         self._standardisation: Standardisation | None = None
         self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
@@ -120,11 +120,11 @@ class Coordinator:
         Raises:
             UserError: it is not.
         """
-        if not self.site.approves(self.study.id):
+        if not self.party_folder.approves(self.study.id):
             raise UserError(
                 f"expected {self.study.name} and its roster to be approved in "
-                f"{self.site.home.resolve()}, they were withdrawn or replaced since it is served; "
-                "approve a study with the roster that holds now, and serve that"
+                f"{self.party_folder.home.resolve()}, they were withdrawn or replaced since it is "
+                "served; approve a study with the roster that holds now, and serve that"
             )
 
     def _doubt(self, error: AbsentError, *, in_round: bool) -> None:
@@ -146,7 +146,7 @@ class Coordinator:
         for rounds in self._open.values():
             if rounds.sums:
                 self._doubted.clear()
-                few = rounds.terms.steps if is_sparse(self.study.parties) else 1
+                few = rounds.round_parameters.steps if is_sparse(self.study.parties) else 1
                 self._patience.reached(rounds.sums, few)
                 rounds.sums = 0
 
@@ -157,17 +157,19 @@ class Coordinator:
         at = attests.now() if attests else 0
         made = SetUp(
             peers=self.requests,
-            keys=self.site.keys,
+            keys=self.party_folder.keys,
             study=self.study.id,
             layout=layout_of(wanted.plan),
-            terms=wanted.terms,
-            offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation, at),
+            round_parameters=wanted.round_parameters,
+            offer=SessionOffer.of(
+                wanted.purpose, wanted.round_parameters, self._standardisation, at
+            ),
             counts=self.study.data.counts,
             attempts_per_list=wanted.planned.mechanism.attempts_per_list,
             attests=attests,
             doubted=self._doubted_places,
         )
-        self.requests.expect(wanted.purpose, wanted.terms, self.study.data.counts)
+        self.requests.expect(wanted.purpose, wanted.round_parameters, self.study.data.counts)
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
         self.requests.ask_all(Call.PING, everybody, made.session)
         return made.open_session()
@@ -218,7 +220,7 @@ class Coordinator:
             sender=0,
             receiver=EVERYBODY,
             payload=payload,
-        ).sealed(self.site.keys)
+        ).sealed(self.party_folder.keys)
 
 
 def _blamed(liars: Sequence[Absent], colluders: int) -> str:

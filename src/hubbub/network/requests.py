@@ -61,9 +61,13 @@ class Requests(Peers):
         self._limits: dict[str, SizeLimits] = {}  # of the newest session, by purpose
         self._known = {"relay", *(party.name for party in roster.parties)}
 
-    def expect(self, purpose: str, terms: RoundParameters, counts: Sequence[int]) -> None:
+    def expect(
+        self, purpose: str, round_parameters: RoundParameters, counts: Sequence[int]
+    ) -> None:
         """Know what a session's answers may have, before anybody is asked in it."""
-        self._limits[purpose] = SizeLimits(roster=self.roster, terms=terms, counts=tuple(counts))
+        self._limits[purpose] = SizeLimits(
+            roster=self.roster, round_parameters=round_parameters, counts=tuple(counts)
+        )
 
     def largest_answer(self, name: str) -> int:
         """Bytes of an answer in a phase of this name: what carries it keeps no larger one.

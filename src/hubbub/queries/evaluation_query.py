@@ -104,16 +104,16 @@ class EvaluationQuery(Query):
 
         learner: learning.Learner = silo.learner
         return learning.EvaluationTask(
-            learner.on_units,
+            learner.per_unit_model,
             records,
             method=learner.method,
             capacity=capacity,
             device=learner.device,
-            goal=learner.goal,
+            target_type=learner.target_type,
         )
 
     def scores_of(self, total: Array, learner: Any, sigma: float) -> Scores:
-        """Accuracy, or another goal's mean, and mean loss from one noisy sum.
+        """Accuracy, or what another kind of target has, and mean loss from one noisy sum.
 
         Args:
             total: the sum.
@@ -129,11 +129,11 @@ class EvaluationQuery(Query):
         count = max(float(total[0]), 1.0)
         mean = float(np.clip(total[1] / count, 0.0, 1.0))
         width = _Z * _error(mean, count, sigma)
-        name, value = learner.goal.told(mean)
+        name, value = learner.target_type.metric(mean)
         return {
             name: value,
-            f"{name}_low": learner.goal.told(max(0.0, mean - width))[1],
-            f"{name}_high": learner.goal.told(min(1.0, mean + width))[1],
+            f"{name}_low": learner.target_type.metric(max(0.0, mean - width))[1],
+            f"{name}_high": learner.target_type.metric(min(1.0, mean + width))[1],
             "held_back_records": count,
             "held_back_loss": float(np.clip(total[2] / count, 0.0, 1.0)) * learning.MOST_LOSS,
         }

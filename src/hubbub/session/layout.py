@@ -64,14 +64,14 @@ def layout_of(plan: Plan) -> Layout:
 
 
 def confirmers_of(
-    layout: Layout, roster: Roster, terms: RoundParameters, index: int
+    layout: Layout, roster: Roster, round_parameters: RoundParameters, index: int
 ) -> Sequence[int]:
     """Who confirms the set-up to a party besides its neighbours: to a silo, all silos.
 
     With compute nodes only where all draw together: silos compare what they saw of the joint
     seeds, also those that share no honest node (docs/privacy.md P4).
     """
-    comparing = not layout.nodes or terms.needs_joint_seed
+    comparing = not layout.nodes or round_parameters.needs_joint_seed
     return roster.silos if comparing and index in roster.silos else ()
 
 

@@ -80,7 +80,7 @@ def secure_sum(
     most = max(silos - 2, 0)
     given = min(max(_USUAL_COLLUDERS, silos // 10), most) if colluders is None else colluders
     colluders = parameters.whole("colluders", given, least=0, most=most)
-    terms = RoundParameters(
+    round_parameters = RoundParameters(
         dimension=integers[0].size,
         parameters=0,
         silos=silos,
@@ -102,7 +102,7 @@ def secure_sum(
     def silo(me: party.Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:
         return ExactSilo(masking, integers[me.index - 1], word_bits)
 
-    return in_process.assemble(layout, terms, silo, study=_STUDY).sum(1, _NOTHING)
+    return in_process.assemble(layout, round_parameters, silo, study=_STUDY).sum(1, _NOTHING)
 
 
 class ExactSilo:

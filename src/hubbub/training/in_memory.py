@@ -187,7 +187,7 @@ def fit(
     if baseline is None:
         ledgers = None if out is None else Path(out).parent / "ledgers"
         uncounted.warn_if_uncounted(silos, ledgers)
-    learned = run_study.carried_out(prepared, out, baseline=baseline, progress=progress)
+    learned = run_study.run_prepared(prepared, out, baseline=baseline, progress=progress)
     read_off = [
         *([study.data.unit_count] if records is None else []),
         *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),

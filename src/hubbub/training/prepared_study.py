@@ -167,9 +167,9 @@ class PreparedStudy:
         """All silos' records, one silo's after the other's, for who may see them all."""
         return self.plan.main.query.pooled_task(self.silos)
 
-    def lift(self, terms: RoundParameters) -> Lift | None:
+    def lift(self, round_parameters: RoundParameters) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""
-        return self.plan.main.query.lift(terms, self.learner)
+        return self.plan.main.query.lift(round_parameters, self.learner)
 
     def trained(self, parameters: Parameters) -> Any:
         """The model with these parameters; None where none is trained."""
@@ -194,7 +194,10 @@ class PreparedStudy:
             return {}
         learner = self.learner
         return learning.scores_of(
-            self.trained(parameters), self.test, device=learner.device, goal=learner.goal
+            self.trained(parameters),
+            self.test,
+            device=learner.device,
+            target_type=learner.target_type,
         )
 
     def with_answer(self, planned: PlannedQuery[Query], state: QueryState) -> PreparedStudy:
@@ -261,22 +264,22 @@ def _learner(
     settings, training = study.learning
     given = handed.model if handed else None
     model = copy.deepcopy(given) if given else learning.model_of(study, shape)
-    goal = learning.goal_of(study)
-    on_units = learning.on_units(model, study.data.places)
+    target_type = learning.goal_of(study)
+    per_unit_model = learning.per_unit_model(model, study.data.places)
     method, first = "", next(iter(records.values()), None)
     if first is not None:
-        method = learning.method_for(on_units, shape, first.targets, goal=goal)
+        method = learning.method_for(per_unit_model, shape, first.targets, target_type=target_type)
     if not settings.is_built_in:
         for one in (*records.values(), test):
             if one is not None:
                 learning.check_classes(model, one)
-    if not settings.is_built_in or training.metrics or goal.loss_name:
-        learning.try_out(model, test, goal=goal, own=training.metrics)
+    if not settings.is_built_in or training.metrics or target_type.loss_name:
+        learning.try_out(model, test, target_type=target_type, own=training.metrics)
     return learning.Learner(
         model=model,
-        on_units=on_units,
+        per_unit_model=per_unit_model,
         initial=learning.parameters_vector(model),
-        goal=goal,
+        target_type=target_type,
         method=method,
         device=device,
         shape=shape,

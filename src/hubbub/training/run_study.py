@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import hubbub.learning as learning
-from hubbub.assurance import AUDIT, Ledger, difference, read_audit
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
+from hubbub.ledger import Ledger
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
 from hubbub.study import Study, imported_code
@@ -27,7 +27,7 @@ from hubbub.training import (
     baselines,
     checkpoint,
     federated,
-    local_venue,
+    local_backend,
     loop,
     prepared_study,
     result,
@@ -35,6 +35,7 @@ from hubbub.training import (
     run_sessions,
     spending,
 )
+from hubbub.verification import AUDIT, difference, read_audit
 
 
 def _tell_nobody(*_: object) -> None:
@@ -102,7 +103,7 @@ def run(
     Study.expect(study)
     check_wanted(study, out, baseline, audit)
     prepared = prepared_study.PreparedStudy.of(study, plan, device)
-    return carried_out(
+    return run_prepared(
         prepared,
         out,
         baseline=baseline,
@@ -142,7 +143,7 @@ def check_wanted(
         )
 
 
-def carried_out(
+def run_prepared(
     prepared: prepared_study.PreparedStudy,
     out: str | Path | None,
     *,
@@ -159,7 +160,7 @@ def carried_out(
         if out is not None:
             run_folder.make_room(Path(out))
             home = home or Path(out).parent / "ledgers"
-        books = local_venue.opened_ledgers(home, study, stack) if baseline is None else {}
+        books = local_backend.opened_ledgers(home, study, stack) if baseline is None else {}
         folder = None
         if out is not None:
             folder = stack.enter_context(
@@ -247,7 +248,7 @@ def resume(
             )
         imported_code.keep_known(study, study.own_code, trusted=trust_code)
         prepared = prepared_study.PreparedStudy.of(study, device=device)
-        books = local_venue.opened_ledgers(opened.ledgers, study, stack)
+        books = local_backend.opened_ledgers(opened.ledgers, study, stack)
         found = opened.last_checkpoint()
         _check_heads(study, books, found)
         opened.begin(_heads(study, books))
@@ -271,7 +272,7 @@ def _finished(
     began, progress = time.perf_counter(), progress or _tell_nobody
     asks = baseline is None or bool(prepared.plan.beside)
     saver = None if folder is None else checkpoint.CheckpointWriter(folder.keep)
-    venue = local_venue.LocalVenue(
+    backend = local_backend.LocalBackend(
         study=prepared.study,
         keys=layout_of(prepared.plan).keys() if asks else (),  # made for the run
         ledgers=ledgers,
@@ -289,7 +290,7 @@ def _finished(
         if saver is not None:
             stack.enter_context(saver)
         sessions = run_sessions.RunSessions(
-            venue=venue, plan=prepared.plan, folder=folder, stack=stack
+            backend=backend, plan=prepared.plan, folder=folder, stack=stack
         )
         if baseline is None:
             prepared, trained = federated.train_federated(
@@ -300,7 +301,9 @@ def _finished(
         if saver is not None:
             saver.wait()
     spent = inf if baseline == "non-private" else prepared.plan.epsilon_after(trained.attempts)
-    text = partial(venue.evidence, prepared.plan, trained.attempts) if folder and ledgers else None
+    text = (
+        partial(backend.evidence, prepared.plan, trained.attempts) if folder and ledgers else None
+    )
     return result.conclude(
         prepared,
         trained,
@@ -308,8 +311,8 @@ def _finished(
         epsilon=spent,
         evidence=text,
         began=began,
-        is_copied=venue.is_copied,
-        spending=venue.spending if baseline is None else None,
+        is_copied=backend.is_copied,
+        spending=backend.spending if baseline is None else None,
         baseline=baseline,
     )
 
@@ -322,7 +325,11 @@ def _compared(
 ) -> tuple[prepared_study.PreparedStudy, loop.State]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
-    opened = federated.exactly if baseline == "non-private" else federated.through(sessions)
+    opened = (
+        federated.exact_queries
+        if baseline == "non-private"
+        else federated.private_queries(sessions)
+    )
     prepared = federated.ask_before(prepared, opened, folder)
     if baseline == "alone":
         trained = baselines.alone(prepared, progress)

@@ -14,9 +14,9 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import Cap, Entry, Ledger, Tally
 from hubbub.disk import write_text
 from hubbub.errors import StudyError
+from hubbub.ledger import Cap, Entry, Ledger, Tally
 from hubbub.study import Privacy
 
 SPENDING = "spending.json"

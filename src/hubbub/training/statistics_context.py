@@ -199,7 +199,7 @@ class ReleasableQuery:
         self.context.charge(self.study.privacy.epsilon)
         if is_first:  # the context counts its own
             uncounted.warn_if_uncounted(asked, None)
-        return replace(run_study.carried_out(prepared, None), made_public=self.context.made_public)
+        return replace(run_study.run_prepared(prepared, None), made_public=self.context.made_public)
 
 
 def _named(questions: Questions) -> dict[str, Mapping[str, Any]]:

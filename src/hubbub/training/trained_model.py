@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub import tabular
-from hubbub.assurance import MODEL
 from hubbub.errors import DataError, UserError
 from hubbub.learning import model_file, prediction
 from hubbub.queries import STANDARDISED
@@ -29,6 +28,7 @@ from hubbub.study import (
     is_own,
     sources,
 )
+from hubbub.verification import MODEL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +77,8 @@ class TrainedModel:
     @property
     def scorer(self) -> Any:
         """A torch module that takes features as the study encodes them and gives predictions."""
-        goal = learning.goal_of(self.study)
-        return prediction.Scorer(self.module, self.standardisation, goal)
+        target_type = learning.goal_of(self.study)
+        return prediction.Scorer(self.module, self.standardisation, target_type)
 
     def to_onnx(self, path: Path) -> None:
         """Write the scorer for other programs.

@@ -237,7 +237,7 @@ def _widened(halves: NDArray[np.uint16]) -> Parameters:
     return (halves.astype("<u4") << np.uint32(16)).view("<f4")
 
 
-def decoded(terms: RoundParameters, total: NDArray[np.int64]) -> NDArray[np.float64]:
+def decoded(round_parameters: RoundParameters, total: NDArray[np.int64]) -> NDArray[np.float64]:
     """From the integers that a round reveals to the noisy sum; public, and the same everywhere.
 
     Args:
@@ -247,7 +247,7 @@ def decoded(terms: RoundParameters, total: NDArray[np.int64]) -> NDArray[np.floa
     Returns:
         (dimension,) float64, in units of the gradient.
     """
-    return np.multiply(total, terms.grid_step, dtype=np.float64)
+    return np.multiply(total, round_parameters.grid_step, dtype=np.float64)
 
 
 @lru_cache(maxsize=4)
