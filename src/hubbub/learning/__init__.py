@@ -11,34 +11,7 @@ from hubbub import on_first_use
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-<<<<<<< HEAD
 __getattr__ = on_first_use(__name__)
-=======
-from hubbub.learning.clipped_sums import ClippedSum, clipped_sum
-from hubbub.learning.evaluation import evaluate, evaluate_records, scores_of
-from hubbub.learning.frozen_features import frozen_features, through_frozen
-from hubbub.learning.layer_projection import LayerProjection
-from hubbub.learning.learner import Learner
-from hubbub.learning.metrics import accuracy, auc
-from hubbub.learning.model_file import load_model, save_model, stored_parameters
-from hubbub.learning.models import build_model, default_loss
-from hubbub.learning.null_model import Score
-from hubbub.learning.optimizers import Optimizer, stepped
-from hubbub.learning.parameter_vector import load_parameters, parameters_vector
-from hubbub.learning.self_check import (
-    TriedMethod,
-    check_classes,
-    checked_method,
-    method_and_work,
-    method_for,
-    try_out,
-)
-from hubbub.learning.study_model import goal_of, lift_of, model_of, tried_model
-from hubbub.learning.target_types import MOST_LOSS, TargetType
-from hubbub.learning.task import EvaluationTask, TrainingTask, held_back
-from hubbub.learning.torch_settings import device_of, threads_for
-from hubbub.learning.unit_model import per_unit_model
->>>>>>> first
 
 __all__ = [
     "MOST_LOSS",

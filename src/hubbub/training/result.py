@@ -35,11 +35,8 @@ from hubbub.training import (
     run_folder,
     trained_model,
 )
-<<<<<<< HEAD
-from hubbub.verification import FILE
-=======
 from hubbub.training.spending import Spending
->>>>>>> first
+from hubbub.verification import FILE
 
 _MOST_SHOWN = 10  # classes
 
@@ -122,13 +119,8 @@ class Result:
         )
 
     def _lines(self) -> Iterator[str]:
-<<<<<<< HEAD
-=======
-        study, epsilon = self.plan.study, report.at_most(self.epsilon)
         spent = None if self.spending is None else self.spending.to_dict()
         yield from report.broken(self.plan.to_dict(), spent)
-        answered = [name for name, one in self.statistics.items() if not one.refusal]
->>>>>>> first
         if self.model is not None:
             yield self._heading
         if self.statistics:
@@ -136,17 +128,10 @@ class Result:
             yield f"{self.plan.study.name}: answers to {', '.join(answered) or 'nothing'}"
         for name, one in self.statistics.items():
             yield from (f"  {line}" for line in report.answer_lines(name, one.to_dict()))
-<<<<<<< HEAD
         yield self._promise
-        yield from self._read_off
-=======
-        yield f"epsilon {epsilon} at delta {study.privacy.delta:g} against {self.adversary}"
         if spent is not None:
             yield report.spent_words(spent)
-        if self.made_public:
-            read_off = "; ".join(self.made_public)
-            yield f"made public, since it was not stated: {read_off}"
->>>>>>> first
+        yield from self._read_off
         known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
         if self.model is not None:
             shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
