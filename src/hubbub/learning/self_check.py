@@ -237,7 +237,7 @@ def method_and_work(
     """What `method_for` finds, and whether a record decides how much is done for it.
 
     Args:
-        model, shape, targets, goal: as for `method_for`.
+        model, shape, targets, target_type: as for `method_for`.
 
     Returns:
         Both; that the work varies is certain, that it does not is only what was seen (P19).
