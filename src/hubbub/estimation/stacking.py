@@ -1,7 +1,7 @@
 """One vector for all questions of a study: blocks beside one another, each on its own scale.
 
 Theory of operation. Block b has sensitivity D_b and the part p_b of the budget: it is scaled by
-s_b = sqrt(p_b) / D_b, so no record's stacked vector is longer than 1 if the parts add up to 1. Under
+s_b = sqrt(p_b) / D_b, so no record's stacked vector is longer than 1 as parts add up to 1; under
 substitution diameters stand for sensitivities. One noise multiplier serves all (docs/privacy.md
 P23). In a large cohort noise makes the variance of an answer larger by r_b / s_b^2 times that of
 sampling, r_b following from what the question itself expects. Parts in proportion to D_b^2 r_b, and
@@ -89,7 +89,7 @@ def _noise_to_sampling(asked: OneSum | Iterated) -> float:
     ratios = [
         (with_noise / error) ** 2 - 1.0
         for (_, error), (_, with_noise) in zip(quiet, noisy, strict=True)
-        if 0 < error and with_noise < math.inf and with_noise < _NOISY / _QUIET / 2 * error
+        if error > 0 and with_noise < math.inf and with_noise < _NOISY / _QUIET / 2 * error
     ]
     # Where nothing is sampled, as in a count, noise is held against the count's own root.
     each = max(ratios, default=asked.size * _NOISY**2 / _MANY) * _MANY / _NOISY**2
@@ -245,13 +245,13 @@ class Stacked:
             records: about how many records there are, from the study.
             sigma: standard deviation of all noise in each number of one noisy sum.
         """
-        return {
-            part.name: part.asked.expected(
-                records,
-                sigma / part.unit / math.sqrt(self.rounds / part.asked.rounds),
-            )
-            for part in self._parts()
-        }
+        return {name: self.expected_of(name, records, sigma) for name in self.names}
+
+    def expected_of(self, name: str, records: float, sigma: float) -> Expectation:
+        """The same of one question."""
+        (part,) = (one for one in self._parts() if one.name == name)
+        noise = sigma / part.unit / math.sqrt(self.rounds / part.asked.rounds)
+        return part.asked.expected(records, noise)
 
     def answers(self, noisy: Sequence[Array], sigma: float) -> dict[str, Answer]:
         """What the noisy sums say.
