@@ -35,7 +35,7 @@ _FAMILIES = {
     "training_commands": ("run",),
     "model_commands": ("predict", "export"),
     "comparison_commands": ("compare", "rehearse"),
-    "consortium_commands": ("keygen", "roster", "relay", "approve"),
+    "consortium_commands": ("keygen", "roster", "relay", "leaf", "approve"),
     "network_commands": ("serve", "join", "status"),
     "verification_commands": ("verify", "report", "audit"),
     "attest_commands": ("attest",),

@@ -85,6 +85,9 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
 def _add_join(commands: Any) -> argparse.ArgumentParser:
     parser = add_command(commands, "join", "take part as a silo or a compute node", _join)
     parser.add_argument("--relay", help="the relay's URL; default: the roster's")
+    parser.add_argument(
+        "--relay-certificate", type=Path, help="PEM file: what a leaf relay at --relay shows"
+    )
     parser.add_argument("--roster", type=Path, help="where nothing is approved yet: the roster")
     parser.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
     parser.add_argument(
@@ -194,12 +197,17 @@ def _join(options: argparse.Namespace) -> int:
     from hubbub.network.monitor import monitored
 
     party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
-    machine = Machine(data=options.data, ledger=options.ledger, device=options.device)
+    machine = Machine(
+        data=options.data,
+        ledger=options.ledger,
+        device=options.device,
+        certificate=options.relay_certificate,
+    )
     roster = options.roster and read_roster(options.roster)
     if options.check:
         return _checked(options, checkup(party_folder, machine, url=options.relay, roster=roster))
     approved = check(party_folder, machine)
-    relay = relay_of(party_folder, options.relay, roster)
+    relay = relay_of(party_folder, options.relay, roster, machine.certificate)
     if not options.json:
         names = ", ".join(approved) or "none yet, which hubbub approve changes"
         say(f"{party_folder.name} takes part; approved studies: {names}; end with Ctrl-C")

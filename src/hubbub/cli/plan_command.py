@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hubbub import estimation
 from hubbub.cli.output import add_command, emit, number, say, table
+from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table
-from hubbub.queries import expected_answers, plan
+from hubbub.queries import PlannedAnswer, plan, planned_answers
+from hubbub.report import broken
 from hubbub.study import Study
 
-_HEAD = ("statistic", "kind", "answered", "expected standard error, noise and chance together")
+if TYPE_CHECKING:
+    from hubbub.cli.ledger_commands import Spending
+
+_LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
+_HEAD = (
+    *("statistic", "kind", "answered", "least epsilon", "part"),
+    "expected standard error, noise and chance together",
+)
 
 
 def add_commands(commands: Any) -> None:
@@ -21,24 +30,68 @@ def add_commands(commands: Any) -> None:
     words = "what a study means: noise, epsilon per adversary"
     planned = add_command(commands, "plan", words, _plan)
     planned.add_argument("study", type=Path, help="the study's TOML file")
+    planned.add_argument(
+        "--ledgers",
+        type=Path,
+        metavar="DIR",
+        help="folder of the silos' ledgers, to see what their records have spent; default "
+        f"{_LEDGERS}, if it is there",
+    )
 
 
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
+    spent = _spending(made, options.ledgers)
     if options.json:
         asked = made.study.attestation
         more = {"attestation": asked.to_dict()} if asked else {}
         if made.study.statistics:
-            more["statistics"] = _expected_to_dict(made)
+            answers = planned_answers(made).items()
+            more["statistics"] = {name: one.to_dict() for name, one in answers}
+        if spent:
+            more["ledgers"] = {name: asdict(one) for name, one in spent.items()}
         emit({**made.to_dict(), "own_code": made.study.own_code, **more})
     else:
         show_plan(made)
+        _show_spending(made, spent)
     return 0
+
+
+def _spending(made: Plan, stated: Path | None) -> dict[str, Spending]:
+    """What the silos' ledgers hold, of those that are there, beside what the study will charge."""
+    folder = _LEDGERS if stated is None else stated
+    paths = {name: folder / f"{name}.sqlite" for name in made.study.parties.names}
+    there = {name: path for name, path in paths.items() if path.is_file()}
+    if stated is not None and not there:
+        raise UserError(
+            f"expected ledgers of {', '.join(paths)} in {stated}, found none; name the folder that "
+            "run --ledgers named, or leave --ledgers out"
+        )
+    if not there:
+        return {}
+    from hubbub.cli.ledger_commands import spending  # a plan alone needs nothing of ledgers
+
+    return {name: spending(path, made) for name, path in there.items()}
+
+
+def _show_spending(made: Plan, spent: Mapping[str, Spending]) -> None:
+    """The same for people."""
+    if not spent:
+        return
+    goal = made.study.privacy
+    table(
+        f"What these records have spent in all studies (at delta {goal.delta:g}, {goal.relation}, "
+        "if they were fixed before the first)",
+        ("silo", "epsilon so far", "with this study", "its cap"),
+        [(name, number(one.spent), number(one.after), one.words) for name, one in spent.items()],
+    )
 
 
 def show_plan(made: Plan) -> None:
     """The plan as tables for people."""
     study = made.study
+    for words in broken(made.to_dict()):
+        say(f"note: {words}")
     table(
         f"{study.name}: what each adversary can learn about one {study.data.unit} "
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",
@@ -67,7 +120,8 @@ def show_plan(made: Plan) -> None:
             ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
             ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
             ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
-            ("the same in grid steps", number(made.share_sigma_grid)),
+            *_widest_share(made),
+            ("the least share in grid steps", number(made.share_sigma_grid)),
             *_mask_graph(made),
             *_correlated(made),
             ("word", f"{made.word_bits} bits"),
@@ -93,6 +147,13 @@ def show_plan(made: Plan) -> None:
             f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
             "or joins this study, and sees records there; nothing of it has run yet: read it first"
         )
+
+
+def _widest_share(made: Plan) -> list[tuple[str, str]]:
+    """The share of a silo where most are missing, if it depends on who takes part (P3)."""
+    if not made.main.division.announced:
+        return []
+    return [("the same where most silos are missing", number(made.main.widest_share_sigma, 6))]
 
 
 def _mask_graph(made: Plan) -> list[tuple[str, str]]:
@@ -131,26 +192,21 @@ def _patient_row(made: Plan) -> list[tuple[str, str, str]]:
     return [(who, number(made.stated.noise_multiplier), shown)]
 
 
-def _expected_to_dict(made: Plan) -> dict[str, Any]:
-    """What is expected of each statistic, as plain values."""
-    expected = expected_answers(made).items()
-    return {name: {**asdict(one), "errors": dict(one.errors)} for name, one in expected}
-
-
 def _show_expected(made: Plan) -> None:
     """What will be said of each statistic, before any record is touched."""
     study = made.study
     if study.statistics is None:
         return
-    expected = expected_answers(made)
-    rows = [
-        (name, one.kind, *_foreseen(expected.get(name))) for name, one in study.statistics.named
-    ]
+    kinds, answers = dict(study.statistics.named), planned_answers(made)
+    rows = [(name, kinds[name].kind, *_foreseen(one)) for name, one in answers.items()]
     table("Statistics, before any record is touched", _HEAD, rows, texts=len(_HEAD))
 
 
-def _foreseen(expected: estimation.Expectation | None) -> tuple[str, str]:
-    """Whether something will be answered, and how well."""
+def _foreseen(answer: PlannedAnswer) -> tuple[str, str, str, str]:
+    """Whether something will be answered, from which epsilon on, its part, and how well."""
+    expected, part = answer.expected, f"{100 * answer.part:.2g} %"
     if expected is None:
-        return "not known", "state data.records, the public number of records"
-    return ("yes" if expected.answered else "no"), expected.sentence
+        return "not known", "", part, "state data.records, the public number of records"
+    word = "yes" if expected.answered else "perhaps" if expected.possible else "no"
+    least = "none" if answer.least_epsilon is None else f"{answer.least_epsilon:g}"
+    return word, least, part, expected.sentence

@@ -1,14 +1,16 @@
 """One vector for all questions of a study: blocks beside one another, each on its own scale.
 
-Theory of operation. Block b has sensitivity D_b, d_b numbers and weight w_b, which is
-what the study says times what noise does to answers of its kind. The scales s_b that
-make the weighted sum of all noise variances least, while no record's stacked vector is longer than
-1, are s_b^2 = sqrt(w_b d_b) / (D_b sum_c D_c sqrt(w_c d_c)): then sum (s_b D_b)^2 = 1. Under
+Theory of operation. Block b has sensitivity D_b and the part p_b of the budget: it is scaled by
+s_b = sqrt(p_b) / D_b, so no record's stacked vector is longer than 1 as parts add up to 1; under
 substitution diameters stand for sensitivities. One noise multiplier serves all (docs/privacy.md
-P23).
+P23). In a large cohort noise makes the variance of an answer larger by r_b / s_b^2 times that of
+sampling, r_b following from what the question itself expects. Parts in proportion to D_b^2 r_b, and
+to the weight that the study states, make that part the same for all: the largest is as small as it
+can be, whatever the number of records and epsilon.
 
 What is asked only once is asked in every sum where another question needs several, and averaged:
-k Gaussian sums with k times the variance say as much as one. So all sums of a study are alike.
+k Gaussian sums with k times the variance say as much as one. So all sums of a study are alike, and
+a step of a question that needs several may have one or some of them.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +40,8 @@ _MARGIN = 1.0 - 2.0**-20
 # Records are rounded to this step and added as integers: exactly, in any order.
 _STEP = 2.0**-36
 _PIECE = 1 << 22  # numbers that are encoded at a time
+# Records so many that sampling and noise just add up, and noise that does nothing, or little.
+_MANY, _QUIET, _NOISY = 1e8, 1e-3, 1e3
 
 
 def stack(statistics: Mapping[str, OneSum | Iterated], relation: str = "add-remove") -> Stacked:
@@ -59,24 +64,36 @@ def stack(statistics: Mapping[str, OneSum | Iterated], relation: str = "add-remo
         for asked in statistics.values()
     ]
     rounds = max(asked.rounds for asked in statistics.values())
-    sizes = [
-        asked.weight * asked.importance * asked.size * asked.rounds / rounds
-        for asked in statistics.values()
+    needs = [
+        asked.weight * bound**2 * _noise_to_sampling(asked) * asked.rounds / rounds
+        for asked, bound in zip(statistics.values(), bounds, strict=True)
     ]
     return Stacked(
         names=tuple(statistics),
         statistics=tuple(statistics.values()),
-        scales=_scales(bounds, sizes),
+        parts=tuple(need / sum(needs) for need in needs),
+        scales=tuple(
+            math.sqrt(need / sum(needs)) / bound for need, bound in zip(needs, bounds, strict=True)
+        ),
     )
 
 
-def _scales(bounds: Sequence[float], sizes: Sequence[float]) -> tuple[float, ...]:
-    """How each block is scaled, so that bounds times scales have squares that add up to 1."""
-    total = sum(bound * math.sqrt(size) for bound, size in zip(bounds, sizes, strict=True))
-    return tuple(
-        math.sqrt(math.sqrt(size) / (bound * total))
-        for bound, size in zip(bounds, sizes, strict=True)
-    )
+@lru_cache(maxsize=256)
+def _noise_to_sampling(asked: OneSum | Iterated) -> float:
+    """By how much noise of variance 1 makes the worst of a question's variances larger.
+
+    As a part of that of sampling, times the number of records, which both have where they are many.
+    Three digits of it are kept: all parties and platforms find the same.
+    """
+    quiet, noisy = (asked.expected(_MANY, sigma).errors for sigma in (_QUIET, _NOISY))
+    ratios = [
+        (with_noise / error) ** 2 - 1.0
+        for (_, error), (_, with_noise) in zip(quiet, noisy, strict=True)
+        if error > 0 and with_noise < math.inf and with_noise < _NOISY / _QUIET / 2 * error
+    ]
+    # Where nothing is sampled, as in a count, noise is held against the count's own root.
+    each = max(ratios, default=asked.size * _NOISY**2 / _MANY) * _MANY / _NOISY**2
+    return float(f"{max(each, 1e-3):.3g}")
 
 
 class _Part(NamedTuple):
@@ -94,13 +111,26 @@ class _Part(NamedTuple):
             return self.unit * self.asked.encode_at(cells, parameters[self.own])
         return self.unit * self.asked.encode(cells)
 
-    def answer(self, noisy: Array, sigma: float) -> Answer:
-        """What all noisy sums, (rounds, size), say."""
-        mine = noisy[:, self.place] / self.unit
+    def answer(self, noisy: Array, sigma: float, rounds: int) -> Answer:
+        """What all noisy sums that were made, (made, size), say."""
         if isinstance(self.asked, Iterated):
-            return self.asked.answer_from(mine, sigma / self.unit)
-        error = sigma / self.unit / math.sqrt(len(mine))
-        return self.asked.answer(mine.mean(axis=0), error)
+            steps = [self.mean(one, sigma) for one in np.split(noisy, _ends(self.asked, rounds))]
+            sums, sigmas = zip(*steps, strict=True)
+            return self.asked.answer_from(np.array(sums), np.array(sigmas))
+        return self.asked.answer(*self.mean(noisy, sigma))
+
+    def mean(self, noisy: Array, sigma: float) -> tuple[Array, float]:
+        """This block of the mean of some sums (k, size), and its noise."""
+        mine = noisy[:, self.place] / self.unit
+        return mine.mean(axis=0), sigma / self.unit / math.sqrt(len(mine))
+
+    def next(self, noisy: Array, sigma: float, rounds: int, parameters: Parameters) -> Parameters:
+        """Its parameters after so many sums (made, size): the same until its step is over."""
+        own, made = parameters[self.own], len(noisy)
+        ends = [0, *_ends(self.asked, rounds)] if isinstance(self.asked, Iterated) else []
+        if not isinstance(self.asked, Iterated) or made not in ends:
+            return own
+        return self.asked.update(*self.mean(noisy[ends[ends.index(made) - 1] :], sigma), own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,11 +140,13 @@ class Stacked:
     Args:
         names: of the questions.
         statistics: the questions themselves, as many.
+        parts: of the budget, by question; they add up to 1.
         scales: what their blocks are multiplied by; no unit.
     """
 
     names: tuple[str, ...]
     statistics: tuple[OneSum | Iterated, ...]
+    parts: tuple[float, ...]
     scales: tuple[float, ...]
 
     @property
@@ -123,9 +155,27 @@ class Stacked:
         return sum(asked.size for asked in self.statistics)
 
     @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of a stacked vector: 1 where scales are made for add-remove."""
+        return math.hypot(*(one.sensitivity * s for one, s in self._scaled()))
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two stacked vectors: 1 where they are for substitution."""
+        return math.hypot(*(one.diameter * s for one, s in self._scaled()))
+
+    @property
     def rounds(self) -> int:
         """How many sums are needed, all alike."""
         return max(asked.rounds for asked in self.statistics)
+
+    @property
+    def least_rounds(self) -> int:
+        """How few of them are enough, if some are lost: every step has one."""
+        ends = [
+            _ends(asked, self.rounds) for asked in self.statistics if isinstance(asked, Iterated)
+        ]
+        return 1 + max((one[-1] for one in ends if one), default=0)
 
     @property
     def start(self) -> Parameters:
@@ -177,23 +227,16 @@ class Stacked:
             total += np.rint(mine / _STEP).astype(np.int64).sum(axis=0)
         return np.asarray(total * _STEP, dtype=np.float64)
 
-    def update(self, noisy: Array, sigma: float, parameters: Parameters) -> Parameters:
-        """The parameters of the next sum, from a noisy one.
+    def update(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Parameters:
+        """The parameters of the next sum, from the noisy ones so far.
 
         Args:
-            noisy: (size,) the noisy sum.
-            sigma: standard deviation of all noise in each of its numbers.
-            parameters: at which it was taken.
+            noisy: all noisy sums so far, (size,) each, in their order; at least one.
+            sigma: standard deviation of all noise in each of their numbers.
+            parameters: at which the last one was taken.
         """
-        return _joined(
-            [
-                part.asked.update(
-                    noisy[part.place] / part.unit, sigma / part.unit, parameters[part.own]
-                )
-                for part in self._parts()
-                if isinstance(part.asked, Iterated)
-            ]
-        )
+        sums = np.asarray(noisy, dtype=np.float64)
+        return _joined([part.next(sums, sigma, self.rounds, parameters) for part in self._parts()])
 
     def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
         """What may be said of each question, before any record is touched.
@@ -202,19 +245,20 @@ class Stacked:
             records: about how many records there are, from the study.
             sigma: standard deviation of all noise in each number of one noisy sum.
         """
-        return {
-            part.name: part.asked.expected(
-                records,
-                sigma / part.unit / math.sqrt(self.rounds / part.asked.rounds),
-            )
-            for part in self._parts()
-        }
+        return {name: self.expected_of(name, records, sigma) for name in self.names}
+
+    def expected_of(self, name: str, records: float, sigma: float) -> Expectation:
+        """The same of one question."""
+        (part,) = (one for one in self._parts() if one.name == name)
+        noise = sigma / part.unit / math.sqrt(self.rounds / part.asked.rounds)
+        return part.asked.expected(records, noise)
 
     def answers(self, noisy: Sequence[Array], sigma: float) -> dict[str, Answer]:
         """What the noisy sums say.
 
         Args:
-            noisy: all noisy sums, (size,) each, in their order.
+            noisy: all noisy sums that were made, (size,) each, in their order; `rounds` of them,
+                or `least_rounds` where some were lost.
             sigma: standard deviation of all noise in each of their numbers. Rounding onto a secure
                 sum's grid adds a twelfth of a squared step for each silo, against shares of at
                 least three steps: less than 1 % of the variance, which callers may leave out.
@@ -222,13 +266,17 @@ class Stacked:
         Raises:
             StudyError: sums of another number or length.
         """
-        if len(noisy) != self.rounds or any(len(vector) != self.size for vector in noisy):
+        enough = self.least_rounds <= len(noisy) <= self.rounds
+        if not enough or any(len(vector) != self.size for vector in noisy):
             raise StudyError(
                 f"expected {self.rounds} sums of {self.size} numbers, found "
                 f"{[len(vector) for vector in noisy]}; hand over all sums of the study"
             )
         sums = np.asarray(noisy, dtype=np.float64)
-        return {part.name: part.answer(sums, sigma) for part in self._parts()}
+        return {part.name: part.answer(sums, sigma, self.rounds) for part in self._parts()}
+
+    def _scaled(self) -> Iterator[tuple[OneSum | Iterated, float]]:
+        return zip(self.statistics, self.scales, strict=True)
 
     def _parts(self) -> Iterator[_Part]:
         """Each question with its scale, and its places in the vector and in the parameters."""
@@ -237,6 +285,11 @@ class Stacked:
             end, spent = begin + asked.size, used + len(asked.start)
             yield _Part(name, asked, scale * _MARGIN, slice(begin, end), slice(used, spent))
             begin, used = end, spent
+
+
+def _ends(asked: Iterated, rounds: int) -> list[int]:
+    """After how many of so many sums each step is over, but the last."""
+    return [-(-int(end) * rounds // asked.rounds) for end in np.cumsum(asked.steps)[:-1]]
 
 
 def _joined(parts: Sequence[Parameters]) -> Parameters:

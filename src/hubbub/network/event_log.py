@@ -44,6 +44,7 @@ _SENTENCES = {
     "list": "list {number} of {records} tokens is mixed: {seconds:.1f} s",
     "complaint": "{whom} complains about the list; it is opened to see who lied",
     "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",
+    "unsigned": "no signed part of {parties}: the evidence is without what their ledgers hold",
     "closed": "{study} is done; the model is in {model}",
     "resumed": "going on after step {step}",
     "connected": "connected to the relay",

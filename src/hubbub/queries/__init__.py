@@ -5,6 +5,7 @@ A new kind is a file here with a `Query`, and the line of `study_queries` that f
 
 from hubbub.queries.evaluation_query import EVALUATION, EvaluationQuery
 from hubbub.queries.kept_sums import SUMS, sums_in
+from hubbub.queries.planned_answers import PlannedAnswer, planned_answers
 from hubbub.queries.standardising_query import (
     STANDARDISATION,
     STANDARDISED,
@@ -24,6 +25,7 @@ from hubbub.queries.statistics_query import STATISTICS, StatisticsQuery
 from hubbub.queries.study_queries import (
     main_of,
     plan,
+    plan_with_fixed_shares,
     queries_of,
     statistics_of,
     steps_of,
