@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from hubbub.cli import main
 
 MODULE = Path("/usr/lib/softhsm/libsofthsm2.so")
-OAEP = "--mechanism RSA-PKCS-OAEP --hash-algorithm SHA-1 --mgf MGF1-SHA1".split()
+OAEP = ["--mechanism", "RSA-PKCS-OAEP", "--hash-algorithm", "SHA-1", "--mgf", "MGF1-SHA1"]
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def opens(home: Path, passphrase: bytes, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.fixture
-def token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A token of SoftHSM's with an RSA key; the words with which it is asked."""
     if not MODULE.is_file() or shutil.which("pkcs11-tool") is None:
         pytest.skip("needs softhsm2 and opensc")
@@ -59,18 +58,15 @@ def token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
     asked += ["--login", "--pin", "env:PIN"]
     key = "--keypairgen --key-type rsa:3072 --id 01 --label hubbub-passphrase"
     subprocess.run([*asked, *key.split()], check=True, capture_output=True)
-    yield asked
+    return asked
 
 
 def test_a_token_opens_the_keys_and_the_sealed_passphrase_does_not(token, home, tmp_path, capsys):
     passphrase = b"correct horse battery staple"
     kept = made(home, passphrase)
     public, plain = tmp_path / "pub.der", tmp_path / "pass"
-    subprocess.run(
-        [*token, *"--read-object --type pubkey --id 01 --output-file".split(), str(public)],
-        check=True,
-        capture_output=True,
-    )
+    read = ["--read-object", "--type", "pubkey", "--id", "01", "--output-file", str(public)]
+    subprocess.run([*token, *read], check=True, capture_output=True)
     plain.write_bytes(passphrase)
     options = ["-pkeyopt", "rsa_padding_mode:oaep", "-pkeyopt", "rsa_oaep_md:sha1"]
     seal = ["openssl", "pkeyutl", "-encrypt", "-pubin", "-keyform", "DER", "-inkey", str(public)]
