@@ -91,7 +91,7 @@ class SessionOffer:
         """The offer of a session with these numbers."""
         return cls(
             purpose=purpose,
-            round_parameters=round_parameters.to_plain(),
+            round_parameters=round_parameters.to_dict(),
             standardisation=standardisation,
             at=at,
         )
@@ -137,7 +137,7 @@ class SessionOffer:
         Raises:
             RefusedError: naming the first number that differs.
         """
-        own = mine.to_plain()
+        own = mine.to_dict()
         theirs = self.round_parameters
         odd = [one for one in own if not _same(own[one], theirs.get(one))]
         name = next(iter((*odd, *sorted(theirs.keys() - own.keys()))), None)
