@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import estimation
+from hubbub.cli import trial_study
 from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.planning import Plan, as_table
 from hubbub.queries import expected_answers, plan
 from hubbub.report import broken
-from hubbub.study import Study
 
 _HEAD = ("statistic", "kind", "answered", "expected standard error, noise and chance together")
 
@@ -22,10 +22,12 @@ def add_commands(commands: Any) -> None:
     words = "what a study means: noise, epsilon per adversary"
     planned = add_command(commands, "plan", words, _plan)
     planned.add_argument("study", type=Path, help="the study's TOML file")
+    trial_study.add_trial_options(planned)
 
 
 def _plan(options: argparse.Namespace) -> int:
-    made = plan(Study.load(options.study))
+    study = trial_study.load(options.study, options)
+    made = plan(study)
     if options.json:
         asked = made.study.attestation
         more = {"attestation": asked.to_dict()} if asked else {}
@@ -33,6 +35,8 @@ def _plan(options: argparse.Namespace) -> int:
             more["statistics"] = _expected_to_dict(made)
         emit({**made.to_dict(), "own_code": made.study.own_code, **more})
     else:
+        if trial_study.is_trial(options):
+            say(trial_study.words(study, options.study))
         show_plan(made)
     return 0
 
