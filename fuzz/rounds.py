@@ -87,7 +87,7 @@ class Game:
         self.w, self.round_parameters = _world(self.kind)
         self.sum = np.zeros(DIMENSION, dtype=np.uint32)
         self.model = b""
-        arguments = {"roster": self.w.roster, "terms": self.round_parameters}
+        arguments = {"roster": self.w.roster, "round_parameters": self.round_parameters}
         self.aggregator = Aggregator(keys=self.w.keys[0], study=STUDY, session=SESSION, **arguments)
         sessions = sessions_of(self.w)
         party = {

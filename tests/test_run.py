@@ -669,7 +669,7 @@ MODEL_CASES = {
         "expected records in the public test set",
     ),
     "an error inside": ("torch.nn.Linear(7, 10)", TEN, 30, "raised RuntimeError"),
-    "two columns": ("torch.nn.Linear(3, 1)", "rows % 2", 30, "end it with .squeeze"),
+    "two columns": ("torch.nn.Linear(3, 1)", "rows % 2", 30, "squeeze"),
 }
 
 

@@ -114,7 +114,7 @@ def test_what_is_beyond_the_grid_is_not_seen() -> None:
 # What a record can do --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=repr)
+@pytest.mark.parametrize("target_type", GOALS, ids=repr)
 def test_every_method_gives_the_same_gradients(target_type: TargetType) -> None:
     model = model_for(target_type)
     nn.init.normal_(model[0].weight, generator=torch.Generator().manual_seed(1))
@@ -131,7 +131,7 @@ def test_every_method_gives_the_same_gradients(target_type: TargetType) -> None:
     torch.testing.assert_close(sums[1], sums[2], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=repr)
+@pytest.mark.parametrize("target_type", GOALS, ids=repr)
 def test_a_records_part_is_at_most_the_clip_whatever_its_target(target_type: TargetType) -> None:
     targets = hostile(target_type)
     inputs = np.full((len(targets), 4), 1e6, dtype=np.float32)
@@ -149,7 +149,7 @@ def test_a_records_part_is_at_most_the_clip_whatever_its_target(target_type: Tar
             assert np.linalg.norm(part) <= 0.5
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=repr)
+@pytest.mark.parametrize("target_type", GOALS, ids=repr)
 @pytest.mark.parametrize("value", [math.nan, -1.0, -HUGE, math.inf, -math.inf])
 def test_targets_that_no_file_can_hold_add_at_most_the_clip_too(
     target_type: TargetType, value: float
@@ -166,7 +166,7 @@ def test_targets_that_no_file_can_hold_add_at_most_the_clip_too(
     assert float(found.vector.double().norm()) <= 0.5
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=repr)
+@pytest.mark.parametrize("target_type", GOALS, ids=repr)
 def test_one_record_more_moves_an_evaluation_by_at_most_the_root_of_three(
     target_type: TargetType,
 ) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.network.clock import Clock
+from hubbub.network.clock import Check, Clock
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.engine import Missing, Phase
 from hubbub.network.envelope import answer, read_answer, read_request, request
@@ -67,8 +67,9 @@ class Jumping(Clock):
     def now(self) -> float:
         return super().now() + sum(self.slept)
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, check: Check = lambda: None) -> None:
         self.slept.append(seconds)
+        check()
 
 
 HASTY = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0, ping=20.0)
@@ -324,11 +325,14 @@ def opened(
     timeouts: Timeouts = HASTY,
     standardisation: Standardisation | None = None,
     purpose: str = TRAINING,
+    twice: Sequence[str] = (),
 ) -> Session:
-    """Set a session up, as the aggregator does."""
+    """Set a session up, as the aggregator does, that has seen two processes of some parties."""
     event_log = EventLog(party="aggregator", say=parties.said.append)
     roster, study = parties.aggregator.roster, parties.study
     requests = Requests(roster, study.id, phase or parties.phase, event_log, timeouts)
+    for name in twice:
+        requests.see_twice(name)
     coordinator = Coordinator(parties.aggregator, study, requests)
     coordinator.standardise(standardisation)
     prepared = setting_of(parties.study)

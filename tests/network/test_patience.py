@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from hubbub.errors import IntegrityError
+from hubbub.network.clock import Check
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
 from hubbub.network.patience import MOST_FRUITLESS, Patience
@@ -226,10 +227,10 @@ def test_p15_nobody_pays_while_a_silos_disk_is_known_to_be_full(gather: Any, nod
     class Freed(Jumping):
         """The disk has room after the tenth wait."""
 
-        def sleep(self, seconds: float) -> None:
+        def sleep(self, seconds: float, check: Check = lambda: None) -> None:
             nonlocal waits
             waits += 1
-            super().sleep(seconds)
+            super().sleep(seconds, check)
             if waits == 10:
                 held.__exit__(None, None, None)
 

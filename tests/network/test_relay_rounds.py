@@ -32,6 +32,7 @@ from network.relay import (
     HASTY,
     NAMES,
     RECORDS,
+    Jumping,
     Relay,
     Session,
     Watched,
@@ -586,6 +587,61 @@ def test_evaluations_in_their_time_add_no_attempts(gather: Any) -> None:
 
 
 # Who is asked again ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("twice", [[], ["bob"]])
+def test_a_set_up_that_fails_for_a_copied_home_does_not_blame_the_relay(
+    gather: Any, twice: list[str]
+) -> None:
+    """Either process answers, with secrets of its own: to others it looks like a relay's lie."""
+    parties = gather()
+    relay = Relay(
+        parties.phase, tells=at("confirm", on_parts(lambda parts: [*map(flipped, parts)]))
+    )
+    with pytest.raises(ProtocolError, match="expected a set-up that everybody could") as caught:
+        opened(parties, relay, twice=twice)
+    assert caught.value.culprit == ("" if twice else "relay")
+    assert ("two processes take part as bob" in str(caught.value)) is bool(twice)
+
+
+@pytest.mark.parametrize("missed", [1, 4])
+def test_a_silo_that_misses_the_close_signs_its_part_later(gather: Any, missed: int) -> None:
+    parties = gather()
+    clock = Jumping()
+    relay = Relay(parties.phase, asks=at("close", lost, "bob", times=missed))
+    session = opened(parties, relay, timeouts=replace(HASTY, clock=clock))
+    session.round(1)
+    parts = session.close([session.rounds.session])
+    assert {part["silo"]: part["attempts"] for part in parts} == dict.fromkeys(NAMES, 1)
+    assert len(relay.asked("close", "ann")) == 1, "who has signed is not asked again"
+    assert len(clock.slept) == missed
+
+
+def test_a_close_whose_answer_was_lost_is_signed_alike_again(gather: Any) -> None:
+    parties = gather()
+    relay = Relay(parties.phase, tells=at("close", lost, "bob", times=1))
+    session = opened(parties, relay)
+    session.round(1)
+    assert len(session.close([session.rounds.session])) == len(NAMES)
+    first, second = relay.told("close", "bob")
+    assert json.loads(bytes(unverified(read_answer(first)[0]).payload)) == json.loads(
+        bytes(unverified(read_answer(second)[0]).payload)
+    )
+
+
+def test_a_run_whose_silo_never_closes_ends_without_its_part_and_says_so(gather: Any) -> None:
+    parties = gather()
+    clock = Jumping()
+    session = opened(
+        parties,
+        Relay(parties.phase, asks=at("close", lost, "bob")),
+        timeouts=replace(HASTY, clock=clock),
+    )
+    session.round(1)
+    parts = session.close([session.rounds.session])
+    assert sorted(part["silo"] for part in parts) == ["ann", "cyn"]
+    assert any("no signed part of bob" in line for line in parties.said)
+    assert len(clock.slept) == 4
 
 
 def test_a_silo_that_was_not_heard_comes_back(gather: Any) -> None:

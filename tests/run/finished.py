@@ -11,6 +11,7 @@ import pytest
 
 from hubbub import Study
 from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.planning import Plan
 from hubbub.queries import TRAINING, plan
 from hubbub.session.in_process import Federation
 from hubbub.training import local_backend
@@ -38,7 +39,7 @@ def a_study(
 planned = lru_cache(plan)
 
 
-def finished(study: Study, folder: Path) -> tuple[Result, Federation]:
+def finished(study: Study, folder: Path, *, made: Plan | None = None) -> tuple[Result, Federation]:
     """A run of it, with evidence; and the parties, whose keys are the only ones that can sign."""
     seen: list[Federation] = []
     real = local_backend.federate
@@ -49,7 +50,7 @@ def finished(study: Study, folder: Path) -> tuple[Result, Federation]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_backend, "federate", spied)
-        result = run(study, folder, plan=planned(study, dimension=27))
+        result = run(study, folder, plan=made or planned(study, dimension=27))
     if not (folder / FILE).exists():
         write_evidence(result, seen[-1], folder)
     return result, seen[-1]

@@ -37,7 +37,7 @@ from hubbub.verification.evidence.claims import check
 from hubbub.verification.evidence.collecting import FILE
 from hubbub.verification.evidence.evidence_file import with_signature
 from hubbub.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
-from hubbub.verification.replay import replay
+from hubbub.verification.replay import replayed_session
 from hubbub.verification.replay.checking import verify
 from hubbub.verification.replay.integrity_check import integrity_findings
 from hubbub.verification.transcript.frame_records import (
@@ -831,8 +831,8 @@ def test_the_verifier_takes_the_same_step_as_the_training(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _, _ = a_run()
-    real = replay.gradient_of
-    monkeypatch.setattr(replay, "gradient_of", lambda *given: -real(*given))
+    real = replayed_session.gradient_of
+    monkeypatch.setattr(replayed_session, "gradient_of", lambda *given: -real(*given))
     (found,) = wrongs(verify(folder))
     assert "round 2" in found.verdict
 

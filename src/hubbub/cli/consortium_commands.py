@@ -60,6 +60,30 @@ def add_commands(commands: Any) -> None:
     relay.add_argument(
         "--out", type=Path, default=HOME / RELAY, help=f"its folder; default {HOME / RELAY}"
     )
+    relay.add_argument("--leaf-port", type=int, help="let leaf relays in at this port")
+    words = "write what a leaf relay reads, for parties whose machines may not leave their network"
+    leaf = add_command(commands, "leaf", words, _leaf)
+    leaf.add_argument("roster", type=Path, help="the consortium's roster")
+    leaf.add_argument("--relay", required=True, help="the leaf's URL, as these parties reach it")
+    leaf.add_argument(
+        "--hub", required=True, help="tls://HOST:PORT of the roster's relay, of its --leaf-port"
+    )
+    leaf.add_argument(
+        "--home",
+        type=Path,
+        action="append",
+        help=f"folder of a party behind it; may be said again; default {HOME}",
+    )
+    leaf.add_argument(
+        "--hub-certificate",
+        type=Path,
+        default=Path("relay.pem"),
+        help="what it shows, a PEM file; default relay.pem",
+    )
+    leaf.add_argument(
+        "--out", type=Path, required=True, help="the leaf's folder, for its user alone"
+    )
+    passphrase.add_option(leaf)
     approved = add_command(commands, "approve", "approve a study at this party", _approve)
     approved.add_argument("study", type=Path, help="the study's TOML file")
     approved.add_argument("--roster", type=Path, help="the consortium's roster")
@@ -140,7 +164,8 @@ def _show_roster(roster: Roster) -> None:
 def _relay(options: argparse.Namespace) -> int:
     from hubbub.network.aggregator_process import RelayFiles
 
-    made = RelayFiles.written(options.out, read_roster(options.roster), options.relay)
+    roster = read_roster(options.roster)
+    made = RelayFiles.written(options.out, roster, options.relay, options.leaf_port)
     found = {
         "configuration": str(made.configuration),
         "certificate": str(made.certificate.path),
@@ -158,6 +183,33 @@ def _relay(options: argparse.Namespace) -> int:
         f"{made.configuration}: one account for each party, from public keys alone",
         f"certificate valid for {made.certificate.days_left:.0f} days",
         words,
+    )
+    return 0
+
+
+def _leaf(options: argparse.Namespace) -> int:
+    from hubbub.network.nats import LeafFiles, Relay
+
+    roster, opened = read_roster(options.roster), passphrase.unlock(options)
+    folders = [PartyFolder.opened(home, opened) for home in options.home or [HOME]]
+    for folder in folders:
+        if folder.keys.identity not in roster.parties[1:]:
+            raise UserError(
+                f"expected silos or nodes of {options.roster}, got {folder.name}, whom it does not "
+                "list with these keys; name its roster"
+            )
+    here = Relay.of(options.relay)
+    hub = Relay.of(options.hub, roster.parties[0].relay_key)
+    keys = [folder.keys for folder in folders]
+    with writing(options.out):
+        made = LeafFiles.written(options.out, keys, here, hub, options.hub_certificate)
+    names, certificate = ", ".join(folder.name for folder in folders), str(made.certificate.path)
+    answer(
+        options,
+        {"configuration": str(made.configuration), "certificate": certificate},
+        f"{made.configuration}: has transport keys of {names}; for the server's user alone",
+        f"run it with: nats-server -c {made.configuration}",
+        f"join with: --relay {here.urls[0]} --relay-certificate {certificate}",
     )
     return 0
 

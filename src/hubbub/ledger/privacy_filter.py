@@ -18,9 +18,8 @@ from math import inf
 from hubbub.errors import BudgetError, StudyError
 from hubbub.ledger.entry import PATIENT, RECORD, Admission, Cap, Entry, LedgerMechanism
 from hubbub.ledger.row_cost import cost_of, unit_of
-from hubbub.ledger.tally import Certified, Tally, rounded_up, spent
+from hubbub.ledger.tally import Certified, Tally, certificate_of, rounded_up, spent
 from hubbub.privacy import (
-    Certificate,
     RemainingBudget,
     StudyLaw,
     kept_for_certificates,
@@ -202,14 +201,7 @@ class PrivacyFilter:
     def _are_kept(self, sessions: frozenset[Certified]) -> bool:
         """Whether what certificates add is at most what is kept for it."""
         kept = kept_for_certificates(self.cap.epsilon, self.cap.delta)
-        whole = Certificate()
-        for one in sessions:
-            whole = whole.after(one.certificate)
-        return (
-            whole.epsilon <= kept.epsilon
-            and whole.delta_factor <= kept.delta_factor
-            and whole.added_delta(self.cap.epsilon) <= kept.failure
-        )
+        return certificate_of(sessions).is_within(kept, self.cap.epsilon)
 
     def _refusal(self, study: bytes, counts: Counts, tally: Tally) -> BudgetError:
         """Why a study is not let in."""

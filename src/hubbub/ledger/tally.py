@@ -83,6 +83,11 @@ class Tally:
         """All sessions, with what they certify."""
         return frozenset(self._sessions)
 
+    @property
+    def certificate(self) -> Certificate:
+        """What all sessions certify together."""
+        return certificate_of(self._sessions)
+
     def attempts(self, study: bytes, kind: LedgerMechanism | None = None) -> int:
         """How many entries a study has; of one mechanism, to its last digits, if it is given."""
         counts = self._studies.get(study, Counter())
@@ -113,10 +118,12 @@ class Tally:
         """What it would be once a study is over, in one more session of each kind."""
         whole, study = Tally(), plan.study.id
         whole._kinds, whole._sessions = Counter(self._kinds), set(self._sessions)
+        whole._studies = {one: Counter(counts) for one, counts in self._studies.items()}
         for number, (kind, rows, certificate) in enumerate(rows_of(plan)):
             left = max(0, rows - self.attempts(study, kind))
-            whole._kinds[kind] += left
             if left:
+                whole._kinds[kind] += left
+                whole._studies.setdefault(study, Counter())[kind] += left
                 whole._sessions.add(Certified(study, bytes((number,)), certificate))
         return whole
 
@@ -218,6 +225,11 @@ def _keeps(
     return spent(counts, sessions, cap.delta, cap.relation) <= cap.epsilon
 
 
+def certificate_of(sessions: Set[Certified]) -> Certificate:
+    """What all sessions certify together."""
+    return reduce(Certificate.after, (one.certificate for one in sorted(sessions)), Certificate())
+
+
 def spent(
     counts: Mapping[LedgerMechanism, int], sessions: Set[Certified], delta: float, relation: str
 ) -> float:
@@ -225,8 +237,9 @@ def spent(
     if not counts:
         return 0.0
     kinds = tuple(sorted(counts.items()))
-    whole = reduce(Certificate.after, (one.certificate for one in sorted(sessions)), Certificate())
-    return whole.claim(lambda left: _bound(kinds, left, relation)[1], delta, near=1.0)
+    return certificate_of(sessions).claim(
+        lambda left: _bound(kinds, left, relation)[1], delta, near=1.0
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -35,7 +35,7 @@ def host(
     """Run a study as its aggregator, or go on with it.
 
     Args:
-        site: the aggregator's folder.
+        party_folder: the aggregator's folder.
         study: approved there.
         event_log: where events go.
         url: of a relay that runs; one is started here if None.
@@ -60,21 +60,15 @@ def host(
         event_log.state(state=CONNECTING)
         relay = relay_of(party_folder, url)
         with _relayed(party_folder, relay, url, event_log) as reached:
-            carrier = Carrier(
-                reached,
-                party_folder.keys,
-                party_folder.roster,
-                told,
-                twice=lambda name: event_log.warn("twice", whom=name),
+            carrier = Carrier(reached, party_folder.keys, party_folder.roster, told)
+            requests = Requests(
+                party_folder.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
             )
+            carrier.largest_answer, carrier.twice = requests.largest_answer, requests.see_twice
             with carrier:
                 from hubbub.network.aggregator_run import serve
                 from hubbub.network.coordinator import Coordinator
 
-                requests = Requests(
-                    party_folder.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
-                )
-                carrier.largest_answer = requests.largest_answer
                 try:
                     serve(Coordinator(party_folder, study, requests), out, data=data)
                 except HubbubError as error:
@@ -141,8 +135,16 @@ class RelayFiles:
     reloaded: bool
 
     @classmethod
-    def written(cls, folder: Path, roster: Roster, url: str | None) -> RelayFiles:
+    def written(
+        cls, folder: Path, roster: Roster, url: str | None, leaf_port: int | None = None
+    ) -> RelayFiles:
         """Write them into a folder; a certificate is renewed, and its key stays.
+
+        Args:
+            folder: of the relay.
+            roster: the consortium's.
+            url: of the relay; the roster's if None.
+            leaf_port: where leaf relays are let in; nowhere if None.
 
         Raises:
             UserError: no relay is named, or its key is not the one in the folder.
@@ -161,7 +163,7 @@ class RelayFiles:
         if relay.pin and certificate.ours:
             hosts = dict.fromkeys((*relay.hosts, *Relay.of(named.relay or url or "").hosts))
             certificate = RelayCertificate.made(folder, *hosts)
-        path, reloaded = write_server(folder, roster, relay, certificate)
+        path, reloaded = write_server(folder, roster, relay, certificate, leaf_port)
         return cls(configuration=path, certificate=certificate, reloaded=reloaded)
 
 

@@ -62,7 +62,7 @@ def checkup(
     """Look at everything that taking part needs, in some ten seconds at most.
 
     Args:
-        site: the party's folder.
+        party_folder: the party's folder.
         machine: what belongs to the party on this machine.
         url: of the relay, if it is another than the roster's.
         roster: of a party that has approved nothing yet.
@@ -73,7 +73,7 @@ def checkup(
     """
     check_role(party_folder)
     with ThreadPoolExecutor(1) as pool:
-        relayed = pool.submit(lambda: list(_relay(party_folder, url, roster)))
+        relayed = pool.submit(lambda: list(_relay(party_folder, url, roster, machine)))
         own = [
             _found("approval", lambda: _approval(party_folder)),
             *(
@@ -103,10 +103,12 @@ def _found(check: str, look: Callable[[], str]) -> Checked:
         return Checked(check=check, found=str(error), well=False)
 
 
-def _relay(party_folder: PartyFolder, url: str | None, roster: Roster | None) -> Iterator[Checked]:
+def _relay(
+    party_folder: PartyFolder, url: str | None, roster: Roster | None, machine: Machine
+) -> Iterator[Checked]:
     """What is found of the relay, by one log-in to each of its servers."""
     try:
-        relay = relay_of(party_folder, url, roster)
+        relay = relay_of(party_folder, url, roster, machine.certificate)
         trials = tried(relay, party_folder.keys)
     except HubbubError as error:
         yield Checked(check="reachability", found=str(error), well=False)

@@ -58,7 +58,7 @@ class Endpoint(ABC):
     """One party's side.
 
     Args:
-        site: the party's own folder.
+        party_folder: the party's own folder.
         event_log: where it writes what happens.
         mask_stream: how masks are added; changes speed only.
         source_of: its randomness; the operating system's if None.

@@ -14,7 +14,7 @@ from hubbub.errors import HubbubError, StudyError, UserError
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
 from hubbub.network.folder_lock import alone
-from hubbub.network.nats import Answering, Relay
+from hubbub.network.nats import Answering, Relay, RelayCertificate
 from hubbub.network.party_folder import LEDGER, PartyFolder
 from hubbub.network.size_limits import OFFER_LIMIT
 from hubbub.protocol import Roster
@@ -32,24 +32,36 @@ class Machine:
         data: the folder that a study's file names are relative to; the home if None.
         ledger: of the silo's data set; in the home if None.
         device: where gradients are made.
+        certificate: of a leaf relay here, by which it is believed; of the roster's relay if None.
     """
 
     data: Path | None = None
     ledger: Path | None = None
     device: str = "auto"
+    certificate: Path | None = None
 
 
-def relay_of(party_folder: PartyFolder, url: str | None, roster: Roster | None = None) -> Relay:
+def relay_of(
+    party_folder: PartyFolder,
+    url: str | None,
+    roster: Roster | None = None,
+    certificate: Path | None = None,
+) -> Relay:
     """Where the relay is: as the roster says, or at another URL.
 
     Args:
-        site: the party's folder.
+        party_folder: the party's folder.
         url: of the relay, if it is another.
         roster: of a party that has approved nothing yet, and so has none in its folder.
+        certificate: of what is at the URL, where that is a leaf relay; else the roster's key holds.
 
     Raises:
         UserError: none of them says it.
     """
+    if certificate is not None:
+        if not url:
+            raise UserError("expected --relay with --relay-certificate, got none; name the leaf")
+        return Relay.of(url, RelayCertificate(path=certificate, key=certificate).pin)
     named = (roster or party_folder.roster).parties[0]
     if not (url or named.relay):
         raise UserError(
@@ -74,7 +86,7 @@ def join(
     another roster is over, and where a new roster names another relay, that is gone to.
 
     Args:
-        site: the party's folder.
+        party_folder: the party's folder.
         relay: where the relay is.
         machine: what belongs to the party on this machine.
         event_log: where events go.
@@ -203,7 +215,7 @@ class _Joined:
     def _relay(self) -> Relay | None:
         """Where the relay is by the roster of this moment; None where that says nothing."""
         try:
-            return relay_of(self._site, self._url)
+            return relay_of(self._site, self._url, certificate=self._machine.certificate)
         except UserError:
             return None
 

@@ -117,4 +117,5 @@ def round_parameters_of(
         fresh_lists=mechanism.tokens == "per-step",
         short_models=planned.query.short_broadcast,
         correlation=correlation.coefficients if correlation else (),
+        announced_shares=planned.shares if planned.division.announced else 0,
     )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.planning import Exposure, Mechanism, SiloData, plan_alone
+from hubbub.planning import Exposure, Mechanism, SiloData, plan_alone, shares_of
 from hubbub.planning.mask_degree import mask_degree
 from hubbub.privacy import arguments as parameters
 from hubbub.protocol import (
@@ -213,8 +213,7 @@ def private_sum(
     privacy = Privacy(epsilon=epsilon, delta=delta, relation=relation)
     mechanism = Mechanism(purpose=VECTOR, relation=relation, delta=delta, steps=1, clip=sensitivity)
     query = VectorQuery(mechanism, reals[0].size)
-    shares = len(reals) - colluders - 1  # one silo more looks on (P3)
-    planned, threat = plan_alone(query, parties, privacy, shares)
+    planned, threat = plan_alone(query, parties, privacy, shares_of(parties))
     _check_capacity(reals, planned.sum_limit * sensitivity)
     federation = in_process.federate(
         Layout(names=parties.names, nodes=compute_nodes, degree=mask_degree(parties)),

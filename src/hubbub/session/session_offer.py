@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
@@ -91,7 +91,7 @@ class SessionOffer:
         """The offer of a session with these numbers."""
         return cls(
             purpose=purpose,
-            round_parameters=asdict(round_parameters),
+            round_parameters=round_parameters.to_plain(),
             standardisation=standardisation,
             at=at,
         )
@@ -137,7 +137,7 @@ class SessionOffer:
         Raises:
             RefusedError: naming the first number that differs.
         """
-        own = asdict(mine)
+        own = mine.to_plain()
         names = [*own, *sorted(self.round_parameters.keys() - own.keys())]
         name = next(
             (one for one in names if not _same(own.get(one), self.round_parameters.get(one))), None

@@ -104,7 +104,6 @@ class PreparedStudy:
             UserError: there is no such device.
             DataError: a silo's records do not fit it.
         """
-        learning.device_of(device)
         _refuse_unavailable(study)
         for name, digest in imported_code.keep(study).items():
             known_code.note(name, digest)  # whoever runs a study runs its code
@@ -119,6 +118,7 @@ class PreparedStudy:
             silos = {name: _with_records(study, name, silos[name], records[name]) for name in names}
             if whose is None and study.data.files and study.data.outcome is None:
                 record_checks.check_classes(tuple(records.values()))
+            learning.device_of(device)
             learner = _learner(study, records, test, shape, handed, device)
             silos = {name: replace(one, learner=learner) for name, one in silos.items()}
         dimension = None if learner is None else learner.initial.size
@@ -245,7 +245,8 @@ def _records(
             if handed
             else sources.records(study, name, folder=folder)
         )
-        return learning.through_frozen(model.extractor, loaded)
+        # Without frozen layers torch, which takes seconds to load, is not needed yet.
+        return learning.through_frozen(model.extractor, loaded) if model.extractor else loaded
 
     records = {name: of(name) for name in names}
     public = sources.TEST in handed.records if handed else sources.has_test_set(study)

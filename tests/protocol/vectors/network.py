@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from dataclasses import asdict
 from typing import Any
 
 from hubbub.network.envelope import NO_SESSION, answer, request
@@ -29,7 +28,7 @@ NOWHERE = {"study": bytes(32), "session": NO_SESSION}
 def network(w: World, model: bytes) -> dict[str, Any]:
     """The file: one frame of each tag, the offer's place in a transcript, and envelopes."""
     opening = SessionOffer(
-        purpose="training", round_parameters=asdict(w.round_parameters), version=VERSION
+        purpose="training", round_parameters=w.round_parameters.to_plain(), version=VERSION
     )
     ready = {"version": VERSION, "attempts": {"training": 0}}
     said = part_of(w.keys[1], study=STUDY, sessions=[SESSION], **LEDGER)

@@ -151,9 +151,11 @@ class Silo:
         """The sum with this silo's share of the noise, which is added before rounding (P3, P5)."""
         round_parameters = self._round_parameters
         if self._noise is None:
+            # P3: the share of the set that this very MODEL names.
+            sigma = round_parameters.share_sigma_grid(len(attempt.active))
             return noise.add_noise_and_round(
                 total,
-                round_parameters.sigma_grid,
+                sigma,
                 source,
                 round_parameters.word_bits,
                 grid_step=round_parameters.grid_step,

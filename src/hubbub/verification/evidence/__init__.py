@@ -20,7 +20,13 @@ from hubbub.verification.evidence.audit_result import (
     remedy,
     write_audit,
 )
-from hubbub.verification.evidence.claims import MODEL, check, check_content, remade, within_seconds
+from hubbub.verification.evidence.claims import (
+    MODEL,
+    check,
+    check_content,
+    remade_as,
+    within_seconds,
+)
 from hubbub.verification.evidence.collecting import (
     FILE,
     checked_part,

@@ -19,13 +19,15 @@ from pathlib import Path
 
 from hubbub.errors import EffortError, IntegrityError
 from hubbub.planning import (
+    ANNOUNCED,
     Plan,
     is_dimension,
+    may_announce,
     stated_adversary,
     told_shape,
 )
 from hubbub.privacy import limited
-from hubbub.queries import main_of, statistics_of
+from hubbub.queries import main_of, plan_with_fixed_shares, statistics_of
 from hubbub.queries import plan as plan_study
 from hubbub.report import at_most
 from hubbub.study import SOFTWARE, Study
@@ -38,7 +40,6 @@ from hubbub.verification.evidence.finding import (
     judged,
     not_checked,
     not_verifiable,
-    rederived,
     signed,
     wrong,
 )
@@ -59,6 +60,10 @@ _KINDS = {
 _MEMBERS = {"format", "model", "audit", *_KINDS}
 _ATTESTED = "attested"  # where the study asks for evidence
 _SPENT = {"claimed", "attempts", "after_attempts"}
+_OLDER = (
+    "that silos drew their noise by the rule of earlier versions, whose shares do not follow from "
+    "the announced set, only the aggregator says"
+)
 MOST_POINTS = 3.2e6  # of the accounts of one check: some three seconds; usual are one or two
 
 
@@ -132,9 +137,18 @@ def spent(plan: Plan, attempts: int) -> list[Plain]:
     ]
 
 
+def remade_as(study: Study, stated: Plain) -> Plan | None:
+    """The plan of a study, for the size and by the rule of shares of a plan that a run states.
+
+    A plan that does not say how shares follow from the announced set is of a run from before they
+    did; where they never do, both rules are one. Errors are those of `remade`.
+    """
+    return remade(study, stated["dimension"], ANNOUNCED in stated)
+
+
 @lru_cache(maxsize=4, typed=True)  # asked for by the run's folder and by its evidence
-def remade(study: Study, dimension: object) -> Plan | None:
-    """The plan of a study whose model a run states to be so large.
+def remade(study: Study, dimension: object, announced: bool = True) -> Plan | None:
+    """The plan of a study whose model a run states to be so large, by either rule of shares.
 
     None if that needs what only the study's own code or data know; no data set that it names is
     opened, for the study may come from anybody. IntegrityError if the run states no size.
@@ -145,7 +159,8 @@ def remade(study: Study, dimension: object) -> Plan | None:
         )
     if study.data.standardise is not None and told_shape(study, dimension) is None:
         return None
-    return plan_study(study, dimension=dimension)
+    made = plan_study if announced else plan_with_fixed_shares
+    return made(study, dimension=dimension)
 
 
 def _is_size(study: Study, dimension: int) -> bool:
@@ -214,32 +229,47 @@ def _study_claims(content: Plain) -> Iterator[Finding]:
 
 def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Finding]:
     found, account = content["plan"], content["epsilon"]
-    made = remade(study, found["dimension"])
+    made = remade_as(study, found)
     if made is None:
         yield not_verifiable(
             "that the plan and its epsilons follow from the study: how many features a record has, "
             "only its own code or data know"
         )
         return
-    yield judged(
+    older = _OLDER if _is_older(study, found, made) else ""
+    claim = (
         f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, for "
-        f"{made.dimension} parameters",
-        difference(found, made.to_dict()),
+        f"{made.dimension} parameters"
     )
+    yield _vouched(claim, difference(found, made.to_dict()), older)
     claim = (
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
         "digits, against every other adversary, where the study is carried out as planned"
     )
     why = difference(account["claimed"], spent(made, made.mechanism.steps))
-    if why or words.show(study):
-        yield judged(claim, why)
-    else:
-        yield signed(f"{claim}: that it is this study, too few silos have signed")
-    yield _attempts_claim(content, study, words, made)
+    unshown = "" if words.show(study) else "that it is this study, too few silos have signed"
+    yield _vouched(claim, why, unshown or older)
+    yield _attempts_claim(content, study, words, made, older)
 
 
-def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) -> Finding:
+def _is_older(study: Study, found: Plain, made: Plan) -> bool:
+    """Whether a plan is from before shares followed from the announced set, as they would now.
+
+    Others than the stated adversary learn more by the newer rule, and which one the silos kept to
+    is in no word that they have signed.
+    """
+    return may_announce(study.parties) and ANNOUNCED not in found and not made.correlation
+
+
+def _vouched(claim: str, why: str, doubt: str) -> Finding:
+    """A claim that was computed again, and for which its signer stands where there is a doubt."""
+    return signed(f"{claim}: {doubt}") if doubt and not why else judged(claim, why)
+
+
+def _attempts_claim(
+    content: Plain, study: Study, words: SiloWords, made: Plan, older: str
+) -> Finding:
     """What was spent so far; that no silo has charged more, only all of them can show."""
     attempts = count_of(content["epsilon"]["attempts"])
     rows, least = spent(made, attempts), least_attempts(content, study)
@@ -254,9 +284,11 @@ def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) 
     if why:
         return wrong(claim, why)
     if words.are_final:
-        return rederived(
+        return _vouched(
             f"{claim}; no silo has charged more than {words.attempts}, as all have signed with the "
-            "roster's keys"
+            "roster's keys",
+            "",
+            older,
         )
     return signed(f"{claim}; so the aggregator counts: {words.doubt}")
 
@@ -300,7 +332,7 @@ def _audit_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Findin
         why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
         yield wrong("an audit's file goes with what it has found", why)
     if audit is not None:
-        yield audit_finding(audit, study, remade(study, content["plan"]["dimension"]))
+        yield audit_finding(audit, study, remade_as(study, content["plan"]))
 
 
 def _trust_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:

@@ -1,17 +1,16 @@
 """`hubbub verify DIR`: everything about a run that can be done again is done again.
 
 First the bytes (`integrity_check.py`): what was altered is named, and nothing is built on it. Then
-the study and its plan; then every session of the transcript is played (`replay.py`), which gives
-the model bit for bit; then the attempts are counted, and at last come the claims of the evidence
-itself. This file knows where a run keeps what; it holds no data of any silo and runs no code that a
-study names.
+the study and its plan; then every session of the transcript is played
+(`replayed_session.py`), which gives the model bit for bit; then the attempts are counted, and at
+last come the claims of the evidence itself. This file knows where a run keeps what; it holds no
+data of any silo and runs no code that a study names.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +43,7 @@ from hubbub.verification.evidence import (
     read_plain,
     read_whole,
     rederived,
-    remade,
+    remade_as,
     within_seconds,
     wrong,
 )
@@ -104,7 +103,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     try:
         study = Study.parse(read_whole(folder / "study.toml").decode())
         stated = read_plain(folder / "plan.json")
-        made, beyond = _planned(study, stated["dimension"])
+        made, beyond = _planned(study, stated)
     except MALFORMED as error:
         return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
     claimed = {} if content is None else content.get("study")
@@ -127,10 +126,10 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
     return found + claims
 
 
-def _planned(study: Study, dimension: object) -> tuple[Plan | None, bool]:
+def _planned(study: Study, stated: Plain) -> tuple[Plan | None, bool]:
     """The plan that is made again, if it can be; and whether it would take too long."""
     try:
-        return remade(study, dimension), False
+        return remade_as(study, stated), False
     except EffortError:
         return None, True
 
@@ -283,7 +282,8 @@ def _round_parameters(path: Path, header: Header, plan: Plan) -> RoundParameters
         raise IntegrityError(
             f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
         )
-    if why := difference(asdict(header.round_parameters), asdict(round_parameters_of(planned))):
+    mine = round_parameters_of(planned)
+    if why := difference(header.round_parameters.to_plain(), mine.to_plain()):
         raise IntegrityError(f"expected {path} to keep to the plan: {why}")
     return header.round_parameters
 

@@ -1,7 +1,7 @@
 """One attempt while a transcript is played: who was asked, who answered, and what it adds up to.
 
-What may come when, and whose signature it must have, is the business of `replay.py`. This file
-knows one attempt, and believes that its frames were signed by their senders.
+What may come when, and whose signature it must have, is the business of `replayed_session.py`.
+This file knows one attempt, and believes that its frames were signed by their senders.
 """
 
 from __future__ import annotations

@@ -34,13 +34,13 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from hubbub.disk import json_value, open_ordinary, why_of
-from hubbub.errors import IntegrityError, UserError
+from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.protocol import (
     HEADER,
     HEADER_BYTES,
@@ -182,7 +182,7 @@ def _written(header: Header) -> bytes:
         "session": header.session.hex(),
         "purpose": header.purpose,
         "number": header.number,
-        "terms": None if header.round_parameters is None else asdict(header.round_parameters),
+        "terms": None if header.round_parameters is None else header.round_parameters.to_plain(),
         "roster": plain_roster(header.roster),
     }
     return json.dumps(plain, separators=(",", ":")).encode()
@@ -194,7 +194,15 @@ def read_header(path: Path) -> Header:
         text, _ = _header(file, path)
     try:
         return _parsed(text)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        StudyError,
+    ):
         raise IntegrityError(
             f"expected the header of {path} to name a session and its parties, found something "
             "else; use the version of hubbub that wrote it"

@@ -1,37 +1,26 @@
-"""A scikit-learn estimator: the whole protocol behind `fit` and `predict_proba`.
-
-It is an adapter and knows nothing of its own: records go to `hubbub.fit`, errors come back as the
-`ValueError` that scikit-learn's tools expect. It needs the extra `sklearn`.
-"""
+"""A classifier: classes in, their probabilities out."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hubbub.errors import HubbubError
-from hubbub.study.parties import is_name, is_reserved
-from hubbub.tabular import canonical
-from hubbub.training import array_inputs, fit
+from hubbub.sklearn.federated import Federated, dealt
+from hubbub.training import array_inputs
 from hubbub.training.result import classes_in_words
-
-__all__ = ["FederatedClassifier"]
-
 
 _FORMER = "deprecated"  # the value of a former argument that is not given
 
 
-class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
     """A classifier that several silos train together, with differential privacy for each record.
 
     The parties are simulated in this process, with the real protocol; `groups` says whose record
@@ -75,6 +64,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ((2, 2), True)
     """
 
+    classes: Sequence[Any] | None
+    clip: Any
+
     def __init__(
         self,
         *,
@@ -95,27 +87,11 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         out: str | Path | None = None,
         clip: Any = _FORMER,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.colluders = colluders
-        self.silos = silos
-        self.model = model
-        self.hidden = hidden
-        self.steps = steps
-        self.sample_rate = sample_rate
-        self.clip_norm = clip_norm
-        self.optimizer = optimizer
-        self.relation = relation
-        self.records = records
-        self.capacity = capacity
-        self.classes = classes
-        self.out = out
-        self.clip = clip
+        self._keep(locals())
 
     def __sklearn_tags__(self) -> Any:
-        """The noise makes two fits differ, and few records give poor scores."""
+        """Few records give poor scores."""
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
 
@@ -136,33 +112,17 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         inputs, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
-        names, owners = _owners(groups, len(labels), self.silos)
-        of_silo = {name: owners == silo for silo, name in enumerate(names)}
+        silos = dealt(groups, len(labels), self.silos)
         if self.classes is None and groups is not None:
-            array_inputs.refuse_several_codings({n: labels[rows] for n, rows in of_silo.items()})
+            array_inputs.refuse_several_codings({n: labels[rows] for n, rows in silos.items()})
         self.classes_, numbers = _numbered(labels, self.classes)
-        parts = {name: (inputs[rows], numbers[rows]) for name, rows in of_silo.items()}
-        try:
-            learned = fit(
-                parts,
-                epsilon=self.epsilon,
-                delta=self.delta,
-                colluders=self.colluders,
-                model=self.model,
-                classes=range(len(self.classes_)),
-                hidden=self.hidden,
-                steps=self.steps,
-                sample_rate=self.sample_rate,
-                clip_norm=self.clip_norm,
-                clip=None if self.clip == _FORMER else self.clip,
-                optimizer=self.optimizer,
-                relation=self.relation,
-                records=self.records,
-                capacity=self.capacity,
-                out=None if self.out is None else _new_folder(Path(self.out)),
-            )
-        except HubbubError as error:
-            raise ValueError(str(error)) from error
+        learned = self._learned(
+            inputs,
+            numbers,
+            silos,
+            classes=range(len(self.classes_)),
+            clip=None if self.clip == _FORMER else self.clip,
+        )
         read_off = [] if self.classes is not None else [classes_in_words(self.classes_.tolist())]
         self.result_ = replace(learned, made_public=(*learned.made_public, *read_off))
         self.n_iter_ = self.result_.steps
@@ -216,52 +176,3 @@ def _numbered(
             f"row {int((numbers < 0).argmax())}; correct it, or add it to classes"
         )
     return classes, numbers
-
-
-def _new_folder(parent: Path) -> Path:
-    """A folder that no other fit has, made here so that no other takes it."""
-    for number in count(1):
-        folder = parent / f"fit-{number}"
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise ValueError(
-                f"expected a folder that can be written, got {parent}: {error.strerror}; choose "
-                "another out"
-            ) from None
-        return folder
-    raise AssertionError("numbers do not end")
-
-
-def _owners(groups: ArrayLike | None, rows: int, silos: int) -> tuple[list[str], NDArray[np.intp]]:
-    """What the silos are called, and the place of each row's silo among them."""
-    if groups is None and rows < silos:
-        raise ValueError(
-            f"expected a row for each of {silos} silos, found {rows} sample; give more, or fewer "
-            "silos"
-        )
-    if groups is None:
-        return [f"silo-{silo + 1}" for silo in range(silos)], np.arange(rows) % silos
-    given = np.asarray(groups)
-    if given.shape != (rows,):
-        raise ValueError(f"expected groups of shape ({rows},), found {given.shape}; give one a row")
-    if any(one is None or one != one or one == "" for one in given.tolist()):
-        raise ValueError("expected a silo for each row in groups, found a missing one; fill it in")
-    values, owners = np.unique(given, return_inverse=True)
-    names = [_silo_name(value) for value in values.tolist()]
-    if len(set(names)) < len(names):
-        raise ValueError(
-            "expected every silo in groups in one spelling, found two that read alike, such as 7 "
-            "and 7.0; spell each in one way"
-        )
-    return names, owners
-
-
-def _silo_name(group: object) -> str:
-    """What a group's silo is called, whichever others there are: so is its ledger."""
-    text = canonical(str(group))
-    if is_name(text) and not is_reserved(text):
-        return f"silo-{text}" if text[0].isdigit() else text
-    return f"silo-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
