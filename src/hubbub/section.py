@@ -47,12 +47,12 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 def key_of(key: str) -> str:
     """A key as it is written in TOML."""
-    return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
+    return key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 
 
 def shown(value: object) -> str:
     """A value of the file, shortened, for an error message."""
-    return shortened(json.dumps(value, default=str), 80)
+    return shortened(json.dumps(value, default=str, ensure_ascii=False), 80)
 
 
 def shortened(text: str, longest: int) -> str:
