@@ -39,6 +39,7 @@ from hubbub.report import (
     score_rows,
     spent_words,
     spoken,
+    what_next,
 )
 from hubbub.study import Study, sources
 
@@ -126,6 +127,7 @@ def _run(options: argparse.Namespace) -> int:
         *([UNCHARGED_BASELINE] if options.baseline else []),
         *([] if spent is None else [spent_words(spent)]),
         f"written to {out}; open {out / 'report.html'}",
+        *([what_next(scores, result.final)] if study.training and not options.baseline else []),
         *([_COPIED] if stopped else []),
     )
     return int(stopped)
