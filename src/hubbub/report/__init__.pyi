@@ -47,6 +47,7 @@ from .score_words import (
     SCORES_HEAD as SCORES_HEAD,
     in_a_sentence as in_a_sentence,
     score_rows as score_rows,
+    what_next as what_next,
 )
 from .several_runs import (
     ReportedRun as ReportedRun,
