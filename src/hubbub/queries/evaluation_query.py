@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from hubbub.planning import (
     Array,
@@ -18,7 +15,7 @@ from hubbub.planning import (
     SiloData,
     mechanism_of_all,
 )
-from hubbub.study import Data, Privacy, Records
+from hubbub.study import Data, Privacy, Records, ScoreVector
 from hubbub.study.training import Evaluate
 
 if TYPE_CHECKING:
@@ -52,8 +49,19 @@ class EvaluationQuery(Query):
         asked = self.asked
         count = self.steps // asked.every
         return mechanism_of_all(
-            EVALUATION, self.data, self.privacy, sums=count, norm=sqrt(_NUMBERS), every=asked.every
+            EVALUATION,
+            self.data,
+            self.privacy,
+            sums=count,
+            norm=1.0,
+            distance=self.vector.diameter,
+            every=asked.every,
         )
+
+    @property
+    def vector(self) -> ScoreVector:
+        """What a record is in a sum."""
+        return ScoreVector.of(self.privacy.relation)
 
     @property
     def numbers(self) -> int:
@@ -99,15 +107,13 @@ class EvaluationQuery(Query):
             capacity=capacity,
             device=learner.device,
             goal=learner.goal,
+            vector=self.vector,
         )
 
     def scores_of(self, total: Array, learner: Any) -> Scores:
         """Accuracy, or another goal's mean, and mean loss from one noisy sum."""
         from hubbub import learning
 
-        count = max(float(total[0]), 1.0)
-        name, value = learner.goal.told(float(np.clip(total[1] / count, 0.0, 1.0)))
-        return {
-            name: value,
-            "held_back_loss": float(np.clip(total[2] / count, 0.0, 1.0)) * learning.MOST_LOSS,
-        }
+        score, loss = self.vector.scores_of(total)
+        name, value = learner.goal.told(score)
+        return {name: value, "held_back_loss": loss * learning.MOST_LOSS}

@@ -32,6 +32,9 @@ from hubbub.study.parties import (
 from hubbub.study.privacy import (
     Privacy as Privacy,
 )
+from hubbub.study.score_vector import (
+    ScoreVector as ScoreVector,
+)
 from hubbub.study.sources import (
     attempted as attempted,
     named_object as named_object,
