@@ -130,9 +130,7 @@ def mechanism_of_all(
 ) -> Mechanism:
     """Sums of vectors no longer than `norm`, over all records.
 
-    Where one is exchanged its vector moves by at most `distance`, if that is no shorter than the
-    half of a norm.
-
+    Where one is exchanged, its vector moves by at most `distance`, which is no less than `norm`.
     C leaves room for what float sums round above it (P6 (i), up to 4,000,000 records of a silo).
     """
     return Mechanism(
