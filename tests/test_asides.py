@@ -14,13 +14,14 @@ import torch
 
 import hubbub
 from hubbub import learning
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError, StudyError
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.queries import EVALUATION, STANDARDISATION, EvaluationQuery, standardising_query
 from hubbub.session.layout import layout_of
+from hubbub.study.score_vector import ScoreVector
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.tabular import Records
-from hubbub.training.local_venue import LocalVenue
+from hubbub.training.local_backend import LocalBackend
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import RunSessions
 from hubbub.training.run_study import resume, run
@@ -103,7 +104,7 @@ def test_evaluations_and_standardisation_are_part_of_the_studys_epsilon():
         assert planned.epsilon == pytest.approx(2.0, rel=1e-3)
         noise = planned.noise_multiplier
         steps.append(
-            hubbub.Step(noise_multiplier=noise, sample_rate=1.0, sampling="none", count=count)
+            hubbub.Step(noise_multiplier=noise, sample_rate=1.0, sampling="full-batch", count=count)
         )
     composed = hubbub.composed_epsilon(steps, delta=1e-5, relation="add-remove")
     assert composed.lower <= both.stated.epsilon * 1.001
@@ -137,7 +138,7 @@ def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
         rows = list(book.entries())
         spent = book.epsilon(delta=1e-5, relation="add-remove")
     assert sorted(
-        row.kind.noise_multiplier for row in rows if row.kind.sampling == "none"
+        row.kind.noise_multiplier for row in rows if row.kind.sampling == "full-batch"
     ) == sorted(noises)
     assert sum(row.kind.sampling == "poisson" for row in rows) == STEPS
     assert len({row.session for row in rows}) == 3
@@ -154,8 +155,8 @@ def test_the_revealed_statistic_has_the_planned_noise():
     tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in prepared.silos]
     with ExitStack() as stack:
         keys = layout_of(prepared.plan).keys()
-        venue = LocalVenue(study=wanted, keys=keys, ledgers={}, folder=None)
-        sessions = RunSessions(venue=venue, plan=prepared.plan, folder=None, stack=stack)
+        backend = LocalBackend(study=wanted, keys=keys, ledgers={}, folder=None)
+        sessions = RunSessions(backend=backend, plan=prepared.plan, folder=None, stack=stack)
         series = sessions.open(planned, tasks)
         found = [series.round(n, prepared.initial, 1)[0] for n in range(1, STEPS + 1)]
     silos, shares = 4, planned.shares
@@ -243,6 +244,46 @@ def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: 
     assert result.final["held_back_accuracy"] == pytest.approx(right / total, abs=0.05)
     assert total == pytest.approx(sum(len(one.held_back) for one in prepared.silos))
     assert total > 100
+    low, high = (result.final[f"held_back_accuracy_{end}"] for end in ("low", "high"))
+    assert low < right / total < high
+    assert result.final["held_back_records"] == pytest.approx(total, abs=30)
+    assert high - low < 0.3
+
+
+def sum_of(vector: ScoreVector, count: float, right: float) -> np.ndarray:
+    """The sum of so many records, so many of them right, without a loss."""
+    scores = np.array([right, 0.0]) - count / 2
+    return np.concatenate([[vector.presence * count], vector.scale * scores])
+
+
+def test_the_interval_of_a_held_back_score_knows_noise_and_size():
+    query = PreparedStudy.of(study("every = 6, epsilon = 1.0")).plan.planned(EVALUATION).query
+    learner = PreparedStudy.of(study("every = 6, epsilon = 1.0")).learner
+
+    def width(count: float, sigma: float) -> float:
+        told = query.scores_of(sum_of(query.vector, count, 0.8 * count), learner, sigma)
+        return told["held_back_accuracy_high"] - told["held_back_accuracy_low"]
+
+    assert width(400, 0.0) == pytest.approx(2 * 1.96 * np.sqrt(0.16 / 400), rel=0.02)
+    assert width(100, 0.0) > 1.9 * width(400, 0.0)
+    assert width(400, 20.0) == pytest.approx(
+        2 * 1.96 * np.sqrt(0.16 / 400 + (1 / 1.4 + 0.09 / 0.3) * (20 / 400) ** 2), rel=0.02
+    )
+    perfect = query.scores_of(sum_of(query.vector, 20.0, 20.0), learner, 0.0)
+    assert perfect["held_back_accuracy_low"] < 0.9
+
+
+def test_intervals_of_held_back_scores_hold_what_they_are_of():
+    """300 noisy sums: 95 % hold the true share; 274 or more do, but for 1 in 1000."""
+    prepared = PreparedStudy.of(study("every = 6, epsilon = 1.0"))
+    query = prepared.plan.planned(EVALUATION).query
+    draw, held = np.random.default_rng(7), 0
+    for _ in range(300):
+        exact = sum_of(query.vector, 200.0, draw.binomial(200, 0.7))
+        noisy = exact + draw.normal(0, 12.0, 3)
+        told = query.scores_of(noisy, prepared.learner, 12.0)
+        held += told["held_back_accuracy_low"] <= 0.7 <= told["held_back_accuracy_high"]
+    assert held >= 274
 
 
 # Interruptions ---------------------------------------------------------------------------------
@@ -273,7 +314,7 @@ def test_a_resumed_run_uses_the_same_standardisation_and_asks_for_no_new_one(tmp
     assert (tmp_path / "run" / "standardisation.json").read_text() == kept
     assert result.standardisation.to_json() == kept
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
-        assert sum(row.kind.sampling == "none" for row in book.entries()) == 1 + STEPS // 5
+        assert sum(row.kind.sampling == "full-batch" for row in book.entries()) == 1 + STEPS // 5
 
 
 def test_sums_that_were_charged_and_lost_are_not_asked_for_again(tmp_path: Path, monkeypatch):
@@ -303,7 +344,7 @@ def test_an_evaluation_that_was_charged_and_lost_leaves_a_gap(tmp_path: Path, mo
     told = [row["step"] for row in result.metrics if "held_back_accuracy" in row]
     assert told == [10]
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
-        assert sum(row.kind.sampling == "none" for row in book.entries()) == 2
+        assert sum(row.kind.sampling == "full-batch" for row in book.entries()) == 2
 
 
 def test_noise_is_calibrated_beside_a_release_that_takes_nearly_all() -> None:

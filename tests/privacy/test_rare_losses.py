@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.privacy import coarse_law, discretise, release, tilting
+from hubbub.privacy import coarse_law, discretise, fft_window, release
 
 Array = NDArray[np.float64]
 Real = np.longdouble  # the sum cancels down to a hundred-millionth of its terms
@@ -160,7 +160,7 @@ def test_a_power_of_a_transform_keeps_its_digits() -> None:
         (hubbub.Step(noise_multiplier=1.0, sample_rate=0.01, count=1000), 5.41147),
         (hubbub.Step(noise_multiplier=2.0, sample_rate=0.05, count=300), None),
         (hubbub.Step(noise_multiplier=0.8, sample_rate=0.001, count=5000), None),
-        (hubbub.Step(noise_multiplier=5.0, sampling="none", count=50), None),
+        (hubbub.Step(noise_multiplier=5.0, sampling="full-batch", count=50), None),
     ],
 )
 def test_p13_a_bulk_within_one_cell_costs_the_lower_side_nothing(other, truth) -> None:
@@ -176,7 +176,7 @@ def test_p12_cuts_that_are_moved_are_still_dominated() -> None:
     """At every threshold: less than the truth, and by next to nothing."""
     law = release(hubbub.Step(noise_multiplier=0.4, sample_rate=1e-5), "add-remove").laws[0]
     made = coarse_law.sketch(law, 10_000, 1e-26)
-    cells = tilting.grid(made, 3.0, 5e-4, 0.3)
+    cells = fft_window.grid(made, 3.0, 5e-4, 0.3)
     below, above = discretise.bracket(law, cells, 3.0)
     assert below.offset != cells.offset  # or nothing is tried here
     for epsilon in (-1e-5, 0.0, 1e-5, 1e-3, 0.1, 1.0, 5.0):

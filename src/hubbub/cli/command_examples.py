@@ -7,6 +7,7 @@ EXAMPLES = {
     "hubbub": "hubbub init north.csv south.csv west.csv --target died",
     "hubbub init": "hubbub init north.csv south.csv west.csv --target died",
     "hubbub check": "hubbub check study.toml --silo north --data /srv/records",
+    "hubbub schema": "hubbub schema --out study.schema.json",
     "hubbub demo": "hubbub demo --out runs/demo",
     "hubbub plan": "hubbub plan study.toml",
     "hubbub run": "hubbub run study.toml --out runs/first",
@@ -17,6 +18,8 @@ EXAMPLES = {
     "hubbub keygen": "hubbub keygen north --home hubbub-home",
     "hubbub roster": "hubbub roster aggregator.id north.id south.id --out roster.toml",
     "hubbub relay": "hubbub relay roster.toml --out relay",
+    "hubbub leaf": "hubbub leaf roster.toml --relay tls://leaf.internal "
+    "--hub tls://hub.example.org:7422 --out hubbub-leaf",
     "hubbub approve": "hubbub approve study.toml --roster roster.toml",
     "hubbub serve": "hubbub serve study.toml --home hubbub-home",
     "hubbub join": "hubbub join --check --data /srv/records",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table, grid_table
-from hubbub.estimation.covariates import Patterns
+from hubbub.estimation.covariates import Guess, Patterns
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
 from hubbub.estimation.statistic import (
@@ -54,7 +54,7 @@ class HazardRatios(Regression):
     edges: tuple[float, ...]
 
     kind = "cox"
-    keys = ("time", "event", "on", "bins", "horizon")
+    keys = ("time", "event", "covariates", "bins", "horizon")
     ratio = "hazard ratio"
     note = "records that lack time, event or a covariate are left out"
 
@@ -70,7 +70,7 @@ class HazardRatios(Regression):
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
         on = covariates_table(self.on)
-        return {**grid_table(self.time, self.event, self.edges), "on": on}
+        return {**grid_table(self.time, self.event, self.edges), "covariates": on}
 
     @property
     def explained(self) -> str:
@@ -102,13 +102,17 @@ class Cox(HazardRatios, OnRiskSets):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
-        As if all patterns were alike, a third had the event and a third left before the horizon.
+        As if columns were independent, events and losses even over time.
         """
-        bins, patterns = self.sets.bins, len(self.covariates)
-        each = max(records / patterns, 1.0)
-        events = np.full((patterns, bins), each / 3 / bins)
-        at_risk = each * (1.0 - 2 / 3 * np.arange(bins) / bins)
-        found = _Score(self, events, np.tile(at_risk, (patterns, 1)), sigma).fit()
+        bins = self.sets.bins
+
+        def found(guess: Guess) -> Effects | None:
+            each = max(records, 1.0) * self.covariates.shares(guess)[:, None]
+            events = np.tile(each * guess.event / bins, bins)
+            gone = guess.event + (1.0 - guess.event) / 2
+            at_risk = each * (1.0 - gone * np.arange(bins) / bins)
+            return _Score(self, events, at_risk, sigma).fit()
+
         return self.expected_with(found, sigma, "logarithm of a hazard ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
@@ -140,8 +144,10 @@ class _Score:
 
     def fit(self) -> Effects | None:
         """The effects by Newton's method; None where there is no maximum to be found."""
-        found = newton(self._at, self._design.shape[1])
-        return sandwich(*found, self._noise(found[0])) if found else None
+        found = newton(self._at, self._design.shape[1], self._sigma)
+        if found is None:
+            return None
+        return sandwich(found, self._noise(found.values), self._doubt(found.values))
 
     def _at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
@@ -168,3 +174,21 @@ class _Score:
             rows = apart @ self.sets.events - (apart * hazard * ratio) @ exposed
             noise += rows @ rows.T
         return np.asarray(self._sigma**2 * noise)
+
+    def _doubt(self, effects: Array) -> Array:
+        """(m, q, q) what noise in each number of the sum does to the information."""
+        x, weights = self._design, self._weights(effects)
+        means = weights.T @ x
+        ratios = np.exp(x @ effects)
+        hazard = self._total / (self._exposed * ratios[:, None]).sum(axis=0)
+        squares = np.einsum("pk,pi,pj->kij", weights, x, x, optimize=True)
+        spread = squares - means[:, :, None] * means[:, None, :]  # of who is at risk, in each bin
+        exposed = self.sets.at_risk[:-1] - self.sets.events / 2
+        of_events = np.einsum("kij,kw->wij", spread, self.sets.events, optimize=True)
+        found = []
+        for row, ratio in zip(x, ratios, strict=True):
+            apart = row - means
+            more = apart[:, :, None] * apart[:, None, :] - spread
+            weight = (hazard * ratio)[:, None] * exposed
+            found.append(of_events + np.einsum("kij,kw->wij", more, weight, optimize=True))
+        return np.asarray(self._sigma * np.concatenate(found))

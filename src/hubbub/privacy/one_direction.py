@@ -15,8 +15,8 @@ from hubbub.privacy import (
     discretise,
     dominating_pairs,
     effort,
+    fft_window,
     laws,
-    tilting,
 )
 from hubbub.privacy.bound import Bound
 
@@ -37,7 +37,7 @@ class _Question:
     """What is read off the composed laws, and how closely."""
 
     sketches: list[coarse_law.Sketch]
-    frame: tilting.TiltedGrid
+    frame: fft_window.TiltedGrid
     read: Callable[[composition.ComposedLaw], float]
     allowed: Callable[[Bound], float]
     enough: float = 0.0  # below which nobody asks
@@ -60,7 +60,7 @@ class OneDirection:
 
     def guess(self, delta: float) -> float:
         """About epsilon, from the cumulants alone."""
-        return tilting.chernoff_epsilon(self._sketches(delta), delta)
+        return fft_window.chernoff_epsilon(self._sketches(delta), delta)
 
     def epsilon(self, delta: float, gap: float, enough: float = 0.0) -> Bound:
         """Epsilon at a delta; framed anew where the first guess was far too large.
@@ -71,11 +71,11 @@ class OneDirection:
         if self._is_beyond_floats(delta):
             return best
         sketches = self._sketches(delta)
-        guess = tilting.chernoff_epsilon(sketches, delta)
+        guess = fft_window.chernoff_epsilon(sketches, delta)
         while True:
             scale = max(_LEAST_EPSILON, guess)
-            frame = tilting.frame_for_delta(sketches, delta, gap * scale, guess)
-            step = tilting.step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
+            frame = fft_window.frame_for_delta(sketches, delta, gap * scale, guess)
+            step = fft_window.step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
             question = _Question(
                 sketches=sketches,
                 frame=frame,
@@ -84,7 +84,7 @@ class OneDirection:
                 guess=guess,
                 enough=enough,
             )
-            best = self._refined(question, tilting.first_look(frame, step), best)
+            best = self._refined(question, fft_window.first_look(frame, step), best)
             frames += 1
             near = best.upper > _FAR * guess or best.upper <= enough
             if near or frames == _FRAMES or best.upper - best.lower <= question.allowed(best):
@@ -93,7 +93,7 @@ class OneDirection:
         if gap < bound.ROUGH and not bound.is_narrow(best, 0.9) and best.upper > enough:
             excess = (best.upper - best.lower) / (bound.WIDEST * max(1.0, best.lower))
             step = self._step_made * min(max(sqrt(0.5 / excess), 0.25), 0.7)
-            step = tilting.step_within(frame, sketches, step, finer=4)
+            step = fft_window.step_within(frame, sketches, step, finer=4)
             best = self._bracket(question, step, best)
         return best
 
@@ -102,14 +102,14 @@ class OneDirection:
         guess, best = LEAST_SEEN, Bound(lower=0.0, upper=1.0)
         for _ in range(_FRAMES):
             sketches = self._sketches(guess)
-            frame = tilting.frame_for_epsilon(sketches, epsilon, least=guess)
+            frame = fft_window.frame_for_epsilon(sketches, epsilon, least=guess)
             question = _Question(
                 sketches=sketches,
                 frame=frame,
                 read=lambda law: law.delta(epsilon),
                 allowed=lambda best: gap * best.lower + LEAST_SEEN,
             )
-            step = tilting.step_for_gap(
+            step = fft_window.step_for_gap(
                 0.4 * gap / max(1.0, frame.saddle), frame.saddle, self._count
             )
             best = self._refined(question, step, best)
@@ -126,25 +126,25 @@ class OneDirection:
                 as the one in this direction.
         """
         sketches = self._sketches(delta)
-        this = tilting.chernoff_epsilon(sketches, delta)
+        this = fft_window.chernoff_epsilon(sketches, delta)
         room = epsilon * (1 - this / first) if first > 0 else 0.0
         if room <= _CLEAR * epsilon:
             return False
         if epsilon < _FAR * this:
-            frame = tilting.frame_for_epsilon(sketches, epsilon, least=delta)
+            frame = fft_window.frame_for_epsilon(sketches, epsilon, least=delta)
         else:
-            frame = tilting.frame_for_delta(sketches, delta, room / 4)
+            frame = fft_window.frame_for_delta(sketches, delta, room / 4)
         return self._upper_law(sketches, frame, room / 4).delta(epsilon) < delta
 
     def law_from_above(self, near: float) -> composition.ComposedLaw:
         """The composed law from above, sharpest where delta is `near`."""
         sketches = self._sketches(near)
-        return self._upper_law(sketches, tilting.frame_for_delta(sketches, near, _CLOSE), _CLOSE)
+        return self._upper_law(sketches, fft_window.frame_for_delta(sketches, near, _CLOSE), _CLOSE)
 
     def law_from_below(self, near: float) -> composition.ComposedLaw:
         """The composed law from below, sharpest where delta is `near`."""
         sketches = self._sketches(near)
-        frame = tilting.frame_for_delta(sketches, near, _CLOSE)
+        frame = fft_window.frame_for_delta(sketches, near, _CLOSE)
         return self._laws(sketches, frame, self._step(sketches, frame, _CLOSE))[0]
 
     def _is_beyond_floats(self, delta: float) -> bool:
@@ -165,7 +165,7 @@ class OneDirection:
         """On finer and finer grids until the sides are as close as allowed."""
         before, stalled, points = inf, 0, 0.0
         for _ in range(_TRIES):
-            finer = tilting.step_within(question.frame, question.sketches, step)
+            finer = fft_window.step_within(question.frame, question.sketches, step)
             if points / finer > _MANY_POINTS and bound.is_narrow(best, 0.9):
                 break
             best = self._bracket(question, finer, best)
@@ -188,7 +188,7 @@ class OneDirection:
         )
 
     def _laws(
-        self, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, step: float
+        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, step: float
     ) -> tuple[composition.ComposedLaw, composition.ComposedLaw]:
         """The composed law from below and from above on one grid."""
         below, above = [], []
@@ -199,7 +199,7 @@ class OneDirection:
         return composition.compose(below, frame, -1), composition.compose(above, frame, +1)
 
     def _upper_law(
-        self, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, gap: float
+        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, gap: float
     ) -> composition.ComposedLaw:
         """The composed law from above, at most about `gap` too large in epsilon."""
         grids = self._grids(sketches, frame, self._step(sketches, frame, gap))
@@ -207,21 +207,21 @@ class OneDirection:
         return composition.compose(above, frame, +1)
 
     def _step(
-        self, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, gap: float
+        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, gap: float
     ) -> float:
         """The step of a grid whose laws are about `gap` apart in epsilon."""
-        step = tilting.step_for_gap(gap, frame.saddle, self._count)
-        return tilting.step_within(frame, sketches, step)
+        step = fft_window.step_for_gap(gap, frame.saddle, self._count)
+        return fft_window.step_within(frame, sketches, step)
 
     def _grids(
-        self, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, step: float
-    ) -> Iterator[tuple[laws.Law, int, tilting.Grid]]:
+        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, step: float
+    ) -> Iterator[tuple[laws.Law, int, fft_window.Grid]]:
         """The law and count of every release, and the law's cells."""
         self._step_made = step
         self._points = (frame.high - frame.low) / step
         effort.spend(self._points)
         for (law, count), made in zip(self._parts, sketches, strict=True):
-            cells = tilting.grid(made, frame.saddle, step, frame.order)
+            cells = fft_window.grid(made, frame.saddle, step, frame.order)
             points = cells.cuts.size * (_CELL_POINTS + laws.work_of(law))
             effort.spend(points)
             self._points += points

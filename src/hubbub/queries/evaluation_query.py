@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from hubbub.planning import (
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
 EVALUATION = "evaluation"
 # An evaluated record says that it is there, whether it was right, and its loss between 0 and 1.
 _NUMBERS = 3
+_Z = 1.96  # standard errors on either side
+
+
+def _error(mean: float, count: float, noise: float) -> float:
+    """The standard error of a noisy mean of numbers from 0 to 1: chance, and noise / count.
+
+    Numbers with this mean vary most if each is 0 or 1; of a share near 0 or 1 two records more are
+    taken to have been otherwise (Agresti and Coull 1998), so that none of ten is no certainty.
+    """
+    share = (mean * count + 2.0) / (count + 4.0)
+    return sqrt(share * (1 - share) / (count + 4.0) + (noise / count) ** 2)
 
 
 @dataclass(frozen=True)
@@ -101,19 +113,37 @@ class EvaluationQuery(Query):
 
         learner: learning.Learner = silo.learner
         return learning.EvaluationTask(
-            learner.on_units,
+            learner.per_unit_model,
             records,
             method=learner.method,
             capacity=capacity,
             device=learner.device,
-            goal=learner.goal,
+            target_type=learner.target_type,
             vector=self.vector,
         )
 
-    def scores_of(self, total: Array, learner: Any) -> Scores:
-        """Accuracy, or another goal's mean, and mean loss from one noisy sum."""
+    def scores_of(self, total: Array, learner: Any, sigma: float) -> Scores:
+        """Accuracy, or what another kind of target has, and mean loss from one noisy sum.
+
+        Args:
+            total: the sum.
+            learner: what the model is.
+            sigma: standard deviation of the noise in each of its numbers, at most.
+
+        Returns:
+            The mean, a 95 % interval of what it would be of ever more such records without noise,
+            how many records there were, with noise, and the loss.
+        """
         from hubbub import learning
 
-        score, loss = self.vector.scores_of(total)
-        name, value = learner.goal.told(score)
-        return {name: value, "held_back_loss": loss * learning.MOST_LOSS}
+        vector = self.vector
+        count, (mean, loss) = vector.count_of(total), vector.scores_of(total)
+        width = _Z * _error(mean, count, sigma * vector.noise_at(mean))
+        name, value = learner.target_type.metric(mean)
+        return {
+            name: value,
+            f"{name}_low": learner.target_type.metric(max(0.0, mean - width))[1],
+            f"{name}_high": learner.target_type.metric(min(1.0, mean + width))[1],
+            "held_back_records": count,
+            "held_back_loss": loss * learning.MOST_LOSS,
+        }

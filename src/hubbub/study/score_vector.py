@@ -54,6 +54,16 @@ class ScoreVector:
 
     def scores_of(self, total: NDArray[np.float64]) -> tuple[float, float]:
         """Mean score and mean loss, each from 0 to 1, from a noisy sum of vectors."""
-        count, *sums = self.sums_of(total)
-        score, loss = np.clip(np.array(sums) / max(count, 1.0), 0.0, 1.0)
+        score, loss = np.clip(self.sums_of(total)[1:] / self.count_of(total), 0.0, 1.0)
         return float(score), float(loss)
+
+    def count_of(self, total: NDArray[np.float64]) -> float:
+        """How many records there are, at least one, from a noisy sum of vectors."""
+        return max(float(total[0]) / self.presence, 1.0)
+
+    def noise_at(self, mean: float) -> float:
+        """What a noise of standard deviation 1 in each number is in the mean, times the count.
+
+        The mean is 1/2 and a share of two noisy numbers, the count one of them (P16).
+        """
+        return sqrt(self.scale**-2 + (mean - 0.5) ** 2 / self.presence**2)

@@ -20,41 +20,49 @@ from typing import Any
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
 from hubbub.section import Section, shortened, shown
+from hubbub.settings import one_of, table, text
 from hubbub.study import file_limits, import_path
 from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
 from hubbub.study.contradictions import refuse_contradictions
-from hubbub.study.data import Data, columns_of, data_from
+from hubbub.study.data import Data, columns_of
+from hubbub.study.data_table import data_from
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
 
-FORMAT = 1
+FORMAT = 2  # of the canonical form; tests/study_ids.json pins what it makes of studies
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_TRANSCRIPTS = ("full", "hashes")
-# Keys that older studies have not, and what that means: with that value they are left out, so that
-# these keep their ids.
-_LATER: Mapping[str, Mapping[str, Any]] = {
-    "": {"code": (), "statistics": None, "attestation": None},
-    "data": {"outcome": None, "patient": "", "most_per_patient": 0},
-    "model": {"loss": "", "rank": 0, "targets": ()},
-    "frozen": {"module": "", "features": 0},
-    "training": {"metrics": (), "noise": "independent", "bands": 0},
+HEAD = {
+    "name": text("Part of the study id.", "text, 1 to 200 characters"),
+    "transcript": one_of(
+        "hashes",
+        "full",
+        says='With `"full"` a run keeps masked vectors, and `hubbub verify` can [make every sum '
+        "again](evidence.md).",
+        default='`"hashes"`',
+    ),
+    "code": table(
+        "SHA-256 of the [source of each module](data.md#your-own-function) that the study names. "
+        "Demanded for `model.loss` and `training.metrics` among machines.",
+        'table from `"python:module:name"` to 64 digits 0–9, a–f',
+        default="none",
+    ),
 }
 _TABLES = ("parties", "data", "model", "training", "privacy")
 _OPTIONAL = ("statistics", "attestation")
 _LEARNING = ("model", "training")  # absent where only statistics are asked for
 
 
-def _head(table: Mapping[str, Any]) -> dict[str, Any]:
+def _head(stated: Mapping[str, Any]) -> dict[str, Any]:
     """The table `[study]`: the name, what is kept of a run, and which code all parties agree on."""
-    section = Section("study", table, ("name", "transcript", "code"))
-    name = section.text("name", None)
+    section = Section("study", stated, tuple(HEAD))
+    name = HEAD["name"].read(section, "name", None)
     if not 1 <= len(name) <= 200:
         raise section.refusal("name", "1 to 200 printable characters", "choose another name")
-    transcript = section.text("transcript", Study.transcript, options=_TRANSCRIPTS)
+    transcript = HEAD["transcript"].read(section, "transcript", Study.transcript)
     return {"name": name, "transcript": transcript, "code": _code(section)}
 
 
@@ -119,7 +127,7 @@ class Study:
     ...     parties={"silos": 4, "colluders": 1},
     ...     data={"source": "hubbub.datasets:heart", "records": 740},
     ...     model={"kind": "logistic", "inputs": [26]},
-    ...     training={"steps": 10, "sampling": "none"},
+    ...     training={"steps": 10, "sampling": "full-batch"},
     ...     privacy={"epsilon": 1.0, "delta": 1e-5},
     ... )
     >>> study = Study.parse('''
@@ -127,10 +135,10 @@ class Study:
     ... parties = {silos = 4, colluders = 1}
     ... data = {source = "hubbub.datasets:heart", records = 740}
     ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 10, sampling = "none"}
+    ... training = {steps = 10, sampling = "full-batch"}
     ... privacy = {epsilon = 1.0, delta = 1e-5}
     ... ''')
-    >>> study.parties.names, study.training.clip, study == made
+    >>> study.parties.names, study.training.clip_norm, study == made
     (('silo-1', 'silo-2', 'silo-3', 'silo-4'), 1.0, True)
     """
 
@@ -350,19 +358,8 @@ class Study:
             content["attestation"] = self.attestation.to_dict()
         if self.statistics is not None:
             content["statistics"] = self.statistics.canonical()
-        for name in _LEARNING:  # absent where only statistics are asked for
-            if content[name] is None:
-                del content[name]
-        frozen = content["model"]["frozen"] if "model" in content else None
-        tables = content | {"": content, "frozen": frozen or {}}
-        for table, absent in _LATER.items():
-            keys = tables.get(table, {})
-            for key, value in absent.items():
-                if key in keys and keys[key] == value:
-                    del keys[key]
-        for column in content["data"]["columns"]:
-            if column["feature"]:
-                del column["feature"]
+        if not self.privacy.cap:  # a later key: studies without it keep their ids
+            del content["privacy"]["cap"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

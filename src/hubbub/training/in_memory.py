@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,17 @@ from hubbub.errors import ModelError, StudyError
 from hubbub.section import Section
 from hubbub.study import IN_MEMORY, Study, sources
 from hubbub.study.target import target_from
-from hubbub.training import array_inputs, loop, prepared_study, result, run_study, uncounted
+from hubbub.training import (
+    array_inputs,
+    loop,
+    notebook_tables,
+    prepared_study,
+    progress_bar,
+    result,
+    run_checks,
+    run_study,
+    uncounted,
+)
 
 
 def fit(
@@ -31,7 +42,7 @@ def fit(
     hidden: Sequence[int] = (),
     steps: int = 60,
     sample_rate: float = 0.2,
-    clip: float = 1.0,
+    clip_norm: float = 1.0,
     optimizer: Mapping[str, Any] | None = None,
     relation: str = "add-remove",
     compute_nodes: int = 0,
@@ -39,11 +50,13 @@ def fit(
     capacity: int | Sequence[int] | None = None,
     patients: Mapping[str, Any] | None = None,
     most_per_patient: int | None = None,
+    statistics: Mapping[str, Any] | None = None,
     name: str = "fit",
     out: str | Path | None = None,
     baseline: str | None = None,
-    progress: loop.Progress | None = None,
+    progress: bool | loop.Progress | None = None,
     device: str = "auto",
+    clip: float | None = None,
 ) -> result.Result:
     """Train one model over silos whose records are in memory, with the whole protocol.
 
@@ -71,14 +84,14 @@ def fit(
         classes: the values of the targets, the second of two being the positive one; None: those
             that occur, sorted, all of them at some silo. Which ones occur then counts as public.
         target: what targets are if they are no classes, by the keys of `data.target` in a study,
-            such as `{"kind": "amount", "low": 0, "high": 30}`, "count" with "high", or
+            such as `{"kind": "numeric", "low": 0, "high": 30}`, "count" with "high", or
             "time-to-event" with "grid", whose targets are (n, 2), times and 1 or 0 for the event.
         columns: for data frames, how each column becomes features, by the keys of `data.columns` in
             a study, such as `{"age": {"low": 20, "high": 90}}`.
         hidden: widths of the hidden layers of "mlp".
         steps: number of steps.
         sample_rate: the chance of a record to be in a batch, a probability.
-        clip: the largest norm of a record's gradient.
+        clip_norm: the largest norm of a record's gradient.
         optimizer: name and options, as in a study; Adam with a rate of 0.1 if None.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         compute_nodes: number of parties that hold masks; 0: silos mask each other's sums.
@@ -91,15 +104,21 @@ def fit(
             patient are one unit then, clipped once. None: each record is a unit.
         most_per_patient: beside `patients` the public number of records of one patient at most;
             further ones are left out. Without, it adds what a patient is promised to the plan.
+        statistics: what is asked beside the training, as `[statistics]` of a study has it:
+            `{"epsilon": 0.5, "baseline": {"kind": "table"}}`, of the data frames' `columns`; what
+            the model must not see of them has `"feature": False`. Its epsilon is a part of the
+            whole.
         name: of the study.
         out: folder for the results, with the silos' ledgers in `ledgers` beside it; None: write
             nothing, keep no ledger.
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
-        progress: called after every step with its number, from 1, and the newest metrics.
+        progress: called after every step with its number, from 1, and the newest metrics; True
+            shows a bar, False none, and None one in a notebook.
         device: "auto" (a GPU if there is one), "cpu" or "cuda".
+        clip: what `clip_norm` was called before 0.2; goes with 0.3.
 
     Returns:
-        The model, its metrics and its epsilon.
+        The model, its metrics and its epsilon; with `statistics` their answers, too.
 
     Raises:
         StudyError: the numbers contradict each other.
@@ -118,9 +137,14 @@ def fit(
     >>> result.final["auc"] > 0.8, result.predict(np.eye(3)).shape
     (True, (3,))
     """
+    if clip is not None:
+        said = "clip is called clip_norm; the former name goes with 0.3"
+        warnings.warn(said, DeprecationWarning, stacklevel=2)
+        clip_norm = clip
     array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos")
     stated = array_inputs.declared(columns)
-    encoded = tabular.columns_from(stated) if stated else ()
+    declared = tabular.columns_from(stated) if stated else ()
+    encoded = [column for column in declared if column.feature]
     _check_model(model)
     tables = {**silos, **({} if test is None else {sources.TEST: test})}
     if not encoded:
@@ -167,26 +191,43 @@ def fit(
                 "training": {
                     "steps": steps,
                     "sample_rate": sample_rate,
-                    "clip": clip,
+                    "clip_norm": clip_norm,
                     "optimizer": _optimizer(optimizer),
                 },
                 "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
+                **({} if statistics is None else {"statistics": statistics}),
             }
         )
     )
-    run_study.check_wanted(study, out, baseline)
-    handed = prepared_study.InMemory(records=parts, model=None if named else model)
+    run_checks.check_wanted(study, out, baseline)
+    handed = prepared_study.InMemory(
+        records=parts,
+        model=None if named else model,
+        cells={} if statistics is None else _cells(silos, declared, patients, most_per_patient),
+    )
     prepared = prepared_study.PreparedStudy.of(study, device=device, handed=handed)
     if baseline is None:
-        ledgers = None if out is None else Path(out).parent / "ledgers"
-        uncounted.warn_if_uncounted(silos, ledgers)
-    learned = run_study.carried_out(prepared, out, baseline=baseline, progress=progress)
+        ledgers = None if out is None else (Path(out).parent / "ledgers").resolve()
+        uncounted.warn_if_uncounted(dict.fromkeys(silos, ledgers))
+    with progress_bar.telling(progress, study) as told:
+        learned = run_study.run_prepared(prepared, out, baseline=baseline, progress=told)
     read_off = [
         *([study.data.unit_count] if records is None else []),
         *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),
         *([result.classes_in_words(known)] if classes is None and not outcome else []),
     ]
     return replace(learned, made_public=tuple(read_off))
+
+
+def _cells(
+    silos: Mapping[str, array_inputs.Table],
+    columns: Sequence[tabular.Column],
+    patients: Mapping[str, Any] | None,
+    most_per_patient: int | None,
+) -> Mapping[str, tabular.CodedCells]:
+    """What statistics are made of: the data frames beside the targets."""
+    frames = {who: table[0] for who, table in silos.items()}
+    return notebook_tables.tables_of(frames, columns, patients, most_per_patient).cells
 
 
 def _one_or_each(capacity: Any) -> Any:
@@ -200,7 +241,7 @@ def _outcome(target: Any, classes: object) -> tabular.Outcome | None:
         return None
     if not isinstance(target, Mapping) or classes is not None:
         raise StudyError(
-            "expected target to be a mapping such as {'kind': 'amount', 'low': 0, 'high': 30}, "
+            "expected target to be a mapping such as {'kind': 'numeric', 'low': 0, 'high': 30}, "
             "without classes beside it, got something else; write one"
         )
     section = Section("data", {"target": array_inputs.plain(dict(target))}, ("target",))
