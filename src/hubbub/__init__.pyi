@@ -11,6 +11,8 @@ from hubbub.planning import (
 )
 from hubbub.privacy import (
     Bound as Bound,
+    JointBatches as JointBatches,
+    ProjectedStep as ProjectedStep,
     Step as Step,
     TradeOff as TradeOff,
     attack_power as attack_power,

@@ -61,7 +61,6 @@ class Table(OneSum):
 
     kind = "table"
     keys = ("columns", "by")
-    importance = 0.8
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Table:

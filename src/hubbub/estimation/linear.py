@@ -51,7 +51,6 @@ class Linear(Regression, OneSum):
 
     kind = "linear"
     keys = ("outcome", "covariates")
-    importance = 0.2
     note = f"{LEFT_OUT}; residuals are taken to spread alike everywhere"
 
     @classmethod

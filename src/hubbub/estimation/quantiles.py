@@ -56,7 +56,6 @@ class Quantiles(OneSum):
 
     kind = "quantiles"
     keys = ("column", "at", "bins")
-    importance = 0.1
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Quantiles:
