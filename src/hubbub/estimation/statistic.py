@@ -165,21 +165,23 @@ class NoisyTest:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A step function with point-wise intervals and, for survival, a band and numbers at risk.
+    """A function with point-wise intervals and, for survival, a band and numbers at risk.
 
     Args:
         name: of its group, empty for all records.
+        column: whose values x are; empty where that is not said.
         x: where it is known, in the unit of its column.
-        y: its value from each x to the next.
+        y: its value at each x; between two it goes straight from one to the other.
         low: lower ends of the point-wise intervals.
         high: their upper ends.
         band_low: lower ends of the band that holds the whole curve with the stated confidence.
         band_high: its upper ends.
-        at_risk: records at risk just after each x, with noise.
+        at_risk: records at risk just after each x, all of them at the first, with noise.
         at_risk_error: standard error of these numbers.
     """
 
     name: str
+    column: str = ""
     x: tuple[float, ...]
     y: tuple[float, ...]
     low: tuple[float, ...]
