@@ -25,6 +25,7 @@ from hubbub.estimation import (
     Table,
     baseline_table,
     cox,
+    linear,
     logistic,
     stack,
     survival_course,
@@ -193,6 +194,48 @@ def test_linear_effects_are_those_of_statsmodels_at_epsilon_50() -> None:
     spread = np.concatenate([errors(found, "slope"), errors(found, "difference")])
     assert np.all(np.abs(effects - PEERS["linear"]) <= 0.2 * np.array(PEERS["linear errors"]))
     np.testing.assert_allclose(spread, PEERS["linear errors"], rtol=0.05)
+
+
+def test_without_noise_linear_effects_and_errors_are_those_of_statsmodels() -> None:
+    found = answer(LINEAR, 1e-9)
+    effects = np.concatenate([values(found, "slope"), values(found, "difference")])
+    spread = np.concatenate([errors(found, "slope"), errors(found, "difference")])
+    assert effects == pytest.approx(PEERS["linear"], abs=1e-6)
+    assert spread == pytest.approx(PEERS["linear errors"], abs=1e-6)
+    for row in found.rows:
+        assert row.high - row.value == pytest.approx(1.1 * 1.959964 * row.standard_error, rel=1e-4)
+        assert row.error_of == ""
+
+
+def test_errors_of_ratios_say_that_they_are_of_the_logarithm() -> None:
+    for row in answer(COX, EPSILON_50).rows:
+        assert row.error_of == "logarithm"
+        half = (math.log(row.high) - math.log(row.low)) / 2
+        assert half == pytest.approx(1.959964 * row.standard_error, rel=1e-4)
+
+
+def held_slopes(fan: float, releases: int) -> float:
+    """How often intervals hold the slope where residuals spread as e^(fan z), z being normal."""
+    age, outcome = Column(name="x", low=0, high=100), Column(name="y", low=0, high=100)
+    asked, rng = Linear(outcome=outcome, on=(age,)), np.random.default_rng(5)
+    held = []
+    for _ in range(releases):
+        z = np.clip(rng.standard_normal(3000), -3, 3)
+        y = 50 + 3 * z + 6 * np.exp(fan * z) * rng.standard_normal(3000)
+        sums = asked.encode({"x": 50 + 12 * z, "y": y}).sum(axis=0)
+        (row,) = asked.answer(sums + 0.5 * rng.standard_normal(len(sums)), 0.5).rows
+        held.append(row.low <= 0.25 <= row.high)
+    return float(np.mean(held))
+
+
+@pytest.mark.parametrize("fan", [0.0, 0.2, 0.3])
+def test_intervals_of_slopes_hold_where_residuals_fan_out(
+    fan: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 1,000 intervals; the seed is fixed."""
+    assert 0.92 <= held_slopes(fan, 1000) <= 0.98
+    monkeypatch.setattr(linear, "_WIDER", 1.0)
+    assert held_slopes(fan, 1000) < 0.92 or fan < 0.3
 
 
 def test_a_table_and_quartiles_are_the_exact_ones_without_noise() -> None:

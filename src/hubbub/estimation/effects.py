@@ -10,14 +10,22 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from hubbub.estimation.covariates import PER_UNIT, Covariates
 from hubbub.estimation.intervals import caution, normal_quantile
-from hubbub.estimation.statistic import Answer, Array, Estimate, Expectation, Levels, Statistic
+from hubbub.estimation.statistic import (
+    LOGARITHM,
+    Answer,
+    Array,
+    Estimate,
+    Expectation,
+    Levels,
+    Statistic,
+)
 from hubbub.tabular import Column
 
 # The largest ratio of the noise's part of a variance to that of sampling with which an effect is
@@ -37,16 +45,23 @@ class Effects:
         values: (q,) logarithms of ratios, or slopes.
         covariance: (q, q) by sampling and noise.
         sampling: (q,) variances without noise.
+        wider: how many times wider intervals and tests take what sampling adds.
     """
 
     values: Array
     covariance: Array
     sampling: Array
+    wider: float = 1.0
 
     @property
     def errors(self) -> Array:
         """(q,) standard errors."""
         return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+    @property
+    def reach(self) -> Array:
+        """(q,) standard errors of intervals and tests."""
+        return np.asarray(np.sqrt(self.errors**2 + (self.wider**2 - 1.0) * self.sampling))
 
     @property
     def inflation(self) -> Array:
@@ -55,7 +70,8 @@ class Effects:
 
     def per(self, unit: Array) -> Effects:
         """The same effects on another unit of each covariate: times `unit`, (q,)."""
-        return Effects(
+        return replace(
+            self,
             values=self.values * unit,
             covariance=self.covariance * np.outer(unit, unit),
             sampling=self.sampling * unit**2,
@@ -70,14 +86,15 @@ class Effects:
                 column=column,
                 level=level,
                 value=shown(effect),
-                standard_error=float(error),
-                low=shown(effect - z * error),
-                high=shown(effect + z * error),
-                p_value=two_sided(float(effect / error)),
+                standard_error=float(self.errors[place]),
+                error_of=LOGARITHM if ratio else "",
+                low=shown(effect - z * reach),
+                high=shown(effect + z * reach),
+                p_value=two_sided(float(effect / reach)),
             )
             for place in told(self)
             for column, level in [names[place]]
-            for effect, error in [(self.values[place], self.errors[place])]
+            for effect, reach in [(self.values[place], self.reach[place])]
         )
 
 

@@ -36,6 +36,7 @@ Array = NDArray[np.float64]
 Cells = Mapping[str, Array]
 
 MISSING = "missing"
+LOGARITHM = "logarithm"  # of a ratio, which a standard error is of
 TOO_FEW = "too few records for the noise"
 
 
@@ -121,7 +122,9 @@ class Estimate:
         level: the category or class, empty where there is none.
         group: the group of records, empty for all.
         value: the estimate, in the unit of the quantity.
-        standard_error: of sampling and noise together; of the logarithm for a ratio.
+        standard_error: of sampling and noise together, on the scale that `error_of` names.
+        error_of: "logarithm" where `standard_error` is that of the value's logarithm, as of ratios;
+            empty where it is the value's own.
         low: lower end of the interval.
         high: upper end of the interval.
         p_value: of the test that a ratio is 1 or a slope 0; None where nothing is tested.
@@ -133,6 +136,7 @@ class Estimate:
     group: str = ""
     value: float
     standard_error: float
+    error_of: str = ""
     low: float
     high: float
     p_value: float | None = None
