@@ -51,7 +51,7 @@ time = "months"
 event = "died"
 bins = 12
 horizon = 36
-on = { treatment = "categories", age = [60, 75] }
+covariates = { treatment = "categories", age = [60, 75] }
 
 [privacy]
 epsilon = 2.0

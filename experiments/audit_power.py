@@ -41,7 +41,7 @@ model = {{kind = "logistic", inputs = [2000]}}
 epsilon = {epsilon}
 delta = 1e-5
 {kind}steps = {steps}
-clip = 1.0
+clip_norm = 1.0
 """
 KEY = ("kind", "epsilon")
 COLUMNS = (*KEY, "shown", "share", "contradicted", "runs", "canaries", "processor_seconds")

@@ -48,7 +48,7 @@ bias = false
 [training]
 steps = 1250
 sample_rate = 0.008
-clip = 2.5
+clip_norm = 2.5
 optimizer = { name = "adam", lr = 9e-4 }
 
 [privacy]

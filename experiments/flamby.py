@@ -63,8 +63,8 @@ def _settings(steps: int, lr: float, clip: float) -> dict[str, Any]:
     """All records in every step, and gradient descent."""
     return {
         "steps": steps,
-        "sampling": "none",
-        "clip": clip,
+        "sampling": "full-batch",
+        "clip_norm": clip,
         "optimizer": {"name": "sgd", "lr": lr},
     }
 

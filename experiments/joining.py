@@ -51,7 +51,7 @@ inputs = [$features]
 [training]
 steps = 60
 sample_rate = 0.2
-clip = 1.0
+clip_norm = 1.0
 optimizer = { name = "adam", lr = 0.1 }
 
 [privacy]

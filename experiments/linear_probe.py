@@ -49,8 +49,8 @@ std = [0.2023, 0.1994, 0.2010]
 
 [training]
 steps = 1
-sampling = "none"
-clip = 1.0
+sampling = "full-batch"
+clip_norm = 1.0
 optimizer = { name = "sgd", lr = 1.0 }
 
 [privacy]
@@ -75,8 +75,8 @@ inputs = [26]
 
 [training]
 steps = 1
-sampling = "none"
-clip = 1.0
+sampling = "full-batch"
+clip_norm = 1.0
 optimizer = { name = "sgd", lr = 1.0 }
 
 [privacy]

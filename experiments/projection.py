@@ -46,7 +46,7 @@ outputs = 10
 [training]
 steps = 200
 sample_rate = 0.01
-clip = 1.0
+clip_norm = 1.0
 optimizer = { name = "adam", lr = 5e-3 }
 $projection
 

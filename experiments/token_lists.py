@@ -53,7 +53,7 @@ inputs = [26]
 [training]
 steps = $steps
 sample_rate = $rate
-clip = 1.0
+clip_norm = 1.0
 optimizer = { name = "sgd", lr = 0.1 }
 $sampling
 
@@ -104,7 +104,11 @@ def account(name: str, setting: PreparedStudy, most_uses: int) -> float:
 def whole_batches(uses: int) -> float:
     """Epsilon of so many steps in which the record surely takes part."""
     return hubbub.epsilon(
-        noise_multiplier=NOISE, steps=uses, delta=DELTA, relation="substitute", sampling="none"
+        noise_multiplier=NOISE,
+        steps=uses,
+        delta=DELTA,
+        relation="substitute",
+        sampling="full-batch",
     ).upper
 
 

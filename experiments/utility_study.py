@@ -41,7 +41,7 @@ std = [0.2023, 0.1994, 0.2010]
 [training]
 steps = 1250
 $batches
-clip = $clip
+clip_norm = $clip
 optimizer = { $optimizer }
 
 [privacy]
@@ -167,7 +167,11 @@ class PreparedStudy:
             ).upper
         every, sampling = self.batch / self.records, "poisson"
         if point.sampling == STATIC:
-            every, sampling, steps = 1.0, "none", ceil(steps / ceil(self.records / self.batch))
+            every, sampling, steps = (
+                1.0,
+                "full-batch",
+                ceil(steps / ceil(self.records / self.batch)),
+            )
         return hubbub.epsilon(
             noise_multiplier=noise,
             sample_rate=every,

@@ -103,7 +103,7 @@ kind = "python:models:big"
 inputs = [3, 8, 8]
 [training]
 steps = 1
-sampling = "none"
+sampling = "full-batch"
 projection = 3
 optimizer = { name = "adam", lr = 1, beta1 = 0.5, schedule = "cosine" }
 [privacy]

@@ -15,7 +15,7 @@ allocation = pytest.importorskip(
 
 @pytest.mark.parametrize(("noise", "epsilon"), [(3.0, 2.0), (2.0, 4.0)])
 def test_an_epoch_of_one_attempt_is_a_gaussian_step(noise, epsilon):
-    exact = hubbub.delta(noise_multiplier=noise, steps=3, sampling="none", epsilon=epsilon)
+    exact = hubbub.delta(noise_multiplier=noise, steps=3, sampling="full-batch", epsilon=epsilon)
     lower, upper = (allocation.delta_of(noise, 1, 3, epsilon, above) for above in (False, True))
     assert lower <= exact.upper
     assert exact.lower <= upper <= 1.01 * lower

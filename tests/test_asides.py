@@ -103,7 +103,7 @@ def test_evaluations_and_standardisation_are_part_of_the_studys_epsilon():
         assert planned.epsilon == pytest.approx(2.0, rel=1e-3)
         noise = planned.noise_multiplier
         steps.append(
-            hubbub.Step(noise_multiplier=noise, sample_rate=1.0, sampling="none", count=count)
+            hubbub.Step(noise_multiplier=noise, sample_rate=1.0, sampling="full-batch", count=count)
         )
     composed = hubbub.composed_epsilon(steps, delta=1e-5, relation="add-remove")
     assert composed.lower <= both.stated.epsilon * 1.001
@@ -137,7 +137,7 @@ def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
         rows = list(book.entries())
         spent = book.epsilon(delta=1e-5, relation="add-remove")
     assert sorted(
-        row.kind.noise_multiplier for row in rows if row.kind.sampling == "none"
+        row.kind.noise_multiplier for row in rows if row.kind.sampling == "full-batch"
     ) == sorted(noises)
     assert sum(row.kind.sampling == "poisson" for row in rows) == STEPS
     assert len({row.session for row in rows}) == 3
@@ -271,7 +271,7 @@ def test_a_resumed_run_uses_the_same_standardisation_and_asks_for_no_new_one(tmp
     assert (tmp_path / "run" / "standardisation.json").read_text() == kept
     assert result.standardisation.to_json() == kept
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
-        assert sum(row.kind.sampling == "none" for row in book.entries()) == 1 + STEPS // 5
+        assert sum(row.kind.sampling == "full-batch" for row in book.entries()) == 1 + STEPS // 5
 
 
 def test_sums_that_were_charged_and_lost_are_not_asked_for_again(tmp_path: Path, monkeypatch):
@@ -301,7 +301,7 @@ def test_an_evaluation_that_was_charged_and_lost_leaves_a_gap(tmp_path: Path, mo
     told = [row["step"] for row in result.metrics if "held_back_accuracy" in row]
     assert told == [10]
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:
-        assert sum(row.kind.sampling == "none" for row in book.entries()) == 2
+        assert sum(row.kind.sampling == "full-batch" for row in book.entries()) == 2
 
 
 def test_noise_is_calibrated_beside_a_release_that_takes_nearly_all() -> None:

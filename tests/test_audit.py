@@ -67,7 +67,7 @@ inputs = [600]
 [training]
 steps = {steps}
 {sampling}
-clip = {clip}
+clip_norm = {clip}
 
 [privacy]
 epsilon = {epsilon}
@@ -98,7 +98,7 @@ def study(**changed: Any) -> hubbub.Study:
 KINDS = {
     "poisson": {},
     "substitute": {"relation": "substitute"},
-    "everybody": {"sampling": 'sampling = "none"', "steps": 2, "records": 1000},
+    "everybody": {"sampling": 'sampling = "full-batch"', "steps": 2, "records": 1000},
     "colluders": {"silos": 6, "colluders": 2, "clip": 1e-20},
     "full shares": {"silos": 4, "nodes": 2, "parties": 'shares = "full"'},
     "some nodes each": {"silos": 12, "nodes": 4, "parties": "nodes_per_silo = 3"},
@@ -135,7 +135,7 @@ PROJECTED = {
     "gaussian, exchanged": {"sampling": SAMPLED + projected(400), "relation": "substitute"},
     "signs": {"sampling": SAMPLED + projected(400, "sign")},
     "by layers": {"sampling": SAMPLED + projected(400, "layers")},
-    "gaussian, everybody": {"sampling": 'sampling = "none"\n' + projected(400), "steps": 2},
+    "gaussian, everybody": {"sampling": 'sampling = "full-batch"\n' + projected(400), "steps": 2},
 }
 JOINT = {
     "fresh lists": joint(2000),
@@ -353,7 +353,7 @@ def _a_matrix_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         # The few canaries that were sampled tell all there is to tell.
         (_less_noise, {"sampling": "sample_rate = 0.02", "steps": 2, "records": 100_000}),
         (_sampled_more_often, {"sampling": "sample_rate = 0.05"}),
-        (_long_gradients, {"sampling": 'sampling = "none"', "steps": 2, "records": 1000}),
+        (_long_gradients, {"sampling": 'sampling = "full-batch"', "steps": 2, "records": 1000}),
         (_colluders_forgotten, {"silos": 6, "colluders": 4}),
         (_noise_once_and_for_all, {"silos": 3, "steps": 4}),
         (_half_the_noise, {}),

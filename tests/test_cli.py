@@ -125,13 +125,13 @@ def test_epsilon_prints_a_certified_interval(ask):
 
 def test_epsilon_takes_relation_and_sampling_to_the_accountant(ask):
     options = ("--noise-multiplier", "2", "--delta", "1e-5", "--steps", "3")
-    two = ask("epsilon", *options, "--relation", "substitute", "--sampling", "none")
+    two = ask("epsilon", *options, "--relation", "substitute", "--sampling", "full-batch")
     bound = hubbub.epsilon(
         noise_multiplier=2.0, delta=1e-5, sample_rate=1.0, steps=3, relation="substitute",
-        sampling="none",
+        sampling="full-batch",
     )  # fmt: skip
     assert two["upper"] == bound.upper
-    assert two["upper"] > ask("epsilon", *options, "--sampling", "none")["upper"]
+    assert two["upper"] > ask("epsilon", *options, "--sampling", "full-batch")["upper"]
 
 
 def test_delta_prints_a_certified_interval(ask):
@@ -380,7 +380,10 @@ def test_the_demo_for_people_shows_the_comparison(command):
 )
 def test_the_plot_is_a_picture_with_the_asked_for_point(command, tmp_path, name, point):
     picture = tmp_path / "curve.svg"
-    assert command(name, *point, "--steps", "1", "--sampling", "none", "--plot", picture).code == 0
+    assert (
+        command(name, *point, "--steps", "1", "--sampling", "full-batch", "--plot", picture).code
+        == 0
+    )
     drawn = picture.read_text()
     assert drawn.startswith("<svg")
     assert drawn.rstrip().endswith("</svg>")

@@ -49,8 +49,8 @@ def first_models(study: Study, baseline: str | None, times: int) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.slow_cases(', projection = 20, download = "bfloat16"')
-@pytest.mark.parametrize("more", ["", ', projection = 20, download = "bfloat16"'])
+@pytest.mark.slow_cases(', projection = 20, broadcast_dtype = "bfloat16"')
+@pytest.mark.parametrize("more", ["", ', projection = 20, broadcast_dtype = "bfloat16"'])
 def test_a_rehearsal_has_the_law_of_a_run(more):
     """One step of plain SGD from zero is the noisy sum itself, up to a public factor.
 
@@ -120,7 +120,7 @@ data.test = "test.csv"
 data.target = "ill"
 data.columns.age = {low = 20, high = 90}
 model = {kind = "logistic"}
-training = {steps = 3, sampling = "none"}
+training = {steps = 3, sampling = "full-batch"}
 privacy = {epsilon = 2.0, delta = 1e-5}
 """)
     arguments = ["compare", "study.toml", "--repeats", "3", "--out", "runs/one"]

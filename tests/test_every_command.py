@@ -64,7 +64,7 @@ STUDIES: dict[str, dict[str, Any]] = {
         }
     ),
     "an amount": _model(
-        data={"target": {"column": "months", "kind": "amount", "low": 0, "high": 60}}
+        data={"target": {"column": "months", "kind": "numeric", "low": 0, "high": 60}}
     ),
 }
 del STUDIES["joint batches"]["training"]["sample_rate"]

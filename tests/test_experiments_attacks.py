@@ -215,7 +215,7 @@ def test_what_is_shown_of_a_gaussian_is_near_its_epsilon_and_not_above(rates):
     """One Gaussian step, where the truth is known; it must miss a claim of 2/3 of that."""
     generator = np.random.default_rng(3)
     scores = generator.normal(1.0, size=200_000), generator.normal(size=200_000)
-    truth = hubbub.epsilon(noise_multiplier=1.0, steps=1, delta=0.05, sampling="none").upper
+    truth = hubbub.epsilon(noise_multiplier=1.0, steps=1, delta=0.05, sampling="full-batch").upper
     shown = rates.best_hits(*scores, lambda hits: hits.epsilon(0.05)).epsilon(0.05)
     assert 2 / 3 * truth < shown < truth
     beyond = rates.best_hits(*scores, lambda hits: hits.delta(2 / 3 * truth))

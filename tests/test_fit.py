@@ -197,7 +197,7 @@ def test_columns_of_a_frame_may_be_numbered_and_categories_be_values():
 
 
 def test_numbers_of_numpy_are_numbers():
-    settings = {"epsilon": np.float32(8), "steps": np.int64(3), "clip": np.float64(1)}
+    settings = {"epsilon": np.float32(8), "steps": np.int64(3), "clip_norm": np.float64(1)}
     settings |= {"records": np.int64(180), "colluders": np.int64(1)}
     assert hubbub.fit(SILOS, **settings).final["step"] == 3
 
@@ -215,7 +215,7 @@ def test_a_study_from_keywords_is_checked_like_a_file():
         "parties": {"silos": 4, "colluders": 1},
         "data": {"source": "hubbub.datasets:heart", "records": 740},
         "model": {"kind": "logistic", "inputs": [26]},
-        "training": {"steps": 10, "sampling": "none"},
+        "training": {"steps": 10, "sampling": "full-batch"},
         "privacy": {"epsilon": 1.0, "delta": 1e-5},
     }
     study = hubbub.Study(**keywords)
@@ -313,3 +313,9 @@ def test_learning_again_without_a_common_ledger_warns(tmp_path):
         hubbub.fit(fresh, **SHORT)
     with pytest.warns(UncountedWarning, match="new-north, new-south"):
         hubbub.fit(fresh, **SHORT)
+
+
+def test_the_former_name_of_the_clipping_norm_works_for_one_version_more() -> None:
+    with pytest.warns(DeprecationWarning, match="clip_norm"):
+        result = hubbub.fit(SILOS, epsilon=8, steps=1, clip=0.25)
+    assert result.plan.clip == 0.25

@@ -45,7 +45,7 @@ def of(source: str = SOURCE, *, code: dict[str, str] | None = None, name: str = 
         parties={"silos": 4, "colluders": 1},  # type: ignore[arg-type]
         data={"source": source, "records": 740},  # type: ignore[arg-type]
         model={"kind": "logistic", "inputs": [26]},  # type: ignore[arg-type]
-        training={"steps": 10, "sampling": "none"},  # type: ignore[arg-type]
+        training={"steps": 10, "sampling": "full-batch"},  # type: ignore[arg-type]
         privacy={"epsilon": 1.0, "delta": 1e-5},  # type: ignore[arg-type]
     )
 

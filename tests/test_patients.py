@@ -89,9 +89,8 @@ def test_a_patient_is_a_column_of_its_own_with_a_public_cap(
         study(data=data)
 
 
-def test_a_study_without_patients_keeps_its_id_and_one_with_them_its_text() -> None:
+def test_patients_are_part_of_the_id_and_of_the_text() -> None:
     plain = study(data={"patient": None, "most_per_patient": None})
-    assert b"patient" not in plain.canonical.replace(b'"name":"patients"', b"")
     whole, alone = study(), study(data={"patient": None})
     assert len({plain.id, whole.id, alone.id, study(data={"most_per_patient": 4}).id}) == 4
     for one in (whole, alone):
@@ -365,7 +364,7 @@ def test_a_patient_is_in_at_most_one_of_so_many_correlated_steps(
     home: Path, sums: dict[int, list[set[int]]]
 ) -> None:
     """The turns are those of patients (P25), however many rows they have."""
-    asked = {"noise": "correlated", "bands": 3, "steps": 6, "sample_rate": 0.3, "clip": 0.5}
+    asked = {"noise": "correlated", "bands": 3, "steps": 6, "sample_rate": 0.3, "clip_norm": 0.5}
     asked |= {"optimizer": {"name": "sgd", "lr": 0.5}}
     result = hubbub.run(study(training=asked), out=home / "run")
     assert result.final["step"] == 6

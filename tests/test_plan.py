@@ -113,13 +113,13 @@ def test_no_noise_is_left_when_every_share_is_known():
 def studies(draw, most=40):
     trust = draw(st.sampled_from(["none", "none", "tee"]))
     silos = draw(st.integers(3, most))
-    sampling = draw(st.sampled_from(["poisson", "none", "without-replacement"]))
+    sampling = draw(st.sampled_from(["poisson", "full-batch", "without-replacement"]))
     joint = sampling == "without-replacement"  # which needs everybody
     dropouts = 0 if joint else draw(st.integers(0, (silos - 2) // 2))
     colluders = draw(st.integers(0, silos - 2 - dropouts))
     nodes = draw(st.integers(0, 4))
     substitute = joint or draw(st.booleans())
-    rate = 1.0 if sampling == "none" else draw(st.floats(0.01, 0.9))
+    rate = 1.0 if sampling == "full-batch" else draw(st.floats(0.01, 0.9))
     return study(
         parties={
             "silos": silos,
@@ -316,7 +316,7 @@ def check_word(made: Plan, needed: float) -> None:
 
 
 def test_the_grid_step_is_the_share_in_grid_units():
-    made = plan_in_short(study(training={"clip": 0.25}))
+    made = plan_in_short(study(training={"clip_norm": 0.25}))
     assert made.grid_step * made.share_sigma_grid == pytest.approx(made.share_sigma)
     assert made.share_sigma == pytest.approx(plan_in_short(study()).share_sigma * 0.25)
     assert made.record_clip < made.clip == 0.25
@@ -776,7 +776,7 @@ def test_p8_one_vector_is_charged_exactly():
 
 @pytest.mark.slow
 def test_p8_without_sampling_an_exchange_is_one_vector_of_twice_the_length():
-    training = {"sampling": "none", "sample_rate": 1.0, "steps": 5, "projection": 5}
+    training = {"sampling": "full-batch", "sample_rate": 1.0, "steps": 5, "projection": 5}
     one = plan_in_short(study(training=training))
     two = plan_in_short(study(training=training, privacy={"relation": "substitute"}))
     assert one.projected == two.projected

@@ -125,7 +125,7 @@ model.kind = "logistic"
 privacy = {{ epsilon = 8.0, delta = 1e-5 }}
 [training]
 steps = 2
-sampling = "none"
+sampling = "full-batch"
 {evaluate}
 """)
     assert main(["run", str(tmp_path / "study.toml"), "--out", str(tmp_path / "run")]) == 0

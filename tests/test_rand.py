@@ -197,7 +197,7 @@ kind = "logistic"
 [training]
 steps = 10
 sample_rate = 0.1
-clip = 1.0
+clip_norm = 1.0
 [privacy]
 epsilon = 1.0
 delta = 1e-5

@@ -37,7 +37,7 @@ kind = "logistic"
 steps = 60
 sampling = "poisson"
 sample_rate = 0.2
-clip = 1.0
+clip_norm = 1.0
 optimizer = { name = "adam", lr = 0.1 }
 projection = 0
 
@@ -46,7 +46,7 @@ epsilon = 0.5
 delta = 1e-5
 relation = "add-remove"
 """
-GOLDEN_ID = "3b4e100ef03e6337827574553a4f03b491e313724408f261bc2fc772e81be291"
+GOLDEN_ID = "4798eb86b1a0b95a541149526111c8fe369e323ef7758e2ee21af0a448c2b195"
 
 
 def edited(*edits: tuple[str, str]) -> str:
@@ -230,16 +230,31 @@ REFUSED = [
     ([rate("sample_rate = 1.01")], ["sample_rate", "above 0 to 1", "1.01", "choose"]),
     ([rate("sample_rate = nan")], ["sample_rate", "above 0 to 1", "NaN", "choose"]),
     ([rate('sample_rate = "20 %"')], ["sample_rate", "a number", "20 %", "choose"]),
-    ([('"poisson"', '"none"')], ["sample_rate", '1 with sampling = "none"', "0.2", "leave"]),
-    ([('"poisson"', '"none"'), rate("batch = 4")], ["training.batch", "absent", "4", "remove"]),
+    (
+        [('"poisson"', '"full-batch"')],
+        ["sample_rate", '1 with sampling = "full-batch"', "0.2", "leave"],
+    ),
+    (
+        [('"poisson"', '"full-batch"'), rate("batch = 4")],
+        ["training.batch", "absent", "4", "remove"],
+    ),
     ([('"poisson"', '"without-replacement"')], ["privacy.relation", '"substitute"', "add-remove"]),
     (
         [('"poisson"', '"without-replacement"'), ('"add-remove"', '"substitute"')],
         ["data.records", "without-replacement", "nothing", "Poisson"],
     ),
-    ([("clip = 1.0", "clip = 0.0")], ["training.clip", "from 1e-29", "0.0", "choose"]),
-    ([("clip = 1.0", "clip = 1e-30")], ["training.clip", "from 1e-29", "1e-30", "choose"]),
-    ([("clip = 1.0", "clip = inf")], ["training.clip", "1e+09", "Infinity", "choose"]),
+    (
+        [("clip_norm = 1.0", "clip_norm = 0.0")],
+        ["training.clip_norm", "from 1e-29", "0.0", "choose"],
+    ),
+    (
+        [("clip_norm = 1.0", "clip_norm = 1e-30")],
+        ["training.clip_norm", "from 1e-29", "1e-30", "choose"],
+    ),
+    (
+        [("clip_norm = 1.0", "clip_norm = inf")],
+        ["training.clip_norm", "1e+09", "Infinity", "choose"],
+    ),
     ([optimizer('"adam"')], ["training.optimizer", "a table with a name", '"adam"', "write"]),
     ([optimizer('{ name = "rms", lr = 1.0 }')], ["optimizer.name", '"sgd", "adam"', '"rms"']),
     ([optimizer('{ name = "adam" }')], ["training.optimizer.lr", "nothing", "add it"]),
@@ -436,7 +451,16 @@ _KEYS = (
     *("name", "silos", "names", "compute_nodes", "nodes_per_silo", "colluders", "dropouts"),
     *("trust", "shares", "source", "files", "test", "target", "positive", "classes", "columns"),
     *("options", "records", "kind", "hidden", "inputs", "outputs", "bias", "steps", "sampling"),
-    *("sample_rate", "batch", "clip", "optimizer", "projection", "epsilon", "delta", "relation"),
+    *(
+        "sample_rate",
+        "batch",
+        "clip_norm",
+        "optimizer",
+        "projection",
+        "epsilon",
+        "delta",
+        "relation",
+    ),
 )
 _TEXTS = ["", "none", "tee", "full", "poisson", "adam", "sgd", "mlp", "python:a:b", "{name}.csv"]
 _plain = st.one_of(
@@ -512,6 +536,19 @@ def test_any_text_is_a_study_or_a_study_error(text):
 # Identity --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("edits", "new"),
+    [
+        ([("clip_norm = 1.0", "clip = 1.0")], "clip_norm"),
+        ([("clip_norm = 1.0", 'download = "float32"')], "broadcast_dtype"),
+        ([('"poisson"', '"none"')], '"full-batch"'),
+    ],
+)
+def test_a_former_word_is_refused_with_the_new_one(edits, new):
+    with pytest.raises(StudyError, match=f"since 0.2 it is called {new}"):
+        Study.parse(edited(*edits))
+
+
 def test_the_id_of_the_example_is_as_committed():
     assert Study.parse(EXAMPLE).id.hex() == GOLDEN_ID
 
@@ -531,7 +568,7 @@ def test_comments_spaces_and_the_order_of_keys_do_not_change_the_id():
 
 def test_what_is_said_by_default_does_not_change_the_id():
     defaults = ["compute_nodes = 0", "dropouts = 0", 'trust = "none"', 'sampling = "poisson"']
-    defaults += ["clip = 1.0", "projection = 0", 'relation = "add-remove"']
+    defaults += ["clip_norm = 1.0", "projection = 0", 'relation = "add-remove"']
     defaults += ['optimizer = { name = "adam", lr = 0.1 }']
     assert Study.parse(edited(*((line, "") for line in defaults))).id.hex() == GOLDEN_ID
     names = silos('names = ["silo-1", "silo-2", "silo-3", "silo-4"]')
@@ -553,7 +590,7 @@ def test_the_defaults_of_an_optimizer_do_not_change_the_id():
     "setting",
     [
         rate("sample_rate = @"),
-        ("clip = 1.0", "clip = @"),
+        ("clip_norm = 1.0", "clip_norm = @"),
         ("epsilon = 0.5", "epsilon = @"),
         optimizer('{ name = "adam", lr = @ }'),
         source(FILES + "\ncolumns = { age = { low = @, high = 2 } }"),
@@ -606,7 +643,7 @@ CHANGES = [
     ('kind = "logistic"', 'kind = "logistic"\nbias = false'),
     ("steps = 60", "steps = 61"),
     rate("sample_rate = 0.20000000000000004"),
-    ("clip = 1.0", "clip = 0.5"),
+    ("clip_norm = 1.0", "clip_norm = 0.5"),
     optimizer('{ name = "adam", lr = 0.2 }'),
     optimizer('{ name = "adam", lr = 0.1, beta1 = 0.5 }'),
     optimizer('{ name = "adam", lr = 0.1, schedule = "cosine" }'),
@@ -652,7 +689,7 @@ VALID = {
     ),
     "options": edited(source(OPTIONS)),
     "batches": edited(source('source = "python:a:b"\nrecords = 47'), rate("batch = 3")),
-    "all records": edited(('"poisson"', '"none"'), rate("")),
+    "all records": edited(('"poisson"', '"full-batch"'), rate("")),
     "joint batches": edited(
         source('source = "python:a:b"\nrecords = 47'),
         ('"poisson"', '"without-replacement"'),

@@ -28,7 +28,7 @@ STUDIES = (
     FILES + ENCLAVES + ASKED,
     GROUPS.replace("data={", "data={records=9,") + CHIPS,
     JOINT + "\nattestation={}",
-    FILES.replace('target="y"', 'target={kind="amount",column="y",low=0,high=9}'),
+    FILES.replace('target="y"', 'target={kind="numeric",column="y",low=0,high=9}'),
     FILES.replace('target="y"', 'target={kind="time-to-event",time="y",event="e",grid=[1,2]}'),
 )
 PAGE = (Path(__file__).parents[1] / "docs/study.md").read_text(encoding="utf-8")

@@ -376,7 +376,7 @@ def test_the_guarantee_is_that_of_the_accountant_and_at_most_what_was_asked(
         steps=1,
         delta=delta,
         relation=relation,
-        sampling="none",
+        sampling="full-batch",
     )
     assert made.delta == delta
     assert made.epsilon <= epsilon

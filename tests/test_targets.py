@@ -19,11 +19,11 @@ from hubbub.study.drafting import checked
 from hubbub.tabular import Outcome, encode_table
 from hubbub.training import compare, load, rehearse
 
-AMOUNT = {"kind": "amount", "column": "y", "low": 0, "high": 20}
+AMOUNT = {"kind": "numeric", "column": "y", "low": 0, "high": 20}
 COUNT = {"kind": "count", "column": "y", "high": 20}
 TIMES = {"kind": "time-to-event", "time": "y", "event": "died", "grid": [1, 2, 3, 4, 6]}
 SILOS = ("east", "north", "west")
-METRIC = {"amount": "rmse", "count": "poisson_deviance", "time-to-event": "c_index"}
+METRIC = {"numeric": "rmse", "count": "poisson_deviance", "time-to-event": "c_index"}
 
 
 def study_of(target: Any, *, model: Any = (), training: Any = (), data: Any = (), **more: Any):
@@ -46,7 +46,7 @@ def columns_of(kind: str, count: int, seed: int) -> dict[str, np.ndarray]:
     x = random.uniform(-1, 1, (count, 3))
     table = {f"x{k}": x[:, k].round(4) for k in range(3)}
     says = x[:, 0] + 0.3 * x[:, 1]
-    if kind == "amount":
+    if kind == "numeric":
         return table | {"y": (10 + 6 * says + random.normal(0, 0.5, count)).round(3)}
     if kind == "count":
         return table | {"y": random.poisson(np.exp(1 + says))}
@@ -85,9 +85,9 @@ def test_a_class_may_be_said_either_way() -> None:
         ({"column": "y"}, r"data\.target\.kind"),
         ({"kind": "ordinal", "column": "y"}, r"data\.target\.kind to be one of"),
         (AMOUNT | {"low": 20}, r"data\.target\.high to be above low = 20, got 20"),
-        ({"kind": "amount", "column": "y", "low": 0}, r"data\.target\.high"),
-        ({"kind": "amount", "low": 0, "high": 1}, r"data\.target\.column"),
-        (AMOUNT | {"grid": [1, 2]}, r'data\.target\.grid to be absent for kind = "amount"'),
+        ({"kind": "numeric", "column": "y", "low": 0}, r"data\.target\.high"),
+        ({"kind": "numeric", "low": 0, "high": 1}, r"data\.target\.column"),
+        (AMOUNT | {"grid": [1, 2]}, r'data\.target\.grid to be absent for kind = "numeric"'),
         (COUNT | {"low": 1}, r'data\.target\.low to be absent for kind = "count"'),
         (COUNT | {"high": 0}, r"data\.target\.high to be a number from 1"),
         (COUNT | {"high": float("nan")}, r"data\.target\.high to be a number"),
@@ -139,7 +139,7 @@ def encoded(outcome: Outcome, *cells: str, events: list[str] | None = None) -> n
 
 
 def test_cells_become_numbers_in_their_own_unit() -> None:
-    amount = Outcome(kind="amount", low=0, high=1)
+    amount = Outcome(kind="numeric", low=0, high=1)
     assert encoded(amount, "-7", "1e3", " 2.5").tolist() == [-7, 1000, 2.5]
     count = Outcome(kind="count", high=3)
     assert encoded(count, "0", "4.0", "17").tolist() == [0, 4, 17]
@@ -208,7 +208,7 @@ def test_a_functions_targets_must_be_of_the_studys_kind(target, targets) -> None
 
 # 40 runs reached 0.65 (deviation 0.08), 1.29 (0.035) and 0.768 (0.002), so these are more than 8
 # deviations away; a model that knows nothing has 3.3, 1.96 and 0.5.
-REACHED = {"amount": 1.6, "count": 1.6, "time-to-event": 0.68}
+REACHED = {"numeric": 1.6, "count": 1.6, "time-to-event": 0.68}
 
 
 @pytest.mark.slow_cases("count")
@@ -252,7 +252,7 @@ def test_a_free_form_has_an_output_for_each_interval(tmp_path, monkeypatch) -> N
 def test_runs_are_compared_by_the_telling_metric_and_which_way_is_better(
     tmp_path, monkeypatch, capsys
 ) -> None:
-    monkeypatch.chdir(written(tmp_path, "amount"))
+    monkeypatch.chdir(written(tmp_path, "numeric"))
     study = study_of(AMOUNT, data={"test": "test.csv"}, training={"steps": 5})
     Path("study.toml").write_text(study.as_toml())
     asked = ["compare", "study.toml", "--repeats", "2", "--baselines", "alone", "--out", "out"]
@@ -284,7 +284,7 @@ def test_fit_takes_targets_of_every_kind() -> None:
     with pytest.raises(DataError, match="expected numbers as targets of east"):
         hubbub.fit(dict.fromkeys(SILOS, (np.ones((1, 3)), ["a"])), target=AMOUNT, epsilon=3)
     with pytest.raises(StudyError, match="expected target to be a mapping"):
-        hubbub.fit(dict.fromkeys(SILOS, silo("amount", 1)), target="amount", epsilon=3)
+        hubbub.fit(dict.fromkeys(SILOS, silo("numeric", 1)), target="numeric", epsilon=3)
 
 
 # First drafts and checks -----------------------------------------------------------------------
@@ -293,7 +293,7 @@ def test_fit_takes_targets_of_every_kind() -> None:
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
-        ("amount", []),
+        ("numeric", []),
         ("count", ["--kind", "count"]),
         ("time-to-event", ["--kind", "time-to-event", "--event", "died"]),
         ("time-to-event", ["--event", "died"]),
@@ -318,11 +318,11 @@ def test_init_drafts_a_study_of_every_kind_that_runs(
 
 
 def test_init_says_what_it_cannot_learn_so(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(written(tmp_path, "amount"))
+    monkeypatch.chdir(written(tmp_path, "numeric"))
     assert main(["init", "east.csv", "--target", "y", "--kind", "time-to-event"]) == 2
     assert "expected --event to name a column of every file" in capsys.readouterr().err
     Path("words.csv").write_text("y,x\n" + "".join(f"w{k},{k}\n" for k in range(40)))
-    assert main(["init", "words.csv", "--target", "y", "--kind", "amount"]) == 2
+    assert main(["init", "words.csv", "--target", "y", "--kind", "numeric"]) == 2
     assert "expected numbers in the target 'y'" in capsys.readouterr().err
     assert main(["init", "words.csv", "--target", "y"]) == 2
     assert "say --kind amount, count or time-to-event" in capsys.readouterr().err
@@ -378,7 +378,7 @@ def own(tmp_path, monkeypatch) -> Path:
     (tmp_path / "centre_code.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "centre_code", raising=False)
-    monkeypatch.chdir(written(tmp_path, "amount"))
+    monkeypatch.chdir(written(tmp_path, "numeric"))
     return tmp_path
 
 

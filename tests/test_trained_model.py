@@ -24,7 +24,7 @@ STUDY = """
 study.name = "own files"
 parties = {{names = ["north", "south", "east"], colluders = 1}}
 model = {{kind = "{kind}", outputs = {outputs}{more}}}
-training = {{steps = 4, sampling = "none", clip = 1.0}}
+training = {{steps = 4, sampling = "full-batch", clip_norm = 1.0}}
 privacy = {{epsilon = 8.0, delta = 1e-5}}
 [data]
 files = "{folder}/{{name}}.csv"

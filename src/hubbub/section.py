@@ -17,6 +17,14 @@ from typing import Any
 from hubbub.errors import StudyError
 
 _MOST_LISTED = 10**7
+# What was called otherwise before 0.2: keys, and words of a key.
+_NEW_KEYS = {
+    "clip": "clip_norm",
+    "download": "broadcast_dtype",
+    "targets": "target_modules",
+    "on": "covariates",
+}
+_NEW_WORDS = {("sampling", "none"): "full-batch", ("kind", "amount"): "numeric"}
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -57,6 +65,8 @@ class Section:
             if key not in known:
                 close = get_close_matches(key, known, n=1)
                 remedy = f"did you mean {close[0]}?" if close else "remove it"
+                if _NEW_KEYS.get(key) in known:
+                    remedy = f"since 0.2 it is called {_NEW_KEYS[key]}"
                 raise StudyError(
                     f"expected one of the keys {', '.join(known)} in {self.title}, "
                     f"got {key_of(key)} = {shown(table[key])}; {remedy}"
@@ -110,7 +120,7 @@ class Section:
         value = self._value(key, default, "a text")
         if not isinstance(value, str) or (options and value not in options):
             wanted = "one of " + ", ".join(f'"{o}"' for o in options) if options else "a text"
-            raise self.refusal(key, wanted, "choose one of them" if options else "put it in quotes")
+            raise self.refusal(key, wanted, self._remedy(key, value, options))
         return value
 
     def truth(self, key: str, default: bool) -> bool:
@@ -145,6 +155,14 @@ class Section:
         """The sentence that refuses the value of a key."""
         found = shown(self.content[key]) if key in self.content else "nothing"
         return StudyError(f"expected {self.path(key)} to be {expected}, got {found}; {remedy}")
+
+    @staticmethod
+    def _remedy(key: str, value: object, options: tuple[str, ...]) -> str:
+        """What to do about a word that is none of those a key has."""
+        new = _NEW_WORDS.get((key, value)) if isinstance(value, str) else None
+        if new in options:
+            return f'since 0.2 it is called "{new}"'
+        return "choose one of them" if options else "put it in quotes"
 
     def _value(self, key: str, default: Any, what: str) -> Any:
         if key not in self.content and default is None:

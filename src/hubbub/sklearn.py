@@ -28,6 +28,9 @@ from hubbub.training.result import classes_in_words
 __all__ = ["FederatedClassifier"]
 
 
+_FORMER = "deprecated"  # the value of a former argument that is not given
+
+
 class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that several silos train together, with differential privacy for each record.
 
@@ -47,7 +50,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         hidden: widths of the hidden layers of "mlp".
         steps: number of steps.
         sample_rate: the chance of a record to be in a batch, a probability.
-        clip: the largest norm of a record's gradient.
+        clip_norm: the largest norm of a record's gradient.
         optimizer: name and options; Adam with a rate of 0.1 if None.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         records: public number of rows, as which the sum is divided; None: as many as there are.
@@ -56,6 +59,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             hold all.
         out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
             `ledgers`; None: write nothing, keep no ledger.
+        clip: what `clip_norm` was called before 0.2; goes with 0.3.
 
     Attributes:
         classes_: (classes,), sorted.
@@ -82,13 +86,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         hidden: tuple[int, ...] = (),
         steps: int = 60,
         sample_rate: float = 0.2,
-        clip: float = 1.0,
+        clip_norm: float = 1.0,
         optimizer: Mapping[str, Any] | None = None,
         relation: str = "add-remove",
         records: int | None = None,
         capacity: int | None = None,
         classes: Sequence[Any] | None = None,
         out: str | Path | None = None,
+        clip: Any = _FORMER,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -98,13 +103,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.hidden = hidden
         self.steps = steps
         self.sample_rate = sample_rate
-        self.clip = clip
+        self.clip_norm = clip_norm
         self.optimizer = optimizer
         self.relation = relation
         self.records = records
         self.capacity = capacity
         self.classes = classes
         self.out = out
+        self.clip = clip
 
     def __sklearn_tags__(self) -> Any:
         """The noise makes two fits differ, and few records give poor scores."""
@@ -147,7 +153,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 hidden=self.hidden,
                 steps=self.steps,
                 sample_rate=self.sample_rate,
-                clip=self.clip,
+                clip_norm=self.clip_norm,
+                clip=None if self.clip == _FORMER else self.clip,
                 optimizer=self.optimizer,
                 relation=self.relation,
                 records=self.records,

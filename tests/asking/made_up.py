@@ -32,21 +32,29 @@ KINDS: dict[str, dict[str, Any]] = {
         "horizon": 48,
         "test": "log-rank",
     },
-    "logistic": {"kind": "logistic", "outcome": "died", "on": {"age": [50], "sex": "categories"}},
-    "linear": {"kind": "linear", "outcome": "age", "on": {"sex": "categories", "months": "number"}},
+    "logistic": {
+        "kind": "logistic",
+        "outcome": "died",
+        "covariates": {"age": [50], "sex": "categories"},
+    },
+    "linear": {
+        "kind": "linear",
+        "outcome": "age",
+        "covariates": {"sex": "categories", "months": "number"},
+    },
     "cox": {
         "kind": "cox",
         "time": "months",
         "event": "died",
         "bins": 6,
-        "on": {"sex": "categories"},
+        "covariates": {"sex": "categories"},
     },
     "cox on numbers": {
         "kind": "cox",
         "time": "months",
         "event": "died",
         "bins": 6,
-        "on": {"age": "number", "sex": "categories"},
+        "covariates": {"age": "number", "sex": "categories"},
     },
 }
 

@@ -60,7 +60,7 @@ def test_p23_the_account_is_that_of_a_gaussian_pair_at_the_diameter() -> None:
     step = Step(
         noise_multiplier=made.noise_multiplier * 2 / kind.diameter,
         sample_rate=1.0,
-        sampling="none",
+        sampling="full-batch",
         count=1,
     )
     by_hand = Composition([release(step, "substitute")]).epsilon(1e-5).upper
@@ -72,7 +72,9 @@ def test_p23_a_ledger_charges_a_record_that_is_gone_by_its_length() -> None:
     """Not by half of the diameter, which may be shorter."""
     made = planned("substitute")
     kind = kind_of(made.main)
-    gone = Step(noise_multiplier=made.noise_multiplier, sample_rate=1.0, sampling="none", count=1)
+    gone = Step(
+        noise_multiplier=made.noise_multiplier, sample_rate=1.0, sampling="full-batch", count=1
+    )
     by_hand = Composition([release(gone, "add-remove")]).epsilon(1e-5).upper
     charged = Composition(cost_of(kind, 1, "add-remove")).epsilon(1e-5).upper
     assert charged == pytest.approx(by_hand, rel=1e-9)

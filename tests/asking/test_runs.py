@@ -90,7 +90,7 @@ def test_every_kind_is_answered_in_one_epsilon(folder: Path, kind: str) -> None:
 
 
 ON_NUMBERS = {
-    "logistic": {"kind": "logistic", "outcome": "died", "on": {"age": "number"}},
+    "logistic": {"kind": "logistic", "outcome": "died", "covariates": {"age": "number"}},
     "cox": KINDS["cox on numbers"],
 }
 
@@ -379,7 +379,7 @@ def beside(folder: Path) -> dict[str, Any]:
         "event": "died",
         "bins": 6,
     }
-    model = {"model": {"kind": "logistic"}, "training": {"steps": 3, "sampling": "none"}}
+    model = {"model": {"kind": "logistic"}, "training": {"steps": 3, "sampling": "full-batch"}}
     return table | model
 
 

@@ -49,7 +49,7 @@ def study_of(
 parties={{names=[{names}],colluders=0,compute_nodes={nodes}{parties}}}
 data={{source="hubbub.datasets:heart",records=740}}
 model={{kind="logistic",inputs=[26]}}
-training={{steps=2,sampling="none"}}
+training={{steps=2,sampling="full-batch"}}
 privacy={{epsilon=1,delta=1e-5}}
 {tables}""")
 

@@ -52,7 +52,7 @@ def test_broken_enclaves_weaken_the_promise_as_colluders_do_where_none_is_believ
         left = made.noise_multiplier * sqrt((3 - one.known_shares) / 3)
         assert one.noise_multiplier == pytest.approx(left)
         alone = hubbub.epsilon(
-            noise_multiplier=left, sample_rate=1.0, steps=2, delta=1e-5, sampling="none"
+            noise_multiplier=left, sample_rate=1.0, steps=2, delta=1e-5, sampling="full-batch"
         )
         assert alone.lower <= one.epsilon <= alone.upper * 1.001 + 1e-6
 

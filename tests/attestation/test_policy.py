@@ -39,7 +39,7 @@ STUDY = """study.name="s"
 parties={silos=3,colluders=0,compute_nodes=1}
 data={source="hubbub.datasets:heart",records=740}
 model={kind="logistic",inputs=[26]}
-training={steps=9,sampling="none"}
+training={steps=9,sampling="full-batch"}
 privacy={epsilon=1,delta=1e-5}
 """
 SILO = f"""[attestation.silo]
@@ -127,11 +127,6 @@ def test_rules_are_said_in_words() -> None:
 
 
 # The study's tables --------------------------------------------------------------------------
-
-
-def test_a_study_keeps_its_id_when_nothing_is_asked_for() -> None:
-    """The ids of studies from before there was attestation stay as they are."""
-    assert b"attestation" not in Study.parse(STUDY).canonical
 
 
 def test_what_is_asked_for_is_part_of_the_id() -> None:

@@ -38,7 +38,7 @@ kind = "logistic"
 inputs = [4]
 [training]
 steps = 2
-sampling = "none"
+sampling = "full-batch"
 [privacy]
 epsilon = 1.0
 delta = 1e-5

@@ -266,7 +266,7 @@ def test_many_records_are_evaluated_and_the_plan_takes_it(ask):
     [
         (lambda made: ["absent.csv"], "absent.csv"),
         (lambda made: [*write(made), "--target", "nosuch"], "'nosuch'"),
-        (lambda made: [*write(made), "--target", "sex", "--kind", "amount"], "number"),
+        (lambda made: [*write(made), "--target", "sex", "--kind", "numeric"], "number"),
         (lambda made: [*write(made), "north.csv"], "once"),
         (lambda made: ["/dev/zero"], "ordinary"),
         (lambda made: write({"north": [[*HEADER]]}), "found none that can be read"),

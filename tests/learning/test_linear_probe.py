@@ -86,7 +86,7 @@ def study(**changes: dict[str, Any]) -> Study:
         "parties": {"silos": 4, "colluders": 1},
         "data": {"source": "hubbub.datasets:heart", "records": 735},
         "model": {"kind": "linear-probe"},
-        "training": {"steps": 1, "sampling": "none", "optimizer": {"name": "sgd", "lr": 1.0}},
+        "training": {"steps": 1, "sampling": "full-batch", "optimizer": {"name": "sgd", "lr": 1.0}},
         "privacy": {"epsilon": 1.0, "delta": 1e-5},
     }
     made["parties"]["names"] = ["cleveland", "hungary", "switzerland", "va-long-beach"]

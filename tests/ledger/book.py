@@ -22,7 +22,7 @@ from hubbub.errors import IntegrityError
 STUDY, OTHER = b"s" * 32, b"o" * 32
 DELTA, RELATION = 1e-5, "add-remove"
 ROWS = 4  # entries of a written ledger, which are its rows 1 to 4
-FULL_BATCH = {"noise_multiplier": 2.0, "sample_rate": 1.0, "sampling": "none"}
+FULL_BATCH = {"noise_multiplier": 2.0, "sample_rate": 1.0, "sampling": "full-batch"}
 
 
 KIND = {field.name for field in fields_of(Kind)}

@@ -151,7 +151,7 @@ def test_a_key_that_is_none_is_refused_and_not_shown(path, spoilt):
 
 
 def test_p15_two_studies_compose_as_one_list_and_share_the_cap(tmp_path):
-    mechanisms = [(1.5, 0.1, "poisson", 30), (3.0, 1.0, "none", 2)]
+    mechanisms = [(1.5, 0.1, "poisson", 30), (3.0, 1.0, "full-batch", 2)]
     steps = [
         hubbub.Step(noise_multiplier=noise, sample_rate=rate, sampling=sampling, count=count)
         for noise, rate, sampling, count in mechanisms

@@ -27,7 +27,7 @@ sys.stdin.readline()
 for round in range(1, 10_000):
     try:
         ledger.charge(Entry(study=bytes(32), session=bytes(16), round=round, attempt=0,
-            kind=Kind(noise_multiplier=2.0, sample_rate=1.0, sampling="none")),
+            kind=Kind(noise_multiplier=2.0, sample_rate=1.0, sampling="full-batch")),
             attempts=int(sys.argv[3]) or None)
     except BudgetError:
         print("refused", flush=True)

@@ -122,12 +122,12 @@ def test_p24_what_the_rows_say_is_left_is_true_by_the_accountant(place):
         return Composition([release(one, RELATION) for one in steps]).delta(epsilon).lower
 
     def gaussian(shift: float) -> hubbub.Step:
-        return hubbub.Step(noise_multiplier=1 / shift, sampling="none")
+        return hubbub.Step(noise_multiplier=1 / shift, sampling="full-batch")
 
     assert 0.9 * DELTA < with_study(lefts[0].shift, 2 * BOTH) + lefts[0].delta < DELTA
     for epsilon in (0.0, 0.5, 1.0, 2.0, 4.0, 8.0):
         alone = hubbub.delta(
-            noise_multiplier=1 / lefts[0].shift, steps=1, epsilon=epsilon, sampling="none"
+            noise_multiplier=1 / lefts[0].shift, steps=1, epsilon=epsilon, sampling="full-batch"
         )
         allowed = alone.upper + lefts[0].delta - lefts[1].delta
         assert with_study(lefts[1].shift, epsilon) <= allowed * (1 + 1e-9)
@@ -139,7 +139,7 @@ def test_p24_an_analyst_cannot_wait_for_the_first_result_to_choose_what_just_fit
     `test_residue.py` has the numbers: after a Gaussian study of shift .426 either study keeps
     epsilon 2 at 1e-5, and picking one by the first result has a delta of 1.9e-5.
     """
-    first = {"noise_multiplier": 1 / 0.426, "sampling": "none", "sample_rate": 1.0}
+    first = {"noise_multiplier": 1 / 0.426, "sampling": "full-batch", "sample_rate": 1.0}
     steady = {**first, "noise_multiplier": 1 / 0.264}
     rare = {"noise_multiplier": 1 / 6, "sample_rate": 1.3e-5, "sampling": "poisson"}
     for number, second in enumerate((steady, rare)):

@@ -52,7 +52,7 @@ def amounts(**changes: Any) -> dict[str, Any]:
     made["data"] = {
         "files": "../{name}.csv",
         "test": "../test.csv",
-        "target": {"kind": "amount", "column": "stay", "low": 0, "high": 10},
+        "target": {"kind": "numeric", "column": "stay", "low": 0, "high": 10},
         "records": 90,
     }
     names = (NAME, "python:clinic.survival:worst")

@@ -31,7 +31,7 @@ KINDS = pytest.mark.parametrize(
         (2, {}),
         (2, {"parties": {"shares": "full"}}),
         (0, {"training": {"projection": 3, "projection_kind": "layers"}}),
-        (0, {"training": {"download": "bfloat16"}}),
+        (0, {"training": {"broadcast_dtype": "bfloat16"}}),
     ],
     ids=["pairwise", "nodes", "full-shares", "projected", "short-models"],
 )

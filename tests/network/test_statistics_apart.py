@@ -16,10 +16,10 @@ from network.consortium import HOSPITALS, Consortium, table
 
 ASKED: dict[str, Any] = {
     "baseline": {"kind": "table", "columns": ["age", "sex"], "by": "disease"},
-    "risk": {"kind": "logistic", "outcome": "disease", "on": {"age": "number"}},
+    "risk": {"kind": "logistic", "outcome": "disease", "covariates": {"age": "number"}},
 }
 
-CLASSES = ASKED | {"risk": {**ASKED["risk"], "on": {"age": [50, 60]}}}
+CLASSES = ASKED | {"risk": {**ASKED["risk"], "covariates": {"age": [50, 60]}}}
 
 
 def asking(nodes: int = 0, *, dropouts: int = 0, **tables: Any) -> dict[str, Any]:
@@ -35,7 +35,7 @@ HAZARD = {
     "time": "thalch",
     "event": "disease",
     "bins": 6,
-    "on": {"age": "number"},
+    "covariates": {"age": "number"},
 }
 
 
@@ -99,7 +99,7 @@ def test_a_consortium_answers_though_a_silo_drops_out(
 
 
 def test_a_consortium_trains_and_answers_in_one_study(tmp_path: Path) -> None:
-    all_of_them = {"sampling": "none", "sample_rate": 1}
+    all_of_them = {"sampling": "full-batch", "sample_rate": 1}
     whole = table(HOSPITALS, privacy={"epsilon": 8.0}, training=all_of_them)
     whole["statistics"] = {**CLASSES, "epsilon": 4.0}
     result = Consortium.gather(tmp_path, whole).serve()

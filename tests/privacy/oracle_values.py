@@ -59,9 +59,9 @@ EPSILONS = _asked(
         ("substitute", "without-replacement", 300.0, 0.5, 1_000_000, 1e-6),
         ("add-remove", "without-replacement", 2.0, 0.008, 1250, 1e-5),
         ("add-remove", "without-replacement", 50.0, 0.1, 100_000, 1e-9),
-        ("add-remove", "none", 1.0, 1.0, 1, 1e-5),
-        ("add-remove", "none", 1000.0, 1.0, 1_000_000, 1e-12),
-        ("substitute", "none", 5.0, 1.0, 10, 1e-5),
+        ("add-remove", "full-batch", 1.0, 1.0, 1, 1e-5),
+        ("add-remove", "full-batch", 1000.0, 1.0, 1_000_000, 1e-12),
+        ("substitute", "full-batch", 5.0, 1.0, 10, 1e-5),
     ],
 )
 DELTAS = _asked(
@@ -73,14 +73,14 @@ DELTAS = _asked(
         ("substitute", "poisson", 4.0, 0.05, 1250, 2.0),
         ("substitute", "without-replacement", 2.0, 0.008, 1250, 1.9),
         ("add-remove", "without-replacement", 4.0, 0.01, 10_000, 2.0),
-        ("substitute", "none", 10.0, 1.0, 10, 1.0),
+        ("substitute", "full-batch", 10.0, 1.0, 10, 1.0),
     ],
 )
 # Noise, rate, sampling and number of the steps that are composed with each other.
 PARTS = [
     (1.0, 0.005, "poisson", 700),
     (3.0, 0.02, "poisson", 300),
-    (60.0, 1.0, "none", 20),
+    (60.0, 1.0, "full-batch", 20),
     (4.0, 0.01, "without-replacement", 100),
 ]
 UNLIKE = _asked("unlike steps", ("relation",), [("add-remove",), ("substitute",)])

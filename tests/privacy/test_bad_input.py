@@ -119,14 +119,14 @@ def test_unknown_relation_of_a_composition_is_refused(relation: Any) -> None:
 def test_sample_rate_beside_no_sampling_is_refused() -> None:
     refused(
         lambda: hubbub.epsilon(
-            noise_multiplier=10.0, sample_rate=0.1, steps=1, delta=1e-5, sampling="none"
+            noise_multiplier=10.0, sample_rate=0.1, steps=1, delta=1e-5, sampling="full-batch"
         ),
         "sample_rate",
     )
 
 
 def test_epsilon_above_fifty_is_told() -> None:
-    told = hubbub.epsilon(noise_multiplier=0.3, steps=100, delta=1e-5, sampling="none")
+    told = hubbub.epsilon(noise_multiplier=0.3, steps=100, delta=1e-5, sampling="full-batch")
     assert 690 < told.lower <= told.upper < 700
 
 
@@ -138,7 +138,7 @@ def test_bounds_that_are_far_apart_are_refused_and_not_told() -> None:
     )
 
 
-@pytest.mark.parametrize("sampling", ["none", "poisson", "without-replacement"])
+@pytest.mark.parametrize("sampling", ["full-batch", "poisson", "without-replacement"])
 def test_epsilon_of_almost_nothing_is_zero_or_refused_as_too_small(sampling: str) -> None:
     # Delta 1e-5 alone covers this mechanism: the true epsilon is 0.
     try:
@@ -162,3 +162,10 @@ def test_bound_and_step_cannot_be_changed() -> None:
     bound = hubbub.epsilon(**GOOD["epsilon"])
     with pytest.raises(AttributeError):
         bound.upper = 0.0  # type: ignore[misc]
+
+
+def test_the_former_word_for_a_full_batch_works_for_one_version_more() -> None:
+    common = {"noise_multiplier": 5.0, "steps": 3, "delta": 1e-5}
+    with pytest.warns(DeprecationWarning, match="full-batch"):
+        former = hubbub.epsilon(**common, sampling="none")
+    assert former == hubbub.epsilon(**common, sampling="full-batch")

@@ -59,7 +59,9 @@ def test_closed_form_at_tiny_shifts(noise: float, epsilon: float, truth: None) -
         shift = 1 / mp.mpf(noise)
         near, far = epsilon / shift - shift / 2, epsilon / shift + shift / 2
         exact = mp.ncdf(-near) - mp.e**epsilon * mp.ncdf(-far)
-        bound = hubbub.delta(noise_multiplier=noise, steps=1, epsilon=epsilon, sampling="none")
+        bound = hubbub.delta(
+            noise_multiplier=noise, steps=1, epsilon=epsilon, sampling="full-batch"
+        )
         assert bound.lower <= exact <= bound.upper
 
 
@@ -80,7 +82,7 @@ def test_delta_near_one_is_a_number(noise: float, rate: float, steps: int, epsil
 
 
 def test_no_corner_ends_in_anything_but_a_bound_or_a_study_error() -> None:
-    gaussian = hubbub.Step(noise_multiplier=0.01, sampling="none")
+    gaussian = hubbub.Step(noise_multiplier=0.01, sampling="full-batch")
     sampled = hubbub.Step(noise_multiplier=1.0, sample_rate=0.01)
     for call in (
         lambda: hubbub.epsilon(

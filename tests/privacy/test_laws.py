@@ -19,7 +19,7 @@ KINDS = st.sampled_from(
     [
         (relation, sampling)
         for relation in ("add-remove", "substitute")
-        for sampling in ("poisson", "without-replacement", "none")
+        for sampling in ("poisson", "without-replacement", "full-batch")
     ]
 )
 # Examples are not shrunk: a failing one is a setting already, and each try costs a composition.
@@ -60,7 +60,7 @@ class PreparedStudy:
 def questions(draw: st.DrawFn) -> PreparedStudy:
     relation, sampling = draw(KINDS)
     steps = draw(st.integers(2, 20_000))
-    rate = 1.0 if sampling == "none" else 10 ** draw(st.floats(-3, -0.3))
+    rate = 1.0 if sampling == "full-batch" else 10 ** draw(st.floats(-3, -0.3))
     delta = 10 ** draw(st.floats(-10, -3))
     wanted = draw(st.floats(0.3, 5.0))
     # About the noise that gives `wanted`, so that most draws are in range.
@@ -89,7 +89,7 @@ def test_epsilon_moves_the_right_way_in_every_argument(
         "steps": setting.steps * 2,
         "delta": setting.delta / 10,
     }[argument]
-    assume(not (argument == "rate" and setting.sampling == "none"))
+    assume(not (argument == "rate" and setting.sampling == "full-batch"))
     cheap, dear = setting.but(), setting.but(**{argument: dearer})
     assume(cheap.upper > 0.05)
     assert cheap.upper < dear.lower
@@ -121,7 +121,7 @@ def test_splitting_the_steps_changes_nothing(setting: PreparedStudy, share: floa
 def test_order_of_unlike_steps_does_not_matter(order: list[int], relation: str) -> None:
     steps = [
         hubbub.Step(noise_multiplier=1.5, sample_rate=0.01, sampling="poisson", count=300),
-        hubbub.Step(noise_multiplier=30.0, sampling="none", count=7),
+        hubbub.Step(noise_multiplier=30.0, sampling="full-batch", count=7),
         hubbub.Step(
             noise_multiplier=5.0, sample_rate=0.02, sampling="without-replacement", count=50
         ),
@@ -144,7 +144,7 @@ def test_poisson_at_rate_one_is_no_sampling(setting: PreparedStudy) -> None:
     }
     try:
         sampled = hubbub.epsilon(**common, sample_rate=1.0, sampling="poisson")
-        plain = hubbub.epsilon(**common, sampling="none")
+        plain = hubbub.epsilon(**common, sampling="full-batch")
     except StudyError as error:
         assume("epsilon" not in str(error))
         raise
@@ -167,7 +167,7 @@ def test_gaussian_mechanism_has_its_closed_form(
     truth = oracle.gaussian_epsilon(shift, delta)
     assume(2e-3 < truth < 45)
     bound = hubbub.epsilon(
-        noise_multiplier=noise, steps=steps, delta=delta, relation=relation, sampling="none"
+        noise_multiplier=noise, steps=steps, delta=delta, relation=relation, sampling="full-batch"
     )
     assert bound.lower * (1 - 1e-12) <= truth <= bound.upper * (1 + 1e-12)
     assert bound.upper == pytest.approx(truth, rel=1e-9)

@@ -77,7 +77,7 @@ def test_unsampled_gaussian_has_its_closed_form(
     relation: str, noise: float, steps: int, delta: float
 ) -> None:
     shift = (2 if relation == "substitute" else 1) * sqrt(steps) / noise
-    laws = oracle.directions(noise_multiplier=noise, relation=relation, sampling="none")
+    laws = oracle.directions(noise_multiplier=noise, relation=relation, sampling="full-batch")
     found = oracle.worst_epsilon(laws, steps, delta)
     assert found.value == pytest.approx(oracle.gaussian_epsilon(shift, delta), rel=1e-10)
     assert found.error < 1e-10
@@ -106,7 +106,7 @@ def test_nodes_carry_two_probability_laws(c: float, turn: float) -> None:
     laws = [
         law
         for relation in ("add-remove", "substitute")
-        for sampling in ("poisson", "without-replacement", "none")
+        for sampling in ("poisson", "without-replacement", "full-batch")
         for law in oracle.directions(
             noise_multiplier=1.3, sample_rate=0.02, relation=relation, sampling=sampling
         )

@@ -79,7 +79,7 @@ def test_a_static_list_of_tokens_breaks_the_account_per_step() -> None:
 
 def test_a_static_list_charged_by_its_most_used_token() -> None:
     bound = hubbub.epsilon(
-        noise_multiplier=2.0, steps=25, delta=1e-5, relation="substitute", sampling="none"
+        noise_multiplier=2.0, steps=25, delta=1e-5, relation="substitute", sampling="full-batch"
     )
     assert meets(bound, "33.1")
 

@@ -283,7 +283,7 @@ def test_the_numbers_of_the_table(dimension: int, add_remove: float, substitute:
 )
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])
 @pytest.mark.parametrize(
-    ("sampling", "rate"), [("poisson", 0.02), ("none", 1.0), ("without-replacement", 0.02)]
+    ("sampling", "rate"), [("poisson", 0.02), ("full-batch", 1.0), ("without-replacement", 0.02)]
 )
 def test_more_coordinates_are_cheaper_down_to_no_projection(
     relation: str, sampling: str, rate: float
@@ -305,7 +305,7 @@ def test_more_coordinates_are_cheaper_down_to_no_projection(
 
 
 def test_where_nothing_is_sampled_an_exchange_is_one_vector_of_twice_the_length() -> None:
-    far = Step(noise_multiplier=8.0, sampling="none", count=5)
+    far = Step(noise_multiplier=8.0, sampling="full-batch", count=5)
     near = replace(far, noise_multiplier=4.0)
     two = Composition([release_by_signs(far, "substitute", dimension=9)]).epsilon(1e-5)
     one = Composition([release_by_signs(near, "substitute", dimension=9)]).epsilon(1e-5)

@@ -65,7 +65,7 @@ def poisson(rate: float, shift: float, count: int = 1) -> Release:
 
 def full(shift: float) -> Release:
     """A Gaussian step of this shift."""
-    return release(Step(noise_multiplier=1 / shift, sampling="none"), "add-remove")
+    return release(Step(noise_multiplier=1 / shift, sampling="full-batch"), "add-remove")
 
 
 def law(*releases: Release) -> StudyLaw:
@@ -115,7 +115,7 @@ def test_p24_the_law_of_a_whole_study_is_certified_and_close(noise, rate, count,
     whole = release(step, relation)
     study, later = StudyLaw.of([whole], DELTA), 0.6
     for epsilon in (0.1, 2.0):
-        beside = release(Step(noise_multiplier=1 / later, sampling="none"), "add-remove")
+        beside = release(Step(noise_multiplier=1 / later, sampling="full-batch"), "add-remove")
         exact = Composition([whole, beside]).delta(epsilon)
         if exact.upper > 1e-8:
             found = float(study.deltas(later, np.array([epsilon]))[0])

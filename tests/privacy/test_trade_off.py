@@ -23,7 +23,7 @@ SETTINGS: list[dict[str, Any]] = [
         "relation": "substitute",
         "sampling": "without-replacement",
     },
-    {"noise_multiplier": 3.0, "steps": 7, "sampling": "none"},
+    {"noise_multiplier": 3.0, "steps": 7, "sampling": "full-batch"},
 ]
 
 

@@ -155,7 +155,7 @@ def test_what_has_no_account_of_units_is_refused() -> None:
 
 def test_unsampled_units_are_gaussian_steps_of_all_their_records() -> None:
     both = [
-        hubbub.epsilon(noise_multiplier=noise, steps=9, delta=1e-6, sampling="none", **more)
+        hubbub.epsilon(noise_multiplier=noise, steps=9, delta=1e-6, sampling="full-batch", **more)
         for noise, more in ((6.0, {"records_per_unit": 3}), (2.0, {}))
     ]
     assert both[0].upper == pytest.approx(both[1].upper, rel=1e-9)

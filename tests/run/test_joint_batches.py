@@ -439,7 +439,7 @@ def test_a_kept_list_is_charged_as_if_all_batches_were_known(tokens: str) -> Non
         steps=ceil(STEPS / EPOCH),
         delta=DELTA,
         relation="substitute",
-        sampling="none",
+        sampling="full-batch",
     )
     assert plan.mechanism.epoch == EPOCH
     assert plan.epsilon() == pytest.approx(epochs.upper, rel=1e-3)

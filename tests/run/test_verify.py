@@ -88,7 +88,7 @@ def claims(found: list[Finding], verdict: str) -> str:
 
 
 NO_NODES = "compute_nodes = 0 "
-CLIP = "clip = 1.0\n"
+CLIP = "clip_norm = 1.0\n"
 EVALUATED = ((CLIP, CLIP + "evaluate = { every = 1, epsilon = 0.1 }\n"),)
 GAUSSIAN = ((CLIP, f"{CLIP}projection = 9\n"),)
 ADAM = '{ name = "adam", lr = 0.1 }'

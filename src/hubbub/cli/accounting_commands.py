@@ -54,7 +54,11 @@ def _command(
         "--relation", choices=RELATIONS, default="add-remove", help="which data sets are neighbours"
     )
     parser.add_argument(
-        "--sampling", choices=SAMPLINGS, default="poisson", help="how batches are drawn"
+        "--sampling",
+        type=lambda word: "full-batch" if word == "none" else word,  # as it was called before 0.2
+        choices=SAMPLINGS,
+        default="poisson",
+        help="how batches are drawn",
     )
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help=_PLOT)
     return parser

@@ -104,13 +104,15 @@ class StatisticKeys:
         return {"time": time, "event": event, "edges": edges}
 
     def covariates(self, *explained: Column) -> tuple[Levels | Column, ...]:
-        """What a regression is on, by the key `on`: classes, or columns of numbers."""
-        table, other = self.section.table("on"), {one.name for one in explained}
+        """What a regression is on, by the key `covariates`: classes, or columns of numbers."""
+        table, other = self.section.table("covariates"), {one.name for one in explained}
         if not 0 < len(table) <= _MOST_COVARIATES:
             raise self.section.refusal(
-                "on", f"1 to {_MOST_COVARIATES} columns", 'write it like { sex = "categories" }'
+                "covariates",
+                f"1 to {_MOST_COVARIATES} columns",
+                'write it like { sex = "categories" }',
             )
-        inner = Section(self.section.path("on"), table, tuple(table))
+        inner = Section(self.section.path("covariates"), table, tuple(table))
         return tuple(self._covariate(inner, name, other) for name in table)
 
     def _covariate(self, inner: Section, name: str, other: set[str]) -> Levels | Column:
@@ -127,7 +129,7 @@ class StatisticKeys:
         if column.categories or not isinstance(value, list):
             more = "" if column.categories else ", or break points such as [40, 60]"
             raise inner.refusal(name, f'"{word}"{more}', "choose one")
-        cuts = self._cuts(f"on.{key_of(name)}", value, *column.bounds)
+        cuts = self._cuts(f"covariates.{key_of(name)}", value, *column.bounds)
         return Levels(column=column, cuts=cuts)
 
     def _cuts(self, key: str, value: object, low: float, high: float) -> tuple[float, ...]:
@@ -142,7 +144,7 @@ class StatisticKeys:
 
 
 def covariates_table(on: tuple[Levels | Column, ...]) -> dict[str, Any]:
-    """The table `on` that covariates are read from."""
+    """The table `covariates` that covariates are read from."""
     return dict(map(_told, on))
 
 

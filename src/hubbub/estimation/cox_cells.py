@@ -56,7 +56,7 @@ class HazardRatios(Regression):
     edges: tuple[float, ...]
 
     kind = "cox"
-    keys = ("time", "event", "on", "bins", "horizon")
+    keys = ("time", "event", "covariates", "bins", "horizon")
     ratio = "hazard ratio"
     note = "records that lack time, event or a covariate are left out"
 
@@ -72,7 +72,7 @@ class HazardRatios(Regression):
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
         on = covariates_table(self.on)
-        return {**grid_table(self.time, self.event, self.edges), "on": on}
+        return {**grid_table(self.time, self.event, self.edges), "covariates": on}
 
     @property
     def explained(self) -> str:

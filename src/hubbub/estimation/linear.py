@@ -46,7 +46,7 @@ class Linear(Regression, OneSum):
     outcome: Column
 
     kind = "linear"
-    keys = ("outcome", "on")
+    keys = ("outcome", "covariates")
     importance = 0.2
     note = (
         f"{LEFT_OUT}; standard errors take residuals to spread alike everywhere, intervals and "
@@ -61,7 +61,7 @@ class Linear(Regression, OneSum):
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
-        return {"outcome": self.outcome.name, "on": covariates_table(self.on)}
+        return {"outcome": self.outcome.name, "covariates": covariates_table(self.on)}
 
     def __post_init__(self) -> None:
         """Refuses an outcome or covariates that are none."""

@@ -69,7 +69,7 @@ class _OddsRatios(Regression):
     outcome: Column
 
     kind = "logistic"
-    keys = ("outcome", "on")
+    keys = ("outcome", "covariates")
     importance = 0.4
     ratio = "odds ratio"
 
@@ -81,7 +81,7 @@ class _OddsRatios(Regression):
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
-        return {"outcome": self.outcome.name, "on": covariates_table(self.on)}
+        return {"outcome": self.outcome.name, "covariates": covariates_table(self.on)}
 
     def __post_init__(self) -> None:
         """Refuses an outcome or covariates that are none."""

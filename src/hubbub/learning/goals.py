@@ -265,7 +265,7 @@ def goal_for(outcome: Outcome | None, model: Model) -> Goal:
         return ProbedClasses()
     if outcome is None:
         return Classes(loss_name=own)
-    if outcome.kind == tabular.AMOUNT:
+    if outcome.kind == tabular.NUMERIC:
         is_huber = model.loss == HUBER
         return Amount(low=outcome.low, high=outcome.high, is_huber=is_huber, loss_name=own)
     if outcome.kind == tabular.COUNT:

@@ -34,7 +34,7 @@ def low_rank_model(asked: Model, *, seed: bytes) -> LowRank:
     assert asked.frozen is not None, "a study of this kind has it"  # noqa: S101
     base = frozen_layers(asked.frozen, Path())
     with seeded_by(seed):
-        for layer in _targets(base, asked.targets):
+        for layer in _targets(base, asked.target_modules):
             _adapt(layer, asked.rank)
     return LowRank(base, asked.frozen.features, asked.outputs)
 
@@ -101,8 +101,8 @@ def _targets(base: nn.Module, names: tuple[str, ...]) -> list[nn.Linear]:
             some = [key for key, one in modules.items() if type(one) is nn.Linear][:8]
             kinds = sorted({type(one).__name__ for one in mine}) or "no layer"
             raise ModelError(
-                f'expected model.targets to name Linear layers of the frozen module, "{name}" '
-                f"names {kinds}; choose some like {some}"
+                "expected model.target_modules to name Linear layers of the frozen module, "
+                f'"{name}" names {kinds}; choose some like {some}'
             )
         found += linear
     return list(dict.fromkeys(found))

@@ -230,7 +230,7 @@ def account_of(mechanism: Mechanism) -> Account:
         rate = protocol.group_rate(account.sample_rate, mechanism.correlation.bands)
         return replace(account, sample_rate=rate)
     if mechanism.has_joint_batches and mechanism.tokens != "per-step":
-        account = replace(account, sampling="none", sample_rate=1.0)
+        account = replace(account, sampling="full-batch", sample_rate=1.0)
     if not mechanism.projection:
         return account
     return replace(account, projected=_projected(mechanism, account.sampling))
@@ -267,9 +267,9 @@ def _projected(mechanism: Mechanism, sampling: str) -> Projected:
         return Projected(kind=kind, dimension=k, account=UNPROJECTED)
     if has_exact_mixture(kind, sampling, relation):
         return Projected(kind=kind, dimension=k, account=EXACT)
-    if sampling in ("poisson", "none"):
+    if sampling in ("poisson", "full-batch"):
         return Projected(kind=kind, dimension=k, account=LONGER)
-    events = 1 if relation == "add-remove" or sampling == "none" else 3
+    events = 1 if relation == "add-remove" or sampling == "full-batch" else 3
     return bounded_projection(kind, k, events=events, steps=mechanism.steps, delta=mechanism.delta)
 
 
@@ -278,7 +278,7 @@ def has_exact_mixture(kind: str, sampling: str, relation: str) -> bool:
 
     It is where only one vector decides: the record, or the difference of two that both take part.
     """
-    one_vector = sampling == "none" or (sampling == "poisson" and relation == "add-remove")
+    one_vector = sampling == "full-batch" or (sampling == "poisson" and relation == "add-remove")
     return kind == "gaussian" and one_vector
 
 

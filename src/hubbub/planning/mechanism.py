@@ -34,7 +34,7 @@ class Mechanism:
         most_per_patient: how many records a patient has at most; 0: not stated.
         records: public number of units in all; 0: not public.
         counts: each silo's number of records, where it is public.
-        sampling: "none" (everybody), "poisson", or `WITHOUT_REPLACEMENT`.
+        sampling: "full-batch" (everybody), "poisson", or `WITHOUT_REPLACEMENT`.
         sample_rate: the chance of a unit to be in a batch, a probability.
         tokens: for how many steps a shuffled token list is kept, where batches are joint.
         projection: k, how many numbers are sent in the place of all; 0: all of them.
@@ -55,7 +55,7 @@ class Mechanism:
     most_per_patient: int = 0
     records: int = 0
     counts: tuple[int, ...] = ()
-    sampling: str = "none"
+    sampling: str = "full-batch"
     sample_rate: float = 1.0
     tokens: str = "per-step"
     projection: int = 0

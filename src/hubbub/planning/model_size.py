@@ -112,7 +112,7 @@ def _low_rank(model: Model) -> int | None:
     """Of adapters and their head, if the frozen weights' file is here and says its shapes."""
     assert model.frozen is not None, "a study of this kind has it"  # noqa: S101
     shapes = _shapes_in(Path(model.frozen.weights))
-    ends = tuple(f".{target}.weight" for target in model.targets)
+    ends = tuple(f".{target}.weight" for target in model.target_modules)
     sides = [shape for name, shape in shapes.items() if f".{name}".endswith(ends)]
     if not sides:
         return None

@@ -57,7 +57,7 @@ class Plan:
     ... parties = {silos = 4, colluders = 1}
     ... data = {source = "hubbub.datasets:heart", records = 740}
     ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 10, sampling = "none"}
+    ... training = {steps = 10, sampling = "full-batch"}
     ... privacy = {epsilon = 1.0, delta = 1e-5}
     ... ''')
     >>> made = plan(study)

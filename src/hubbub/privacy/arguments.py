@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from math import inf, isfinite
 from numbers import Integral, Real
 
@@ -14,7 +15,8 @@ MOST_EPSILON = 50.0  # that may be asked for
 MOST_LOSS = 500.0  # at which delta is looked at
 MOST_DIMENSION = 2**40
 RELATIONS = ("add-remove", "substitute")
-SAMPLINGS = ("poisson", "without-replacement", "none")
+SAMPLINGS = ("poisson", "without-replacement", "full-batch")
+_FORMER_FULL_BATCH = "none"  # until 0.3
 
 
 def real(name: str, value: object) -> float:
@@ -95,6 +97,15 @@ def epsilon(value: object, *, least: float = 0.0, most: float = MOST_EPSILON) ->
     number = real("epsilon", value)
     remedy = "larger values promise nothing" if number > least else "choose a larger one"
     return within("epsilon", number, least=least, most=most, remedy=remedy)
+
+
+def sampling(value: object) -> str:
+    """How batches are drawn; the former word for "full-batch" is taken too, with a warning."""
+    if value == _FORMER_FULL_BATCH:
+        message = "sampling = 'none' is called 'full-batch'; the former word goes with 0.3"
+        warnings.warn(message, DeprecationWarning, stacklevel=5)
+        return "full-batch"
+    return choice("sampling", value, SAMPLINGS)
 
 
 def choice(name: str, value: object, options: tuple[str, ...]) -> str:

@@ -46,7 +46,7 @@ class Step:
             unit, from 0.001 to 1,000,000.
         sample_rate: probability with which a record is in the batch, from 1e-9 to 1; batch / n
             without replacement.
-        sampling: "poisson", "without-replacement" or "none".
+        sampling: "poisson", "without-replacement" or "full-batch".
         count: number of such steps, 1 to 10,000,000.
         records_per_unit: the most records of one protected unit, a patient say, from 1 to 1000;
             C is the norm of one *record*. Above 1 for "add-remove" alone (or without sampling):
@@ -74,14 +74,14 @@ class Step:
         }
         for name, number in numbers.items():
             object.__setattr__(self, name, number)
-        arguments.choice("sampling", self.sampling, arguments.SAMPLINGS)
+        object.__setattr__(self, "sampling", arguments.sampling(self.sampling))
         each = arguments.whole(
             "records_per_unit", self.records_per_unit, least=1, most=_MOST_OF_A_UNIT
         )
         object.__setattr__(self, "records_per_unit", each)
-        if self.sampling == "none" and self.sample_rate != 1:
+        if self.sampling == "full-batch" and self.sample_rate != 1:
             raise StudyError(
-                f"expected sample_rate = 1 with sampling = 'none', got {self.sample_rate:g}; "
+                f"expected sample_rate = 1 with sampling = 'full-batch', got {self.sample_rate:g}; "
                 "leave sample_rate out or choose sampling = 'poisson'"
             )
 
@@ -114,7 +114,7 @@ def release(step: Step, relation: str) -> Release:
 def _of_units(step: Step, relation: str) -> Release:
     """P20: the mixture over how many of a unit's records are in the batch."""
     many, shift = step.records_per_unit, 1 / step.noise_multiplier
-    if step.sampling == "none" or (step.sampling == "poisson" and step.sample_rate == 1):
+    if step.sampling == "full-batch" or (step.sampling == "poisson" and step.sample_rate == 1):
         return moved(step, relation, many * shift)
     if step.sampling != "poisson" or relation != "add-remove":
         raise StudyError(
@@ -129,7 +129,7 @@ def _of_units(step: Step, relation: str) -> Release:
 def moved(step: Step, relation: str, shift: float) -> Release:
     """The release of a step in which a record moves the sum by at most `shift`."""
     substitute = relation == "substitute"
-    if step.sampling == "none" or step.sample_rate == 1:
+    if step.sampling == "full-batch" or step.sample_rate == 1:
         moved = 2 * shift if substitute or step.sampling == "without-replacement" else shift
         pair = Removal(rate=1.0, shift=moved)
         # Under substitution the Gaussian pair is its own reverse.

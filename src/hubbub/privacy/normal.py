@@ -103,7 +103,7 @@ def upper_point(tail: float) -> float:
 def gaussian_delta(shift: float, epsilon: float) -> float:
     """delta(epsilon) of N(shift, 1) against N(0, 1) (Balle and Wang 2018).
 
-    S steps of shift mu are one step of shift mu sqrt(S) (docs/privacy.md P1, row "none").
+    S steps of shift mu are one step of shift mu sqrt(S) (docs/privacy.md P1, row "full-batch").
     """
     from scipy.special import erfcx, log_ndtr, ndtr  # which takes long to import
 

@@ -126,7 +126,9 @@ def release_by_signs(step: Step, relation: str, *, dimension: int, tries: float 
     arguments.within("tries", tries, least=1, most=2.0**64)
     shift, one_vector = 1 / step.noise_multiplier, relation == "add-remove"
     apart = 1 if one_vector and step.sampling != "without-replacement" else 2
-    events = tries * (1 if one_vector or step.sampling == "none" or step.sample_rate == 1 else 2)
+    events = tries * (
+        1 if one_vector or step.sampling == "full-batch" or step.sample_rate == 1 else 2
+    )
     radii, weights, missing = _gathered_radii(dimension, events, apart * shift)
     each = [moved(step, relation, shift * float(radius)).laws for radius in radii]
     if isinstance(each[0][0], Removal):

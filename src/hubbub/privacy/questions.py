@@ -27,9 +27,10 @@ def epsilon(
     Guarantees:
         1. Every mechanism that adds N(0, (noise_multiplier C)^2) to the sum of a sampled batch of
            vectors of norm at most C, `steps` times adaptively, is (upper, delta)-DP.
-        2. `lower` is below the epsilon of the same dominating pairs. Those are tight for "none" and
-           "poisson", and for "without-replacement" with "add-remove"; "without-replacement" with
-           "substitute" is a proven upper bound whose tightness is not known.
+        2. `lower` is below the epsilon of the same dominating pairs. Those are tight for
+           "full-batch" and "poisson", and for "without-replacement" with "add-remove";
+           "without-replacement" with "substitute" is a proven upper bound, whose tightness is not
+           known.
 
     Args:
         noise_multiplier: sigma / C, for both relations; no unit, from 0.001 to 1,000,000, and from
@@ -38,7 +39,7 @@ def epsilon(
         steps: number of steps, 1 to 10,000,000.
         delta: probability, in [1e-15, 1).
         relation: "add-remove" or "substitute".
-        sampling: "poisson", "without-replacement" or "none".
+        sampling: "poisson", "without-replacement" or "full-batch".
         records_per_unit: the most records of one protected unit, such as a patient, 1 to 1000; see
             `hubbub.Step`. C is the norm of one record.
 
@@ -86,7 +87,7 @@ def delta(
 
     Source: docs/privacy.md P1, P2, P11-P13.
 
-    >>> bound = delta(noise_multiplier=1.0, steps=1, epsilon=1.0, sampling="none")
+    >>> bound = delta(noise_multiplier=1.0, steps=1, epsilon=1.0, sampling="full-batch")
     >>> round(bound.upper, 9)
     0.126936738
     """
@@ -119,16 +120,17 @@ def noise_multiplier(
 
     Source: docs/privacy.md P1, P2.
 
-    >>> found = noise_multiplier(epsilon=1.0, delta=1e-5, steps=100, sampling="none")
+    >>> found = noise_multiplier(epsilon=1.0, delta=1e-5, steps=100, sampling="full-batch")
     >>> round(found, 2)
     37.31
-    >>> epsilon(noise_multiplier=found, delta=1e-5, steps=100, sampling="none").upper <= 1.0
+    >>> epsilon(noise_multiplier=found, delta=1e-5, steps=100, sampling="full-batch").upper <= 1.0
     True
     """
     arguments.delta(delta)
-    _step(1.0, sample_rate, steps, sampling)
+    sampling = _step(1.0, sample_rate, steps, sampling).sampling
     arguments.choice("relation", relation, arguments.RELATIONS)
-    least = dominating_pairs.LEAST_SAMPLED_NOISE if sampling != "none" and sample_rate < 1 else 0.0
+    sampled = sampling != "full-batch" and sample_rate < 1
+    least = dominating_pairs.LEAST_SAMPLED_NOISE if sampled else 0.0
     found = calibration.calibrate(
         lambda noise: [
             dominating_pairs.release(
@@ -164,8 +166,8 @@ def composed_epsilon(
     Source: docs/privacy.md P1, P2, P11-P13.
 
     >>> from hubbub import Step
-    >>> training = Step(noise_multiplier=20.0, count=100, sampling="none")
-    >>> evaluation = Step(noise_multiplier=10.0, count=1, sampling="none")
+    >>> training = Step(noise_multiplier=20.0, count=100, sampling="full-batch")
+    >>> evaluation = Step(noise_multiplier=10.0, count=1, sampling="full-batch")
     >>> round(composed_epsilon([training, evaluation], delta=1e-5).upper, 3)
     2.037
     """
@@ -271,7 +273,7 @@ def attack_power(
     directions (Wasserman and Zhou 2010; Dong, Roth, Su 2022).
 
     >>> power = attack_power(
-    ...     false_positive_rate=0.01, noise_multiplier=10.0, steps=10, sampling="none"
+    ...     false_positive_rate=0.01, noise_multiplier=10.0, steps=10, sampling="full-batch"
     ... )
     >>> round(power, 3)
     0.022
@@ -343,7 +345,7 @@ def _composition(
 
 def _certifiable(step: dominating_pairs.Step, relation: str) -> dominating_pairs.Release:
     """A step's release; refused where its losses would leave the range of floats."""
-    sampled = step.sampling != "none" and step.sample_rate < 1
+    sampled = step.sampling != "full-batch" and step.sample_rate < 1
     if sampled and step.noise_multiplier < dominating_pairs.LEAST_SAMPLED_NOISE:
         raise StudyError(
             f"expected noise_multiplier of at least {dominating_pairs.LEAST_SAMPLED_NOISE:g} where "

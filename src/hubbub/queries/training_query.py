@@ -57,7 +57,7 @@ class TrainingQuery(SteppedQuery):
             relation=self.privacy.relation,
             delta=self.privacy.delta,
             steps=training.steps,
-            clip=training.clip,
+            clip=training.clip_norm,
             unit=data.unit,
             most_per_patient=data.most_per_patient,
             records=data.records,
@@ -91,7 +91,7 @@ class TrainingQuery(SteppedQuery):
     @property
     def short_broadcast(self) -> bool:
         """Whether the study asks for it."""
-        return self.training.download == "bfloat16"
+        return self.training.broadcast_dtype == "bfloat16"
 
     def warnings(self, parties: Parties) -> QueryWarnings:
         """Of the divisor, the model's size, and what correlated noise gains."""
@@ -136,7 +136,7 @@ class TrainingQuery(SteppedQuery):
         return learning.TrainingTask(
             learner.on_units,
             records,
-            clip=record_clip(self.training.clip),
+            clip=record_clip(self.training.clip_norm),
             margin=margin,
             method=learner.method,
             capacity=capacity,

@@ -13,7 +13,7 @@ from hubbub.study.model import HUBER, LINEAR_PROBE, Model
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.training import Training
-from hubbub.tabular import AMOUNT, TIME_TO_EVENT, Outcome
+from hubbub.tabular import NUMERIC, TIME_TO_EVENT, Outcome
 
 
 def refuse_contradictions(
@@ -131,7 +131,7 @@ def _check_outputs(data: Data, model: Model) -> None:
     if model.loss == HUBER:
         raise StudyError(
             'expected no model.loss = "huber" for a target of classes, got it; it is for amounts: '
-            'write data.target = { kind = "amount", ... }, or leave it out'
+            'write data.target = { kind = "numeric", ... }, or leave it out'
         )
     classes = 2 if data.positive else len(data.classes)
     wanted = classes if classes > 2 else 1
@@ -153,7 +153,7 @@ def _check_outcome(outcome: Outcome, model: Model) -> None:
             f'expected model.outputs = {wanted} for a target of kind = "{outcome.kind}", got '
             f"{model.outputs}; set it"
         )
-    if model.loss == HUBER and outcome.kind != AMOUNT:
+    if model.loss == HUBER and outcome.kind != NUMERIC:
         raise StudyError(
             f'expected no model.loss = "huber" for a target of kind = "{outcome.kind}", got it; '
             "it is for amounts: leave it out"

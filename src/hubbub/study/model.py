@@ -11,7 +11,7 @@ from typing import Any
 from hubbub.section import Section, is_number
 from hubbub.study.import_path import IN_MEMORY, is_own
 
-_KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss", "rank", "targets")
+_KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss", "rank", "target_modules")
 _FROZEN = ("module", "features", "weights", "sha256", "mean", "std")
 HUBER = "huber"
 LINEAR_PROBE, LORA = "linear-probe", "lora"
@@ -42,7 +42,7 @@ def model_from(table: Mapping[str, Any]) -> Model:
         outputs=section.whole("outputs", Model.outputs, least=1, most=10**6),
         bias=section.truth("bias", Model.bias),
         rank=_rank(section, kind),
-        targets=_targets(section, kind),
+        target_modules=_target_modules(section, kind),
         frozen=_frozen(section, kind),
         loss=_loss(section),
     )
@@ -61,15 +61,15 @@ def _rank(section: Section, kind: str) -> int:
     return Model.rank
 
 
-def _targets(section: Section, kind: str) -> tuple[str, ...]:
+def _target_modules(section: Section, kind: str) -> tuple[str, ...]:
     """Which layers get adapters."""
-    targets = section.texts("targets", Model.targets)
+    modules = section.texts("target_modules", Model.target_modules)
     if kind != LORA:
-        section.absent("targets", f'but for kind = "{LORA}"')
-    elif not targets or len(set(targets)) < len(targets) or not all(targets):
+        section.absent("target_modules", f'but for kind = "{LORA}"')
+    elif not modules or len(set(modules)) < len(modules) or not all(modules):
         wanted = "different names of layers of the frozen module"
-        raise section.refusal("targets", wanted, 'write them like ["q_proj", "v_proj"]')
-    return targets
+        raise section.refusal("target_modules", wanted, 'write them like ["q_proj", "v_proj"]')
+    return modules
 
 
 def _loss(section: Section) -> str:
@@ -183,7 +183,8 @@ class Model:
         loss: "huber", or "python:module:function" for one of your own; empty: that of the target's
             kind.
         rank: of the adapters of kind "lora".
-        targets: layers of the frozen module that get them, by their names or the ends of these.
+        target_modules: layers of the frozen module that get them, by their names or the ends of
+            these.
     """
 
     kind: str
@@ -194,7 +195,7 @@ class Model:
     frozen: Frozen | None = None
     loss: str = ""
     rank: int = 0
-    targets: tuple[str, ...] = ()
+    target_modules: tuple[str, ...] = ()
 
     @property
     def extractor(self) -> Frozen | None:

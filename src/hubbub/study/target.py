@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 from hubbub.section import Section, is_number
-from hubbub.tabular import AMOUNT, COUNT, KINDS, TIME_TO_EVENT, Outcome, canonical
+from hubbub.tabular import COUNT, KINDS, NUMERIC, TIME_TO_EVENT, Outcome, canonical
 
 _CLASS = "class"
 _KEYS = {
     _CLASS: ("column",),
-    AMOUNT: ("column", "low", "high"),
+    NUMERIC: ("column", "low", "high"),
     COUNT: ("column", "high"),
     TIME_TO_EVENT: ("time", "event", "positive", "negative", "grid"),
 }
@@ -49,7 +49,7 @@ def target_from(section: Section, default: str, *, files: bool) -> tuple[str, Ou
 
 def _outcome(inner: Section, kind: str, name: str, *, files: bool) -> Outcome:
     """What the table says of a target that is no class."""
-    if kind == AMOUNT:
+    if kind == NUMERIC:
         low = inner.number("low", None, least=-_MOST, most=_MOST)
         high = inner.number("high", None, least=-_MOST, most=_MOST)
         if high <= low:

@@ -11,15 +11,15 @@ from hubbub.section import Section
 from hubbub.study.import_path import is_own
 
 _KEYS = (
-    *("steps", "sampling", "sample_rate", "batch", "clip", "optimizer", "projection"),
+    *("steps", "sampling", "sample_rate", "batch", "clip_norm", "optimizer", "projection"),
     "projection_kind",
-    *("tokens", "evaluate", "download", "metrics", "noise", "bands"),
+    *("tokens", "evaluate", "broadcast_dtype", "metrics", "noise", "bands"),
 )
-_SAMPLINGS = ("poisson", "without-replacement", "none")
+_SAMPLINGS = ("poisson", "without-replacement", "full-batch")
 _TOKENS = ("per-step", "per-epoch", "static")
 _PROJECTION_KINDS = ("gaussian", "sign", "layers")
 _MOST_METRICS = 20
-_DOWNLOADS = ("float32", "bfloat16")
+_BROADCAST_DTYPES = ("float32", "bfloat16")
 _NOISES = ("independent", "correlated")
 MOST_BANDS = 128
 # Written out in the canonical form, because both parties must use the same.
@@ -38,13 +38,15 @@ def training_from(table: Mapping[str, Any], *, records: object) -> Training:
         steps=section.whole("steps", None, least=1, most=1_000_000),
         sampling=section.text("sampling", Training.sampling, options=_SAMPLINGS),
         sample_rate=_sample_rate(section, records),
-        clip=section.number("clip", Training.clip, least=1e-29, most=1e9),
+        clip_norm=section.number("clip_norm", Training.clip_norm, least=1e-29, most=1e9),
         optimizer=_optimizer(section),
         projection=section.whole("projection", Training.projection, least=0, most=10**7),
         projection_kind=_projection_kind(section),
         tokens=_tokens(section),
         evaluate=_evaluate(section),
-        download=section.text("download", Training.download, options=_DOWNLOADS),
+        broadcast_dtype=section.text(
+            "broadcast_dtype", Training.broadcast_dtype, options=_BROADCAST_DTYPES
+        ),
         metrics=_metrics(section),
         noise=section.text("noise", Training.noise, options=_NOISES),
         bands=_bands(section),
@@ -63,10 +65,10 @@ def _metrics(section: Section) -> tuple[str, ...]:
 
 def _sample_rate(section: Section, records: object) -> float:
     """The rate, stated or as batch / data.records."""
-    if section.content.get("sampling") == "none":
-        section.absent("batch", 'with training.sampling = "none", which takes all records')
+    if section.content.get("sampling") == "full-batch":
+        section.absent("batch", 'with training.sampling = "full-batch", which takes all records')
         if section.number("sample_rate", 1.0, least=0, most=1, open_low=True) != 1:
-            raise section.refusal("sample_rate", '1 with sampling = "none"', "leave it out")
+            raise section.refusal("sample_rate", '1 with sampling = "full-batch"', "leave it out")
         return 1.0
     if ("sample_rate" in section) == ("batch" in section):
         found = "both" if "batch" in section else "neither"
@@ -163,9 +165,9 @@ class Training:
 
     Args:
         steps: updates of the model.
-        sampling: "poisson", "without-replacement" or "none".
+        sampling: "poisson", "without-replacement" or "full-batch".
         sample_rate: probability that a given record is in a given batch.
-        clip: largest L2 norm of one record's gradient, in units of the gradient.
+        clip_norm: largest L2 norm of one record's gradient, in units of the gradient.
         optimizer: its name and all of its settings, by key.
         projection: k, how many numbers silos send instead of a whole gradient; 0: no projection.
         projection_kind: "gaussian" (the paper's matrices), "sign" (fast ones) or "layers" (a pair
@@ -173,8 +175,8 @@ class Training:
         tokens: for how long a list is used from which joint batches are drawn: "per-step",
             "per-epoch" or "static".
         evaluate: accuracy and loss on records that are held back; None: not asked for.
-        download: "float32" or "bfloat16", the format in which models go down to the silos, which
-            take their gradients at what they got.
+        broadcast_dtype: "float32" or "bfloat16", the format in which models go down to the
+            silos, which take their gradients at what they got.
         metrics: functions that score predictions of the public test records, "python:module:name".
         noise: "independent" in every step, or "correlated", so that a step's noise is partly taken
             back in later ones.
@@ -184,13 +186,13 @@ class Training:
     steps: int
     sampling: str = "poisson"
     sample_rate: float
-    clip: float = 1.0
+    clip_norm: float = 1.0
     optimizer: tuple[tuple[str, str | float], ...]
     projection: int = 0
     projection_kind: str = "gaussian"
     tokens: str = "per-step"
     evaluate: Evaluate | None = None
-    download: str = "float32"
+    broadcast_dtype: str = "float32"
     metrics: tuple[str, ...] = ()
     noise: str = "independent"
     bands: int = 0

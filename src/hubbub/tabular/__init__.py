@@ -14,9 +14,9 @@ from hubbub.tabular.cells import cells_of, read_cells
 from hubbub.tabular.column import Column, columns_from
 from hubbub.tabular.csv_text import cell_text, csv_text
 from hubbub.tabular.outcome import (
-    AMOUNT,
     COUNT,
     KINDS,
+    NUMERIC,
     TIME_TO_EVENT,
     Outcome,
     refuse_other_targets,

@@ -25,8 +25,8 @@ from hubbub.tabular.cell_rule import (
     read_column,
 )
 
-AMOUNT, COUNT, TIME_TO_EVENT = "amount", "count", "time-to-event"
-KINDS = (AMOUNT, COUNT, TIME_TO_EVENT)
+NUMERIC, COUNT, TIME_TO_EVENT = "numeric", "count", "time-to-event"
+KINDS = (NUMERIC, COUNT, TIME_TO_EVENT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Outcome:
     """What a target that is no class is, and what is public about it.
 
     Args:
-        kind: "amount", "count" or "time-to-event".
+        kind: "numeric", "count" or "time-to-event".
         low: public lower bound of an amount, in its own unit; 0 for the others.
         high: public upper bound of an amount or a count; values beyond a bound count as the bound.
         event: the column that says whether a time ends with the event.
@@ -69,7 +69,7 @@ class Outcome:
         value = number_in(text)
         if value is None:
             problem = "something that is no number"
-        elif self.kind != AMOUNT and value < 0:
+        elif self.kind != NUMERIC and value < 0:
             problem = "a negative number"
         elif self.kind == COUNT and value % 1:
             problem = "a number with a fraction"
@@ -101,7 +101,7 @@ def outcomes(
     return np.column_stack([values, read_column(cells[outcome.event], outcome.event_rule, where)])
 
 
-_WANTED = {AMOUNT: "a number", COUNT: "a whole number from 0", TIME_TO_EVENT: "a time from 0"}
+_WANTED = {NUMERIC: "a number", COUNT: "a whole number from 0", TIME_TO_EVENT: "a time from 0"}
 
 
 def two_classes(positive: Sequence[str], negative: Sequence[str]) -> dict[str, int]:
@@ -130,7 +130,7 @@ def refuse_other_targets(outcome: Outcome | None, targets: NDArray[Any], whose: 
 
 
 _ARRAYS = {
-    AMOUNT: "amounts, float64 of shape (n,)",
+    NUMERIC: "amounts, float64 of shape (n,)",
     COUNT: "whole numbers from 0, float64 of shape (n,)",
     TIME_TO_EVENT: "times and events, float64 of shape (n, 2)",
 }

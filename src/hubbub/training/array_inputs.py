@@ -103,7 +103,7 @@ def _check_targets(who: str, targets: list[Any]) -> None:
         if isinstance(value, float) and not value.is_integer():
             raise DataError(
                 f"expected classes as targets of {who}, found a number with a fraction at {row}; "
-                "to predict a number say target={'kind': 'amount', ...}"
+                "to predict a number say target={'kind': 'numeric', ...}"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ def fit(
     hidden: Sequence[int] = (),
     steps: int = 60,
     sample_rate: float = 0.2,
-    clip: float = 1.0,
+    clip_norm: float = 1.0,
     optimizer: Mapping[str, Any] | None = None,
     relation: str = "add-remove",
     compute_nodes: int = 0,
@@ -44,6 +45,7 @@ def fit(
     baseline: str | None = None,
     progress: loop.Progress | None = None,
     device: str = "auto",
+    clip: float | None = None,
 ) -> result.Result:
     """Train one model over silos whose records are in memory, with the whole protocol.
 
@@ -71,14 +73,14 @@ def fit(
         classes: the values of the targets, the second of two being the positive one; None: those
             that occur, sorted, all of them at some silo. Which ones occur then counts as public.
         target: what targets are if they are no classes, by the keys of `data.target` in a study,
-            such as `{"kind": "amount", "low": 0, "high": 30}`, "count" with "high", or
+            such as `{"kind": "numeric", "low": 0, "high": 30}`, "count" with "high", or
             "time-to-event" with "grid", whose targets are (n, 2), times and 1 or 0 for the event.
         columns: for data frames, how each column becomes features, by the keys of `data.columns` in
             a study, such as `{"age": {"low": 20, "high": 90}}`.
         hidden: widths of the hidden layers of "mlp".
         steps: number of steps.
         sample_rate: the chance of a record to be in a batch, a probability.
-        clip: the largest norm of a record's gradient.
+        clip_norm: the largest norm of a record's gradient.
         optimizer: name and options, as in a study; Adam with a rate of 0.1 if None.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         compute_nodes: number of parties that hold masks; 0: silos mask each other's sums.
@@ -97,6 +99,7 @@ def fit(
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
         progress: called after every step with its number, from 1, and the newest metrics.
         device: "auto" (a GPU if there is one), "cpu" or "cuda".
+        clip: what `clip_norm` was called before 0.2; goes with 0.3.
 
     Returns:
         The model, its metrics and its epsilon.
@@ -118,6 +121,10 @@ def fit(
     >>> result.final["auc"] > 0.8, result.predict(np.eye(3)).shape
     (True, (3,))
     """
+    if clip is not None:
+        said = "clip is called clip_norm; the former name goes with 0.3"
+        warnings.warn(said, DeprecationWarning, stacklevel=2)
+        clip_norm = clip
     array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos")
     stated = array_inputs.declared(columns)
     encoded = tabular.columns_from(stated) if stated else ()
@@ -167,7 +174,7 @@ def fit(
                 "training": {
                     "steps": steps,
                     "sample_rate": sample_rate,
-                    "clip": clip,
+                    "clip_norm": clip_norm,
                     "optimizer": _optimizer(optimizer),
                 },
                 "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
@@ -200,7 +207,7 @@ def _outcome(target: Any, classes: object) -> tabular.Outcome | None:
         return None
     if not isinstance(target, Mapping) or classes is not None:
         raise StudyError(
-            "expected target to be a mapping such as {'kind': 'amount', 'low': 0, 'high': 30}, "
+            "expected target to be a mapping such as {'kind': 'numeric', 'low': 0, 'high': 30}, "
             "without classes beside it, got something else; write one"
         )
     section = Section("data", {"target": array_inputs.plain(dict(target))}, ("target",))

@@ -50,7 +50,7 @@ def rehearse(
     ... parties = {silos = 4, colluders = 1}
     ... data = {source = "hubbub.datasets:heart", records = 740}
     ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "none"}
+    ... training = {steps = 2, sampling = "full-batch"}
     ... privacy = {epsilon = 1.0, delta = 1e-5}
     ... ''')
     >>> [result.final["step"] for result in rehearse(study, repeats=2)]

@@ -91,7 +91,7 @@ def run(
     ... parties = {silos = 4, colluders = 1}
     ... data = {source = "hubbub.datasets:heart", records = 740}
     ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "none"}
+    ... training = {steps = 2, sampling = "full-batch"}
     ... privacy = {epsilon = 1.0, delta = 1e-5}
     ... ''')
     >>> result = run(study)
@@ -213,7 +213,7 @@ def resume(
     ... parties = {silos = 4, colluders = 1}
     ... data = {source = "hubbub.datasets:heart", records = 740}
     ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "none"}
+    ... training = {steps = 2, sampling = "full-batch"}
     ... privacy = {epsilon = 1.0, delta = 1e-5}
     ... ''')
     >>> def stop(step, metrics):

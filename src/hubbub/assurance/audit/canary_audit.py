@@ -59,7 +59,7 @@ class Audit:
     ... parties = {silos = 4, colluders = 1}
     ... data = {source = "hubbub.datasets:heart", records = 740}
     ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "none"}
+    ... training = {steps = 2, sampling = "full-batch"}
     ... privacy = {epsilon = 1.0, delta = 1e-5}
     ... ''')
     >>> found = audit(study, runs=2, canaries=100, confidence=0.999999)
@@ -167,7 +167,7 @@ def audit(
     ... parties = {silos = 4, colluders = 1}
     ... data = {source = "hubbub.datasets:heart", records = 740}
     ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "none"}
+    ... training = {steps = 2, sampling = "full-batch"}
     ... privacy = {epsilon = 1.0, delta = 1e-5}
     ... ''')
     >>> found = audit(study, runs=2, canaries=500, confidence=0.999999)

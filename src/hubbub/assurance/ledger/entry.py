@@ -46,6 +46,8 @@ class Kind:
 
     def __post_init__(self) -> None:
         """Refused here, what cannot be composed is never written."""
+        if self.sampling == "none":  # as versions before 0.2 wrote it
+            object.__setattr__(self, "sampling", "full-batch")
         self.step()
         arguments.whole("records", self.records, least=0, most=10**12)
         arguments.whole("known_records", self.known_records, least=0, most=10**12)

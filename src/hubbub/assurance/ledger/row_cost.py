@@ -115,7 +115,7 @@ def cost_of(kind: Kind, count: int, relation: str, unit: str = RECORD) -> list[R
         # one in another's place, which is twice as long.
         whole = replace(
             kind,
-            sampling="none",
+            sampling="full-batch",
             sample_rate=1.0,
             noise_multiplier=kind.noise_multiplier / 2,
             records=0,

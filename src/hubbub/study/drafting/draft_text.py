@@ -129,7 +129,7 @@ def _training(made: Draft) -> list[str]:
         f"steps = {made.steps}",
         'sampling = "poisson"',
         f"sample_rate = {made.sample_rate:g}                # a record's chance to be in a batch",
-        "clip = 1.0",
+        "clip_norm = 1.0",
         'optimizer = { name = "adam", lr = 0.1 }',
         f"{shown}evaluate = {{ every = {every}, epsilon = 0.1 }}   # {why}",
     ]

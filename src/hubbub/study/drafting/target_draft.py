@@ -21,7 +21,7 @@ from hubbub.study.drafting.cell_text import (
     plain_number,
 )
 from hubbub.study.drafting.column_draft import rounded_outward
-from hubbub.tabular import AMOUNT, COUNT, KINDS, TIME_TO_EVENT, Outcome, canonical
+from hubbub.tabular import COUNT, KINDS, NUMERIC, TIME_TO_EVENT, Outcome, canonical
 
 _ANSWERS = (  # what counts as 1, and as 0
     *(("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f"), ("1", "0"), ("ja", "nein")),
@@ -101,7 +101,7 @@ def learned(
 
     Args:
         columns, asked, elsewhere: as for `_class_draft`.
-        kind: "class", "amount", "count" or "time-to-event"; None: it is guessed.
+        kind: "class", "numeric", "count" or "time-to-event"; None: it is guessed.
         event: the column that says whether a time ends with the event.
         usual: the decimal sign where a cell may mean two numbers.
 
@@ -116,8 +116,8 @@ def learned(
             known = asked is not None and asked in columns
             if asked is None or not known or wanted or not _is_numeric(columns[asked], usual):
                 raise
-            note = 'numbers, so kind = "amount": say --kind count if they count something'
-            return _drafted(AMOUNT, asked, columns, None, usual, (note,))
+            note = 'numbers, so kind = "numeric": say --kind count if they count something'
+            return _drafted(NUMERIC, asked, columns, None, usual, (note,))
     for name, key in ((asked, "--target"), (event, "--event")):
         if name not in columns and (key == "--target" or wanted == TIME_TO_EVENT):
             raise DataError(
@@ -153,7 +153,7 @@ def _drafted(
             f'expected numbers in the target {name!r} for kind = "{kind}", found others, or one '
             "only; correct the files, or name another kind or column"
         )
-    if kind == AMOUNT:
+    if kind == NUMERIC:
         low, high = rounded_outward(least, most)
         outcome = Outcome(kind=kind, low=low, high=high)
     elif kind == COUNT:
