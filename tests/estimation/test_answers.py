@@ -28,6 +28,7 @@ from hubbub.estimation import (
     linear,
     logistic,
     stack,
+    statistic_from,
     survival_course,
 )
 from hubbub.estimation.intervals import caution
@@ -286,6 +287,26 @@ def test_intervals_of_quantiles_hold_as_often_as_they_say(
 ) -> None:
     """Of 1,200 intervals, between .93 and .97 is four standard deviations at least; seed fixed."""
     assert 0.93 <= held_quantiles(law, 64, high, 2000, sigma).mean() <= 0.97
+
+
+def test_log_bins_tell_quantiles_of_a_long_tail() -> None:
+    """64 equal bins up to 8,000 would have most records in the first."""
+    from scipy import stats
+
+    law, rng = stats.lognorm(0.8, scale=80), np.random.default_rng(8)
+    column = Column(name="x", low=0, high=8000)
+    table = {"kind": "quantiles", "column": "x", "spacing": "log"}
+    asked = statistic_from("q", table, {"x": column})
+    assert isinstance(asked, Quantiles)
+    held, wide = [], 0.0
+    for _ in range(200):
+        sums = asked.encode({"x": law.rvs(2000, random_state=rng)}).sum(axis=0)
+        rows = asked.answer(sums + 5 * rng.standard_normal(64), 5.0).rows
+        exact = law.ppf([0.25, 0.5, 0.75])
+        held += [row.low <= q <= row.high for row, q in zip(rows, exact, strict=True)]
+        wide = max(wide, rows[1].high - rows[1].low)
+    assert 0.92 <= np.mean(held) <= 0.98
+    assert wide < 20
 
 
 def test_ends_within_a_bin_that_holds_most_records_are_its_edges() -> None:

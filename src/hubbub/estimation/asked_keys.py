@@ -17,6 +17,7 @@ from hubbub.section import Section, is_number, key_of
 from hubbub.tabular import Column
 
 COMMON = ("kind", "weight", "confidence")
+_SPACINGS = ("equal", "log")
 _NUMBER, _CATEGORIES = "number", "categories"  # how a covariate takes part, but for break points
 _MOST_BINS, _MOST_COVARIATES = 1000, 30
 
@@ -93,6 +94,28 @@ class StatisticKeys:
             return (low, *self._cuts("bins", value, low, high), high)
         number = self.section.whole("bins", bins, least=2, most=_MOST_BINS)
         return (*(low + (high - low) * k / number for k in range(number)), high)
+
+    def spaced(self, column: Column, bins: int) -> tuple[float, ...]:
+        """Edges between a column's bounds by the keys `bins` and `spacing`.
+
+        With `spacing = "log"` bins have equal ratios; from 0, all but the first, which ends at a
+        thousandth of the upper bound.
+        """
+        if self.section.text("spacing", _SPACINGS[0], options=_SPACINGS) == _SPACINGS[0]:
+            return self.edges(column, bins)
+        low, high = (float(bound) for bound in column.bounds)
+        if low < 0:
+            raise self.section.refusal(
+                "spacing", '"equal" for a column with a bound below 0', "or list break points"
+            )
+        if isinstance(self.section.content.get("bins"), list):
+            raise self.section.refusal(
+                "spacing", "absent where bins lists break points", "remove it"
+            )
+        number = self.section.whole("bins", bins, least=2, most=_MOST_BINS)
+        start, ratios = (low, number) if low else (high / 1000, number - 1)
+        first = () if low else (low,)
+        return (*first, *(start * (high / start) ** (k / ratios) for k in range(ratios)), high)
 
     def survived(self, bins: int) -> dict[str, Any]:
         """Time, event, and the grid from 0 to the horizon."""

@@ -61,7 +61,7 @@ class Quantiles(OneSum):
     at: tuple[float, ...] = (0.25, 0.5, 0.75)
 
     kind = "quantiles"
-    keys = ("column", "at", "bins")
+    keys = ("column", "at", "bins", "spacing")
     importance = 0.1
 
     @classmethod
@@ -73,7 +73,7 @@ class Quantiles(OneSum):
             raise keys.section.refusal(
                 "at", "probabilities between 0 and 1 that rise", "write it like [0.25, 0.5, 0.75]"
             )
-        return cls(column=column, at=at, edges=keys.edges(column, _BINS), **keys.common)
+        return cls(column=column, at=at, edges=keys.spaced(column, _BINS), **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""

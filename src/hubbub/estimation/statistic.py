@@ -68,7 +68,7 @@ class Levels:
         StudyError: no classes, or cuts that do not increase inside the bounds.
 
     >>> Levels(column=Column(name="age", low=20, high=90), cuts=(40, 60)).names
-    ('20 to 40', '40 to 60', '60 to 90')
+    ('20 to <40', '40 to <60', '60 to 90')
     """
 
     column: Column
@@ -92,7 +92,8 @@ class Levels:
         if self.column.categories:
             return self.column.categories
         edges = (self.column.bounds[0], *self.cuts, self.column.bounds[1])
-        return tuple(f"{a:g} to {b:g}" for a, b in pairwise(edges))
+        below = [f"{a:g} to <{b:g}" for a, b in pairwise(edges[:-1])]
+        return (*below, f"{edges[-2]:g} to {edges[-1]:g}")
 
     def __len__(self) -> int:
         return len(self.names)
