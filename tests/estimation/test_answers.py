@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -251,6 +252,21 @@ def test_a_table_and_quartiles_are_the_exact_ones_without_noise() -> None:
     for row, age in zip(answer(AGES, 1e-9).rows, exact, strict=True):
         assert row.value == pytest.approx(age, abs=0.05)
         assert row.low + 1 < age < row.high - 1 < row.low + 6
+
+
+def test_a_complete_column_has_no_row_for_missing_and_less_noise() -> None:
+    complete = Table(columns=tuple(replace(one, complete=True) for one in TABLE.columns))
+    assert complete.size == TABLE.size - 3
+    assert complete.sensitivity < TABLE.sensitivity
+    assert "missing" not in {row.level for row in answer(complete, 3.0).rows}
+    mine = {(row.quantity, row.level): row for row in answer(complete, 1e-9).rows}
+    noisy = {(row.quantity, row.level): row for row in answer(complete, 3.0).rows}
+    others = {(row.quantity, row.level): row for row in answer(TABLE, 3.0).rows}
+    for row in answer(TABLE, 1e-9).rows:
+        if row.level != "missing":
+            key = row.quantity, row.level
+            assert mine[key].value == pytest.approx(row.value, rel=1e-6)
+            assert noisy[key].standard_error < others[key].standard_error
 
 
 def spread_over_years(ages: np.ndarray) -> np.ndarray:

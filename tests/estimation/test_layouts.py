@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +48,9 @@ BY_SEX, BY_BLOOD, BY_AGE = (
 GRID = tuple(map(float, range(9)))
 KINDS = {
     "table": Table(columns=(AGE, TIME, SEX, BLOOD)),
+    "table of complete columns": Table(
+        columns=tuple(replace(one, complete=True) for one in (AGE, TIME, SEX, BLOOD))
+    ),
     "table of numbers": Table(columns=(AGE, TIME)),
     "table by group": Table(columns=(AGE, BLOOD), by=BY_SEX),
     "histogram": Histogram(column=AGE, edges=(20, 40, 60, 90)),
