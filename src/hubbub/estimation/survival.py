@@ -56,7 +56,7 @@ class Survival(OnRiskSets):
 
     kind = "survival"
     keys = ("time", "event", "by", "bins", "horizon", "test")
-    importance = 1.0
+    importance = 0.65  # a third of its numbers say little, and count for nothing here
     if_noisy = "cut short or refused"
 
     @classmethod

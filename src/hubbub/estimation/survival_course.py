@@ -159,6 +159,11 @@ class Course:
         left = y - self.events[: self.length]
         return np.maximum(y, left * 0.5), left
 
+    @property
+    def survived(self) -> Array:
+        """(length,) the share without the event at the end of each bin, made to fall."""
+        return np.asarray(np.exp(-rising(np.maximum(self.hazard, 0.0))))
+
     def ends(self, z: float) -> tuple[Array, Array]:
         """Survival's lower and upper limits at z standard deviations, both non-increasing."""
         y, _ = self._positive
@@ -181,7 +186,6 @@ class Course:
 
     def curve(self, name: str, confidence: float) -> Curve:
         """The curve up to where it ends."""
-        hazard = rising(np.maximum(self.hazard, 0.0))
         low, high = self.ends(normal_quantile(confidence))
         band = self.ends(self.band_quantile(confidence))
         end = self.length + 1
@@ -189,7 +193,7 @@ class Course:
             name=name,
             column=self.sets.time.name,
             x=self.sets.edges[:end],
-            y=_from_one(np.exp(-hazard)),
+            y=_from_one(self.survived),
             low=_from_one(low),
             high=_from_one(high),
             band_low=_from_one(band[0]),
@@ -200,10 +204,9 @@ class Course:
 
     def median(self, name: str, confidence: float) -> list[Estimate]:
         """The median time, where the curve and its interval's ends come down to one half."""
-        curve = self.curve(name, confidence)
-        low, middle, high = (
-            _crossing(curve.x, np.asarray(line)) for line in (curve.low, curve.y, curve.high)
-        )
+        z = normal_quantile(confidence)
+        lines = (self.survived, *self.ends(z))
+        middle, low, high = (_crossing(self.sets.edges, _from_one(line)) for line in lines)
         if not math.isfinite(middle):
             return []
         return [
@@ -212,16 +215,16 @@ class Course:
                 column=self.sets.time.name,
                 group=name,
                 value=middle,
-                standard_error=(high - low) / (2 * normal_quantile(confidence)),
+                standard_error=(high - low) / (2 * z),
                 low=low,
                 high=high,
             )
         ]
 
 
-def _crossing(x: Sequence[float], survived: Array) -> float:
+def _crossing(x: Sequence[float], survived: Sequence[float]) -> float:
     """When a falling curve comes to one half, hazards being constant between x; inf if never."""
-    below = np.flatnonzero(survived <= 0.5)
+    below = np.flatnonzero(np.asarray(survived) <= 0.5)
     if not len(below):
         return math.inf
     hazard = -np.log(np.maximum(survived, 1e-300))
