@@ -2,11 +2,12 @@
 
     python -m experiments.coverage [--small] [--runs 500]
 
-The largest number of records has two fifths of the releases, and no log-rank tests. Records are drawn anew for each release from a law whose truth is known, and encoded; the noise of
+Records are drawn anew for each release from a law whose truth is known, and encoded; the noise of
 one secure sum at epsilon 1 (delta 1e-5, 20 silos, one of which may collude) is added to their sum.
 Bias is that of the mean over all releases, in standard deviations of an estimate, at its worst
 place; coverage that of 95 % intervals, over all places and at the worst; a test's size is how often
-p < .05 where nothing differs. Numbers at risk are held against those of the records drawn.
+p < .05 where nothing differs. Numbers at risk are held against those of the records drawn. The
+largest number of records has two fifths of the releases, and no log-rank tests.
 """
 
 from __future__ import annotations
