@@ -256,7 +256,7 @@ REFUSED = [
         ["training.clip_norm", "1e+09", "Infinity", "choose"],
     ),
     ([optimizer('"adam"')], ["training.optimizer", "a table with a name", '"adam"', "write"]),
-    ([optimizer('{ name = "rms", lr = 1.0 }')], ["optimizer.name", '"sgd", "adam"', '"rms"']),
+    ([optimizer('{ name = "rms", lr = 1.0 }')], ["optimizer.name", '"adam", "sgd"', '"rms"']),
     ([optimizer('{ name = "adam" }')], ["training.optimizer.lr", "nothing", "add it"]),
     ([optimizer('{ name = "adam", lr = 0.1, l = 1 }')], ["l = 1", "optimizer", "lr"]),
     ([optimizer('{ name = "sgd", lr = 0.1, momentum = 1 }')], ["momentum", "0.999999", "got 1"]),

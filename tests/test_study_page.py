@@ -1,14 +1,19 @@
-"""The page docs/study.md names the keys that a study accepts, and their real defaults."""
+"""The page docs/study.md and the JSON schema have the keys that a study accepts, and no other."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import jsonschema
+import pytest
+
 from hubbub import Study
 from hubbub.errors import StudyError
+from hubbub.study import json_schema
 
 # Together they have every table, and each key that may be left out is left out of one of them.
 FILES = f"""study.name="s"\nprivacy={{epsilon=1,delta=1e-5}}\nparties={{silos=3,colluders=0}}
@@ -74,3 +79,48 @@ def test_the_defaults_on_the_page_are_the_real_ones() -> None:
         after = {text: outcome(text, name, stated) for text in lacking}
         same = [outcome(text, name, {}) == i for text, i in after.items() if isinstance(i, bytes)]
         assert set(same) == {True}, f"{name}.{key}, {shown}"
+
+
+def test_the_tables_of_the_page_are_made_of_the_keys() -> None:
+    made = runpy.run_path(str(Path(__file__).parents[1] / "docs/_extensions/study_keys.py"))
+    assert made["written"](PAGE) == PAGE
+    assert made["written"](PAGE.replace("| `delta` | 10", "| `delta` | 11")) == PAGE
+
+
+SCHEMA = jsonschema.Draft202012Validator(json_schema())
+REGRESSION = (
+    """\n[statistics.NAME]\nkind="cox"\ntime="t"\nevent="e"\ncovariates={a=[1]}\nhorizon=3"""
+)
+
+
+@pytest.mark.parametrize("text", [*STUDIES, FILES + REGRESSION])
+def test_the_schema_takes_every_study(text: str) -> None:
+    assert not [*SCHEMA.iter_errors(tomllib.loads(text))]
+
+
+WRONG = {
+    "no privacy": {"privacy": None},
+    "a former key": {"training.clip": 1.0},
+    "a rate past 1": {"training.sample_rate": 1.5},
+    "a word": {"privacy.relation": "remove"},
+    "a text for a number": {"training.steps": "9"},
+    "a key of another kind": {"statistics": {"a": {"kind": "table", "rows": "x"}}},
+}
+
+
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
+def test_the_schema_refuses_what_is_no_study(change: dict[str, Any]) -> None:
+    study = tomllib.loads(FILES)
+    for path, value in change.items():
+        *above, key = path.split(".")
+        place = study[above[0]] if above else study
+        place.pop(key, None)
+        place |= {} if value is None else {key: value}
+    assert [*SCHEMA.iter_errors(study)]
+    with pytest.raises(StudyError):
+        Study.from_table(study)
+
+
+def test_a_statistic_from_elsewhere_passes_the_schema_with_any_keys() -> None:
+    study = tomllib.loads(FILES + """\n[statistics.own]\nkind="median-of-means"\nblocks=7""")
+    assert not [*SCHEMA.iter_errors(study)]

@@ -16,7 +16,7 @@ from typing import Any
 
 from hubbub.errors import StudyError
 
-_MOST_LISTED = 10**7
+_MOST_LISTED, _MOST_NUMBERS = 10**7, 1000
 # What was called otherwise before 0.2: keys, and words of a key.
 _NEW_KEYS = {
     "clip": "clip_norm",
@@ -145,6 +145,14 @@ class Section:
             wanted = f"a list of at most {longest} positive whole numbers up to {_MOST_LISTED}"
             raise self.refusal(key, wanted, "write it like [64, 64]")
         return tuple(value)
+
+    def numbers(self, key: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        """A list of at most 1000 finite numbers."""
+        values = self.content.get(key, list(default))
+        good = isinstance(values, list) and len(values) <= _MOST_NUMBERS
+        if not good or not all(map(is_number, values)):
+            raise self.refusal(key, "a list of numbers", "write it like [0.5, 0.5]")
+        return tuple(float(value) + 0.0 for value in values)
 
     def absent(self, key: str, why: str) -> None:
         """Refuse the key: it would be ignored without a word."""

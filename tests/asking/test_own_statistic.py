@@ -64,7 +64,7 @@ class Above(estimation.OneSum):
 def above() -> Iterator[dict[str, Any]]:
     estimation.register(Above)
     yield {"kind": "above", "column": "age", "than": 50}
-    del kinds._KINDS["above"]
+    del kinds.KINDS["above"]
 
 
 def test_a_statistic_of_ones_own_is_planned_asked_verified_and_shown(
@@ -84,7 +84,7 @@ def test_a_statistic_of_ones_own_is_planned_asked_verified_and_shown(
 
 def test_without_its_class_nobody_can_read_such_a_study(above: dict[str, Any]) -> None:
     text = study(Path(), old=above).as_toml()
-    del kinds._KINDS["above"]
+    del kinds.KINDS["above"]
     with pytest.raises(StudyError, match=r'statistics\.old\.kind to be one of "table"'):
         hubbub.Study.parse(text)
     estimation.register(Above)

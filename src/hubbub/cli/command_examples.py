@@ -7,6 +7,7 @@ EXAMPLES = {
     "hubbub": "hubbub init north.csv south.csv west.csv --target died",
     "hubbub init": "hubbub init north.csv south.csv west.csv --target died",
     "hubbub check": "hubbub check study.toml --silo north --data /srv/records",
+    "hubbub schema": "hubbub schema --out study.schema.json",
     "hubbub demo": "hubbub demo --out runs/demo",
     "hubbub plan": "hubbub plan study.toml",
     "hubbub run": "hubbub run study.toml --out runs/first",

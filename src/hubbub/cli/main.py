@@ -28,6 +28,7 @@ from hubbub.errors import HubbubError, UserError, with_extra
 # command that was typed is read: a question to the accountant need not wait for the network.
 _FAMILIES = {
     "drafting_commands": ("init", "check"),
+    "schema_command": ("schema",),
     "demo_command": ("demo",),
     "plan_command": ("plan",),
     "training_commands": ("run",),

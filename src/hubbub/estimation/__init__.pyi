@@ -1,3 +1,7 @@
+from hubbub.estimation.asked_keys import (
+    COMMON as COMMON,
+    KEYS as KEYS,
+)
 from hubbub.estimation.baseline_table import (
     Table as Table,
 )
@@ -14,6 +18,7 @@ from hubbub.estimation.histogram import (
     Histogram as Histogram,
 )
 from hubbub.estimation.kinds import (
+    KINDS as KINDS,
     register as register,
     statistic_from as statistic_from,
 )

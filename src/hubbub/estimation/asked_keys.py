@@ -14,12 +14,90 @@ from typing import Any
 from hubbub.errors import StudyError
 from hubbub.estimation.statistic import Levels
 from hubbub.section import Section, is_number, key_of
+from hubbub.settings import Key, number, numbers, one_of, table, text, texts
 from hubbub.tabular import Column
 
-COMMON = ("kind", "weight", "confidence")
-_SPACINGS = ("equal", "log")
-_NUMBER, _CATEGORIES = "number", "categories"  # how a covariate takes part, but for break points
 _MOST_BINS, _MOST_COVARIATES = 1000, 30
+_SPACINGS = ("equal", "log")
+COMMON: Mapping[str, Key] = {
+    "weight": number(
+        1e-3, 1e3, "How much its errors count beside those of others.", default="`1.0`"
+    ),
+    "confidence": number(0.5, 0.999, "Of its intervals.", default="`0.95`"),
+}
+# Keys that several kinds have; a kind of your own may name them too, or read others by itself.
+KEYS: Mapping[str, Key] = {
+    "columns": texts(
+        '`"table"`: what is described, all columns if left out. `"crosstab"`: the column across.',
+        "list of columns; in a crosstab one",
+        default="none",
+    ),
+    "by": text(
+        '`"table"`, `"survival"`: groups side by side.', "column with categories", default="none"
+    ),
+    "column": text(
+        '`"histogram"`, `"quantiles"`: whose values; required there.',
+        "numeric column",
+        default="none",
+    ),
+    "at": numbers(
+        '`"quantiles"`: which ones; the quartiles if left out.',
+        "rising list of numbers between 0 and 1",
+        default="none",
+    ),
+    "bins": Key(
+        says='`"histogram"`, `"quantiles"`, `"survival"`, `"cox"`: so many intervals of equal '
+        "width, or cuts at these points.",
+        values=f"2 to {_MOST_BINS:,}, or a rising list of break points",
+        schema={
+            "anyOf": [
+                {"type": "integer", "minimum": 2, "maximum": _MOST_BINS},
+                {"type": "array", "items": {"type": "number"}},
+            ]
+        },
+        default="none",
+    ),
+    "spacing": one_of(
+        *_SPACINGS,
+        says='`"histogram"`, `"quantiles"` without break points: `"log"` for a long tail, bins of '
+        "equal ratios; from 0, the first one ends at a thousandth of the upper bound.",
+        default="none",
+    ),
+    "rows": text(
+        '`"crosstab"`: the column down; required there.', "column with categories", default="none"
+    ),
+    "time": text(
+        '`"survival"`, `"cox"`: how long a record was followed; required there.',
+        "numeric column with bounds from 0",
+        default="none",
+    ),
+    "event": text(
+        "Whether that ended with the event, the second category; required there.",
+        "column with two categories",
+        default="none",
+    ),
+    "horizon": Key(
+        says="Until when; to the bound if left out.",
+        values="above 0, to the bound of `time`",
+        schema={"type": "number", "exclusiveMinimum": 0},
+        default="none",
+    ),
+    "test": one_of(
+        "chi-square", "log-rank", says='`"crosstab"`, `"survival"` with `by`.', default="none"
+    ),
+    "outcome": text(
+        '`"logistic"`, `"linear"`: what is explained; required there.',
+        'column: two categories, or for `"linear"` numeric',
+        default="none",
+    ),
+    "covariates": table(
+        '`"logistic"`, `"linear"`, `"cox"`: by what: a list of break points, `"number"` (four '
+        'sums, but for `"linear"`) or `"categories"` for each column; required there.',
+        "table of columns",
+        default="none",
+    ),
+}
+_NUMBER, _CATEGORIES = "number", "categories"  # how a covariate takes part, but for break points
 
 
 @dataclass(frozen=True)
@@ -40,8 +118,8 @@ class StatisticKeys:
     def common(self) -> dict[str, Any]:
         """What every statistic has: its weight beside others, and the confidence of intervals."""
         return {
-            "weight": self.section.number("weight", 1.0, least=1e-3, most=1e3),
-            "confidence": self.section.number("confidence", 0.95, least=0.5, most=0.999),
+            key: COMMON[key].read(self.section, key, default)
+            for key, default in (("weight", 1.0), ("confidence", 0.95))
         }
 
     def column(self, key: str, *, numeric: bool | None = None, pair: bool = False) -> Column:

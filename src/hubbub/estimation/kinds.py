@@ -25,7 +25,7 @@ from hubbub.estimation.survival import Survival
 from hubbub.section import Section, key_of
 from hubbub.tabular import Column
 
-_KINDS: dict[str, type[Statistic]] = {
+KINDS: dict[str, type[Statistic]] = {
     one.kind: one
     for one in (Table, Histogram, Quantiles, Crosstab, Survival, Logistic, Linear, Cox)
 }
@@ -49,7 +49,7 @@ def register(kind: S) -> S:
     Raises:
         StudyError: there is another statistic of that kind.
     """
-    if _KINDS.setdefault(kind.kind, kind) is not kind:
+    if KINDS.setdefault(kind.kind, kind) is not kind:
         raise StudyError(
             f'expected a kind of statistics of a name of its own, got "{kind.kind}", which there '
             "is; call it something else"
@@ -68,8 +68,8 @@ def statistic_from(
     path = f"statistics.{key_of(name)}"
     stated = {key: table[key] for key in ("kind",) if key in table}
     kind = _kind(Section(path, stated, ("kind",)))
-    known = dict.fromkeys(key for one in _KINDS.values() for key in one.keys)
-    section = Section(path, table, (*COMMON, *known))
+    known = dict.fromkeys(key for one in KINDS.values() for key in one.keys)
+    section = Section(path, table, ("kind", *COMMON, *known))
     for key in known.keys() - set(kind.keys):
         section.absent(key, f'for kind = "{kind.kind}"')
     return kind.read(StatisticKeys(section, columns))
@@ -78,7 +78,7 @@ def statistic_from(
 def _kind(section: Section) -> type[Statistic]:
     """The class that the key `kind` names."""
     name = section.content.get("kind")
-    if isinstance(name, str) and name not in _KINDS:
+    if isinstance(name, str) and name not in KINDS:
         for one in entry_points(group=_ENTRY_POINTS, name=name):
             register(one.load())
-    return _KINDS[section.text("kind", None, options=tuple(_KINDS))]
+    return KINDS[section.text("kind", None, options=tuple(KINDS))]

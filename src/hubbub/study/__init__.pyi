@@ -44,6 +44,10 @@ from hubbub.study.standardisation import (
 from hubbub.study.study import (
     Study as Study,
 )
+from hubbub.study.study_keys import (
+    json_schema as json_schema,
+    pages as pages,
+)
 from hubbub.tabular import (
     KINDS as KINDS,
     CodedCells as CodedCells,

@@ -7,31 +7,44 @@ file knows that there are several, in so many sums, at a part of epsilon.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from hubbub import estimation
 from hubbub.errors import StudyError
-from hubbub.section import Section
+from hubbub.settings import by_hand, number, read_key, section_of, settings, whole
 from hubbub.tabular import Column
 
 _MOST_STATISTICS = 100
 Named = tuple[str, "estimation.OneSum | estimation.Iterated"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings
 class AskedStatistics:
-    """All statistics of a study: one release together.
-
-    Args:
-        named: each with its name, in the order of the file.
-        epsilon: what they may cost beside a training, as a part of the study's; 0: all of it.
-        sums: in how many they are asked where one would do, so that one may be lost.
-    """
+    """All statistics of a study, each with its name in the order of the file: one release."""
 
     named: tuple[Named, ...]
-    epsilon: float = 0.0
-    sums: int = 1
+    epsilon: Annotated[
+        float,
+        by_hand(
+            number(
+                0.001,
+                50,
+                "What they may cost beside a training; required there.",
+                default="either",
+            )
+        ),
+    ] = 0.0
+    sums: Annotated[
+        int,
+        by_hand(
+            whole(
+                1,
+                16,
+                "In how many sums they are asked. Two say as much as one, and if one is lost the "
+                "other is left, with √2 of its noise.",
+            )
+        ),
+    ] = 1
 
     @property
     def rounds(self) -> int:
@@ -63,7 +76,7 @@ def statistics_from(
     """
     named = {name: one for name, one in table.items() if isinstance(one, dict)}
     plain = {key: value for key, value in table.items() if key not in named}
-    section = Section("statistics", plain, ("epsilon", "sums"))
+    section = section_of(AskedStatistics, "statistics", plain)
     if not trains:
         section.absent("epsilon", "where no model is trained: statistics have all of the study's")
     if not 0 < len(named) <= _MOST_STATISTICS:
@@ -71,11 +84,11 @@ def statistics_from(
             f"expected 1 to {_MOST_STATISTICS} tables [statistics.NAME], got {len(named)}; add one "
             'such as [statistics.baseline] with kind = "table"'
         )
-    part = section.number("epsilon", None, least=1e-3, most=50) if trains else 0.0
+    part = read_key(AskedStatistics, section, "epsilon", required=True) if trains else 0.0
     asked = tuple(
         (name, estimation.statistic_from(name, one, columns)) for name, one in named.items()
     )
-    sums = section.whole("sums", AskedStatistics.sums, least=1, most=16)
+    sums = read_key(AskedStatistics, section, "sums")
     if sums > 1 and any(one.rounds > 1 for _, one in asked):
         raise section.refusal(
             "sums", "1 beside a regression on numbers, which takes a few", "leave it out"

@@ -11,16 +11,27 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section, key_of, shown
+from hubbub.settings import (
+    Key,
+    by_hand,
+    one_of,
+    read,
+    read_key,
+    section_of,
+    settings,
+    table,
+    texts,
+    truth,
+)
 
 SOFTWARE = "software"
 _ROLES = ("aggregator", "node", "silo")
 _HEX = re.compile(r"[0-9a-f]+")
 _MOST_BUILDS, _MOST_NAMES, _MOST_VERSION = 32, 64, 2**31
-_KEYS = ("platform", "measurements", "minimum_tcb", "statuses", "advisories", "revocation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,26 +81,51 @@ PLATFORMS: Mapping[str, Pinnable] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings
 class AttestedRole:
-    """What parties with one role must show.
+    """What parties with one role must show. Debug mode is never accepted."""
 
-    Args:
-        platform: "sgx", "tdx", "snp", "nitro" or "software".
-        measurements: builds, one of which must be run: names and hexadecimal values, all of which
-            must be met.
-        minimum_tcb: the least security versions, by name.
-        statuses: the vendor's words for firmware that is accepted.
-        advisories: security advisories that may apply.
-        revocation: whether revocation lists must have been checked.
-    """
-
-    platform: str
-    measurements: tuple[tuple[tuple[str, str], ...], ...]
-    minimum_tcb: tuple[tuple[str, int], ...] = ()
-    statuses: tuple[str, ...] = ("UpToDate",)
-    advisories: tuple[str, ...] = ()
-    revocation: bool = True
+    platform: Annotated[
+        str,
+        one_of(
+            *PLATFORMS,
+            says='Where it must run. `"software"` shows nothing, and is for tests and '
+            "demonstrations.",
+        ),
+    ]
+    measurements: Annotated[
+        tuple[tuple[tuple[str, str], ...], ...],
+        Key(
+            says="Builds: the code must be one of them, in everything that its table states.",
+            values=f"list of 1 to {_MOST_BUILDS} tables of "
+            "[names](attestation.md#what-a-study-pins) and hexadecimal digits 0–9, a–f",
+            schema={
+                "type": "array",
+                "minItems": 1,
+                "maxItems": _MOST_BUILDS,
+                "items": {"type": "object", "additionalProperties": {"type": "string"}},
+            },
+        ),
+    ]
+    minimum_tcb: Annotated[
+        tuple[tuple[str, int], ...],
+        table(
+            "The least security versions, by [name](attestation.md#what-a-study-pins).",
+            "table of whole numbers from 0",
+            default="`{}`",
+        ),
+    ] = ()
+    statuses: Annotated[
+        tuple[str, ...], by_hand(texts("Intel's words for firmware that is accepted."))
+    ] = ("UpToDate",)
+    advisories: Annotated[
+        tuple[str, ...],
+        by_hand(texts("Intel's security advisories that may apply.", default="`[]`")),
+    ] = ()
+    revocation: Annotated[
+        bool,
+        truth("Whether AMD's revocation list must come with the evidence."),
+    ] = True
 
     def to_dict(self) -> dict[str, Any]:
         """As the table that it is read from, every default written out."""
@@ -107,17 +143,15 @@ class AttestedRole:
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":")).encode()
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Attestation:
-    """Who must show what; None: nothing.
+    """Who must show what; None: nothing."""
 
-    Args:
-        aggregator, node, silo: by role.
-    """
-
-    aggregator: AttestedRole | None = None
-    node: AttestedRole | None = None
-    silo: AttestedRole | None = None
+    aggregator: Annotated[AttestedRole | None, table("What the aggregator must show.")] = None
+    node: Annotated[
+        AttestedRole | None, table("What every compute node must show; the same keys.")
+    ] = None
+    silo: Annotated[AttestedRole | None, table("What every silo must show; the same keys.")] = None
 
     def of(self, role: str) -> AttestedRole | None:
         """What parties with a role must show."""
@@ -137,9 +171,9 @@ class Attestation:
         return frozenset(one.platform for one in self.asked().values())
 
 
-def attestation_from(table: Mapping[str, Any], *, nodes: bool) -> Attestation | None:
+def attestation_from(stated: Mapping[str, Any], *, nodes: bool) -> Attestation | None:
     """What the table `[attestation]` asks for; None where that is nothing."""
-    section = Section("attestation", table, _ROLES)
+    section = section_of(Attestation, "attestation", stated)
     if not nodes:
         section.absent("node", "without parties.compute_nodes")
     if not section.content:
@@ -149,31 +183,32 @@ def attestation_from(table: Mapping[str, Any], *, nodes: bool) -> Attestation | 
     )
 
 
-def role_from(table: Mapping[str, Any], name: str = "") -> AttestedRole:
+def role_from(stated: Mapping[str, Any], name: str = "") -> AttestedRole:
     """What one role must show.
 
     Args:
-        table: of a study, or a policy file.
+        stated: the table of a study, or a policy file.
         name: of the table, for sentences.
 
     Raises:
         StudyError: it is malformed.
     """
-    section = Section(name, table, _KEYS)
-    platform = section.text("platform", None, options=tuple(PLATFORMS))
+    section = section_of(AttestedRole, name, stated)
+    platform = str(read_key(AttestedRole, section, "platform"))
     known = PLATFORMS[platform]
     if not known.graded:
         section.absent("statuses", f'with platform = "{platform}", which has none')
         section.absent("advisories", f'with platform = "{platform}", which has none')
     if not known.revocable:
         section.absent("revocation", f'with platform = "{platform}", where there is no choice')
-    return AttestedRole(
-        platform=platform,
-        measurements=_builds(section, known.measurements),
-        minimum_tcb=_versions(section, known.versions),
-        statuses=_words(section, "statuses", AttestedRole.statuses),
-        advisories=_words(section, "advisories", AttestedRole.advisories),
-        revocation=section.truth("revocation", AttestedRole.revocation),
+    return read(
+        AttestedRole,
+        name,
+        stated,
+        measurements=lambda section: _builds(section, known.measurements),
+        minimum_tcb=lambda section: _versions(section, known.versions),
+        statuses=lambda section: _words(section, "statuses"),
+        advisories=lambda section: _words(section, "advisories"),
     )
 
 
@@ -211,8 +246,8 @@ def _versions(section: Section, known: tuple[str, ...]) -> tuple[tuple[str, int]
     """The least security versions."""
     if "minimum_tcb" not in section:
         return ()
-    table = section.table("minimum_tcb")
-    for name, value in table.items():
+    versions = section.table("minimum_tcb")
+    for name, value in versions.items():
         whole = isinstance(value, int) and not isinstance(value, bool)
         if name not in known or not whole or not 0 <= value <= _MOST_VERSION:
             names = ", ".join(known) or "none with this platform"
@@ -220,12 +255,12 @@ def _versions(section: Section, known: tuple[str, ...]) -> tuple[tuple[str, int]
                 f"expected {section.path('minimum_tcb')} to hold whole numbers from 0 under the "
                 f"names {names}, got {key_of(name)} = {shown(value)}; fix it"
             )
-    return tuple(sorted(table.items()))
+    return tuple(sorted(versions.items()))
 
 
-def _words(section: Section, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+def _words(section: Section, key: str) -> tuple[str, ...]:
     """A list of short texts without order."""
-    found = section.texts(key, default)
+    found: tuple[str, ...] = read_key(AttestedRole, section, key)
     if len(found) > _MOST_NAMES or not all(1 <= len(word) <= 64 for word in found):
         raise section.refusal(key, f"at most {_MOST_NAMES} texts of 1 to 64 characters", "fix it")
     return tuple(sorted(set(found)))

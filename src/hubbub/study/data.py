@@ -6,278 +6,168 @@ a silo reads for them is in `sources`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from math import isfinite
-from typing import Any
+from typing import Annotated
 
 from hubbub.errors import StudyError
-from hubbub.section import Section, shortened
+from hubbub.settings import (
+    Key,
+    by_hand,
+    number,
+    settings,
+    table,
+    text,
+    texts,
+    whole,
+    wholes,
+)
 from hubbub.study import datasets, import_path
-from hubbub.study.target import target_from
-from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome, canonical, columns_from
+from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome
 
-_KEYS = ("source", "files", "test", "target", "positive", "negative", "classes", "columns")
-_MORE = ("options", "records", "counts", "capacity", "standardise")
-_PATIENT = ("patient", "most_per_patient")
-_TABLES = (".csv", ".parquet")
+_MOST_SILOS = 1_000_000
+_SIZE = {"type": "integer", "minimum": 1}
 
 
-def data_from(table: Mapping[str, Any], *, targeted: bool = True) -> Data:
-    """The data that a table states; without a model there is no target."""
-    section = Section("data", table, (*_KEYS, *_MORE, *_PATIENT))
-    source, files = _origin(section)
-    if not targeted:
-        for key in ("target", "positive", "negative", "classes", "test", "standardise"):
-            section.absent(key, "where no model is trained: declare every column in data.columns")
-    target, outcome = "", None
-    if targeted:
-        target, outcome = target_from(section, Data.target, files=bool(files))
-    named = (target, *(outcome.columns if outcome else ()))
-    return Data(
-        source=source,
-        files=files,
-        test=_test(section),
-        target=target,
-        outcome=outcome,
-        positive=section.texts("positive", Data.positive),
-        negative=_negative(section),
-        classes=_classes(section),
-        columns=_columns(section, named, targeted=targeted)
-        if "columns" in section
-        else Data.columns,
-        options=_options(section),
-        records=section.whole("records", Data.records, least=0, most=10**12),
-        counts=section.wholes("counts", longest=1_000_000),
-        capacity=_capacity(section),
-        standardise=_standardise(section),
-        patient=_patient(section),
-        most_per_patient=_most_per_patient(section),
-    )
-
-
-def _patient(section: Section) -> str:
-    """The column that says whose a record is; what a built-in set has no word of is refused."""
-    patient = section.text("patient", Data.patient)
-    if "patient" not in section:
-        return patient
-    if import_path.is_built_in(section.text("source", Data.source)):
-        section.absent("patient", "for a built-in source, whose records are each a person's")
-    if section.content.get("files") and "columns" not in section:
-        raise section.refusal(
-            "patient", "beside data.columns", "declare them: without any, all columns are features"
-        )
-    if not patient or patient in (
-        section.content.get("target"),
-        *section.content.get("columns", ()),
-    ):
-        raise section.refusal(
-            "patient", "a column that is neither the target nor one of data.columns", "name another"
-        )
-    return patient
-
-
-def _most_per_patient(section: Section) -> int:
-    """The public number of records that a patient has at most; a unit's shape follows from it."""
-    if "most_per_patient" not in section and "patient" not in section:
-        return Data.most_per_patient
-    return section.whole("most_per_patient", None, least=1, most=MOST_PER_PATIENT)
-
-
-def _capacity(section: Section) -> tuple[int, ...]:
-    """One number for all silos, or a list of one for each."""
-    if isinstance(section.content.get("capacity"), int):
-        return (section.whole("capacity", None, least=1, most=10**9),)
-    return section.wholes("capacity", longest=1_000_000)
-
-
-def _origin(section: Section) -> tuple[str, str]:
-    """The function or the files, one of which is empty."""
-    source, files = section.text("source", Data.source), section.text("files", Data.files)
-    if bool(source) == bool(files):
-        raise StudyError(
-            f"expected either data.source or data.files, got {'both' if source else 'neither'}; "
-            f'write source = "{import_path.BUILT_IN}:heart" or files = "silo-{{name}}.csv"'
-        )
-    if source:
-        _check_source(section, source)
-    else:
-        _check_files(section, files)
-    return source, files
-
-
-def _check_source(section: Section, source: str) -> None:
-    """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
-    if source == import_path.IN_MEMORY:
-        section.absent("test", "when the records are in memory")
-        return
-    if not import_path.is_built_in(source) and not import_path.is_own(source):
-        own = not source.startswith(import_path.OWN) and import_path.is_own(
-            import_path.OWN + source
-        )
-        raise section.refusal(
-            "source",
-            f'"{import_path.BUILT_IN}:name" or "{import_path.OWN}module:function"',
-            f'write "{import_path.OWN}" before a function of your own' if own else "fix it",
-        )
-    for key in ("test", "positive", "negative", "classes", "columns"):
-        section.absent(key, "when data.source is given")
-
-
-def _check_files(section: Section, files: str) -> None:
-    """One file for each silo, of a kind that can be read."""
-    if "{name}" not in files or not files.endswith(_TABLES):
-        raise section.refusal("files", "a path with {name} that ends in .csv or .parquet", "fix it")
-    section.absent("options", "when data.files is given")
-
-
-def _test(section: Section) -> str:
-    """The public test file, if there is one."""
-    test = section.text("test", Data.test)
-    if test and not test.endswith(_TABLES):
-        raise section.refusal("test", "a path that ends in .csv or .parquet", "fix it")
-    return test
-
-
-def _negative(section: Section) -> tuple[str, ...]:
-    """The other spellings of a target with two classes: none may become a 0 unseen."""
-    positive = section.texts("positive", Data.positive)
-    negative = section.texts("negative", Data.negative)
-    if bool(positive) != bool(negative):
-        given, other, means = (
-            ("positive", "negative", 0) if positive else ("negative", "positive", 1)
-        )
-        raise section.refusal(
-            other,
-            f"the spellings of the target that count as {means}, beside data.{given}",
-            "list them all: a cell that neither list has is refused",
-        )
-    if set(map(canonical, positive)) & set(map(canonical, negative)):
-        raise section.refusal("negative", "spellings that data.positive has not", "fix one list")
-    return negative
-
-
-def _classes(section: Section) -> tuple[str, ...]:
-    """The spellings of a target that is a class."""
-    if section.content.get("positive"):
-        section.absent("classes", "when data.positive is given")
-    classes = section.texts("classes", Data.classes)
-    if len({canonical(spelling) for spelling in classes}) < max(2, len(classes)):
-        raise section.refusal("classes", "at least two different spellings", "list each class once")
-    return classes
-
-
-def _columns(section: Section, targets: tuple[str, ...], *, targeted: bool) -> tuple[Column, ...]:
-    """The declared columns; 1 and 1.0 are the same bound, and must give the same study id."""
-    try:
-        columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
-    except StudyError as error:  # which quotes a list of categories in full
-        said, _, remedy = str(error).rpartition("; ")
-        raise StudyError(f"{shortened(said, 300)}; {remedy}") from None
-    stated = bool(section.content.get("files")) or isinstance(section.content.get("target"), str)
-    if stated and not {column.name for column in columns}.isdisjoint(targets):
-        raise section.refusal("target", "none of data.columns", "remove it from data.columns")
-    if not any(column.feature for column in columns) or not (
-        targeted or all(column.feature for column in columns)
-    ):
-        raise StudyError(
-            "expected feature = false of some columns beside a model, and of none without one, got "
-            "another; correct data.columns"
-        )
-    return columns
-
-
-def _normal(column: Column) -> Column:
-    """The column with every number in one form."""
-    default = column.default
-    if column.categories:
-        text = default is None or isinstance(default, str)
-        return column if text else replace(column, default=canonical(str(default)))
-    low, high = (float(bound) + 0.0 for bound in column.bounds)
-    return replace(
-        column, low=low, high=high, default=None if default is None else float(default) + 0.0
-    )
-
-
-def _options(section: Section) -> tuple[tuple[str, int | float | str | bool], ...]:
-    """Arguments for the source's function, each of the type that is written."""
-    options = section.content.get("options", {})
-    plain = isinstance(options, dict) and all(
-        isinstance(value, str) or (isinstance(value, int | float) and isfinite(value))
-        for value in options.values()
-    )
-    if not plain:
-        raise section.refusal("options", "a table of plain values", "write { split = 1 }")
-    return tuple(sorted(options.items()))
-
-
-def _standardise(section: Section) -> Standardise | None:
-    """The table `standardise`, if there is one."""
-    inner = section.inner("standardise", ("epsilon", "bound"))
-    if inner is None:
-        return None
-    return Standardise(
-        epsilon=inner.number("epsilon", None, least=1e-3, most=50),
-        bound=inner.number("bound", Standardise.bound, least=0, most=1e9, open_low=True),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Standardise:
-    """Features to mean 0 and standard deviation 1, from sums over all records with noise (P16).
+    """Features to mean 0 and standard deviation 1, from sums over all records with noise (P16)."""
 
-    Args:
-        epsilon: what the sums may cost; it is part of the study's.
-        bound: a public bound of every feature's absolute value; beyond it features are cut off.
-    """
+    epsilon: Annotated[
+        float,
+        number(
+            0.001,
+            50,
+            "What the sums may cost ([P16](privacy.md#p16)). All parts of the study's epsilon "
+            "beside the training's are at most 0.9 of it.",
+        ),
+    ]
+    bound: Annotated[
+        float,
+        number(
+            0,
+            1e9,
+            "Public bound of every feature's absolute value; what is beyond it is cut off.",
+            above=True,
+        ),
+    ] = 1.0
 
-    epsilon: float
-    bound: float = 1.0
 
-
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Data:
-    """Where each silo finds its records, and what is public about them.
+    """Where each silo finds its records, and what is public about them."""
 
-    Args:
-        source: function that returns a silo's records; empty where there are files.
-        files: path of each silo's file, with {name}; empty where there is a source.
-        test: path of the public test file; empty: none.
-        target: the target's column; of a time to event, that of the time.
-        outcome: what the target is if it is no class; None: a class.
-        positive: spellings of the target that count as 1.
-        negative: those that count as 0; any other is refused where it is read.
-        classes: spellings of the target, in the order of the class numbers.
-        columns: the columns that become features, or that statistics are about; empty: all but the
-            target, as they are.
-        options: arguments of the source's function, by name.
-        records: public number of units of all silos together, of patients where `patient` says
-            whose records they are; 0: not public.
-        counts: number of units of each silo, in the order of the parties, where joint batches
-            make that public; empty: not public.
-        capacity: the most units that a silo may hold, public: one number for all silos, or one
-            for each in the order of the parties; empty: a step above an equal share of `records`.
-        standardise: features to mean 0 and deviation 1; None: as they are.
-        patient: the column whose equal cells make records of a silo one unit; empty: each is one.
-        most_per_patient: the most records of one patient, public; 0: not stated.
-    """
-
-    source: str = ""
-    files: str = ""
-    test: str = ""
-    target: str = "target"
-    outcome: Outcome | None = None
-    positive: tuple[str, ...] = ()
-    negative: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ("0", "1")
-    columns: tuple[Column, ...] = ()
-    options: tuple[tuple[str, int | float | str | bool], ...] = ()
-    records: int = 0
-    counts: tuple[int, ...] = ()
-    capacity: tuple[int, ...] = ()
-    standardise: Standardise | None = None
-    patient: str = ""
-    most_per_patient: int = 0
+    source: Annotated[
+        str,
+        by_hand(
+            text(
+                "[Built-in data](data.md#built-in-data), [a function of "
+                "yours](data.md#your-own-function), or what `hubbub.fit` is handed.",
+                '`"hubbub.datasets:heart"`, `"python:module:function"`, `"in-memory"`',
+                default="either",
+            )
+        ),
+    ] = ""
+    files: Annotated[
+        str,
+        by_hand(
+            text(
+                "Each silo's file. The keys of targets and columns go with files.",
+                "path with `{name}`, `.csv` or `.parquet`",
+                default="either",
+            )
+        ),
+    ] = ""
+    test: Annotated[str, by_hand(text("The public test file.", "path, `.csv` or `.parquet`"))] = ""
+    target: Annotated[
+        str,
+        Key(
+            says="The [target](data.md#the-target): the column of a class, or a table. With "
+            "`source` it may be left out.",
+            values="text or table",
+            schema={"type": ["string", "object"]},
+            default="required",
+        ),
+    ] = "target"
+    outcome: Annotated[Outcome | None, "what the target is if it is no class; None: a class."] = (
+        None
+    )
+    positive: Annotated[tuple[str, ...], texts("Spellings of the target that count as 1.")] = ()
+    negative: Annotated[
+        tuple[str, ...],
+        by_hand(
+            texts("Spellings that count as 0. A silo whose file has any other one takes no part.")
+        ),
+    ] = ()
+    classes: Annotated[
+        tuple[str, ...],
+        by_hand(
+            texts(
+                "Spellings of the target, in the order of the class numbers, instead of these two.",
+                "list of at least 2 texts",
+            )
+        ),
+    ] = ("0", "1")
+    columns: Annotated[
+        tuple[Column, ...],
+        table("The columns that become features. Without it: all but the target, as they are."),
+    ] = ()
+    options: Annotated[
+        tuple[tuple[str, int | float | str | bool], ...],
+        table(
+            "Arguments of the source's function.",
+            "table of texts, numbers, truth values",
+        ),
+    ] = ()
+    patient: Annotated[
+        str,
+        by_hand(
+            text(
+                "The column that says whose a record is: all records of one patient in a silo are "
+                "[one unit](data.md#patients). Without files any name."
+            )
+        ),
+    ] = ""
+    most_per_patient: Annotated[
+        int,
+        by_hand(
+            whole(
+                1,
+                MOST_PER_PATIENT,
+                "Public: the most records of one patient. Beside `patient` further ones are left "
+                "out; alone, the plan shows what [such a patient](privacy.md#p20) is promised.",
+                default="none",
+            )
+        ),
+    ] = 0
+    records: Annotated[
+        int,
+        whole(
+            0,
+            10**12,
+            "Public number of units (patients, or records) of all silos; 0: not public. The sum is "
+            'divided by the batch that follows from it; `batch`, `"sgd"` and '
+            '`"without-replacement"` need it.',
+        ),
+    ] = 0
+    counts: Annotated[
+        tuple[int, ...],
+        wholes(
+            _MOST_SILOS,
+            "Each silo's number of units, `records` in all; [among machines]"
+            "(network.md#joint-batches) joint batches demand it.",
+            "list of whole numbers above 0",
+        ),
+    ] = ()
+    capacity: Annotated[
+        tuple[int, ...],
+        Key(
+            says="Public: the most units of a silo, from which a batch's rows follow. One with "
+            "more takes no part. Without it a silo climbs [a ladder](privacy.md#p19) from an "
+            "equal share of `records`, whose step shows and is outside the promise.",
+            values="whole number above 0, or a list of one for each silo",
+            schema={"anyOf": [_SIZE, {"type": "array", "items": _SIZE}]},
+        ),
+    ] = ()
+    standardise: Annotated[Standardise | None, table("Features to mean 0 and deviation 1.")] = None
 
     @property
     def unit(self) -> str:

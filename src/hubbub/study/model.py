@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Annotated, Any
 
-from hubbub.section import Section, is_number
+from hubbub.section import Section
+from hubbub.settings import (
+    by_hand,
+    numbers,
+    read,
+    read_key,
+    settings,
+    table,
+    text,
+    texts,
+    truth,
+    whole,
+    wholes,
+)
 from hubbub.study.import_path import IN_MEMORY, is_own
 
-_KEYS = ("kind", "hidden", "inputs", "outputs", "bias", "frozen", "loss", "rank", "target_modules")
-_FROZEN = ("module", "features", "weights", "sha256", "mean", "std")
 HUBER = "huber"
 LINEAR_PROBE, LORA = "linear-probe", "lora"
 _KINDS = ("logistic", "mlp", "cnn", LINEAR_PROBE)
@@ -20,9 +30,25 @@ _MOST_FEATURES = 10**9
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def model_from(table: Mapping[str, Any]) -> Model:
+def model_from(stated: Mapping[str, Any]) -> Model:
     """The model that a table states."""
-    section = Section("model", table, _KEYS)
+    kind = str(stated.get("kind"))
+    return read(
+        Model,
+        "model",
+        stated,
+        kind=_kind,
+        hidden=lambda section: _hidden(section, kind),
+        inputs=lambda section: _inputs(section, kind),
+        rank=lambda section: _rank(section, kind),
+        target_modules=lambda section: _target_modules(section, kind),
+        frozen=lambda section: _frozen(section, kind),
+        loss=_loss,
+    )
+
+
+def _kind(section: Section) -> str:
+    """Which model, and what goes with no such one."""
     kind = section.text("kind", None)
     if kind not in (*_KINDS, LORA, IN_MEMORY) and not is_own(kind):
         raise section.refusal(
@@ -35,17 +61,7 @@ def model_from(table: Mapping[str, Any]) -> Model:
     if kind == LINEAR_PROBE:
         for key in ("bias", "hidden", "loss"):
             section.absent(key, f'for kind = "{LINEAR_PROBE}"')
-    return Model(
-        kind=kind,
-        hidden=_hidden(section, kind),
-        inputs=_inputs(section, kind),
-        outputs=section.whole("outputs", Model.outputs, least=1, most=10**6),
-        bias=section.truth("bias", Model.bias),
-        rank=_rank(section, kind),
-        target_modules=_target_modules(section, kind),
-        frozen=_frozen(section, kind),
-        loss=_loss(section),
-    )
+    return kind
 
 
 def _without_layers(kind: str) -> str:
@@ -56,14 +72,14 @@ def _without_layers(kind: str) -> str:
 def _rank(section: Section, kind: str) -> int:
     """Of adapters, which nothing else has."""
     if kind == LORA:
-        return section.whole("rank", None, least=1, most=10**4)
+        return int(read_key(Model, section, "rank", required=True))
     section.absent("rank", f'but for kind = "{LORA}"')
     return Model.rank
 
 
 def _target_modules(section: Section, kind: str) -> tuple[str, ...]:
     """Which layers get adapters."""
-    modules = section.texts("target_modules", Model.target_modules)
+    modules: tuple[str, ...] = read_key(Model, section, "target_modules")
     if kind != LORA:
         section.absent("target_modules", f'but for kind = "{LORA}"')
     elif not modules or len(set(modules)) < len(modules) or not all(modules):
@@ -74,7 +90,7 @@ def _target_modules(section: Section, kind: str) -> tuple[str, ...]:
 
 def _loss(section: Section) -> str:
     """A loss in place of that of the target's kind."""
-    loss = section.text("loss", Model.loss)
+    loss = str(read_key(Model, section, "loss"))
     if loss not in ("", HUBER) and not is_own(loss):
         wanted = f'"{HUBER}" or "python:module:function"'
         raise section.refusal("loss", wanted, "choose one of them, or leave it out")
@@ -83,7 +99,7 @@ def _loss(section: Section) -> str:
 
 def _hidden(section: Section, kind: str) -> tuple[int, ...]:
     """Widths of the hidden layers; a "cnn" may leave them to the paper's."""
-    hidden = section.wholes("hidden", longest=100)
+    hidden: tuple[int, ...] = read_key(Model, section, "hidden")
     if kind == "mlp" and not hidden:
         raise section.refusal("hidden", "the widths of the hidden layers", "add hidden = [64, 64]")
     if kind == "logistic" and hidden:
@@ -95,7 +111,7 @@ def _hidden(section: Section, kind: str) -> tuple[int, ...]:
 
 def _inputs(section: Section, kind: str) -> tuple[int, ...]:
     """Shape of a record, if it is stated."""
-    inputs = section.wholes("inputs", longest=8)
+    inputs: tuple[int, ...] = read_key(Model, section, "inputs")
     if prod(inputs) > _MOST_FEATURES:
         raise section.refusal("inputs", f"at most {_MOST_FEATURES} features in all", "lower it")
     if kind == "cnn" and inputs and len(inputs) != 3:
@@ -109,93 +125,190 @@ def _frozen(section: Section, kind: str) -> Frozen | None:
         return None
     if kind == "cnn":
         section.absent("frozen", 'for kind = "cnn"; "mlp" takes the features of frozen layers')
-    if kind != LORA and len(section.wholes("inputs", longest=8)) != 1:
+    if kind != LORA and len(read_key(Model, section, "inputs")) != 1:
         raise section.refusal("inputs", "[features] beside model.frozen", "write how many come out")
-    inner = Section("model.frozen", section.table("frozen"), _FROZEN)
-    weights, sha256 = inner.text("weights", None), inner.text("sha256", None)
-    if not weights.endswith((".npz", ".safetensors")):
-        raise inner.refusal("weights", "a path that ends in .npz or .safetensors", "fix it")
-    if not _SHA256.fullmatch(sha256):
-        raise inner.refusal("sha256", "64 small hexadecimal digits", "write what sha256sum prints")
-    mean, std = _numbers(inner, "mean"), _numbers(inner, "std")
-    if len(mean) != len(std) or min(std, default=1.0) <= 0:
-        raise inner.refusal("std", "one number above 0 for each of mean", "fix one of the two")
-    module, features = _module(inner, kind)
-    return Frozen(
-        module=module, features=features, weights=weights, sha256=sha256, mean=mean, std=std
+    return read(
+        Frozen,
+        section.path("frozen"),
+        section.table("frozen"),
+        weights=_weights,
+        sha256=_sha256,
+        module=lambda inner: _module(inner, kind),
+        features=lambda inner: _features(inner, kind),
+        std=_std,
     )
 
 
-def _module(inner: Section, kind: str) -> tuple[str, int]:
-    """The function that makes the module, and how many features that gives under adapters."""
-    module = inner.text("module", None if kind == LORA else Frozen.module)
+def _weights(inner: Section) -> str:
+    """The file of the layers."""
+    weights = inner.text("weights", None)
+    if not weights.endswith((".npz", ".safetensors")):
+        raise inner.refusal("weights", "a path that ends in .npz or .safetensors", "fix it")
+    return weights
+
+
+def _sha256(inner: Section) -> str:
+    """That file's hash."""
+    sha256 = inner.text("sha256", None)
+    if not _SHA256.fullmatch(sha256):
+        raise inner.refusal("sha256", "64 small hexadecimal digits", "write what sha256sum prints")
+    return sha256
+
+
+def _std(inner: Section) -> tuple[float, ...]:
+    """A divisor for each channel."""
+    std: tuple[float, ...] = read_key(Frozen, inner, "std")
+    if len(read_key(Frozen, inner, "mean")) != len(std) or min(std, default=1.0) <= 0:
+        raise inner.refusal("std", "one number above 0 for each of mean", "fix one of the two")
+    return std
+
+
+def _module(inner: Section, kind: str) -> str:
+    """The function that makes the module; adapters need one."""
+    module = str(read_key(Frozen, inner, "module", required=kind == LORA))
     if (module or kind == LORA) and not is_own(module):
         raise inner.refusal("module", '"python:module:factory"', "fix it")
+    return module
+
+
+def _features(inner: Section, kind: str) -> int:
+    """How many features the module gives, which only adapters must be told."""
     if kind == LORA:
-        return module, inner.whole("features", None, least=1, most=_MOST_FEATURES)
+        return int(read_key(Frozen, inner, "features", required=True))
     inner.absent("features", "as model.inputs says them")
-    return module, Frozen.features
+    return Frozen.features
 
 
-def _numbers(section: Section, key: str) -> tuple[float, ...]:
-    """A list of numbers, empty if absent."""
-    values = section.content.get(key, [])
-    if not isinstance(values, list) or len(values) > 1000 or not all(map(is_number, values)):
-        raise section.refusal(key, "a list of numbers", "write it like [0.5, 0.5]")
-    return tuple(float(value) + 0.0 for value in values)
-
-
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Frozen:
-    """Public layers that make features of every record once, before the model sees it.
+    """Public layers that make features of every record once, before the model sees it."""
 
-    Args:
-        weights: file of the layers, relative to where the silo runs.
-        sha256: of that file, in hexadecimal digits.
-        module: "python:module:factory", called without arguments, whose weights they are; empty:
-            they are convolutions.
-        features: how many numbers the module gives for a record, where adapters are trained.
-        mean: what is subtracted from each channel first; empty: nothing is.
-        std: what each channel is then divided by.
-    """
+    module: Annotated[
+        str,
+        by_hand(
+            text(
+                "Makes the module whose weights they are, called without arguments; without it "
+                'they are convolutions. A `"lora"` needs it.',
+                '`"python:module:factory"`',
+            )
+        ),
+    ] = ""
+    features: Annotated[
+        int,
+        by_hand(
+            whole(
+                1,
+                _MOST_FEATURES,
+                'Of a `"lora"`: how many numbers the module gives for a record.',
+                default="none",
+            )
+        ),
+    ] = 0
+    weights: Annotated[
+        str,
+        by_hand(
+            text(
+                "The file of the layers, which every silo needs, relative to where it runs.",
+                "path, `.npz` or `.safetensors`",
+            )
+        ),
+    ]
+    sha256: Annotated[
+        str,
+        by_hand(text("That file's SHA-256.", "64 digits 0–9, a–f", pattern="^[0-9a-f]{64}$")),
+    ]
+    mean: Annotated[
+        tuple[float, ...],
+        numbers("What is subtracted from each channel first.", "list of numbers"),
+    ] = ()
+    std: Annotated[
+        tuple[float, ...],
+        by_hand(numbers("What each channel is then divided by.", "list of numbers above 0")),
+    ] = ()
 
-    weights: str
-    sha256: str
-    module: str = ""
-    features: int = 0
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
 
-
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Model:
-    """Which model is trained.
+    """Which model is trained."""
 
-    Args:
-        kind: "logistic", "mlp", "cnn", "linear-probe", "lora", "python:module:factory", or
-            "in-memory" for a module that was handed to `hubbub.fit`; "statistics" where a study
-            trains none.
-        hidden: widths of the hidden layers, in units.
-        inputs: shape of one record; empty: that of the public test set.
-        outputs: number of logits: 1 for two classes, else one for each class.
-        bias: whether fully connected layers have biases.
-        frozen: public layers before the model, or in it with adapters; None: none.
-        loss: "huber", or "python:module:function" for one of your own; empty: that of the target's
-            kind.
-        rank: of the adapters of kind "lora".
-        target_modules: layers of the frozen module that get them, by their names or the ends of
-            these.
-    """
-
-    kind: str
-    hidden: tuple[int, ...] = ()
-    inputs: tuple[int, ...] = ()
-    outputs: int = 1
-    bias: bool = True
-    frozen: Frozen | None = None
-    loss: str = ""
-    rank: int = 0
-    target_modules: tuple[str, ...] = ()
+    kind: Annotated[
+        str,
+        by_hand(
+            text(
+                '[Least squares from one sum](data.md#linear-probe) is `"linear-probe"`, [adapters '
+                'over a frozen module](data.md#adapters) `"lora"`; a '
+                "[factory](howto/own_model.md) is called with `inputs` and `outputs`; "
+                '`"in-memory"` is the module that `hubbub.fit` is handed.',
+                '`"logistic"`, `"mlp"`, `"cnn"`, `"linear-probe"`, `"lora"`, '
+                '`"python:module:factory"`, `"in-memory"`',
+            )
+        ),
+    ]
+    hidden: Annotated[
+        tuple[int, ...],
+        by_hand(
+            wholes(
+                100,
+                'Widths of hidden layers; a `"cnn"` without it has three of 384.',
+                "list of at most 100 whole numbers above 0",
+            )
+        ),
+    ] = ()
+    inputs: Annotated[
+        tuple[int, ...],
+        by_hand(
+            wholes(
+                8,
+                'Shape of a record, where no public test set shows it; of a `"cnn"` [channels, '
+                'height, width]; beside `frozen`, but for `"lora"`, [features].',
+                "list of at most 8 whole numbers above 0",
+            )
+        ),
+    ] = ()
+    outputs: Annotated[
+        int,
+        whole(
+            1,
+            1_000_000,
+            "Logits: 1 for two classes, else one for each class; for times 1 (proportional odds), "
+            "or one for each of the grid.",
+        ),
+    ] = 1
+    bias: Annotated[bool, truth("Whether fully connected layers have biases.")] = True
+    frozen: Annotated[
+        Frozen | None,
+        table('Public layers before the model, if that is no `"cnn"`, or in a `"lora"`.'),
+    ] = None
+    rank: Annotated[
+        int,
+        by_hand(
+            whole(
+                1,
+                10_000,
+                'Of a `"lora"`: the rank of its adapters, at most a target\'s smaller side.',
+                default="none",
+            )
+        ),
+    ] = 0
+    target_modules: Annotated[
+        tuple[str, ...],
+        by_hand(
+            texts(
+                'Of a `"lora"`: the frozen module\'s Linear layers that get adapters, by the ends '
+                "of their names."
+            )
+        ),
+    ] = ()
+    loss: Annotated[
+        str,
+        by_hand(
+            text(
+                "A [loss](data.md#a-loss-or-a-metric-of-your-own) in place of the target's own; "
+                '`"huber"` for amounts.',
+                '`"huber"`, `"python:module:function"`',
+            )
+        ),
+    ] = ""
 
     @property
     def extractor(self) -> Frozen | None:

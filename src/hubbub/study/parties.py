@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section
+from hubbub.settings import by_hand, one_of, read, read_key, settings, text, texts, whole
 
 _ROSTER = re.compile(r"(|[0-9a-f]{64})")
 # No space, so that " and " stands between names only; and never "..".
@@ -21,22 +21,11 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _NOBODY = frozenset({"relay", "everybody", "test"})
 _NODE = "node-"
 _MOST_SILOS = 100_000
-_KEYS = ("silos", "names", "compute_nodes", "nodes_per_silo", "colluders", "dropouts", "roster")
 
 
-def parties_from(table: Mapping[str, Any]) -> Parties:
+def parties_from(stated: Mapping[str, Any]) -> Parties:
     """The parties that a table states."""
-    section = Section("parties", table, (*_KEYS, "trust", "shares"))
-    found = Parties(
-        names=_names(section),
-        compute_nodes=section.whole("compute_nodes", Parties.compute_nodes, least=0, most=1000),
-        nodes_per_silo=section.whole("nodes_per_silo", Parties.nodes_per_silo, least=0, most=1000),
-        colluders=section.whole("colluders", None, least=0, most=10**6),
-        dropouts=section.whole("dropouts", Parties.dropouts, least=0, most=10**6),
-        trust=section.text("trust", Parties.trust, options=("none", "tee")),
-        shares=section.text("shares", Parties.shares, options=("compressed", "full")),
-        roster=_roster(section),
-    )
+    found = read(Parties, "parties", stated, names=_names, roster=_roster)
     _check_parties(found)
     return found
 
@@ -48,7 +37,7 @@ def numbered(count: int) -> tuple[str, ...]:
 
 def _roster(section: Section) -> str:
     """The digest of the roster, where the parties run apart."""
-    digest = section.text("roster", Parties.roster)
+    digest = str(read_key(Parties, section, "roster"))
     if not _ROSTER.fullmatch(digest):
         raise section.refusal(
             "roster", "the roster's digest, 64 hexadecimal digits", "ask `hubbub roster` for it"
@@ -59,7 +48,7 @@ def _roster(section: Section) -> str:
 def _names(section: Section) -> tuple[str, ...]:
     """The silos' names: listed, or made up."""
     if "names" not in section:
-        return numbered(section.whole("silos", None, least=2, most=_MOST_SILOS))
+        return numbered(read_key(Parties, section, "silos"))
     names = section.texts("names", ())
     valid = all(map(is_name, names))
     if not 2 <= len(names) <= _MOST_SILOS or len(set(names)) < len(names) or not valid:
@@ -71,36 +60,92 @@ def _names(section: Section) -> tuple[str, ...]:
     if any(map(is_reserved, names)):
         others = "names other than test, aggregator, relay, everybody, node-…"
         raise section.refusal("names", others, "rename them")
-    count = section.whole("silos", len(names), least=2, most=_MOST_SILOS)
-    if count != len(names):
+    if "silos" in section and read_key(Parties, section, "silos") != len(names):
         raise section.refusal("silos", f"{len(names)}, the number of names", "leave it out")
     return names
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Parties:
-    """Who takes part, and what is assumed of them.
+    """Who takes part, and what is assumed of them."""
 
-    Args:
-        names: of the silos, in the roster's order.
-        compute_nodes: how many nodes remove the masks; 0: silos share masks pairwise.
-        nodes_per_silo: how many of the compute nodes each silo uses; 0: all.
-        colluders: silos that may join the adversary without loss of the stated epsilon.
-        dropouts: silos that may be missing from a round without loss.
-        trust: "none", or "tee": attested silos are believed to add their noise.
-        shares: "compressed", or "full": one vector to each node, none to the aggregator.
-        roster: digest of the roster with everybody's keys, 64 hexadecimal digits, which makes them
-            a part of the study id; parties that run apart demand it. Empty: none.
-    """
-
-    names: tuple[str, ...]
-    compute_nodes: int = 0
-    nodes_per_silo: int = 0
-    colluders: int
-    dropouts: int = 0
-    trust: str = "none"
-    shares: str = "compressed"
-    roster: str = ""
+    names: Annotated[
+        tuple[str, ...],
+        {
+            "silos": whole(
+                2,
+                _MOST_SILOS,
+                "How many silos; they are called `silo-1`, `silo-2`, …",
+                default="either",
+            )
+        },
+        by_hand(
+            texts(
+                "Their names, in the roster's order. Not `test`, `aggregator`, `relay`, "
+                "`everybody`, `node-…`.",
+                "list of at least 2 texts of a–z, 0–9, `-`, `_`, `.`; the first character a letter "
+                "or digit, at most 64",
+                default="either",
+            )
+        ),
+    ]
+    compute_nodes: Annotated[
+        int,
+        whole(
+            0,
+            1000,
+            "[Compute nodes](protocol.md) that remove the masks; 0: silos share masks pairwise.",
+        ),
+    ] = 0
+    nodes_per_silo: Annotated[
+        int,
+        whole(0, 1000, "How many of them each silo uses ([P4](privacy.md#p4)); 0: all."),
+    ] = 0
+    colluders: Annotated[
+        int,
+        whole(
+            0,
+            1_000_000,
+            "Silos that may join the adversary without loss ([P3](privacy.md#p3)); with `dropouts` "
+            'at most silos − 2 (− 1 with `"tee"`).',
+        ),
+    ]
+    dropouts: Annotated[
+        int,
+        whole(
+            0,
+            1_000_000,
+            'Silos that may be missing from a round without loss; 0 with `"without-replacement"`.',
+        ),
+    ] = 0
+    trust: Annotated[
+        str,
+        one_of(
+            "none",
+            "tee",
+            says='Whether attested silos are believed to add their noise. Running `"tee"` needs '
+            "`[attestation.silo]`.",
+        ),
+    ] = "none"
+    shares: Annotated[
+        str,
+        one_of(
+            "compressed",
+            "full",
+            says='`"full"` sends one vector to each node, at least two, instead of the masked '
+            "vector to the aggregator ([SHARE](protocol.md)).",
+        ),
+    ] = "compressed"
+    roster: Annotated[
+        str,
+        by_hand(
+            text(
+                "The digest that `hubbub roster` prints; demanded [among machines](network.md).",
+                "64 digits 0–9, a–f",
+                pattern="^[0-9a-f]{64}$",
+            )
+        ),
+    ] = ""
 
     @property
     def silos(self) -> int:

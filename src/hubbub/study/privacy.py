@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from hubbub.section import Section
-
-_RELATIONS = ("add-remove", "substitute")
+from hubbub.settings import number, one_of, read, settings
 
 
 def privacy_from(table: Mapping[str, Any]) -> Privacy:
     """The promise that a table states."""
-    section = Section("privacy", table, ("epsilon", "delta", "relation"))
-    return Privacy(
-        epsilon=section.number("epsilon", None, least=1e-3, most=50),
-        delta=section.number("delta", None, least=1e-12, most=0.1),
-        relation=section.text("relation", Privacy.relation, options=_RELATIONS),
-    )
+    return read(Privacy, "privacy", table)
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Privacy:
-    """What is promised to every record.
+    """What is promised to every record."""
 
-    Args:
-        epsilon: against the stated adversary, from 0.001 to 50; no unit.
-        delta: a probability, from 1e-12 to 0.1.
-        relation: between neighbouring data sets: "add-remove" or "substitute".
-    """
-
-    epsilon: float
-    delta: float
-    relation: str = "add-remove"
+    epsilon: Annotated[
+        float,
+        number(
+            0.001,
+            50,
+            "What is promised against the aggregator together with `colluders` silos, all parts "
+            "included.",
+        ),
+    ]
+    delta: Annotated[float, number(1e-12, 0.1, "The delta that belongs to it.")]
+    relation: Annotated[
+        str,
+        one_of(
+            "add-remove",
+            "substitute",
+            says="Neighbours [differ](privacy.md#p1) in a record that is there or not, or "
+            'exchanged, as `"without-replacement"` asks for.',
+        ),
+    ] = "add-remove"

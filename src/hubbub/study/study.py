@@ -20,11 +20,13 @@ from typing import Any
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
 from hubbub.section import Section, shortened, shown
+from hubbub.settings import one_of, table, text
 from hubbub.study import file_limits, import_path
 from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
 from hubbub.study.contradictions import refuse_contradictions
-from hubbub.study.data import Data, columns_of, data_from
+from hubbub.study.data import Data, columns_of
+from hubbub.study.data_table import data_from
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
@@ -33,19 +35,34 @@ from hubbub.study.training import Training, training_from
 
 FORMAT = 2  # of the canonical form; tests/study_ids.json pins what it makes of studies
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_TRANSCRIPTS = ("full", "hashes")
+HEAD = {
+    "name": text("Part of the study id.", "text, 1 to 200 characters"),
+    "transcript": one_of(
+        "hashes",
+        "full",
+        says='With `"full"` a run keeps masked vectors, and `hubbub verify` can [make every sum '
+        "again](evidence.md).",
+        default='`"hashes"`',
+    ),
+    "code": table(
+        "SHA-256 of the [source of each module](data.md#your-own-function) that the study names. "
+        "Demanded for `model.loss` and `training.metrics` among machines.",
+        'table from `"python:module:name"` to 64 digits 0–9, a–f',
+        default="none",
+    ),
+}
 _TABLES = ("parties", "data", "model", "training", "privacy")
 _OPTIONAL = ("statistics", "attestation")
 _LEARNING = ("model", "training")  # absent where only statistics are asked for
 
 
-def _head(table: Mapping[str, Any]) -> dict[str, Any]:
+def _head(stated: Mapping[str, Any]) -> dict[str, Any]:
     """The table `[study]`: the name, what is kept of a run, and which code all parties agree on."""
-    section = Section("study", table, ("name", "transcript", "code"))
-    name = section.text("name", None)
+    section = Section("study", stated, tuple(HEAD))
+    name = HEAD["name"].read(section, "name", None)
     if not 1 <= len(name) <= 200:
         raise section.refusal("name", "1 to 200 printable characters", "choose another name")
-    transcript = section.text("transcript", Study.transcript, options=_TRANSCRIPTS)
+    transcript = HEAD["transcript"].read(section, "transcript", Study.transcript)
     return {"name": name, "transcript": transcript, "code": _code(section)}
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from hubbub.section import Section, is_number
+from hubbub.settings import number, numbers, one_of, text, texts
 from hubbub.tabular import COUNT, KINDS, NUMERIC, TIME_TO_EVENT, Outcome, canonical
 
 _CLASS = "class"
@@ -18,8 +19,31 @@ _KEYS = {
     COUNT: ("column", "high"),
     TIME_TO_EVENT: ("time", "event", "positive", "negative", "grid"),
 }
-_ALL = ("kind", *dict.fromkeys(key for keys in _KEYS.values() for key in keys))
 _MOST, _MOST_TIMES = 1e15, 1000
+TARGET = {
+    "kind": one_of(*(_CLASS, *KINDS), says='What is learned; `"class"` is what a text says.'),
+    "column": text("The column; of a time to an event it is `time`.", default="either"),
+    "low": number(-_MOST, _MOST, "Public lower bound of a number.", default="either"),
+    "high": number(
+        *(-_MOST, _MOST, "Public upper bound of a number or a count."),
+        values="to 10^15; of a count from 1",
+        default="either",
+    ),
+    "time": text(
+        'The column of the time, in any unit; it and the keys below are for `"time-to-event"`.',
+        default="either",
+    ),
+    "event": text("Whether the time ends with the event: the column.", default="either"),
+    "positive": texts("Its spellings for the event.", default='`["1"]`'),
+    "negative": texts(
+        "Its spellings for a time that ends without it; any other is refused.", default='`["0"]`'
+    ),
+    "grid": numbers(
+        "Public times at which the intervals of the hazards end.",
+        f"2 to {_MOST_TIMES:,} rising numbers above 0",
+        default="either",
+    ),
+}
 
 
 def target_from(section: Section, default: str, *, files: bool) -> tuple[str, Outcome | None]:
@@ -33,9 +57,9 @@ def target_from(section: Section, default: str, *, files: bool) -> tuple[str, Ou
     known = section.content.get("target")
     if not isinstance(known, dict):
         return section.text("target", None if files else default), None
-    inner = Section("data.target", known, _ALL)
+    inner = Section("data.target", known, tuple(TARGET))
     kind = inner.text("kind", None, options=(_CLASS, *KINDS))
-    for key in _ALL[1:]:
+    for key in [*TARGET][1:]:
         if key not in _KEYS[kind]:
             inner.absent(key, f'for kind = "{kind}"')
     own = "time" if kind == TIME_TO_EVENT else "column"
@@ -50,8 +74,7 @@ def target_from(section: Section, default: str, *, files: bool) -> tuple[str, Ou
 def _outcome(inner: Section, kind: str, name: str, *, files: bool) -> Outcome:
     """What the table says of a target that is no class."""
     if kind == NUMERIC:
-        low = inner.number("low", None, least=-_MOST, most=_MOST)
-        high = inner.number("high", None, least=-_MOST, most=_MOST)
+        low, high = (TARGET[key].read(inner, key, None) for key in ("low", "high"))
         if high <= low:
             raise inner.refusal("high", f"above low = {low:g}", "exchange or widen the bounds")
         return Outcome(kind=kind, low=low, high=high)

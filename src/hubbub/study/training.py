@@ -3,53 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section
+from hubbub.settings import (
+    Key,
+    by_hand,
+    number,
+    one_of,
+    read,
+    read_inner,
+    read_key,
+    settings,
+    table,
+    texts,
+    whole,
+)
 from hubbub.study.import_path import is_own
 
-_KEYS = (
-    *("steps", "sampling", "sample_rate", "batch", "clip_norm", "optimizer", "projection"),
-    "projection_kind",
-    *("tokens", "evaluate", "broadcast_dtype", "metrics", "noise", "bands"),
-)
-_SAMPLINGS = ("poisson", "without-replacement", "full-batch")
-_TOKENS = ("per-step", "per-epoch", "static")
-_PROJECTION_KINDS = ("gaussian", "sign", "layers")
 _MOST_METRICS = 20
-_BROADCAST_DTYPES = ("float32", "bfloat16")
-_NOISES = ("independent", "correlated")
 MOST_BANDS = 128
 # Written out in the canonical form, because both parties must use the same.
 _OPTIMIZERS: dict[str, dict[str, float]] = {
     "adam": {"beta1": 0.9, "beta2": 0.999},
     "sgd": {"momentum": 0.0},
 }
-_SCHEDULES = ("constant", "linear", "cosine")
 _DEFAULT_OPTIMIZER = {"name": "adam", "lr": 0.1}
+OPTIMIZER = {
+    "name": one_of("adam", "sgd", says="Adam, or gradient descent."),
+    "lr": number(0, 1e6, "Learning rate.", above=True),
+    "schedule": one_of(
+        *("constant", "linear", "cosine"),
+        says="How the rate falls to zero over all steps, if at all.",
+        default='`"constant"`',
+    ),
+    "momentum": number(
+        0, 0.999999, "SGD: how much of the last direction is kept.", default="`0.0`"
+    ),
+    "beta1": number(0, 0.999999, "Decay of Adam's mean of gradients.", default="`0.9`"),
+    "beta2": number(0, 0.999999, "Decay of Adam's mean of their squares.", default="`0.999`"),
+}
 
 
-def training_from(table: Mapping[str, Any], *, records: object) -> Training:
+def training_from(stated: Mapping[str, Any], *, records: object) -> Training:
     """The training that a table states; `records` is what the study gives as data.records."""
-    section = Section("training", table, _KEYS)
-    return Training(
-        steps=section.whole("steps", None, least=1, most=1_000_000),
-        sampling=section.text("sampling", Training.sampling, options=_SAMPLINGS),
-        sample_rate=_sample_rate(section, records),
-        clip_norm=section.number("clip_norm", Training.clip_norm, least=1e-29, most=1e9),
-        optimizer=_optimizer(section),
-        projection=section.whole("projection", Training.projection, least=0, most=10**7),
-        projection_kind=_projection_kind(section),
-        tokens=_tokens(section),
-        evaluate=_evaluate(section),
-        broadcast_dtype=section.text(
-            "broadcast_dtype", Training.broadcast_dtype, options=_BROADCAST_DTYPES
-        ),
-        metrics=_metrics(section),
-        noise=section.text("noise", Training.noise, options=_NOISES),
-        bands=_bands(section),
+    return read(
+        Training,
+        "training",
+        stated,
+        sample_rate=lambda section: _sample_rate(section, records),
+        optimizer=_optimizer,
+        projection_kind=_projection_kind,
+        tokens=_tokens,
+        evaluate=_evaluate,
+        metrics=_metrics,
+        bands=_bands,
     )
 
 
@@ -89,14 +98,14 @@ def _projection_kind(section: Section) -> str:
     """Which matrices project; refused where nothing is projected."""
     if not section.content.get("projection"):
         section.absent("projection_kind", "with training.projection = 0, which projects nothing")
-    return section.text("projection_kind", Training.projection_kind, options=_PROJECTION_KINDS)
+    return str(read_key(Training, section, "projection_kind"))
 
 
 def _tokens(section: Section) -> str:
     """For how many steps a shuffled token list is used; nothing to say where there are none."""
     if section.content.get("sampling") != "without-replacement":
         section.absent("tokens", 'without training.sampling = "without-replacement"')
-    return section.text("tokens", Training.tokens, options=_TOKENS)
+    return str(read_key(Training, section, "tokens"))
 
 
 def _bands(section: Section) -> int:
@@ -110,89 +119,181 @@ def _bands(section: Section) -> int:
 
 def _evaluate(section: Section) -> Evaluate | None:
     """The table `evaluate`, if there is one."""
-    inner = section.inner("evaluate", ("every", "epsilon", "holdout"))
-    if inner is None:
-        return None
-    return Evaluate(
-        every=inner.whole("every", None, least=1, most=1_000_000),
-        epsilon=inner.number("epsilon", None, least=1e-3, most=50),
-        holdout=inner.number("holdout", Evaluate.holdout, least=0.01, most=0.9),
-    )
+    return read_inner(Evaluate, section, "evaluate")
 
 
 def _optimizer(section: Section) -> tuple[tuple[str, str | float], ...]:
     """The optimizer's name and all of its settings."""
-    table = section.content.get("optimizer", _DEFAULT_OPTIMIZER)
-    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+    stated = section.content.get("optimizer", _DEFAULT_OPTIMIZER)
+    if not isinstance(stated, dict) or not isinstance(stated.get("name"), str):
         raise section.refusal(
             "optimizer", "a table with a name", 'write { name = "adam", lr = 0.1 }'
         )
-    known = ("name", "lr", "momentum", "beta1", "beta2", "schedule")
-    inner = Section("training.optimizer", table, known)
-    name = inner.text("name", None, options=("sgd", "adam"))
+    inner = Section("training.optimizer", stated, tuple(OPTIMIZER))
+    name = inner.text("name", None, options=tuple(_OPTIMIZERS))
     defaults = _OPTIMIZERS[name]
     for key in ("momentum", "beta1", "beta2"):
         if key not in defaults:
             inner.absent(key, f'for name = "{name}"')
-    found: dict[str, str | float] = {
-        "name": name,
-        "lr": inner.number("lr", None, least=0, most=1e6, open_low=True),
-        "schedule": inner.text("schedule", "constant", options=_SCHEDULES),
-    }
-    for key, default in defaults.items():
-        found[key] = inner.number(key, default, least=0, most=0.999999)
-    return tuple(sorted(found.items()))
+    keys = {"name": name, "lr": None, "schedule": "constant", **defaults}
+    return tuple(
+        sorted((key, OPTIMIZER[key].read(inner, key, default)) for key, default in keys.items())
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Evaluate:
-    """How well the model does on records that the silos hold back, told with noise (P16).
+    """How well the model does on records that the silos hold back, told with noise (P16)."""
 
-    Args:
-        every: steps between two evaluations.
-        epsilon: what all evaluations together may cost; it is part of the study's.
-        holdout: share of each silo's records that is held back from training for it.
-    """
+    every: Annotated[
+        int, whole(1, 1_000_000, "Steps between two evaluations, at most `training.steps`.")
+    ]
+    epsilon: Annotated[
+        float,
+        number(0.001, 50, "What all of them together may cost ([P16](privacy.md#p16))."),
+    ]
+    holdout: Annotated[
+        float,
+        number(
+            0.01,
+            0.9,
+            "Share of each silo's records that is held back from the training for it.",
+        ),
+    ] = 0.2
 
-    every: int
-    epsilon: float
-    holdout: float = 0.2
 
-
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Training:
-    """How the model is trained.
+    """How the model is trained."""
 
-    Args:
-        steps: updates of the model.
-        sampling: "poisson", "without-replacement" or "full-batch".
-        sample_rate: probability that a given record is in a given batch.
-        clip_norm: largest L2 norm of one record's gradient, in units of the gradient.
-        optimizer: its name and all of its settings, by key.
-        projection: k, how many numbers silos send instead of a whole gradient; 0: no projection.
-        projection_kind: "gaussian" (the paper's matrices), "sign" (fast ones) or "layers" (a pair
-            of matrices for each layer; records are clipped after projecting).
-        tokens: for how long a list is used from which joint batches are drawn: "per-step",
-            "per-epoch" or "static".
-        evaluate: accuracy and loss on records that are held back; None: not asked for.
-        broadcast_dtype: "float32" or "bfloat16", the format in which models go down to the
-            silos, which take their gradients at what they got.
-        metrics: functions that score predictions of the public test records, "python:module:name".
-        noise: "independent" in every step, or "correlated", so that a step's noise is partly taken
-            back in later ones.
-        bands: how many steps a noise vector of correlated noise has a part in; 0: the plan chooses.
-    """
-
-    steps: int
-    sampling: str = "poisson"
-    sample_rate: float
-    clip_norm: float = 1.0
-    optimizer: tuple[tuple[str, str | float], ...]
-    projection: int = 0
-    projection_kind: str = "gaussian"
-    tokens: str = "per-step"
-    evaluate: Evaluate | None = None
-    broadcast_dtype: str = "float32"
-    metrics: tuple[str, ...] = ()
-    noise: str = "independent"
-    bands: int = 0
+    steps: Annotated[int, whole(1, 1_000_000, "Updates of the model.")]
+    sampling: Annotated[
+        str,
+        one_of(
+            "poisson",
+            "without-replacement",
+            "full-batch",
+            says="A coin for each record, [joint batches](sampling.md) of fixed size (without "
+            "`evaluate`), or all records.",
+        ),
+    ] = "poisson"
+    sample_rate: Annotated[
+        float,
+        by_hand(
+            number(
+                0,
+                1,
+                'The probability that a given record is in a given batch. With `"full-batch"` it '
+                "is 1 and may be left out.",
+                above=True,
+                default="either",
+            )
+        ),
+        {
+            "batch": by_hand(
+                whole(
+                    1,
+                    10**12,
+                    "Another way to write the rate: `batch` / `data.records`.",
+                    values="1 to `data.records`",
+                    default="either",
+                )
+            )
+        },
+    ]
+    clip_norm: Annotated[
+        float,
+        number(1e-29, 1e9, "Largest norm of one record's gradient ([P14](privacy.md#p14))."),
+    ] = 1.0
+    optimizer: Annotated[
+        tuple[tuple[str, str | float], ...],
+        table(
+            "What the noisy sum does to the model.",
+            default='`{ name = "adam", lr = 0.1 }`',
+        ),
+    ]
+    projection: Annotated[
+        int,
+        whole(
+            0,
+            10**7,
+            "Silos send so many numbers instead of a gradient ([P8](privacy.md#p8)); 0: no "
+            "projection.",
+            values="0, or 2 to 10,000,000",
+        ),
+    ] = 0
+    projection_kind: Annotated[
+        str,
+        by_hand(
+            one_of(
+                "gaussian",
+                "sign",
+                "layers",
+                says="The paper's matrices, fast ones of signs, or a pair of matrices for each "
+                "layer with records clipped afterwards.",
+            )
+        ),
+    ] = "gaussian"
+    tokens: Annotated[
+        str,
+        by_hand(
+            one_of(
+                "per-step",
+                "per-epoch",
+                "static",
+                says="How long a shuffled token list serves; all but the first are charged without "
+                "gain from sampling ([P9](privacy.md#p9)).",
+            )
+        ),
+    ] = "per-step"
+    evaluate: Annotated[
+        Evaluate | None,
+        table(
+            "Accuracy and loss on records that are held back, or what the [target's "
+            "kind](data.md#amounts-counts-and-times) has instead."
+        ),
+    ] = None
+    broadcast_dtype: Annotated[
+        str,
+        one_of(
+            "float32",
+            "bfloat16",
+            says="The format in which models go down to the silos, which take their gradients at "
+            "what they got.",
+        ),
+    ] = "float32"
+    noise: Annotated[
+        str,
+        one_of(
+            "independent",
+            "correlated",
+            says='`"correlated"`: later steps take a step\'s noise partly back, so that the '
+            'trained model has less of it ([P25](privacy.md#p25)). For `"poisson"` and `"sgd"`; '
+            '`"adam"` loses by it.',
+        ),
+    ] = "independent"
+    bands: Annotated[
+        int,
+        Key(
+            says='Steps that a noise vector has a part in, at most 1 / `sample_rate`; `"auto"` '
+            "takes what leaves least noise in the model, 1 included.",
+            values=f'`"auto"`, or 2 to {MOST_BANDS}',
+            schema={
+                "anyOf": [
+                    {"const": "auto"},
+                    {"type": "integer", "minimum": 2, "maximum": MOST_BANDS},
+                ]
+            },
+            default='`"auto"`',
+        ),
+    ] = 0
+    metrics: Annotated[
+        tuple[str, ...],
+        by_hand(
+            texts(
+                "[Metrics of your own](data.md#a-loss-or-a-metric-of-your-own) on the public test "
+                "records.",
+                f'list of at most {_MOST_METRICS} texts `"python:module:function"`',
+            )
+        ),
+    ] = ()

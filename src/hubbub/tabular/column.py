@@ -13,14 +13,14 @@ common offset. On the heart data, at epsilon 0.5, [0, 1] loses about 0.006 of AU
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isnan
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
+from hubbub.settings import Key, by_hand, keys_of, number, settings, texts, truth
 from hubbub.tabular.cell_rule import (
     GAP,
     LARGEST,
@@ -31,11 +31,6 @@ from hubbub.tabular.cell_rule import (
     canonical,
     number_rule,
     read_column,
-)
-
-_KEYS = (
-    *("low", "high", "categories", "default", "indicator", "missing", "ignore_case"),
-    *("feature", "complete"),
 )
 
 
@@ -108,10 +103,11 @@ def _column_from(name: str, entry: Any) -> Column:
             f"expected {where} to be a table such as {{low = 0, high = 1}}, found {entry!r}; "
             "write the column's public bounds or its categories"
         )
+    known = tuple(keys_of(Column))
     for key in entry:
-        if key not in _KEYS:
+        if key not in known:
             raise StudyError(
-                f"expected {where} to hold only {', '.join(_KEYS)}, found {key!r}; remove or "
+                f"expected {where} to hold only {', '.join(known)}, found {key!r}; remove or "
                 "correct that key"
             )
     indicator, ignore_case = (_truth(entry, key, where) for key in ("indicator", "ignore_case"))
@@ -154,25 +150,13 @@ def _spellings(entry: Mapping[str, Any], key: str, where: str) -> tuple[str, ...
     return tuple(str(value) for value in values)
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Column:
     """How one column of a table becomes features. Every field is public: part of the study.
 
     A numeric column has `low` and `high`: its values are clipped to them and mapped to [-1, 1]. A
     categorical column has `categories`: two give one feature, -1 for the first and +1 for the
     second; more give one 0/1 feature each.
-
-    Args:
-        name: the column's name in the header.
-        low: public lower bound, in the column's own unit.
-        high: public upper bound, in the column's own unit.
-        categories: the public spellings that may occur.
-        default: what a missing cell counts as; with None a missing cell is an error.
-        indicator: whether a 0/1 feature "was missing" follows the column's features.
-        missing: spellings that mean missing, besides the empty cell.
-        ignore_case: whether spellings that differ only in upper and lower case are the same.
-        feature: whether a model sees the column; statistics see it in any case.
-        complete: whether no cell is missing: an empty one is an error, for statistics, too.
 
     Raises:
         StudyError: the fields contradict each other.
@@ -183,16 +167,50 @@ class Column:
     ('blood=0', 'blood=A', 'blood=B', 'blood=AB')
     """
 
-    name: str
-    low: float | None = None
-    high: float | None = None
-    categories: tuple[str, ...] = ()
-    default: str | float | None = None
-    indicator: bool = False
-    missing: tuple[str, ...] = ()
-    ignore_case: bool = False
-    feature: bool = True
-    complete: bool = False
+    name: Annotated[str, "the column's name in the header."]
+    low: Annotated[
+        float | None,
+        by_hand(
+            number(-LARGEST, LARGEST, "Public lower bound.", values="number", default="either")
+        ),
+    ] = None
+    high: Annotated[
+        float | None,
+        by_hand(
+            number(-LARGEST, LARGEST, "Public upper bound.", values="number", default="either")
+        ),
+    ] = None
+    categories: Annotated[
+        tuple[str, ...],
+        texts("Spellings that may occur.", "list of at least 2 texts", default="either"),
+    ] = ()
+    default: Annotated[
+        str | float | None,
+        Key(
+            says="What a missing cell counts as; without it, it is an error.",
+            values="number in the bounds, or a category",
+            schema={"type": ["number", "string"]},
+        ),
+    ] = None
+    indicator: Annotated[
+        bool, truth('Beside a default, adds the feature "was missing": 1 or 0.')
+    ] = False
+    missing: Annotated[
+        tuple[str, ...], texts("Spellings that mean missing, besides the empty cell.")
+    ] = ()
+    ignore_case: Annotated[
+        bool, truth("Spellings that differ only in upper and lower case are one.")
+    ] = False
+    feature: Annotated[
+        bool, truth("Whether the model, too, sees the column, not only `[statistics]`.")
+    ] = True
+    complete: Annotated[
+        bool,
+        truth(
+            "No cell is missing: an empty one keeps the silo away, and Table 1 counts none, which "
+            "makes it more exact."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         """Refuses a column that is neither plainly numeric nor plainly categorical."""

@@ -1,0 +1,215 @@
+"""How the table `[data]` is read: what goes with files, with a source, with patients.
+
+This file imports no function that is named and reads no records; what is read stands in `data`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import isfinite
+from typing import Any
+
+from hubbub.errors import StudyError
+from hubbub.section import Section, shortened
+from hubbub.settings import (
+    read,
+    read_inner,
+    read_key,
+    section_of,
+)
+from hubbub.study import import_path
+from hubbub.study.data import Data, Standardise
+from hubbub.study.target import target_from
+from hubbub.tabular import Column, canonical, columns_from
+
+_TABLES = (".csv", ".parquet")
+_MOST_SILOS = 1_000_000
+
+
+def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
+    """The data that a table states; without a model there is no target."""
+    section = section_of(Data, "data", stated)
+    source, files = _origin(section)
+    if not targeted:
+        for key in ("target", "positive", "negative", "classes", "test", "standardise"):
+            section.absent(key, "where no model is trained: declare every column in data.columns")
+    target, outcome = "", None
+    if targeted:
+        target, outcome = target_from(section, Data.target, files=bool(files))
+    named = (target, *(outcome.columns if outcome else ()))
+    return read(
+        Data,
+        "data",
+        stated,
+        source=lambda _: source,
+        files=lambda _: files,
+        test=_test,
+        target=lambda _: target,
+        outcome=lambda _: outcome,
+        negative=_negative,
+        classes=_classes,
+        columns=lambda _: _columns(section, named, targeted=targeted),
+        options=_options,
+        capacity=_capacity,
+        standardise=lambda _: read_inner(Standardise, section, "standardise"),
+        patient=_patient,
+        most_per_patient=_most_per_patient,
+    )
+
+
+def _patient(section: Section) -> str:
+    """The column that says whose a record is; what a built-in set has no word of is refused."""
+    patient = str(read_key(Data, section, "patient"))
+    if "patient" not in section:
+        return patient
+    if import_path.is_built_in(section.text("source", Data.source)):
+        section.absent("patient", "for a built-in source, whose records are each a person's")
+    if section.content.get("files") and "columns" not in section:
+        raise section.refusal(
+            "patient", "beside data.columns", "declare them: without any, all columns are features"
+        )
+    if not patient or patient in (
+        section.content.get("target"),
+        *section.content.get("columns", ()),
+    ):
+        raise section.refusal(
+            "patient", "a column that is neither the target nor one of data.columns", "name another"
+        )
+    return patient
+
+
+def _most_per_patient(section: Section) -> int:
+    """The public number of records that a patient has at most; a unit's shape follows from it."""
+    if "most_per_patient" not in section and "patient" not in section:
+        return Data.most_per_patient
+    return int(read_key(Data, section, "most_per_patient", required=True))
+
+
+def _capacity(section: Section) -> tuple[int, ...]:
+    """One number for all silos, or a list of one for each."""
+    if isinstance(section.content.get("capacity"), int):
+        return (section.whole("capacity", None, least=1, most=10**9),)
+    return section.wholes("capacity", longest=_MOST_SILOS)
+
+
+def _origin(section: Section) -> tuple[str, str]:
+    """The function or the files, one of which is empty."""
+    source, files = section.text("source", Data.source), section.text("files", Data.files)
+    if bool(source) == bool(files):
+        raise StudyError(
+            f"expected either data.source or data.files, got {'both' if source else 'neither'}; "
+            f'write source = "{import_path.BUILT_IN}:heart" or files = "silo-{{name}}.csv"'
+        )
+    if source:
+        _check_source(section, source)
+    else:
+        _check_files(section, files)
+    return source, files
+
+
+def _check_source(section: Section, source: str) -> None:
+    """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
+    if source == import_path.IN_MEMORY:
+        section.absent("test", "when the records are in memory")
+        return
+    if not import_path.is_built_in(source) and not import_path.is_own(source):
+        own = not source.startswith(import_path.OWN) and import_path.is_own(
+            import_path.OWN + source
+        )
+        raise section.refusal(
+            "source",
+            f'"{import_path.BUILT_IN}:name" or "{import_path.OWN}module:function"',
+            f'write "{import_path.OWN}" before a function of your own' if own else "fix it",
+        )
+    for key in ("test", "positive", "negative", "classes", "columns"):
+        section.absent(key, "when data.source is given")
+
+
+def _check_files(section: Section, files: str) -> None:
+    """One file for each silo, of a kind that can be read."""
+    if "{name}" not in files or not files.endswith(_TABLES):
+        raise section.refusal("files", "a path with {name} that ends in .csv or .parquet", "fix it")
+    section.absent("options", "when data.files is given")
+
+
+def _test(section: Section) -> str:
+    """The public test file, if there is one."""
+    test = section.text("test", Data.test)
+    if test and not test.endswith(_TABLES):
+        raise section.refusal("test", "a path that ends in .csv or .parquet", "fix it")
+    return test
+
+
+def _negative(section: Section) -> tuple[str, ...]:
+    """The other spellings of a target with two classes: none may become a 0 unseen."""
+    positive = section.texts("positive", Data.positive)
+    negative = section.texts("negative", Data.negative)
+    if bool(positive) != bool(negative):
+        given, other, means = (
+            ("positive", "negative", 0) if positive else ("negative", "positive", 1)
+        )
+        raise section.refusal(
+            other,
+            f"the spellings of the target that count as {means}, beside data.{given}",
+            "list them all: a cell that neither list has is refused",
+        )
+    if set(map(canonical, positive)) & set(map(canonical, negative)):
+        raise section.refusal("negative", "spellings that data.positive has not", "fix one list")
+    return negative
+
+
+def _classes(section: Section) -> tuple[str, ...]:
+    """The spellings of a target that is a class."""
+    if section.content.get("positive"):
+        section.absent("classes", "when data.positive is given")
+    classes = section.texts("classes", Data.classes)
+    if len({canonical(spelling) for spelling in classes}) < max(2, len(classes)):
+        raise section.refusal("classes", "at least two different spellings", "list each class once")
+    return classes
+
+
+def _columns(section: Section, targets: tuple[str, ...], *, targeted: bool) -> tuple[Column, ...]:
+    """The declared columns, if any; 1 and 1.0 are one bound, and must give the same study id."""
+    if "columns" not in section:
+        return ()
+    try:
+        columns = tuple(_normal(column) for column in columns_from(section.table("columns")))
+    except StudyError as error:  # which quotes a list of categories in full
+        said, _, remedy = str(error).rpartition("; ")
+        raise StudyError(f"{shortened(said, 300)}; {remedy}") from None
+    stated = bool(section.content.get("files")) or isinstance(section.content.get("target"), str)
+    if stated and not {column.name for column in columns}.isdisjoint(targets):
+        raise section.refusal("target", "none of data.columns", "remove it from data.columns")
+    if not any(column.feature for column in columns) or not (
+        targeted or all(column.feature for column in columns)
+    ):
+        raise StudyError(
+            "expected feature = false of some columns beside a model, and of none without one, got "
+            "another; correct data.columns"
+        )
+    return columns
+
+
+def _normal(column: Column) -> Column:
+    """The column with every number in one form."""
+    default = column.default
+    if column.categories:
+        text = default is None or isinstance(default, str)
+        return column if text else replace(column, default=canonical(str(default)))
+    low, high = (float(bound) + 0.0 for bound in column.bounds)
+    return replace(
+        column, low=low, high=high, default=None if default is None else float(default) + 0.0
+    )
+
+
+def _options(section: Section) -> tuple[tuple[str, int | float | str | bool], ...]:
+    """Arguments for the source's function, each of the type that is written."""
+    options = section.content.get("options", {})
+    plain = isinstance(options, dict) and all(
+        isinstance(value, str) or (isinstance(value, int | float) and isfinite(value))
+        for value in options.values()
+    )
+    if not plain:
+        raise section.refusal("options", "a table of plain values", "write { split = 1 }")
+    return tuple(sorted(options.items()))
