@@ -222,22 +222,22 @@ def held_slopes(fan: float, releases: int) -> float:
     asked, rng = Linear(outcome=outcome, on=(age,)), np.random.default_rng(5)
     held = []
     for _ in range(releases):
-        z = np.clip(rng.standard_normal(3000), -3, 3)
-        y = 50 + 3 * z + 6 * np.exp(fan * z) * rng.standard_normal(3000)
+        z = np.clip(rng.standard_normal(1000), -3, 3)
+        y = 50 + 3 * z + 6 * np.exp(fan * z) * rng.standard_normal(1000)
         sums = asked.encode({"x": 50 + 12 * z, "y": y}).sum(axis=0)
         (row,) = asked.answer(sums + 0.5 * rng.standard_normal(len(sums)), 0.5).rows
         held.append(row.low <= 0.25 <= row.high)
     return float(np.mean(held))
 
 
-@pytest.mark.parametrize("fan", [0.0, 0.2, 0.3])
+@pytest.mark.parametrize("fan", [0.0, 0.3])
 def test_intervals_of_slopes_hold_where_residuals_fan_out(
     fan: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 1,000 intervals; the seed is fixed."""
     assert 0.92 <= held_slopes(fan, 1000) <= 0.98
     monkeypatch.setattr(linear, "_WIDER", 1.0)
-    assert held_slopes(fan, 1000) < 0.92 or fan < 0.3
+    assert fan == 0.0 or held_slopes(fan, 1000) < 0.92
 
 
 def test_a_table_and_quartiles_are_the_exact_ones_without_noise() -> None:
@@ -287,9 +287,11 @@ def held_quantiles(law: str, bins: int, high: float, records: int, sigma: float)
     edges = tuple(high * k / bins for k in range(bins + 1))
     at = (0.1, 0.25, 0.5, 0.75)
     asked, rng = Quantiles(column=column, edges=edges, at=at), np.random.default_rng(7)
-    held = []
+    held, middles = [], (np.array(edges[1:]) + edges[:-1]) / 2
+    columns = asked.encode({"x": middles})  # of the code
     for _ in range(300):
-        sums = asked.encode({"x": drawn.rvs(records, random_state=rng)}).sum(axis=0)
+        values = np.clip(drawn.rvs(records, random_state=rng), 0, high)
+        sums = np.histogram(values, edges)[0] @ columns
         rows = asked.answer(sums + sigma * rng.standard_normal(bins), sigma).rows
         held.append([row.low <= q <= row.high for row, q in zip(rows, drawn.ppf(at), strict=True)])
     return np.array(held)
@@ -315,7 +317,7 @@ def test_log_bins_tell_quantiles_of_a_long_tail() -> None:
     asked = statistic_from("q", table, {"x": column})
     assert isinstance(asked, Quantiles)
     held, wide = [], 0.0
-    for _ in range(200):
+    for _ in range(120):
         sums = asked.encode({"x": law.rvs(2000, random_state=rng)}).sum(axis=0)
         rows = asked.answer(sums + 5 * rng.standard_normal(64), 5.0).rows
         exact = law.ppf([0.25, 0.5, 0.75])
