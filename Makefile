@@ -10,6 +10,8 @@
 #   make bench   measure this machine against its physical limits
 #   make experiments   make every figure of docs/experiments.md again (hours; goes on where it stopped)
 #   make release   wheel, sdist, SBOM and SHA256SUMS of the last commit in dist/, built twice and compared
+#   make bundle   the release and all packages that it needs in one file, for machines without a network
+#   make image   the image of a party from that, with no registry (root); NODE=--node leaves torch out
 #   make lock    write constraints.txt and deploy/requirements.txt anew; ARGS=--upgrade for newer versions
 #   make clean   remove .venv and all that the tools left behind
 #
@@ -52,7 +54,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all coverage check lint docs bench experiments release lock clean
+.PHONY: help demo demo-network test test-all coverage check lint docs bench experiments release bundle image lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -75,7 +77,7 @@ test-all: lint
 	@$(call TESTED)
 
 # What falls below is told and fails nothing: what no test takes is to be read, not to be counted.
-ROOMS := protocol privacy assurance/ledger
+ROOMS := protocol privacy ledger
 EXPECTED := 95
 
 coverage: $(TOOLS)
@@ -118,10 +120,25 @@ release: $(RELEASE)
 	$(SAY) building the last commit twice
 	@$(BIN)/python deploy/release.py
 
+# The Python of the machines that the bundle is for, and of the image: 3.11 is Debian 12's.
+FOR ?= 3.11
+NODE ?=
+BASE ?=
+
+bundle: release
+	$(SAY) collecting what it needs
+	@sh deploy/bundle.sh $(BIN)/pip $(FOR)
+
+image: bundle
+	$(SAY) building the image
+	@sh deploy/image.sh $(NODE) $(BASE)
+
 lock: $(RELEASE)
 	@$(COMPILE) --all-extras --output-file constraints.txt $(ARGS) pyproject.toml
 	@$(COMPILE) --extra learn --extra net --extra attest --constraints constraints.txt --generate-hashes \
 	  --no-emit-package torch --output-file deploy/requirements.txt $(ARGS) pyproject.toml
+	@$(COMPILE) --extra net --extra attest --constraints constraints.txt --generate-hashes \
+	  --output-file deploy/requirements-node.txt $(ARGS) pyproject.toml
 	@echo setuptools | $(COMPILE) --constraints constraints.txt --generate-hashes \
 	  --output-file deploy/requirements-build.txt $(ARGS) -
 
@@ -150,7 +167,7 @@ $(ENGINE): $(RUNTIME)
 
 $(TOOLS): $(RUNTIME)
 	$(SAY) installing the tools for checks and tests
-	@$(INSTALL) --editable '.[learn,net,parquet,attest,experiments,docs,dev]'
+	@$(INSTALL) --editable '.[learn,net,otlp,parquet,attest,experiments,docs,dev]'
 	@touch $@
 
 $(PAGES): $(RUNTIME)

@@ -150,30 +150,34 @@ def tasks_of(plan: Plan, model: torch.nn.Module, records: Sequence[Records]) -> 
 class ClearSilo:
     """A silo's part of a step with nothing hidden: the same work up to the masks."""
 
-    def __init__(self, task: LocalTask, terms: RoundParameters) -> None:
-        self._task, self._terms, self._source = task, terms, SecureSource()
+    def __init__(self, task: LocalTask, round_parameters: RoundParameters) -> None:
+        self._task, self._round_parameters, self._source = task, round_parameters, SecureSource()
 
     def contribute(self, parameters: Parameters) -> ring.Residues:
         """Noised and rounded, as `hubbub.protocol.round.Silo` does it."""
-        terms = self._terms
-        task, rate = self._task, terms.sample_rate
+        round_parameters = self._round_parameters
+        task, rate = self._task, round_parameters.sample_rate
         rows = poisson_rows(self._source, task.count, task.capacity, rate)
         vector = task.clipped_sum(parameters, rows)
         return noise.add_noise_and_round(
-            vector, terms.sigma_grid, self._source, terms.word_bits, grid_step=terms.grid_step
+            vector,
+            round_parameters.sigma_grid,
+            self._source,
+            round_parameters.word_bits,
+            grid_step=round_parameters.grid_step,
         )
 
 
 class ClearSum:
     """The aggregator's part with nothing hidden."""
 
-    def __init__(self, terms: RoundParameters) -> None:
-        self._terms = terms
-        self._total = ring.zeros(0, terms.word_bits)
+    def __init__(self, round_parameters: RoundParameters) -> None:
+        self._round_parameters = round_parameters
+        self._total = ring.zeros(0, round_parameters.word_bits)
 
     def begin(self) -> None:
         """Start at zero."""
-        self._total = ring.zeros(self._terms.dimension, self._terms.word_bits)
+        self._total = ring.zeros(self._round_parameters.dimension, self._round_parameters.word_bits)
 
     def receive(self, residues: ring.Residues) -> None:
         """Add a silo's vector."""
@@ -184,21 +188,23 @@ class ClearSum:
         return ring.to_integers(self._total)
 
 
-def clear(silos: Sequence[ClearSilo], aggregator: ClearSum, terms: RoundParameters) -> Step:
+def clear(
+    silos: Sequence[ClearSilo], aggregator: ClearSum, round_parameters: RoundParameters
+) -> Step:
     """The same sum with nothing hidden."""
 
     def step(_round: int, parameters: Parameters) -> Vector:
         aggregator.begin()
         for silo in silos:
             aggregator.receive(silo.contribute(parameters))
-        return aggregator.integers() * terms.grid_step
+        return aggregator.integers() * round_parameters.grid_step
 
     return step
 
 
-def real(parties: Federation, terms: RoundParameters) -> Step:
+def real(parties: Federation, round_parameters: RoundParameters) -> Step:
     def step(number: int, parameters: Parameters) -> Vector:
-        return parties.sum(number, parameters) * terms.grid_step
+        return parties.sum(number, parameters) * round_parameters.grid_step
 
     return step
 
@@ -230,7 +236,7 @@ class Ready:
 
     study: Study
     plan: Plan
-    terms: RoundParameters
+    round_parameters: RoundParameters
     initial: Parameters
     tasks: Sequence[LocalTask]
 
@@ -249,7 +255,7 @@ class Ready:
         return cls(
             study=study,
             plan=plan,
-            terms=round_parameters_of(plan.main),
+            round_parameters=round_parameters_of(plan.main),
             initial=initial,
             tasks=tasks_of(plan, model, records),
         )
@@ -263,12 +269,16 @@ class Ready:
 def measured(nodes: int, steps: int, silos: int, threads: int) -> tuple[Times, RoundParameters]:
     """Real and clear steps in turn, the first of each thrown away."""
     ready = Ready.of(study_of(silos, nodes), [made_up(silo) for silo in range(silos)])
-    terms, layout = ready.terms, layout_of(ready.plan)
-    parties = federate(layout, terms, ready.tasks, study=ready.study.id, threads=threads)
+    round_parameters, layout = ready.round_parameters, layout_of(ready.plan)
+    parties = federate(layout, round_parameters, ready.tasks, study=ready.study.id, threads=threads)
     plain = ready.run(
-        clear([ClearSilo(task, terms) for task in ready.tasks], ClearSum(terms), terms)
+        clear(
+            [ClearSilo(task, round_parameters) for task in ready.tasks],
+            ClearSum(round_parameters),
+            round_parameters,
+        )
     )
-    hidden = ready.run(real(parties, terms))
+    hidden = ready.run(real(parties, round_parameters))
     for number in range(1, steps + 2):
         plain.go(number)
         hidden.go(number)
@@ -281,16 +291,19 @@ def measured(nodes: int, steps: int, silos: int, threads: int) -> tuple[Times, R
         clear_least_wall=min(plain.wall[1:]),
         real_least_wall=min(hidden.wall[1:]),
     )
-    return found, terms
+    return found, round_parameters
 
 
-def parts_of(terms: RoundParameters, nodes: int, silos: int) -> list[Part]:
+def parts_of(round_parameters: RoundParameters, nodes: int, silos: int) -> list[Part]:
     """The price of what only the real protocol does, each measured alone."""
-    residues = ring.zeros(terms.dimension, terms.word_bits)
+    residues = ring.zeros(round_parameters.dimension, round_parameters.word_bits)
     total = residues.copy()
-    payload, model = ring.to_bytes(residues), bytes(4 * terms.parameters)
+    payload, model = ring.to_bytes(residues), bytes(4 * round_parameters.parameters)
     header, signature = bytes(74), bytes(64)
-    keys, parameters = Keys.generate("a", "silo"), np.zeros(terms.parameters, dtype=np.float32)
+    keys, parameters = (
+        Keys.generate("a", "silo"),
+        np.zeros(round_parameters.parameters, dtype=np.float32),
+    )
     signed = keys.sign(payload[:32])
     mask = milliseconds(lambda: MaskStream().add(residues, bytes(16)))
     hashed = milliseconds(lambda: hashlib.sha256(payload).digest())
@@ -375,9 +388,12 @@ def write(name: str, rows: Sequence[dict[str, str | float]]) -> None:
         writer.writerows(rows)
 
 
-def show(times: Times, rows: Sequence[dict[str, str | float]], terms: RoundParameters) -> None:
+def show(
+    times: Times, rows: Sequence[dict[str, str | float]], round_parameters: RoundParameters
+) -> None:
     print(
-        f"\nM = {times.nodes}, {terms.dimension:,} coordinates of {terms.word_bits} bits: "
+        f"\nM = {times.nodes}, {round_parameters.dimension:,} coordinates of "
+        f"{round_parameters.word_bits} bits: "
         f"wall {times.real_wall:.2f} / {times.clear_wall:.2f} s = {times.wall_ratio:.3f} "
         f"(least {times.real_least_wall:.2f} / {times.clear_least_wall:.2f}), "
         f"processor {times.real_cpu:.2f} / {times.clear_cpu:.2f} s = {times.cpu_ratio:.3f}"
@@ -404,13 +420,13 @@ def main() -> None:
     summary: list[dict[str, str | float]] = []
     details: list[dict[str, str | float]] = []
     for nodes in map(int, options.nodes.split(",")):
-        times, terms = measured(nodes, options.steps, options.silos, options.threads)
-        rows = rows_of(times, parts_of(terms, nodes, options.silos))
+        times, round_parameters = measured(nodes, options.steps, options.silos, options.threads)
+        rows = rows_of(times, parts_of(round_parameters, nodes, options.silos))
         ratios = {"wall_ratio": times.wall_ratio, "cpu_ratio": times.cpu_ratio}
         summary.append(asdict(times) | ratios | {"load": os.getloadavg()[0]})
         details += rows
         if not options.json:
-            show(times, rows, terms)
+            show(times, rows, round_parameters)
     if options.json:
         print(json.dumps({"results": summary, "parts": details}))
     if options.write:

@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from hubbub.assurance.ledger.privacy_ledger import Cap, Entry, Kind, Ledger
+from hubbub.ledger.privacy_ledger import Cap, Entry, Ledger, LedgerMechanism
 from hubbub.privacy import Certificate
 
 ROUNDS, EARLIER = 1250, 250
@@ -71,7 +71,9 @@ def entry(number: int, study: int, noise_multiplier: float) -> Entry:
         session=bytes([study]) * 16,
         round=number,
         attempt=0,
-        kind=Kind(noise_multiplier=noise_multiplier, sample_rate=0.008, sampling="poisson"),
+        kind=LedgerMechanism(
+            noise_multiplier=noise_multiplier, sample_rate=0.008, sampling="poisson"
+        ),
         certificate=CERTIFICATE,
     )
 

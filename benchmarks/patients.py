@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hubbub.learning import TrainingTask, on_units, parameters_vector
+from hubbub.learning import TrainingTask, parameters_vector, per_unit_model
 from hubbub.study import Records
 from learning import made, spent
 
@@ -40,7 +40,9 @@ def runner(name: str, of_each: int) -> Callable[[], object]:
         inputs=case.inputs.float().numpy(), targets=case.targets.numpy(), patients=patients
     )
     model = Codes(case.model) if name == "D" else case.model
-    task = TrainingTask(on_units(model, of_each), records, clip=1.0, margin=MARGIN, method="auto")
+    task = TrainingTask(
+        per_unit_model(model, of_each), records, clip=1.0, margin=MARGIN, method="auto"
+    )
     parameters, rows = parameters_vector(model), np.arange(task.count)
     return lambda: task.clipped_sum(parameters, rows)
 

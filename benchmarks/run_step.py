@@ -119,14 +119,20 @@ class Watch:
         self._start = now()
 
 
-def arithmetic(prepared: PreparedStudy, tasks: list[LocalTask], terms: RoundParameters) -> None:
+def arithmetic(
+    prepared: PreparedStudy, tasks: list[LocalTask], round_parameters: RoundParameters
+) -> None:
     """What a step cannot do without, silo by silo."""
     source = SecureSource()
     for task in tasks:
-        rows = poisson_rows(source, task.count, task.capacity, terms.sample_rate)
+        rows = poisson_rows(source, task.count, task.capacity, round_parameters.sample_rate)
         vector = task.clipped_sum(prepared.initial, rows)
         noise.add_noise_and_round(
-            vector, terms.sigma_grid, source, terms.word_bits, grid_step=terms.grid_step
+            vector,
+            round_parameters.sigma_grid,
+            source,
+            round_parameters.word_bits,
+            grid_step=round_parameters.grid_step,
         )
 
 
@@ -134,8 +140,8 @@ def measured(silos: int, mean: float, steps: int) -> Row:
     study = study_of(silos, round(mean / _RATE), steps)
     made = plan(study)
     prepared = PreparedStudy.of(study, made)
-    terms, tasks = round_parameters_of(prepared.plan.main), prepared.tasks
-    watch = Watch(arithmetic=lambda: arithmetic(prepared, tasks, terms))
+    round_parameters, tasks = round_parameters_of(prepared.plan.main), prepared.tasks
+    watch = Watch(arithmetic=lambda: arithmetic(prepared, tasks, round_parameters))
     with tempfile.TemporaryDirectory() as folder:
         run(study, Path(folder) / "run", plan=made, progress=watch)
     step, alone = np.median(watch.steps, axis=0), np.median(watch.alone, axis=0)

@@ -101,12 +101,12 @@ def peak_kib() -> int:
 
 
 def measured(silos: int, coordinates: int, nodes: int, word_bits: int, quiet: bool) -> Scale:
-    terms = terms_for(silos, coordinates, nodes, word_bits)
+    round_parameters = terms_for(silos, coordinates, nodes, word_bits)
     layout = Layout(names=tuple(f"silo-{k}" for k in range(1, silos + 1)), nodes=nodes)
     tasks = [One(k % coordinates, coordinates) for k in range(silos)]
     before, wall, cpu = peak_kib(), time.perf_counter(), time.process_time()
     charged = Charged()
-    parties = federate(layout, terms, tasks, study=_STUDY, record=charged.record)
+    parties = federate(layout, round_parameters, tasks, study=_STUDY, record=charged.record)
     setup, setup_cpu = time.perf_counter() - wall, time.process_time() - cpu
     after, wall, cpu = peak_kib(), time.perf_counter(), time.process_time()
     total = round_of(parties, charged, silos, quiet=quiet)
@@ -125,7 +125,7 @@ def measured(silos: int, coordinates: int, nodes: int, word_bits: int, quiet: bo
         round_cpu_seconds=spent_cpu,
         setup_kib_per_silo=(after - before) / silos,
         round_mib=(peak_kib() - after) / 1024,
-        vector_kib=terms.masked_bytes / 1024,
+        vector_kib=round_parameters.masked_bytes / 1024,
         load=os.getloadavg()[0],
     )
 

@@ -17,7 +17,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 SUMS = "SHA256SUMS"
-LOCKS = ("requirements-build.txt", "requirements-torch.txt", "requirements.txt")
+LOCKS = (
+    "requirements-build.txt",
+    "requirements-node.txt",
+    "requirements-torch.txt",
+    "requirements.txt",
+)
+PINNED = LOCKS[2:]  # what a silo installs; a compute node less
 # What must not matter, and does where a tool writes times, modes or the order of a set.
 CIRCUMSTANCES = (
     {"TZ": "UTC", "PYTHONHASHSEED": "1", "LC_ALL": "C", "umask": "022", "mtime": "1000000000"},
@@ -107,7 +113,7 @@ def _build(folder: Path, settings: Mapping[str, str]) -> None:
         shutil.copyfile(source / "deploy" / name, made / name)
     wheel = next(made.glob("*.whl"))
     bom = made / f"{'-'.join(wheel.name.split('-')[:2])}.cdx.json"
-    pinned = "".join((made / name).read_text() for name in LOCKS[1:])
+    pinned = "".join((made / name).read_text() for name in PINNED)
     _run(
         source,
         settings,

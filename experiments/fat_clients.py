@@ -100,16 +100,16 @@ def measured(base: Case, point: Point, shown: Shown) -> Mapping[str, object]:
     case = replace(base, silos=point.silos, degree=point.degree)
     found = compared(case, STEPS, (1,), shown)
     clear, masked, apart = found.clear, found.masked[1], found.masked[APART]
-    terms = found.ready.terms
-    timed = min(paper.SAMPLE, terms.dimension)
+    round_parameters = found.ready.round_parameters
+    timed = min(paper.SAMPLE, round_parameters.dimension)
     digests = processor_seconds(lambda: paper.pair_mask(timed))
-    multiplied = point.degree * terms.dimension / timed
+    multiplied = point.degree * round_parameters.dimension / timed
     blake2 = digests * multiplied
     return {
         "degree": point.degree,
         "most_colluders": point.most_colluders,
-        "coordinates": terms.dimension,
-        "word_bits": terms.word_bits,
+        "coordinates": round_parameters.dimension,
+        "word_bits": round_parameters.word_bits,
         "images": found.images,
         "steps": STEPS,
         "masking_ms": 1e3 * found.mask_stream,

@@ -30,7 +30,7 @@ from hubbub.session.layout import layout_of
 from hubbub.session.noisy_sums import NoisySums
 from hubbub.session.rounds import Rounds
 from hubbub.session.silo_party import SiloParty
-from hubbub.training.local_venue import LocalVenue
+from hubbub.training.local_backend import LocalBackend
 from hubbub.training.loop import Progress, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy
 from hubbub.training.result import Result
@@ -84,7 +84,7 @@ class Dealer:
             self.silos[index].take_list(places, coming)
 
 
-class DealtVenue(LocalVenue):
+class DealtVenue(LocalBackend):
     """Everybody in this process, with dealt lists in the place of mixed ones."""
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
@@ -100,6 +100,6 @@ class DealtVenue(LocalVenue):
 def _sums(setting: PreparedStudy, stack: ExitStack) -> NoisySums:
     """Everybody after set-up."""
     keys = layout_of(setting.plan).keys()
-    venue = DealtVenue(study=setting.study, keys=keys, ledgers={}, folder=None)
-    sessions = RunSessions(venue=venue, plan=setting.plan, folder=None, stack=stack)
+    backend = DealtVenue(study=setting.study, keys=keys, ledgers={}, folder=None)
+    sessions = RunSessions(backend=backend, plan=setting.plan, folder=None, stack=stack)
     return sessions.open(setting.plan.main, setting.tasks)

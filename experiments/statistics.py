@@ -173,7 +173,7 @@ def released(
     noise, parameters, sums = sigma * math.sqrt(stacked.rounds), stacked.start, []
     for _ in range(stacked.rounds):
         sums.append(weights @ rows(parameters) + noise * rng.standard_normal(stacked.size))
-        parameters = stacked.update(sums[-1], noise, parameters)
+        parameters = stacked.update(sums, noise, parameters)
     return stacked.answers(sums, noise)[setting.looked_at]
 
 

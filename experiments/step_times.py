@@ -221,9 +221,12 @@ def _compared(
 
 def clear_kind(ready: Ready) -> Kind:
     """Steps in which nothing is hidden, on one thread."""
-    silos = [Watched(ClearSilo(task, ready.terms)) for task in ready.tasks]
-    total, optimizer = Watched(ClearSum(ready.terms)), Watched(learning.Optimizer("adam", lr=9e-4))
-    step = clear(cast(Any, silos), cast(Any, total), ready.terms)
+    silos = [Watched(ClearSilo(task, ready.round_parameters)) for task in ready.tasks]
+    total, optimizer = (
+        Watched(ClearSum(ready.round_parameters)),
+        Watched(learning.Optimizer("adam", lr=9e-4)),
+    )
+    step = clear(cast(Any, silos), cast(Any, total), ready.round_parameters)
     return Kind(
         run=ready.run(step, cast(Any, optimizer)), silos=silos, aggregator=(total, optimizer)
     )
@@ -268,7 +271,7 @@ def _real(parties: Federation, ready: Ready, place: int, kinds: int) -> Step:
 
     def step(number: int, parameters: Parameters) -> Vector:
         round = (number - 1) * kinds + place + 1
-        return np.multiply(parties.sum(round, parameters), ready.terms.grid_step)
+        return np.multiply(parties.sum(round, parameters), ready.round_parameters.grid_step)
 
     return step
 
@@ -278,7 +281,7 @@ def set_up(case: Case, ready: Ready) -> Federation:
     layout = layout_of(ready.plan)
     if case.degree is not None:
         layout = replace(layout, degree=case.degree)
-    return federate(layout, ready.terms, ready.tasks, study=ready.study.id)
+    return federate(layout, ready.round_parameters, ready.tasks, study=ready.study.id)
 
 
 @lru_cache(maxsize=1)
@@ -308,14 +311,17 @@ def images_of(silos: int, records: int | None) -> tuple[list[Records], str]:
 def masking_seconds(parties: Federation, ready: Ready) -> float:
     """Processor seconds of all masks of one silo, keys derived: the median of some silos."""
     some = list(parties.roster.silos)[:_MASKINGS]
-    residues = ring.zeros(ready.terms.dimension, ready.terms.word_bits)
+    residues = ring.zeros(ready.round_parameters.dimension, ready.round_parameters.word_bits)
     mask_stream = MaskStream()
 
     def masked(session: Session) -> float:
         start = time.thread_time()
         keys = [
             one.mask_key(
-                transcript=session.transcript, round=ready.terms.steps, attempt=1, model=bytes(32)
+                transcript=session.transcript,
+                round=ready.round_parameters.steps,
+                attempt=1,
+                model=bytes(32),
             )
             for one in session.secrets.values()
         ]

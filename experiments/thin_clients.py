@@ -95,11 +95,11 @@ def measured(case: Case, nodes: int, shown: Shown) -> Mapping[str, object]:
     """One run."""
     found = compared(replace(case, nodes=nodes), STEPS, THREADS, shown)
     clear, apart, one, two = found.clear, *(found.masked[each] for each in (APART, 1, 2))
-    terms = found.ready.terms
+    round_parameters = found.ready.round_parameters
     return {
         "silos": case.silos,
-        "coordinates": terms.dimension,
-        "word_bits": terms.word_bits,
+        "coordinates": round_parameters.dimension,
+        "word_bits": round_parameters.word_bits,
         "images": found.images,
         "steps": STEPS,
         "clear_wall": clear.wall,
@@ -118,7 +118,7 @@ def measured(case: Case, nodes: int, shown: Shown) -> Mapping[str, object]:
         "fold_wall_2": two.wall / clear.wall,
         "fold_cpu": one.cpu / clear.cpu,
         "fold_path": apart.path / clear.path,
-        **paper_columns(nodes, case.silos, terms.dimension, clear.cpu, clear.path),
+        **paper_columns(nodes, case.silos, round_parameters.dimension, clear.cpu, clear.path),
         "setup_seconds": found.setup,
         "load": os.getloadavg()[0],
     }

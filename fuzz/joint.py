@@ -25,7 +25,7 @@ from protocol import reference as ref
 from protocol.parties import SESSION, STUDY, world
 
 _WORLD = world(3, quorum=2, joint=True)
-_ROUNDS, _ATTEMPTS = _WORLD.terms.steps, _WORLD.terms.attempts
+_ROUNDS, _ATTEMPTS = _WORLD.round_parameters.steps, _WORLD.round_parameters.attempts
 _LENGTH = _ROUNDS * _ATTEMPTS
 _MOST_MOVES, _CHECKER, _ALL = 30, 0, 7
 _ANCHORS, _REVEAL, _SEED = range(3)  # the moves

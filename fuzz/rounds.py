@@ -63,7 +63,7 @@ def seeds() -> list[bytes]:
 def _world(kind: int) -> tuple[World, RoundParameters]:
     """Pairwise masks, compute nodes, or full shares."""
     w = world(_SILOS, 2 if kind else 0)
-    return w, replace(w.terms, full_shares=kind == 2)
+    return w, replace(w.round_parameters, full_shares=kind == 2)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -84,10 +84,10 @@ class Game:
     promises: list[bytes] = field(default_factory=list)  # the newest that have come
 
     def __post_init__(self) -> None:
-        self.w, self.terms = _world(self.kind)
+        self.w, self.round_parameters = _world(self.kind)
         self.sum = np.zeros(DIMENSION, dtype=np.uint32)
         self.model = b""
-        arguments = {"roster": self.w.roster, "terms": self.terms}
+        arguments = {"roster": self.w.roster, "round_parameters": self.round_parameters}
         self.aggregator = Aggregator(keys=self.w.keys[0], study=STUDY, session=SESSION, **arguments)
         sessions = sessions_of(self.w)
         party = {
@@ -113,7 +113,7 @@ class Game:
         step, away = reader.number(), reader.number() % (_SILOS + 1)
         round, attempt = self.time
         time = (round, attempt + 1) if step % 2 and round else (round + 1, 0)
-        if time[0] > self.terms.steps:
+        if time[0] > self.round_parameters.steps:
             return
         active = set(self.w.roster.silos) - {away}
         numbers = np.array(time, dtype=np.float32)
@@ -121,7 +121,7 @@ class Game:
         model = self._refusable(self.aggregator, begun)
         if model is not None:
             self.time, self.model, self.sum[:] = time, model, 0
-            self.closed, self.looked = set(), not self.terms.full_shares
+            self.closed, self.looked = set(), not self.round_parameters.full_shares
 
     def answer(self, reader: Reader) -> None:
         """A silo hears the newest model, perhaps changed, and answers it."""
@@ -204,7 +204,7 @@ class Game:
                 said, model = said[:-DIGEST_BYTES], said[-DIGEST_BYTES:]
                 hold(model == unverified(self.model).digest, "an answer to another model")
             vector = np.frombuffer(said, dtype="<u4") if said else 0
-            negative = not answered and not self.terms.full_shares
+            negative = not answered and not self.round_parameters.full_shares
             self.sum = self.sum - vector if negative else self.sum + vector
         total = vars(self.aggregator)["_total"]
         hold(not self.time[0] or np.array_equal(total, self.sum), "another sum than was accepted")
@@ -227,12 +227,12 @@ class Game:
         """No party uses a time up twice, or goes back."""
         time = int.from_bytes(frame[50:54], "little"), int.from_bytes(frame[54:58], "little")
         hold(self.times.get(index, (0, 0)) < time, "a time used up twice")
-        hold(time[0] <= self.terms.steps, "a round after the last")
+        hold(time[0] <= self.round_parameters.steps, "a round after the last")
         self.times[index] = time
 
     def _reaches_quorum(self, bits: bytes) -> None:
         chosen = int.from_bytes(bits, "big")
-        hold(chosen.bit_count() >= self.terms.quorum, "fewer silos than the noise needs")
+        hold(chosen.bit_count() >= self.round_parameters.quorum, "fewer silos than the noise needs")
         hold(chosen % 16 == 0 and chosen < 256, "silos that do not exist")
 
     def _refusable(self, party: object, call: Callable[[], _Result]) -> _Result | None:

@@ -14,13 +14,13 @@ import torch
 
 import hubbub
 from hubbub import learning
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError, StudyError
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.queries import EVALUATION, STANDARDISATION, EvaluationQuery, standardising_query
 from hubbub.session.layout import layout_of
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.tabular import Records
-from hubbub.training.local_venue import LocalVenue
+from hubbub.training.local_backend import LocalBackend
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import RunSessions
 from hubbub.training.run_study import resume, run
@@ -154,8 +154,8 @@ def test_the_revealed_statistic_has_the_planned_noise():
     tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in prepared.silos]
     with ExitStack() as stack:
         keys = layout_of(prepared.plan).keys()
-        venue = LocalVenue(study=wanted, keys=keys, ledgers={}, folder=None)
-        sessions = RunSessions(venue=venue, plan=prepared.plan, folder=None, stack=stack)
+        backend = LocalBackend(study=wanted, keys=keys, ledgers={}, folder=None)
+        sessions = RunSessions(backend=backend, plan=prepared.plan, folder=None, stack=stack)
         series = sessions.open(planned, tasks)
         found = [series.round(n, prepared.initial, 1)[0] for n in range(1, STEPS + 1)]
     silos, shares = 4, planned.shares

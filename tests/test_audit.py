@@ -14,14 +14,6 @@ import pytest
 from scipy.stats import binom, ks_2samp, norm
 
 import hubbub
-from hubbub.assurance.audit import canaries as canaries_module
-from hubbub.assurance.audit import canary_audit, canary_runs
-from hubbub.assurance.audit.canaries import Canaries
-from hubbub.assurance.audit.canary_runs import AuditRun, played
-from hubbub.assurance.audit.expected_power import ExpectedPower, joint_part, size_of
-from hubbub.assurance.audit.freshness_checks import of_lists
-from hubbub.assurance.audit.scores import scores_of
-from hubbub.assurance.evidence import Choice, Seen, choosing_runs, epsilon_shown
 from hubbub.cli import main
 from hubbub.errors import StudyError
 from hubbub.planning import accounts
@@ -39,6 +31,14 @@ from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.primitives import noise
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import batch_rows
+from hubbub.verification.audit import canaries as canaries_module
+from hubbub.verification.audit import canary_audit, canary_runs
+from hubbub.verification.audit.canaries import Canaries
+from hubbub.verification.audit.canary_runs import AuditRun, played
+from hubbub.verification.audit.expected_power import ExpectedPower, joint_part, size_of
+from hubbub.verification.audit.freshness_checks import of_lists
+from hubbub.verification.audit.scores import scores_of
+from hubbub.verification.evidence import Choice, Seen, choosing_runs, epsilon_shown
 
 # A sound study is contradicted by chance once in 100,000 audits.
 SURE = 0.99999
@@ -228,12 +228,12 @@ def _clip_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def _colluders_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = canaries_module.round_parameters_of
 
-    def terms(made: hubbub.Plan, *rest: Any) -> Any:
+    def round_parameters(made: hubbub.Plan, *rest: Any) -> Any:
         found = honest(made, *rest)
         share = sqrt(made.shares / made.study.parties.silos)
         return replace(found, sigma_grid=found.sigma_grid * share)
 
-    monkeypatch.setattr(canaries_module, "round_parameters_of", terms)
+    monkeypatch.setattr(canaries_module, "round_parameters_of", round_parameters)
 
 
 def _noise_once_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -735,7 +735,7 @@ def test_silos_of_the_adversary_have_neither_records_nor_noise(
     # The aggregator with two silos, and the one of them that looks on (P3).
     for parties in seen:
         silos = [parties.peers.parties[index].silo for index in range(1, 7)]
-        assert [silo._terms.sigma_grid > 0 for silo in silos] == [True] * 3 + [False] * 3
+        assert [silo._round_parameters.sigma_grid > 0 for silo in silos] == [True] * 3 + [False] * 3
         assert [silo._task.count for silo in silos[3:]] == [0, 0, 0]
 
 

@@ -26,9 +26,9 @@ import pytest
 
 import hubbub
 from hubbub import Study
-from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.cli import bench_command, demo_command, main, output
 from hubbub.cli.command_examples import EXAMPLES
+from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.study.datasets import wheel
 from hubbub.training.baselines import BASELINES
 
@@ -164,6 +164,35 @@ def test_plan_prints_what_the_design_of_the_study_means(ask, study):
     assert found["word_bits"] in (16, 32, 64)
     assert found.pop("own_code") == []
     assert found == json.loads(json.dumps(hubbub.plan(Study.load(study)).to_dict()))
+
+
+def test_plan_looks_at_the_ledgers_that_a_run_would_charge(ask, command, study, tmp_path):
+    assert "ledgers" not in ask("plan", study)
+    ask("run", study, "--out", "runs/one")
+    found = ask("plan", study)["ledgers"]
+    assert found.keys() == set(Study.load(study).parties.names)
+    for one in found.values():
+        # The study's own rows are there already: run again under its id, it makes no more.
+        assert 7.9 < one["spent"] == one["after"] <= 8
+        assert one["words"] == "no cap"
+    other = tmp_path / "other.toml"
+    ask("budget", "set", "runs/ledgers/hungary.sqlite", "--epsilon", 9, "--delta", "1e-5")
+    moved = ask("plan", _renamed(study, other), "--ledgers", "runs/ledgers")["ledgers"]
+    assert all(8 < one["spent"] * 1.2 < one["after"] < 16 for one in moved.values())
+    assert "of 9: will be refused" in moved["hungary"]["words"]
+    said = command("plan", other, "--ledgers", "runs/ledgers").out
+    assert "What these records have spent in all studies" in said
+    nowhere = command("plan", study, "--ledgers", tmp_path)
+    assert (nowhere.code, nowhere.out) == (2, "")
+    assert "expected ledgers of" in nowhere.err
+
+
+def _renamed(study: Path, other: Path) -> Path:
+    """The same study under another name."""
+    found = Study.load(study)
+    table = found.as_toml().replace(f'name = "{found.name}"', 'name = "again"')
+    other.write_text(table)
+    return other
 
 
 def test_run_prints_where_it_wrote_and_what_it_promises(ask, study, tmp_path):

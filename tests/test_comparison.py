@@ -42,7 +42,7 @@ def first_models(study: Study, baseline: str | None, times: int) -> np.ndarray:
     prepared = PreparedStudy.of(study)
     found = []
     for _ in range(times):
-        result = run_study.carried_out(prepared, None, baseline=baseline)
+        result = run_study.run_prepared(prepared, None, baseline=baseline)
         found.append(
             np.concatenate([p.detach().numpy().ravel() for p in result.model.parameters()])
         )

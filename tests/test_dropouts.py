@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.errors import BudgetError, StudyError
+from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.training.run_study import run
 
 STEPS = 8

@@ -198,7 +198,7 @@ def test_clear_and_masked_steps_have_the_same_sum(module, monkeypatch, silos, no
     )
     ready, _ = times.prepared(replace(case, degree=None))
     exact = {"sigma_grid": 0.0, "grid_step": 1e-6, "word_bits": 32, "sample_rate": 1.0}
-    sure = replace(ready, terms=replace(ready.terms, **exact))
+    sure = replace(ready, round_parameters=replace(ready.round_parameters, **exact))
     sums: list[np.ndarray] = []
     # The model moves by what the optimizer is given, so every later sum depends on the one before.
     monkeypatch.setattr(

@@ -19,6 +19,13 @@ def silo(seed: int, rows: int = 60):
     return inputs, (inputs[:, 0] > 0).astype(np.float32)
 
 
+class SqueezesAll(torch.nn.Linear):
+    """Takes the records' own dimension away, too, where there is one record."""
+
+    def forward(self, x):
+        return super().forward(x).squeeze()
+
+
 SILOS = {"north": silo(1), "south": silo(2), "east": silo(3)}
 SHORT = {"epsilon": 8.0, "steps": 3}
 
@@ -73,6 +80,62 @@ def test_a_data_frame_is_encoded_by_its_columns_then_and_later():
     assert result.trained.features(frame)[1].tolist() == pytest.approx([-0.98, 1.0])
 
 
+def frames_of_patients():
+    rng = np.random.default_rng(5)
+    sexes = rng.choice(["f", "m"], (3, 400))
+    ages = rng.uniform(20, 90, (3, 400))
+    ill = np.where(ages + 20 * (sexes == "m") + rng.normal(0, 10, ages.shape) > 65, "ill", "well")
+    return {
+        name: ({"age": ages[k], "sex": sexes[k], "state": ill[k]}, ill[k])
+        for k, name in enumerate(SILOS)
+    }
+
+
+COLUMNS = {
+    "age": {"low": 20, "high": 90},
+    "sex": {"categories": ["f", "m"]},
+    "state": {"categories": ["well", "ill"], "feature": False},
+}
+
+
+def test_statistics_are_asked_beside_the_training_for_their_part_of_epsilon(tmp_path):
+    silos, asked = frames_of_patients(), {"kind": "crosstab", "rows": "sex", "columns": "state"}
+    both = {"epsilon": 3.0, "baseline": {"kind": "table"}, "who": asked}
+    more = {"columns": COLUMNS, "classes": ["well", "ill"], "statistics": both}
+    result = hubbub.fit(silos, epsilon=8.0, steps=3, **more, out=tmp_path / "run")
+    assert result.epsilon <= 8
+    assert result.plan.dimension == 3  # of age and sex; the model does not see the state
+    assert {*result.statistics} == {"baseline", "who"}
+    rows = result.statistics["baseline"].rows
+    mean = next(row for row in rows if (row.column, row.quantity) == ("age", "mean"))
+    assert mean.low < np.mean([ages["age"] for ages, _ in silos.values()]) < mean.high
+    assert "(baseline)</caption>" in result._repr_html_()
+    assert (tmp_path / "run" / "statistics.json").is_file()
+    alone = hubbub.fit(silos, epsilon=8.0, steps=3, columns=COLUMNS, classes=["well", "ill"])
+    assert result.plan.noise_multiplier > alone.plan.noise_multiplier
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"columns": None}, "declare the columns"),
+        ({"statistics": {"baseline": {"kind": "table"}}}, "statistics.epsilon"),
+        ({"statistics": {"epsilon": 0.1, "q": {"kind": "mode"}}}, "statistics.q.kind"),
+        ({"statistics": {"epsilon": 0.01, "q": {"kind": "table"}}}, "stand out from the noise"),
+    ],
+)
+def test_statistics_that_cannot_be_asked_are_refused_before_anything_is_charged(
+    tmp_path, more, words
+):
+    silos = frames_of_patients()
+    if more.get("columns", COLUMNS) is None:
+        silos = {name: (np.zeros((400, 2)), y) for name, (_, y) in silos.items()}
+    asked = {"columns": COLUMNS, "statistics": {"epsilon": 3.0, "baseline": {"kind": "table"}}}
+    with pytest.raises(StudyError, match=words):
+        hubbub.fit(silos, epsilon=8.0, steps=3, **asked | more, out=tmp_path / "run")
+    assert not (tmp_path / "ledgers").exists()
+
+
 def test_the_second_class_is_the_positive_one():
     silos = {name: (x, np.where(y > 0, "ill", "well")) for name, (x, y) in SILOS.items()}
     result = hubbub.fit(silos, epsilon=8, steps=40, classes=["well", "ill"])
@@ -92,7 +155,11 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
     result = hubbub.fit(SILOS, **SHORT, test=silo(4))
     assert repr(result).startswith("fit: 3 of 3 steps\nepsilon 8.00 at delta 1e-05 against the ")
     assert "auc 0." in repr(result)
-    assert repr(result) in result._repr_html_().replace("&lt;", "<")
+    shown = result._repr_html_()
+    assert "<pre>" not in shown
+    assert f"<h4>{result.plan.study.name}: 3 of 3 steps</h4>" in shown
+    assert "<b>epsilon 8.00 at delta 1e-05 against the aggregator together with 1 silo</b>" in shown
+    assert f"{result.final['auc']:.3f}</td>" in shown
     path = result.report(tmp_path / "page.html")
     assert "<html" in path.read_text()
 
@@ -114,6 +181,13 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
         (SILOS, {"model": torch.nn.Linear}, ModelError, "got a class; hand over a module"),
         (SILOS, {"model": None}, ModelError, "got NoneType"),
         (SILOS, {"model": torch.nn.Linear(3, 2)}, ModelError, r"two classes, found \(n, 2\)"),
+        (
+            SILOS,
+            {"model": torch.nn.Sequential(torch.nn.Linear(3, 1))},
+            ModelError,
+            r"found \(n, 1\); .*squeeze\(-1\), or a Sequential with torch.nn.Flatten\(0\)",
+        ),
+        (SILOS, {"model": SqueezesAll(3, 1)}, ModelError, r"found \(\); squeeze\(-1\) in place"),
         (SILOS, {"model": torch.nn.Linear(5, 1)}, ModelError, r"records of shape \(4, 3\) to see"),
         (SILOS, {"optimizer": "adam"}, StudyError, "optimizer to be a mapping"),
         (SILOS, {"classes": 2}, DataError, "classes to be at least two different values"),

@@ -15,15 +15,16 @@ import pytest
 from safetensors.numpy import save_file
 
 from hubbub import disk, learning
-from hubbub.assurance import Cap, Ledger, load
 from hubbub.cli import main
 from hubbub.errors import HubbubError, IntegrityError, StudyError, UserError
 from hubbub.learning.model_file import read_pinned
+from hubbub.ledger import Cap, Ledger
 from hubbub.network.key_files import identities, read_identity, read_roster
 from hubbub.study import Standardisation, Study
 from hubbub.tabular import read_cells
 from hubbub.training import resume, write_report
 from hubbub.training.checkpoint import newest_checkpoint
+from hubbub.verification import load
 
 SPECIAL = ["/dev/zero", "pipe", "folder"]
 NOTHING = "0" * 64

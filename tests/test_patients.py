@@ -11,7 +11,6 @@ import pytest
 
 import hubbub
 from hubbub import Study, plan
-from hubbub.assurance.verification.checking import verify
 from hubbub.cli import main
 from hubbub.errors import DataError, StudyError
 from hubbub.learning import TrainingTask
@@ -20,6 +19,7 @@ from hubbub.study.drafting.table_check import checked
 from hubbub.tabular import patient_key
 from hubbub.training import PreparedStudy
 from hubbub.training.array_inputs import with_patients
+from hubbub.verification.replay.checking import verify
 
 SILOS = ("north", "south", "west")
 

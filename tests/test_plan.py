@@ -28,12 +28,12 @@ from hubbub.planning import (
     exposure,
     is_dimension,
     mask_degree,
-    noise_left,
-    sharing_silos,
+    shares_of,
     told_shape,
 )
 from hubbub.planning import plan_of_mechanisms as planning
 from hubbub.planning.accounts import bounded_projection, releases
+from hubbub.planning.noise_shares import sharing_silos
 from hubbub.planning.precision import certificate_for, grid_for
 from hubbub.privacy import Certificate, Composition
 from hubbub.protocol.agreement import mask_graph
@@ -84,7 +84,7 @@ def study(*, parties=None, data=None, model=None, training=None, privacy=None) -
 )
 def test_p3_noise_left_gives_the_published_epsilons(colluding, published):
     ten = study(parties={"silos": 10, "colluders": 3})
-    left = noise_left(ten.parties, 1.0, shares=6, known=colluding + 1)
+    left = shares_of(ten.parties).left(colluding + 1)
     bound = hubbub.epsilon(
         noise_multiplier=left, sample_rate=0.008, steps=1250, delta=1e-5, relation="add-remove"
     )
@@ -93,7 +93,7 @@ def test_p3_noise_left_gives_the_published_epsilons(colluding, published):
 
 @pytest.mark.parametrize("dropouts", [0, 2])
 def test_p3_shares_are_the_silos_less_colluders_dropouts_and_the_observer(dropouts):
-    made = plan_in_short(study(parties={"dropouts": dropouts}))
+    made = plan_in_short(study(parties={"dropouts": dropouts, "compute_nodes": 2}))
     assert made.shares == 6 - 2 - dropouts - 1
     assert made.share_sigma == pytest.approx(made.noise_multiplier / sqrt(made.shares))
     assert made.quorum == 6 - dropouts
@@ -105,8 +105,9 @@ def test_p3_shares_are_the_silos_less_colluders_dropouts_and_the_observer(dropou
 
 
 def test_no_noise_is_left_when_every_share_is_known():
-    assert noise_left(study().parties, 1.0, shares=3, known=6) == 0
-    assert noise_left(study().parties, 1.0, shares=3, known=99) == 0
+    for dropouts in (0, 2):
+        shares = shares_of(study(parties={"dropouts": dropouts}).parties, announced=True)
+        assert shares.left(shares.most_known) > shares.left(6) == shares.left(99) == 0
 
 
 @st.composite
@@ -292,7 +293,7 @@ def test_p7_the_smallest_word_that_holds_the_batch_is_chosen(silos, epsilon):
         # The noise does not depend on the number of records, so it is calibrated once.
         one = study(parties=parties, data={"records": records}, privacy=privacy)
         mechanism = replace(made.mechanism, records=records)
-        bits, sigma, held = grid_for(mechanism, one.parties, noise, made.shares)
+        bits, sigma, held = grid_for(mechanism, one.parties, noise, made.main.division)
         main = replace(made.main, word_bits=bits, share_sigma_grid=sigma, sum_limit=held)
         found = replace(made, study=one, main=main)
         assert records != 10**4 or found == made
@@ -535,7 +536,7 @@ def test_p6_an_adversary_far_above_the_studys_epsilon_has_a_row():
     ten = study(
         parties={"silos": 10, "colluders": 3}, training={"steps": 1250, "sample_rate": 0.008}
     )
-    left = noise_left(ten.parties, 1.0, shares=6, known=9)
+    left = shares_of(ten.parties).left(9)
     for numbers in (27, 10**6):
         found = exposure.epsilon_against(
             account(ten),
@@ -626,7 +627,7 @@ def test_p4_where_silos_use_some_nodes_the_smallest_sum_is_that_of_the_honest_no
         parties={"silos": n, "colluders": 0, "compute_nodes": m, "nodes_per_silo": each},
     )
     fewest = min(len(layout.neighbours(1 + n + node, b"")) for node in range(m))
-    assert exposure.sharing_silos(one.parties) == fewest
+    assert sharing_silos(one.parties) == fewest
 
 
 def test_p4_a_row_that_the_graph_cannot_keep_counts_one_share_alone():

@@ -124,6 +124,34 @@ def test_import_of_hubbub_loads_neither_torch_nor_an_engine() -> None:
     )
 
 
+def test_commands_that_fail_and_statistics_wait_for_no_torch(tmp_path: Path) -> None:
+    """It takes seconds to load, and none of them has a model yet."""
+    python(
+        "import os, sys\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        "from hubbub.cli.main import main\n"
+        "text = '''study.name = 'example'\n"
+        "parties = {names = ['a', 'b', 'c'], colluders = 1}\n"
+        "data = {files = '{name}.csv', target = 'y', records = 9, "
+        "columns = {x = {low = 0, high = 1}}, positive = ['1'], negative = ['0']}\n"
+        "model = {kind = 'logistic'}\n"
+        "training = {steps = 2, sampling = 'full-batch'}\n"
+        "privacy = {epsilon = 1.0, delta = 1e-5}\n'''\n"
+        "open('study.toml', 'w').write(text)\n"
+        "for typed in ('run study.toml', 'run study.toml --baseline none', 'report nowhere',\n"
+        "    'run --resume nowhere', 'compare study.toml', 'rehearse study.toml',\n"
+        "    'predict nowhere x.csv', 'audit study.toml --runs 1'):\n"
+        "    assert main(typed.split()) == 2, typed\n"
+        "    assert 'torch' not in sys.modules, typed\n"
+        "import hubbub\n"
+        "silos = {one: {'x': [0.5] * 300} for one in 'abc'}\n"
+        "columns = {'x': {'low': 0, 'high': 1}}\n"
+        "asked = hubbub.statistics(silos, columns=columns, epsilon=1)\n"
+        "assert asked.query([{'kind': 'table'}], epsilon=1).release().statistics\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_says_what_it_takes_gives_and_refuses(name: str) -> None:
     function = public(name)

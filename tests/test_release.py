@@ -63,6 +63,10 @@ def test_what_a_party_imports_is_in_the_locks() -> None:
     ]
     image = {package for name in release.LOCKS for package in pins(f"deploy/{name}")}
     assert {re.split("[=<>~ ]", one)[0] for one in needed} <= image
+    node = pins("deploy/requirements-node.txt")
+    learns = {re.split("[=<>~ ]", one)[0] for one in extras["learn"]}
+    assert {re.split("[=<>~ ]", one)[0] for one in needed} - learns <= node.keys()
+    assert node.items() <= pins("deploy/requirements.txt").items()
     every = {re.split("[=<>~ ]", one)[0] for one in sum(extras.values(), needed)}
     assert every <= pins("constraints.txt").keys()
 

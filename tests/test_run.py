@@ -26,8 +26,6 @@ from scipy.stats import chisquare
 
 import hubbub
 from hubbub import Study, learning
-from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
-from hubbub.assurance.verification.checking import verify
 from hubbub.errors import (
     BudgetError,
     DataError,
@@ -37,6 +35,7 @@ from hubbub.errors import (
     StudyError,
     UserError,
 )
+from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.planning import Plan
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import noise
@@ -51,6 +50,7 @@ from hubbub.tabular import Records
 from hubbub.training.baselines import BASELINES
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_study import run
+from hubbub.verification.replay.checking import verify
 
 FALSE_ALARM = 1e-9
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
@@ -91,7 +91,7 @@ def layout(silos: int, nodes: int) -> Layout:
 
 def federation(silos: int, nodes: int, tasks, *, word_bits: int, dimension: int, seed=None):
     """Everybody in a new session; with a seed, every silo's randomness repeats."""
-    terms = RoundParameters(
+    round_parameters = RoundParameters(
         dimension=dimension,
         parameters=PARAMETERS.size,
         silos=silos,
@@ -105,7 +105,7 @@ def federation(silos: int, nodes: int, tasks, *, word_bits: int, dimension: int,
     )
     return federate(
         layout(silos, nodes),
-        terms,
+        round_parameters,
         tasks,
         study=bytes(32),
         keys=keys_of(silos, nodes),
@@ -669,7 +669,7 @@ MODEL_CASES = {
         "expected records in the public test set",
     ),
     "an error inside": ("torch.nn.Linear(7, 10)", TEN, 30, "raised RuntimeError"),
-    "two columns": ("torch.nn.Linear(3, 1)", "rows % 2", 30, "end it with .squeeze"),
+    "two columns": ("torch.nn.Linear(3, 1)", "rows % 2", 30, "squeeze"),
 }
 
 

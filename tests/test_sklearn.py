@@ -1,4 +1,4 @@
-"""The scikit-learn estimator: scikit-learn's own checks, and whose record is whose."""
+"""The scikit-learn estimators: scikit-learn's own checks, and whose record is whose."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from hubbub.assurance.ledger import Ledger
 from hubbub.errors import UncountedWarning
-from hubbub.sklearn import FederatedClassifier
+from hubbub.ledger import Ledger
+from hubbub.sklearn import (
+    FederatedClassifier,
+    FederatedPoissonRegressor,
+    FederatedRegressor,
+    FederatedSurvival,
+)
 from hubbub.training import uncounted
 
 # What a federation with fresh noise cannot do, by the name of the check.
@@ -23,18 +28,42 @@ EXCEPT = {
     "check_classifier_data_not_an_array": "two fits differ by their noise",
     "check_supervised_y_2d": "two fits differ by their noise",
     "check_fit_idempotent": "two fits differ by their noise",
+    "check_regressor_data_not_an_array": "two fits differ by their noise",
+    "check_regressors_int": "two fits differ by their noise",
 }
+
+
+class OfCounts(FederatedPoissonRegressor):
+    """The checks' numbers have fractions, and counts none."""
+
+    def fit(self, X, y, groups=None):
+        return super().fit(X, y if y is None else np.round(np.asarray(y, dtype=float)), groups)
+
+
+class OfTimes(FederatedSurvival):
+    """The checks' targets are numbers, each of which is the time of an event here."""
+
+    def fit(self, X, y, groups=None):
+        times = y if y is None else np.abs(np.asarray(y, dtype=float).reshape(-1)) + 1
+        return super().fit(X, None if y is None else np.column_stack([times, times > 0]), groups)
+
+    def score(self, X, y):
+        return super().score(X, np.column_stack([np.abs(y) + 1, np.ones(len(y))]))
 
 
 def checks():
     """Every check of scikit-learn's that applies."""
-    for estimator, check in estimator_checks_generator(FederatedClassifier(steps=2), legacy=True):
-        if check.func.__name__ not in EXCEPT:
-            yield estimator, check
+    for kind in (FederatedClassifier, FederatedRegressor, OfCounts, OfTimes):
+        for estimator, check in estimator_checks_generator(kind(steps=2), legacy=True):
+            if check.func.__name__ not in EXCEPT:
+                yield estimator, check
 
 
 CHECKS = list(checks())
-IDS = [f"{number}-{check.func.__name__}" for number, (_, check) in enumerate(CHECKS)]
+IDS = [
+    f"{number}-{type(estimator).__name__}-{check.func.__name__}"
+    for number, (estimator, check) in enumerate(CHECKS)
+]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -58,7 +87,7 @@ QUICK = {
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [pair for pair in CHECKS if pair[1].func.__name__ in QUICK],
-    ids=[one for one in IDS if one.partition("-")[2] in QUICK],
+    ids=[one for one in IDS if one.rpartition("-")[2] in QUICK],
 )
 def test_some_of_them_pass_quickly(estimator, check):
     check(estimator)
@@ -171,3 +200,120 @@ def test_a_silo_that_spells_classes_its_own_way_is_refused(own):
     mixed = np.where(hospital == 0, np.where(labels == "ill", *own), labels)
     with pytest.raises(ValueError, match="spelled in two ways"):
         FederatedClassifier(steps=1).fit(inputs, mixed, groups=hospital)
+
+
+# Numbers, counts and times ----------------------------------------------------------------------
+
+PUBLIC = {"records": 900, "capacity": 400, "epsilon": 8.0, "optimizer": {"name": "adam", "lr": 0.1}}
+
+
+def features(seed: int = 0):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1, 1, (900, 2)), np.array(["north", "south", "east"])[np.arange(900) % 3]
+
+
+def followed(inputs, seed: int = 1):
+    """Times until the event or the end of the study, and which of them it was."""
+    rng = np.random.default_rng(seed)
+    died, left = rng.exponential(20 * np.exp(-2 * inputs[:, 0])), rng.uniform(0, 48, len(inputs))
+    return np.minimum(died, left), died <= left
+
+
+def test_a_regressor_predicts_in_the_unit_of_y_and_names_no_bound_that_was_stated():
+    inputs, hospital = features()
+    amounts = 500 + 300 * inputs[:, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", UncountedWarning)
+        model = FederatedRegressor(low=0, high=1000, **PUBLIC)
+        model.fit(inputs, amounts, groups=hospital)
+    assert model.score(inputs, amounts) > 0.6
+    assert model.result_.made_public == ()
+    assert set(model.result_.plan.study.parties.names) == {"north", "south", "east"}
+    assert model.result_.epsilon <= 8
+    low, high = model.predict([[-1.0, 0.0], [1.0, 0.0]])
+    assert 0 < low < 500 < high < 1000
+
+
+def test_a_count_regressor_gives_rates_and_is_scored_by_deviance():
+    inputs, hospital = features()
+    counts = np.random.default_rng(3).poisson(np.exp(0.5 + inputs[:, 0]))
+    model = FederatedPoissonRegressor(high=12, **PUBLIC).fit(inputs, counts, groups=hospital)
+    rates = model.predict(inputs)
+    assert (rates > 0).all()
+    assert 0.15 < model.score(inputs, counts) < 0.6
+    assert model.score(inputs, counts) != pytest.approx(1 - np.var(counts - rates) / np.var(counts))
+    weights = np.where(inputs[:, 0] > 0, 1.0, 0.0)
+    assert model.score(inputs, counts, weights) != model.score(inputs, counts)
+    with pytest.raises(ValueError, match="whole numbers from 0"):
+        FederatedPoissonRegressor(high=12).fit(inputs, counts - 0.5)
+
+
+def test_a_survival_model_gives_curves_and_risks_and_takes_both_forms_of_y():
+    inputs, hospital = features()
+    times, events = followed(inputs)
+    pairs = np.array(list(zip(events, times, strict=True)), dtype=[("e", "?"), ("t", "f8")])
+    for y in (np.column_stack([times, events]), pairs):
+        model = FederatedSurvival(grid=[6, 12, 24, 36], **PUBLIC).fit(inputs, y, groups=hospital)
+        curves, risks = model.predict_survival_function(inputs), model.predict(inputs)
+        assert curves.shape == (900, 4)
+        assert (np.diff(curves, axis=1) <= 0).all()
+        np.testing.assert_allclose(np.exp(-risks), curves[:, -1], rtol=1e-5)
+        assert model.score(inputs, y) > 0.65
+        assert model.unique_times_.tolist() == [6, 12, 24, 36]
+        assert model.result_.made_public == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (FederatedRegressor, r"the bounds of y \(1 to 3\)"),
+        (FederatedPoissonRegressor, r"the largest count \(3\)"),
+        (FederatedSurvival, r"the longest time \(3\)"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::hubbub.errors.UncountedWarning")
+def test_a_bound_that_nobody_stated_is_read_off_with_a_warning_and_named(kind, words):
+    inputs, _ = features()
+    y = 1.0 + np.arange(900) % 3
+    if kind is FederatedSurvival:
+        y = np.column_stack([y, y > 1])
+    with pytest.warns(UserWarning, match=words):
+        model = kind(steps=1).fit(inputs, y)
+    assert any(np.char.find(model.result_.made_public, words.partition("(")[0][:-2]) >= 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "words"),
+    [
+        (FederatedRegressor(low=3, high=1), np.zeros(900), "data.target"),
+        (FederatedRegressor(low=0, high=1, model="forest"), np.zeros(900), "model.kind"),
+        (FederatedPoissonRegressor(high=0.5), np.zeros(900), "data.target.high"),
+        (FederatedSurvival(grid=[3, 2]), np.ones((900, 2)), "data.target.grid"),
+        (FederatedSurvival(grid=[1, 2]), np.ones((900, 3)), r"y of shape \(900, 2\)"),
+        (FederatedSurvival(grid=[1, 2]), np.full((900, 2), 2.0), "1 or 0 for the event"),
+        (FederatedSurvival(grid=[1, 2]), np.zeros((900, 2)), "times from 0"),
+        (
+            FederatedSurvival(grid=[1, 2]),
+            np.zeros(900, dtype=[("a", "f8"), ("b", "f8")]),
+            "a field of truth values",
+        ),
+    ],
+)
+def test_targets_and_bounds_that_cannot_be_are_a_value_error(model, y, words):
+    with pytest.raises(ValueError, match=words):
+        model.fit(features()[0], y)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_kind_goes_into_pipelines_and_keeps_ledgers(tmp_path):
+    inputs, hospital = features()
+    model = make_pipeline(
+        MaxAbsScaler(), FederatedRegressor(epsilon=8, low=0, high=1, out=tmp_path / "fits")
+    )
+    scores = cross_val_score(model, inputs, (inputs[:, 0] + 1) / 2, cv=2)
+    assert scores.mean() > 0.3
+    assert {one.name for one in (tmp_path / "fits").iterdir()} == {"fit-1", "fit-2", "ledgers"}
+    model = FederatedSurvival(grid=[6, 12], steps=1, out=tmp_path / "fits")
+    model.fit(inputs, np.column_stack(followed(inputs)), groups=hospital)
+    assert (tmp_path / "fits" / "ledgers" / "north.sqlite").exists()

@@ -161,7 +161,7 @@ def test_threads_change_no_bit_of_a_round(word_bits, threads, nodes):
     length = (1 << 19) // (word_bits // 8) + 4099
     vectors = integers(3, word_bits, length)
     layout = Layout(names=("a", "b", "c"), nodes=nodes, degree=2)
-    terms = RoundParameters(
+    round_parameters = RoundParameters(
         dimension=length,
         parameters=0,
         silos=3,
@@ -177,7 +177,7 @@ def test_threads_change_no_bit_of_a_round(word_bits, threads, nodes):
     def silo(me: Membership, masking: Masking, _seeds: object) -> ExactSilo:
         return ExactSilo(masking, vectors[me.index - 1], word_bits)
 
-    parties = assemble(layout, terms, silo, study=bytes(32))
+    parties = assemble(layout, round_parameters, silo, study=bytes(32))
     for one in parties.peers.parties.values():
         if isinstance(one, SiloParty):  # nodes stay on one thread: the streams must agree
             one.silo._masking._mask_stream = MaskStream(threads)

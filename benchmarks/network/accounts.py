@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.assurance.ledger.privacy_ledger import Ledger
-from hubbub.assurance.transcript import files, read
-from hubbub.assurance.verification.checking import verify
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.protocol import Roster, Tag
 from hubbub.study import Study
+from hubbub.verification.replay.checking import verify
+from hubbub.verification.transcript import files, read
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -248,11 +248,11 @@ def _begun(folder: Path, nodes: int, steps: int) -> Iterator[_Run]:
     """A consortium whose parties are threads, and its run."""
     consortium = DemoConsortium.made(folder, _study(nodes, steps), nodes, lambda _: None, main)
     sites = {name: PartyFolder.opened(folder / name) for name in (_AGGREGATOR, *consortium.members)}
-    site = sites[_AGGREGATOR]
-    relay = relay_of(site, None)
-    made = RelayFiles.written(site.home / RELAY, site.roster, None)
+    party_folder = sites[_AGGREGATOR]
+    relay = relay_of(party_folder, None)
+    made = RelayFiles.written(party_folder.home / RELAY, party_folder.roster, None)
     server = Server(made.configuration.parent, relay.port, lambda _: None)
-    run = _Run(clock=MovedClock(), consortium=consortium, roster=site.roster)
+    run = _Run(clock=MovedClock(), consortium=consortium, roster=party_folder.roster)
     ways = Ways()
     over = threading.Event()
     with ExitStack() as stack:
@@ -266,12 +266,14 @@ def _begun(folder: Path, nodes: int, steps: int) -> Iterator[_Run]:
         for name in consortium.members:
             pool.submit(_party, run, sites[name], _through(relay, run.ways[name]), over)
         reached = _through(relay, run.ways[_AGGREGATOR])
-        carrier = Carrier(reached, site.keys, site.roster, lambda *_: None, run.clock)
+        carrier = Carrier(
+            reached, party_folder.keys, party_folder.roster, lambda *_: None, run.clock
+        )
         run.lines[_AGGREGATOR] = stack.enter_context(carrier)
-        log = EventLog(party=site.name, folder=site.home, tell=run.tell)
+        log = EventLog(party=party_folder.name, folder=party_folder.home, tell=run.tell)
         timeouts = Timeouts(clock=run.clock)
-        requests = Requests(site.roster, consortium.study.id, carrier.phase, log, timeouts)
-        coordinator = Coordinator(site, consortium.study, requests)
+        requests = Requests(party_folder.roster, consortium.study.id, carrier.phase, log, timeouts)
+        coordinator = Coordinator(party_folder, consortium.study, requests)
         run.ended = pool.submit(serve, coordinator, consortium.run)
         yield run
 
@@ -280,29 +282,31 @@ def _through(relay: Relay, way: Way) -> Relay:
     return replace(relay, urls=(f"tls://127.0.0.1:{way.port}",))
 
 
-def _party(run: _Run, site: PartyFolder, relay: Relay, over: threading.Event) -> None:
+def _party(run: _Run, party_folder: PartyFolder, relay: Relay, over: threading.Event) -> None:
     """A silo or a node; a silo's batches take a while."""
-    endpoint = _endpoint(site)
+    endpoint = _endpoint(party_folder)
 
     def answer(request: bytes) -> bytes:
-        if site.role == "silo" and read_request(request)[0] is Call.MODEL:
+        if party_folder.role == "silo" and read_request(request)[0] is Call.MODEL:
             run.clock.sleep(run.batch_seconds)
         return endpoint.answer(request)
 
-    line = Answering(relay, site.keys, answer, lambda *_: None, lambda: None, run.clock)
-    run.lines[site.name] = line
+    line = Answering(relay, party_folder.keys, answer, lambda *_: None, lambda: None, run.clock)
+    run.lines[party_folder.name] = line
     with line:
         while not over.is_set():
             line.step(0.05)
     endpoint.close()
 
 
-def _endpoint(site: PartyFolder) -> Endpoint:
-    log = EventLog(party=site.name, folder=site.home)
-    if site.role == "node":
-        return NodeEndpoint(site, log)
-    ledger = site.home / "ledger.sqlite"
-    return SiloEndpoint(site, log, data=site.home, ledger=ledger, device="cpu", pace=0.0)
+def _endpoint(party_folder: PartyFolder) -> Endpoint:
+    log = EventLog(party=party_folder.name, folder=party_folder.home)
+    if party_folder.role == "node":
+        return NodeEndpoint(party_folder, log)
+    ledger = party_folder.home / "ledger.sqlite"
+    return SiloEndpoint(
+        party_folder, log, data=party_folder.home, ledger=ledger, device="cpu", pace=0.0
+    )
 
 
 def _study(nodes: int, steps: int) -> str:

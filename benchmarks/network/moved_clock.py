@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TypeVar
 
-from hubbub.network.clock import Clock
+from hubbub.network.clock import Check, Clock
 
 _Item = TypeVar("_Item")
 _LOOK = 0.01  # seconds between looks at it
@@ -35,11 +35,12 @@ class MovedClock(Clock):
         """As `Clock.now`."""
         return time.monotonic() + self._ahead
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, check: Check = lambda: None) -> None:
         """As `Clock.sleep`."""
         end = self.now() + seconds
         while (left := end - self.now()) > 0:
             time.sleep(min(_LOOK, left))
+            check()
 
     def take(self, items: queue.SimpleQueue[_Item], seconds: float) -> _Item:
         """As `Clock.take`."""

@@ -194,12 +194,12 @@ class Answerer:
 
     def __call__(self, arguments: Sequence[str]) -> int:
         """Answer, until ended."""
-        site = PartyFolder.opened(Path(arguments[list(arguments).index("--home") + 1]))
-        relay, content = relay_of(site, None), os.urandom(self.answered)
+        party_folder = PartyFolder.opened(Path(arguments[list(arguments).index("--home") + 1]))
+        relay, content = relay_of(party_folder, None), os.urandom(self.answered)
         if self.way == "bare":
-            asyncio.run(_answer_bare(site, relay, self.asked, content))
+            asyncio.run(_answer_bare(party_folder, relay, self.asked, content))
         nothing = lambda *_: None  # noqa: E731
-        line = Answering(relay, site.keys, lambda _: content, nothing, nothing)
+        line = Answering(relay, party_folder.keys, lambda _: content, nothing, nothing)
         with line:
             while True:
                 line.step(1.0)
@@ -210,10 +210,10 @@ def _sent(folder: Path, way: str, asked: int, answered: int, repeats: int) -> _C
     table = _study(8, "float32", repeats)
     consortium = DemoConsortium.made(folder, tomli_w.dumps(table), 0, lambda _: None, main)
     consortium.command = Answerer(way, asked, answered)
-    site = PartyFolder.opened(folder / "aggregator")
-    relay = relay_of(site, None)
-    RelayFiles.written(site.home / RELAY, site.roster, None)
-    server = Server(site.home / RELAY, relay.port, lambda _: None)
+    party_folder = PartyFolder.opened(folder / "aggregator")
+    relay = relay_of(party_folder, None)
+    RelayFiles.written(party_folder.home / RELAY, party_folder.roster, None)
+    server = Server(party_folder.home / RELAY, relay.port, lambda _: None)
     with ExitStack() as stack:
         server.start()
         stack.callback(server.stop)
@@ -221,16 +221,21 @@ def _sent(folder: Path, way: str, asked: int, answered: int, repeats: int) -> _C
             consortium.join(name)
         stack.callback(consortium.end)
         pids = [one.pid for one in consortium.joined.values()]
-        wait((site.home / RELAY / PROCESS_ID).exists, 30.0)
-        pids += [os.getpid(), int((site.home / RELAY / PROCESS_ID).read_text())]
+        wait((party_folder.home / RELAY / PROCESS_ID).exists, 30.0)
+        pids += [os.getpid(), int((party_folder.home / RELAY / PROCESS_ID).read_text())]
         send = {"bare": _bare, "carried": _carried}[way]
         return send(
-            site, relay, os.urandom(asked), answered, repeats, lambda: processor_seconds(pids)
+            party_folder,
+            relay,
+            os.urandom(asked),
+            answered,
+            repeats,
+            lambda: processor_seconds(pids),
         )
 
 
 def _carried(
-    site: PartyFolder,
+    party_folder: PartyFolder,
     relay: Relay,
     content: bytes,
     answered: int,
@@ -239,7 +244,7 @@ def _carried(
 ) -> _Cost:
     """In hubbub's pieces."""
     walls, before = [], 0.0
-    with Carrier(relay, site.keys, site.roster, lambda *_: None) as carrier:
+    with Carrier(relay, party_folder.keys, party_folder.roster, lambda *_: None) as carrier:
         wait(lambda: all(carrier._line.present(name) for name in SILOS), 60.0)  # noqa: SLF001
         for number in range(repeats + _WARM):
             before = worked() if number == _WARM else before
@@ -252,7 +257,7 @@ def _carried(
     return _Cost(wall=median(walls[_WARM:]), processor=(after - before) / repeats)
 
 
-async def _connected(site: PartyFolder, relay: Relay) -> Any:
+async def _connected(party_folder: PartyFolder, relay: Relay) -> Any:
     from nats.aio.client import Client
 
     client = Client()
@@ -260,7 +265,7 @@ async def _connected(site: PartyFolder, relay: Relay) -> Any:
         relay.urls[0],
         tls=client_context(relay.pin),
         tls_handshake_first=True,
-        nkeys_seed_str=seed_of(site.keys),
+        nkeys_seed_str=seed_of(party_folder.keys),
         no_echo=True,
     )
     return client
@@ -272,8 +277,8 @@ async def _publish(client: Any, subject: str, content: bytes) -> None:
     await client.flush()
 
 
-async def _answer_bare(site: PartyFolder, relay: Relay, asked: int, content: bytes) -> None:
-    client, me, left = await _connected(site, relay), site.keys.identity, asked
+async def _answer_bare(party_folder: PartyFolder, relay: Relay, asked: int, content: bytes) -> None:
+    client, me, left = await _connected(party_folder, relay), party_folder.keys.identity, asked
     begun = asyncio.Event()
 
     async def hear(message: Any) -> None:
@@ -292,7 +297,7 @@ async def _answer_bare(site: PartyFolder, relay: Relay, asked: int, content: byt
 
 
 def _bare(
-    site: PartyFolder,
+    party_folder: PartyFolder,
     relay: Relay,
     content: bytes,
     answered: int,
@@ -302,7 +307,7 @@ def _bare(
     """By the client library alone."""
 
     async def sent() -> _Cost:
-        client, whole = await _connected(site, relay), asyncio.Event()
+        client, whole = await _connected(party_folder, relay), asyncio.Event()
         left, walls, before, there = 0, [], 0.0, set()
 
         async def hear(message: Any) -> None:
@@ -312,7 +317,7 @@ def _bare(
             if left <= 0:
                 whole.set()
 
-        parties = [one for one in site.roster.parties if one.name in SILOS]
+        parties = [one for one in party_folder.roster.parties if one.name in SILOS]
         for one in parties:
             await client.subscribe(answers_of(one), cb=hear)
         while len(there) < len(parties):

@@ -92,12 +92,12 @@ def _counted(silos: int, steps: int) -> tuple[list[float], list[float]]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         consortium = DemoConsortium.made(Path(folder), study(silos, steps), 0, lambda _: None, main)
         stack.callback(consortium.end)
-        site = PartyFolder.opened(consortium.folder / "aggregator")
-        relay, port = relay_of(site, None), free_port()
-        RelayFiles.written(site.home / RELAY, site.roster, None)
-        with (site.home / RELAY / CONFIGURATION).open("a", encoding="utf-8") as file:
+        party_folder = PartyFolder.opened(consortium.folder / "aggregator")
+        relay, port = relay_of(party_folder, None), free_port()
+        RelayFiles.written(party_folder.home / RELAY, party_folder.roster, None)
+        with (party_folder.home / RELAY / CONFIGURATION).open("a", encoding="utf-8") as file:
             file.write(f'http: "127.0.0.1:{port}"\n')
-        server = Server(site.home / RELAY, relay.port, lambda _: None)
+        server = Server(party_folder.home / RELAY, relay.port, lambda _: None)
         server.start()
         stack.callback(server.stop)
         serving = consortium.serve("--relay", relay.urls[0])
@@ -107,10 +107,13 @@ def _counted(silos: int, steps: int) -> tuple[list[float], list[float]]:
         looks = []
         for step in (1, steps - 1):
             wait(
-                lambda step=step: _step(site.home) >= step or serving.returncode is not None, 900.0
+                lambda step=step: (
+                    _step(party_folder.home) >= step or serving.returncode is not None
+                ),
+                900.0,
             )
-            process = int((site.home / RELAY / PROCESS_ID).read_text())
-            looks.append((_step(site.home), _looked(port, serving.pid, process)))
+            process = int((party_folder.home / RELAY / PROCESS_ID).read_text())
+            looks.append((_step(party_folder.home), _looked(port, serving.pid, process)))
         assert serving.wait(600.0) == 0, "it did not end well"
     (first, before), (last, after) = looks
     step = [(after[name] - before[name]) / (last - first) for name in WHAT]

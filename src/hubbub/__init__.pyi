@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hubbub import learning as learning
-from hubbub.assurance.audit import (
+from hubbub.verification.audit import (
     Audit as Audit,
     audit as audit,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from tests.asking.made_up import KINDS, patients, table_of_study
 
 import hubbub
 from hubbub import Study
-from hubbub.assurance.ledger.entry import Entry
-from hubbub.assurance.ledger.row_cost import cost_of, kind_of
 from hubbub.errors import StudyError
+from hubbub.ledger.entry import Entry
+from hubbub.ledger.row_cost import cost_of, kind_of
 from hubbub.privacy import Composition, Step, release
 from hubbub.queries import statistics_of
 
@@ -34,10 +35,11 @@ def test_p23_a_histogram_under_exchange_needs_the_square_root_of_two_and_not_two
     assert ratio == pytest.approx(sqrt(2), rel=1e-3)
 
 
+@pytest.mark.parametrize("relation", ["add-remove", "substitute"])
 @pytest.mark.parametrize("kind", ["table", "histogram", "quantiles", "survival", "cox on numbers"])
-def test_p23_no_two_records_are_further_apart_than_is_charged(kind: str) -> None:
+def test_p23_no_two_records_are_further_apart_than_is_charged(kind: str, relation: str) -> None:
     """All pairs of 60 records, at the unit of a sum; and no record is longer than C."""
-    made = planned("substitute", kind)
+    made = planned(relation, kind)
     layout = statistics_of(made.study).layout
     parts = layout.stacked.encode(_coded(made.study)) / layout.unit
     gaps = np.linalg.norm(parts[:, None] - parts[None, :], axis=2)
@@ -80,11 +82,24 @@ def test_p23_a_ledger_charges_a_record_that_is_gone_by_its_length() -> None:
     assert charged == pytest.approx(by_hand, rel=1e-9)
 
 
+@pytest.mark.parametrize("relation", ["add-remove", "substitute"])
+def test_p23_a_stack_has_the_diameter_of_its_own_blocks(relation: str) -> None:
+    """Two one-hot vectors side by side are 2 apart where they are the square root of 2 long."""
+    table = table_of_study(HERE, one=KINDS["histogram"], two=KINDS["crosstab"])
+    table["privacy"]["relation"] = relation
+    made = hubbub.plan(Study.from_table(table))
+    parts = statistics_of(made.study).layout.stacked.encode(_coded(made.study))
+    gaps = np.linalg.norm(parts[:, None] - parts[None, :], axis=2)
+    lengths = np.linalg.norm(parts, axis=1)
+    assert made.mechanism.diameter == pytest.approx(gaps.max() / lengths.max(), rel=1e-5)
+    assert made.mechanism.diameter == pytest.approx(sqrt(2), rel=1e-5)
+
+
 def test_a_row_of_the_ledger_keeps_a_diameter_and_others_have_none() -> None:
-    with_one, without = kind_of(planned("substitute").main), kind_of(planned("add-remove").main)
+    kind = kind_of(planned("add-remove").main)
     rows = [
-        Entry(study=bytes(32), session=bytes(16), round=1, attempt=0, kind=kind)
-        for kind in (with_one, without)
+        Entry(study=bytes(32), session=bytes(16), round=1, attempt=0, kind=one)
+        for one in (kind, replace(kind, diameter=2.0))
     ]
     plain = [row.to_dict() for row in rows]
     assert "diameter" in plain[0]

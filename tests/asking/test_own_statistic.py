@@ -14,12 +14,12 @@ from tests.asking.made_up import study, write_silos
 
 import hubbub
 from hubbub import estimation
-from hubbub.assurance.verification import verify
 from hubbub.errors import StudyError
 from hubbub.estimation import kinds
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.statistic import Answer, Array, Cells, Estimate, Expectation, scaled
 from hubbub.tabular import Column
+from hubbub.verification.replay import verify
 
 TOO_NOISY = "too few records for the noise"
 

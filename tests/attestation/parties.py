@@ -7,12 +7,6 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from hubbub import Study, plan
-from hubbub.assurance.attestation import (
-    PlatformEvidence,
-    SoftwareAttester,
-    StudyAttestation,
-    own_code,
-)
 from hubbub.protocol import Keys, MaskStream, Roster, RoundParameters, SecureSource
 from hubbub.session import (
     AttestedSession,
@@ -28,6 +22,12 @@ from hubbub.session import (
     round_parameters_of,
 )
 from hubbub.session.in_process import LocalPeers
+from hubbub.verification.attestation import (
+    PlatformEvidence,
+    SoftwareAttester,
+    StudyAttestation,
+    own_code,
+)
 
 NOW = 1_800_000_000
 NAMES = ("ada", "bea", "cyd")
@@ -73,21 +73,21 @@ class Parties:
     keys: Sequence[Keys] = ()
 
     def __post_init__(self) -> None:
-        layout, terms = planned(self.study)
+        layout, round_parameters = planned(self.study)
         self.keys = self.keys or layout.keys()
         self.roster = Roster.of(self.keys)
-        offer = SessionOffer.of("training", terms, at=NOW)
+        offer = SessionOffer.of("training", round_parameters, at=NOW)
         self.set_up = SetUp(
             peers=BentPeers(self.roster, {}, self),
             keys=self.keys[0],
             study=self.study.id,
             layout=layout,
-            terms=terms,
+            round_parameters=round_parameters,
             offer=offer,
             attests=self.attests("aggregator"),
         )
         for index in range(1, len(self.keys)):
-            self.set_up.peers.parties[index] = self._party(index, layout, terms, offer)
+            self.set_up.peers.parties[index] = self._party(index, layout, round_parameters, offer)
 
     def open_session(self):
         """The set-up, to its end."""
@@ -101,7 +101,7 @@ class Parties:
         return StudyAttestation(asked=self.study.attestation, attester=attester, now=lambda: now)
 
     def _party(
-        self, index: int, layout: Layout, terms: RoundParameters, offer: SessionOffer
+        self, index: int, layout: Layout, round_parameters: RoundParameters, offer: SessionOffer
     ) -> Party:
         attests = self.attests(self.roster.name(index))
         session = AttestedSession(
@@ -117,7 +117,7 @@ class Parties:
             index=index,
             study=self.study.id,
             session=self.set_up.session,
-            terms=terms,
+            round_parameters=round_parameters,
             layout=layout,
             offer=offer.payload(),
             source=SecureSource(),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hubbub.assurance.attestation import PlatformEvidence
+from hubbub.verification.attestation import PlatformEvidence
 
 DATA = Path(__file__).with_name("data")
-ROOTS = Path(__file__).parents[2] / "src/hubbub/assurance/attestation/roots"
+ROOTS = Path(__file__).parents[2] / "src/hubbub/verification/attestation/roots"
 
 
 @dataclass(frozen=True, kw_only=True)

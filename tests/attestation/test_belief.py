@@ -13,14 +13,14 @@ from tests.attestation.parties import role_of, study_of
 
 import hubbub
 from hubbub import Study, plan
-from hubbub.assurance import Ledger
-from hubbub.assurance.evidence import check
-from hubbub.assurance.evidence.evidence_file import with_signature
 from hubbub.errors import StudyError
+from hubbub.ledger import Ledger
 from hubbub.network.demo import attested
 from hubbub.protocol import Keys
 from hubbub.session import RefusedError
 from hubbub.training.run_study import resume
+from hubbub.verification.evidence import check
+from hubbub.verification.evidence.evidence_file import with_signature
 
 TEE = ',trust="tee"'
 HOSPITALS = ("cleveland", "hungary", "switzerland")
@@ -84,7 +84,7 @@ def test_a_run_that_believes_leaves_evidence_and_says_in_red_what_it_is_worth(ra
     assert all(one.holds for one in found)
     assert any("the evidence holds of every aggregator (software), silo" in o.claim for o in found)
     assert any("shows nothing" in one.claim for one in found)
-    folder = resources.files("hubbub.assurance.evidence")
+    folder = resources.files("hubbub.verification.evidence")
     schema = json.loads((folder / "evidence.schema.json").read_text())
     jsonschema.validate(json.loads((ran / "evidence.json").read_text()), schema)
     page = (ran / "report.html").read_text(encoding="utf-8")

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from hubbub.assurance.attestation import AttestedClaims
-from hubbub.assurance.attestation.snp import verify_snp
 from hubbub.errors import AttestationError
+from hubbub.verification.attestation import AttestedClaims
+from hubbub.verification.attestation.snp import verify_snp
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -12,8 +12,8 @@ import cbor2
 import pytest
 from tests.attestation.samples import GOOD
 
-from hubbub.assurance.attestation import MachineAttester, of_build, of_machine, own_code
 from hubbub.errors import UserError
+from hubbub.verification.attestation import MachineAttester, of_build, of_machine, own_code
 
 DATA = bytes(range(64))
 TSM = "sys/kernel/config/tsm/report"

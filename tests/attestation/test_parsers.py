@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.attestation.parties import NOW, Parties, role_of, study_of
 
-from hubbub.assurance.attestation import MachineAttester, StudyAttestation, of_build, policy_of
-from hubbub.assurance.evidence.attested_sessions import attested_findings
-from hubbub.assurance.evidence.evidence_file import MALFORMED
-from hubbub.assurance.transcript import plain_roster
 from hubbub.cli.attest_commands import _from_base64, _time
 from hubbub.errors import HubbubError, StudyError, UserError
 from hubbub.protocol import Tag
 from hubbub.session import AttestedSession
 from hubbub.study import PLATFORMS, role_from
+from hubbub.verification.attestation import MachineAttester, StudyAttestation, of_build, policy_of
+from hubbub.verification.evidence.attested_sessions import attested_findings
+from hubbub.verification.evidence.evidence_file import MALFORMED
+from hubbub.verification.transcript import plain_roster
 
 KEYS = ("platform", "measurements", "minimum_tcb", "statuses", "advisories", "revocation", "x")
 NAMES = sorted({name for one in PLATFORMS.values() for name in (*one.measurements, *one.versions)})

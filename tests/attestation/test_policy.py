@@ -11,7 +11,9 @@ import pytest
 from tests.attestation.samples import GOOD
 
 from hubbub import Study
-from hubbub.assurance.attestation import (
+from hubbub.errors import RULES, AttestationError, StudyError
+from hubbub.study import AttestedRole, role_from
+from hubbub.verification.attestation import (
     AllOf,
     AnyOf,
     AttestedClaims,
@@ -23,8 +25,6 @@ from hubbub.assurance.attestation import (
     judge,
     policy_of,
 )
-from hubbub.errors import RULES, AttestationError, StudyError
-from hubbub.study import AttestedRole, role_from
 
 CODE, OTHER = "ab" * 48, "cd" * 48
 CLAIMS = AttestedClaims(

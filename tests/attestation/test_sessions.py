@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from tests.attestation.parties import NOW, Parties, role_of, software, study_of
 
-from hubbub.assurance.attestation import PlatformEvidence
 from hubbub.errors import ProtocolError
 from hubbub.protocol import Frame, Keys, Tag, tag_of
 from hubbub.session import AbsentError, AttestedSession, Call, RefusedError
+from hubbub.verification.attestation import PlatformEvidence
 
 ALL = {role: role_of() for role in ("aggregator", "silo", "node")}
 SILOS = {"silo": role_of()}

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.attestation.samples import GOOD, OUTDATED, Sample
 
-from hubbub.assurance.attestation import (
+from hubbub.errors import AttestationError
+from hubbub.verification.attestation import (
     VERIFIERS,
     PlatformEvidence,
     SoftwareAttester,
     certificates,
 )
-from hubbub.errors import AttestationError
 
 NOW = 1_800_000_000
 SOFTWARE = Sample(

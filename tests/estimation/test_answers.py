@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def answer(asked: OneSum | Iterated, sigma: float, seed: int = 1) -> Answer:
     parameters, sums = stacked.start, []
     for _ in range(stacked.rounds):
         sums.append(stacked.sum(CELLS, parameters) + sigma * rng.standard_normal(stacked.size))
-        parameters = stacked.update(sums[-1], sigma, parameters)
+        parameters = stacked.update(sums, sigma, parameters)
     return stacked.answers(sums, sigma)["asked"]
 
 
@@ -435,11 +436,13 @@ def test_what_is_below_the_noise_is_refused_before_and_after(asked: OneSum | Ite
     stacked = stack({"asked": asked})
     before = stacked.expected(PATIENTS, 2000.0)["asked"]
     assert not before.answered
+    assert not before.possible
     assert "refused" in before.sentence
     after = answer(asked, 2000.0)
     assert after.refusal
     assert (after.rows, after.curves, after.tests) == ((), (), ())
-    assert stacked.expected(PATIENTS, 1.0)["asked"].answered
+    assert stacked.expected(PATIENTS, 0.3)["asked"].answered
+    assert stacked.expected(PATIENTS, 1.0)["asked"].possible
     assert not answer(asked, 1.0).refusal
 
 
@@ -456,10 +459,9 @@ def test_every_noisy_sum_has_an_answer_for_json(asked: OneSum | Iterated, sigma:
 
 def test_what_needs_one_sum_is_averaged_over_all_and_loses_nothing() -> None:
     both = stack({"table": TABLE, "effects": logistic(DIED, (BY_SEX, AGE))})
-    assert both.rounds == 4
-    sums = [both.sum(CELLS)] * 4
+    sums = [both.sum(CELLS)] * both.rounds
     (records, *_) = both.answers(sums, 4.0)["table"].rows
-    assert records.standard_error == pytest.approx(4.0 / 2 / both.scales[0], rel=1e-5)
+    assert records.standard_error == pytest.approx(4.0 / sqrt(10) / both.scales[0], rel=1e-5)
 
 
 def test_answers_are_the_same_for_the_same_sums() -> None:

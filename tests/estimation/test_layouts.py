@@ -112,11 +112,44 @@ def test_p23_sensitivities_are_reached(kind: str) -> None:
     assert found >= KINDS[kind].sensitivity * (1 - 1e-9)
 
 
-@pytest.mark.parametrize(
-    "kind", sorted({kind for kind in KINDS if "linear" not in kind} - ON_NUMBERS)
-)
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - ON_NUMBERS))
 def test_p23_diameters_are_reached_within_a_sixth(kind: str) -> None:
     assert largest_distance(blocks(kind, worst_records())) >= KINDS[kind].diameter * 5 / 6
+
+
+def linear_on(numbers: int, classes: int, pairs: int) -> tuple[Linear, dict[str, list[float]]]:
+    """A regression with so many columns of each kind, and the cells where bounds are reached."""
+    of_three = [Column(name=f"of three {k}", categories=("a", "b", "c")) for k in range(classes)]
+    of_two = [Column(name=f"of two {k}", categories=("a", "b")) for k in range(pairs)]
+    outcome, *others = (Column(name=f"number {k}", low=-1, high=1) for k in range(numbers))
+    levels = [Levels(column=one) for one in (*of_three, *of_two)]
+    between = [-1.0, -0.5, 0.0, 1.0] if numbers < 3 else [-1.0, 1.0]
+    cells = {column.name: between for column in (outcome, *others)}
+    cells |= {one.column.name: [float(place) for place in range(len(one))] for one in levels}
+    return Linear(outcome=outcome, on=(*others, *levels)), cells
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [(2, 0, 0), (3, 0, 0), (6, 0, 0), (1, 1, 0), (1, 0, 1), (1, 0, 4), (1, 3, 0), (2, 1, 2)],
+)
+def test_p23_the_diameter_of_a_linear_regression_is_the_largest_distance_found(
+    columns: tuple[int, int, int],
+) -> None:
+    """Of all pairs of extreme records, one that lacks a cell among them: no less and no more."""
+    asked, cells = linear_on(*columns)
+    rows = np.array([*itertools.product(*cells.values()), [math.nan] * len(cells)])
+    found = largest_distance(asked.encode(dict(zip(cells, rows.T, strict=True))))
+    assert found == pytest.approx(asked.diameter, rel=1e-9)
+
+
+@given(rows=st.lists(st.tuples(*[st.floats(-1, 1)] * 4), min_size=2, max_size=2))
+def test_p23_no_inner_numbers_of_a_linear_regression_are_further_apart(
+    rows: list[tuple[float, ...]],
+) -> None:
+    asked, cells = linear_on(4, 0, 0)
+    found = asked.encode(dict(zip(cells, np.array(rows).T, strict=True)))
+    assert np.linalg.norm(found[0] - found[1]) <= asked.diameter * ROUNDING
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,14 +7,15 @@ import math
 import numpy as np
 import pytest
 
+from hubbub.errors import StudyError
 from hubbub.estimation import Answer, Levels, cox, logistic, stack
 from hubbub.study import Column
 
 RELEASES, RECORDS = 200, 6800
-# The total noise of 67 silos, one of which may collude, at delta 1e-5, over four sums.
+# The total noise of 67 silos, one of which may collude, at delta 1e-5, as if all sums were one.
 SIGMA = {1.0: 3.73, 2.0: 1.99}
 TRUTH = {"age": math.exp(0.9 / 35), "bmi": math.exp(0.6 / 15), "sex": math.exp(0.3)}
-ONCE = 2 * math.sqrt(67 / 65)
+ONCE = math.sqrt(10 * 67 / 65)
 AGE, BMI = Column(name="age", low=20.0, high=90.0), Column(name="bmi", low=15.0, high=45.0)
 SEX, DIED = (Column(name=n, categories=c) for n, c in (("sex", ("f", "m")), ("died", ("n", "y"))))
 TIME = Column(name="time", low=0.0, high=60.0)
@@ -57,8 +58,49 @@ def released(
     at, sums = stacked.start, []
     for _ in range(stacked.rounds):
         sums.append(stacked.sum(cells, at) + sigma * rng.standard_normal(stacked.size))
-        at = stacked.update(sums[-1], sigma, at)
+        at = stacked.update(sums, sigma, at)
     return stacked.answers(sums, sigma)["q"]
+
+
+def test_a_newton_regression_has_nine_tenths_of_the_budget_in_its_answer() -> None:
+    """Of ten sums the first finds the root; four of which one is left out would have 9 % more.
+
+    400 releases: their deviation is off by less than 6 % (1.7 errors); the seed is fixed.
+    """
+    rng = np.random.default_rng(3)
+    cells = {name: values[:800] for name, values in records(rng, "logistic").items()}
+    asked = logistic(DIED, (BMI,))
+    exact = stack({"q": asked})
+    at = exact.start
+    for _ in range(6):
+        found = asked.scored(asked.encode_at(cells, at).sum(axis=0), 1e-9, at)
+        at = (at + found.step).astype(np.float32)
+    sigma = 0.4 * math.sqrt(asked.rounds)
+    effects = []
+    for _ in range(400):
+        start, sums = exact.start, []
+        for _ in range(exact.rounds):
+            sums.append(exact.sum(cells, start) + sigma * rng.standard_normal(exact.size))
+            start = exact.update(sums, sigma, start)
+        (row,) = exact.answers(sums, sigma)["q"].rows
+        effects.append(math.log(row.value) * 15)
+    inverse = np.linalg.inv(found.information)
+    noise = 0.4 / exact.scales[0] * math.sqrt((inverse @ inverse)[1, 1] / 0.9)
+    assert np.std(effects) == pytest.approx(noise, rel=0.06)
+    assert np.mean(effects) == pytest.approx(float(at[1]), abs=5 * noise / math.sqrt(400))
+
+
+def test_a_regression_is_answered_where_some_sums_of_its_last_step_are_lost() -> None:
+    rng = np.random.default_rng(4)
+    asked, cells, sums = stack({"q": ASKED["logistic"]}), records(rng, "logistic"), []
+    at = asked.start
+    for _ in range(asked.least_rounds):
+        sums.append(asked.sum(cells, at) + rng.standard_normal(asked.size))
+        at = asked.update(sums, 1.0, at)
+    assert (asked.least_rounds, asked.rounds) == (8, 10)
+    assert asked.answers(sums, 1.0)["q"].rows
+    with pytest.raises(StudyError, match="expected 10 sums"):
+        asked.answers(sums[:-1], 1.0)
 
 
 @pytest.mark.slow

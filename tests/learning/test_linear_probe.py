@@ -11,13 +11,13 @@ import torch
 
 import hubbub
 from hubbub import Study, plan
-from hubbub.assurance.verification.checking import verify
 from hubbub.errors import StudyError
 from hubbub.learning import TrainingTask, build_model, parameters_vector
-from hubbub.learning.goals import ProbedClasses
 from hubbub.learning.linear_probe import least_squares, normalised
+from hubbub.learning.target_types import ProbedClasses
 from hubbub.planning import told_shape
 from hubbub.study import Records
+from hubbub.verification.replay.checking import verify
 
 torch.set_num_threads(1)
 
@@ -35,7 +35,7 @@ def test_one_sum_and_least_squares_are_those_of_numpy(outputs: int) -> None:
     records = records_for(outputs)
     model = build_model("linear-probe", inputs=(5,), outputs=outputs, seed=b"")
     task = TrainingTask(
-        model, records, clip=1.0, margin=2.0**-9, method="auto", goal=ProbedClasses()
+        model, records, clip=1.0, margin=2.0**-9, method="auto", target_type=ProbedClasses()
     )
     found = task.clipped_sum(parameters_vector(model), np.arange(len(records)))
     vector = torch.from_numpy(-found.astype(np.float32))
@@ -57,7 +57,9 @@ def test_a_record_is_as_long_as_the_clip_whatever_it_holds(scale: float) -> None
     records = records_for(3, count=4)
     huge = replace(records, inputs=(records.inputs * np.float32(scale)).astype(np.float32))
     model = build_model("linear-probe", inputs=(5,), outputs=3, seed=b"")
-    task = TrainingTask(model, huge, clip=1.0, margin=2.0**-9, method="auto", goal=ProbedClasses())
+    task = TrainingTask(
+        model, huge, clip=1.0, margin=2.0**-9, method="auto", target_type=ProbedClasses()
+    )
     found = task.clipped_sum(parameters_vector(model), np.array([2]))
     assert np.linalg.norm(found) <= 1 + 1e-6
     if scale == 1:

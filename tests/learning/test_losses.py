@@ -12,7 +12,6 @@ from torch import nn
 from torch.nn import functional
 
 from hubbub.learning import EvaluationTask, TrainingTask, build_model, checked_method, clipped_sum
-from hubbub.learning.goals import Amount, Count, Goal, TimeToEvent
 from hubbub.learning.losses import (
     hazard_errors,
     hazards,
@@ -22,6 +21,7 @@ from hubbub.learning.losses import (
     poisson,
     squared,
 )
+from hubbub.learning.target_types import Amount, Count, TargetType, TimeToEvent
 from hubbub.study import Records
 
 GRID = (1.0, 2.5, 4.0)
@@ -34,17 +34,17 @@ GOALS = [
 HUGE = 1e300  # float64, far beyond what a float32 holds
 
 
-def model_for(goal: Goal, features: int = 4) -> nn.Module:
-    grid = len(goal.grid) if isinstance(goal, TimeToEvent) else 0
+def model_for(target_type: TargetType, features: int = 4) -> nn.Module:
+    grid = len(target_type.grid) if isinstance(target_type, TimeToEvent) else 0
     return build_model("logistic", inputs=(features,), outputs=1, seed=b"", intervals=grid)
 
 
-def hostile(goal: Goal) -> np.ndarray:
+def hostile(target_type: TargetType) -> np.ndarray:
     """Targets at and beyond every end."""
-    if isinstance(goal, TimeToEvent):
+    if isinstance(target_type, TimeToEvent):
         times = [0.0, 1.0, 2.5, 4.0, 4.0 + 1e-12, 1e9, HUGE, 5e-324]
         return np.array([[time, event] for time in times for event in (0.0, 1.0)])
-    if isinstance(goal, Count):
+    if isinstance(target_type, Count):
         return np.array([0.0, 1.0, 20.0, 21.0, 1e9, HUGE])
     return np.array([-3.0, 5.0, 5.0 + 1e-9, -1e9, HUGE, -HUGE])
 
@@ -114,14 +114,14 @@ def test_what_is_beyond_the_grid_is_not_seen() -> None:
 # What a record can do --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=repr)
-def test_every_method_gives_the_same_gradients(goal: Goal) -> None:
-    model = model_for(goal)
+@pytest.mark.parametrize("target_type", GOALS, ids=repr)
+def test_every_method_gives_the_same_gradients(target_type: TargetType) -> None:
+    model = model_for(target_type)
     nn.init.normal_(model[0].weight, generator=torch.Generator().manual_seed(1))
-    targets = torch.from_numpy(goal.some_targets(6))
+    targets = torch.from_numpy(target_type.some_targets(6))
     inputs = torch.randn(6, 4, generator=torch.Generator().manual_seed(2))
-    outputs = model(inputs).shape[1] if isinstance(goal, TimeToEvent) else 1
-    loss = goal.loss(outputs, targets.dtype)
+    outputs = model(inputs).shape[1] if isinstance(target_type, TimeToEvent) else 1
+    loss = target_type.loss(outputs, targets.dtype)
     assert checked_method(model, loss, inputs, targets) == "chain"
     sums = [
         clipped_sum(model, loss, inputs, targets, 0.3, method=method).vector
@@ -131,14 +131,14 @@ def test_every_method_gives_the_same_gradients(goal: Goal) -> None:
     torch.testing.assert_close(sums[1], sums[2], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=repr)
-def test_a_records_part_is_at_most_the_clip_whatever_its_target(goal: Goal) -> None:
-    targets = hostile(goal)
+@pytest.mark.parametrize("target_type", GOALS, ids=repr)
+def test_a_records_part_is_at_most_the_clip_whatever_its_target(target_type: TargetType) -> None:
+    targets = hostile(target_type)
     inputs = np.full((len(targets), 4), 1e6, dtype=np.float32)
-    model = model_for(goal)
+    model = model_for(target_type)
     task = TrainingTask(
         model, Records(inputs=inputs, targets=targets), clip=0.5, margin=1e-5, method="auto",
-        goal=goal,
+        target_type=target_type,
     )  # fmt: skip
     random = np.random.default_rng(0)
     dimension = sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -149,13 +149,15 @@ def test_a_records_part_is_at_most_the_clip_whatever_its_target(goal: Goal) -> N
             assert np.linalg.norm(part) <= 0.5
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=repr)
+@pytest.mark.parametrize("target_type", GOALS, ids=repr)
 @pytest.mark.parametrize("value", [math.nan, -1.0, -HUGE, math.inf, -math.inf])
-def test_targets_that_no_file_can_hold_add_at_most_the_clip_too(goal: Goal, value: float) -> None:
+def test_targets_that_no_file_can_hold_add_at_most_the_clip_too(
+    target_type: TargetType, value: float
+) -> None:
     """`Records` refuses them; the sum does not rely on it."""
-    model, some = model_for(goal), goal.some_targets(3)
+    model, some = model_for(target_type), target_type.some_targets(3)
     some[1] = value
-    loss = goal.loss(len(GRID) if isinstance(goal, TimeToEvent) else 1, torch.float64)
+    loss = target_type.loss(len(GRID) if isinstance(target_type, TimeToEvent) else 1, torch.float64)
     kept = torch.tensor([False, True, False])
     found = clipped_sum(
         model, loss, torch.ones(3, 4), torch.from_numpy(some), 0.5, method="chain", counted=kept
@@ -164,12 +166,14 @@ def test_targets_that_no_file_can_hold_add_at_most_the_clip_too(goal: Goal, valu
     assert float(found.vector.double().norm()) <= 0.5
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=repr)
-def test_one_record_more_moves_an_evaluation_by_at_most_the_root_of_three(goal: Goal) -> None:
-    targets = hostile(goal)
+@pytest.mark.parametrize("target_type", GOALS, ids=repr)
+def test_one_record_more_moves_an_evaluation_by_at_most_the_root_of_three(
+    target_type: TargetType,
+) -> None:
+    targets = hostile(target_type)
     inputs = np.linspace(-1e6, 1e6, 4 * len(targets), dtype=np.float32).reshape(-1, 4)
-    model = model_for(goal)
-    task = EvaluationTask(model, Records(inputs=inputs, targets=targets), goal=goal)
+    model = model_for(target_type)
+    task = EvaluationTask(model, Records(inputs=inputs, targets=targets), target_type=target_type)
     dimension = sum(p.numel() for p in model.parameters() if p.requires_grad)
     for scale in (0.0, 1.0, 1e30):
         parameters = np.full(dimension, scale, dtype=np.float32)
@@ -190,9 +194,9 @@ def test_hazard_errors_are_a_mean_over_a_records_own_intervals() -> None:
 
 
 def test_a_loss_with_positional_arguments_is_not_taken_for_one_that_is_known() -> None:
-    goal = Amount(low=-3.0, high=5.0)
+    target_type = Amount(low=-3.0, high=5.0)
     strange = partial(squared, torch.zeros(1))
     from hubbub.learning.linear_chain import _is_row_loss
 
-    assert _is_row_loss(goal.loss(1, torch.float64))
+    assert _is_row_loss(target_type.loss(1, torch.float64))
     assert not _is_row_loss(strange)

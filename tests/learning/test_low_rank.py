@@ -16,7 +16,6 @@ from torch import nn
 
 import hubbub
 from hubbub import Study, plan
-from hubbub.assurance.verification.checking import verify
 from hubbub.errors import DataError, HubbubError, IntegrityError, ModelError, StudyError
 from hubbub.learning import (
     EvaluationTask,
@@ -29,6 +28,7 @@ from hubbub.learning.low_rank import LowRank
 from hubbub.learning.models import default_loss
 from hubbub.learning.study_model import model_of
 from hubbub.study import Frozen, Records
+from hubbub.verification.replay.checking import verify
 
 torch.set_num_threads(1)
 WORDS, LENGTH, WIDTH, RANK = 12, 5, 8, 2

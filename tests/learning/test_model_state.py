@@ -15,7 +15,7 @@ from hubbub.errors import ModelError
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
 from hubbub.learning.frozen_features import frozen_features
 from hubbub.learning.model_state import ModelState, state_unchanged, writes_refused
-from hubbub.learning.unit_model import on_units
+from hubbub.learning.unit_model import per_unit_model
 from hubbub.study import Records
 
 MARGIN, ROWS = 2.0**-9, 12
@@ -123,7 +123,7 @@ def test_a_model_that_writes_at_chosen_weights_alone_keeps_nothing_and_adds_zero
     write, units
 ) -> None:
     """Then nothing of a record is in the next sum, nor in what a party writes to its disk."""
-    model = on_units(Remembering(write, 1.0), units)
+    model = per_unit_model(Remembering(write, 1.0), units)
     tasks = trained(model, records(units)), evaluated(model, records(units))
     vector = np.concatenate(
         [p.detach().numpy().ravel() for p in model.parameters() if p.requires_grad]

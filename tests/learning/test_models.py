@@ -29,7 +29,6 @@ from hubbub.learning import (
     clipped_sum,
     default_loss,
     evaluate,
-    frozen_features,
     load_model,
     load_parameters,
     method_for,
@@ -38,7 +37,7 @@ from hubbub.learning import (
     through_frozen,
 )
 from hubbub.learning.clipping import MARGIN
-from hubbub.learning.frozen_features import frozen_layers
+from hubbub.learning.frozen_features import frozen_features, frozen_layers
 from hubbub.learning.optimizers import cosine
 from hubbub.study.model import Frozen, model_from
 from hubbub.tabular import Records

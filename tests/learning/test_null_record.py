@@ -16,7 +16,7 @@ from torch import nn
 
 from hubbub.learning import EvaluationTask, TrainingTask
 from hubbub.learning.padded_batches import pieces
-from hubbub.learning.unit_model import on_units
+from hubbub.learning.unit_model import per_unit_model
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.study import Records
 
@@ -161,7 +161,7 @@ def neighbours(relation: str, patients: int) -> tuple[Records, Records]:
 def test_a_null_record_that_raises_lets_one_record_move_no_sum(kind, relation, patients) -> None:
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
-        model = on_units(kind(), patients)
+        model = per_unit_model(kind(), patients)
     tables, most = neighbours(relation, patients), 1 if relation == "add-remove" else 2
     for weight in WEIGHTS:
         for method in ("vmap", "loop"):

@@ -20,9 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hubbub.errors import ModelError
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
 from hubbub.learning.clipping import clip_factors
-from hubbub.learning.goals import Classes
 from hubbub.learning.padded_batches import pieces, rows_are_alone
 from hubbub.learning.per_record import Outer, norms_of
+from hubbub.learning.target_types import Classes
 from hubbub.learning.task import rows_within
 from hubbub.learning.trial import tried
 from hubbub.study import Records
@@ -482,10 +482,10 @@ def test_a_loss_whose_rows_meet_does_not_let_them_meet_in_an_evaluation(monkeypa
         found = nn.functional.cross_entropy(outputs, targets, reduction="none")
         return torch.where(outputs.abs().max() > 100, 5.0, found)
 
-    goal = Classes(loss_name="python:somewhere:loss")
-    monkeypatch.setattr("hubbub.learning.goals.named_object", lambda *_: loss)
+    target_type = Classes(loss_name="python:somewhere:loss")
+    monkeypatch.setattr("hubbub.learning.target_types.named_object", lambda *_: loss)
     model = Meeting(branchless(np.inf, np.inf))
-    without, whole = evaluated_without_and_with_one(model, wrong=0, goal=goal)
+    without, whole = evaluated_without_and_with_one(model, wrong=0, target_type=target_type)
     assert np.abs(whole - without).max() <= 1
     assert 0 < without[2] < 1
 

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from hubbub.errors import DataError
-from hubbub.learning import EvaluationTask, TrainingTask, build_model, held_back, on_units
+from hubbub.learning import EvaluationTask, TrainingTask, build_model, held_back, per_unit_model
 from hubbub.learning.clipping import clip_factors
 from hubbub.learning.models import default_loss
 from hubbub.learning.per_record import Outer, Products, Stack, from_positions
@@ -94,7 +94,7 @@ def records_for(name: str, patients: np.ndarray, seed: int = 0) -> Records:
 
 def task_of(name: str, records: Records, most: int, **options: object) -> TrainingTask:
     known = {"clip": 1.0, "margin": MARGIN, "method": "auto"} | options
-    return TrainingTask(on_units(MODELS[name][0], most), records.capped(most), **known)
+    return TrainingTask(per_unit_model(MODELS[name][0], most), records.capped(most), **known)
 
 
 def looped(model: nn.Module, records: Records, most: int, clip: float) -> np.ndarray:
@@ -218,7 +218,7 @@ def test_rows_that_cancel_are_clipped_by_what_is_left_of_them() -> None:
     inputs[1, :7] *= np.float32(1 + 2**-12)
     records = Records(inputs=inputs, targets=np.array([0, 0]), patients=np.array([5, 5]))
     weights = np.zeros(64 * 64, np.float32)
-    task = TrainingTask(on_units(model, 2), records, clip=1.0, margin=MARGIN, method="chain")
+    task = TrainingTask(per_unit_model(model, 2), records, clip=1.0, margin=MARGIN, method="chain")
     found = task.clipped_sum(weights, np.array([0]))
     expected = looped(_with(model, weights), records, 2, 1.0)
     assert np.linalg.norm(found) <= 1 + 1e-6
@@ -323,9 +323,15 @@ def test_a_patient_is_clipped_once_before_a_gaussian_projection() -> None:
     records, rows = records_for("wide", patients), np.array([2, 0, EMPTY, 3, 1])
     task, before = task_of("wide", records, 3, clip=0.01), vector_of(model)
     shape = Projection(kind="gaussian", parameters=before.size, dimension=40, clip=0.01, records=10)
-    terms: Any = SimpleNamespace(projection="gaussian", parameters=before.size, dimension=40)
-    terms.clip, terms.most_records, draw = 0.01, 10, Draw(seed=bytes(32), step=1)
-    sent = projected_sum.clipped_sum(terms, task, before, rows, draw)
+    round_parameters: Any = SimpleNamespace(
+        projection="gaussian", parameters=before.size, dimension=40
+    )
+    round_parameters.clip, round_parameters.most_records, draw = (
+        0.01,
+        10,
+        Draw(seed=bytes(32), step=1),
+    )
+    sent = projected_sum.clipped_sum(round_parameters, task, before, rows, draw)
     wanted = looped(model, records, 3, 0.01)
     assert 0.01 < np.linalg.norm(wanted) <= 0.04  # of four patients
     np.testing.assert_allclose(sent, project(wanted, shape, draw), rtol=0, atol=1e-6)
@@ -389,7 +395,7 @@ def test_a_patient_with_a_row_at_which_the_model_raises_adds_nothing() -> None:
     inputs = records.inputs.copy()
     inputs[3, 0] = 1000.0
     spoiled = Records(inputs=inputs, targets=records.targets, patients=records.patients)
-    units, parameters = on_units(model, 2), vector_of(model)
+    units, parameters = per_unit_model(model, 2), vector_of(model)
     options = {"clip": 1.0, "margin": MARGIN, "method": "loop"}
     found = TrainingTask(units, spoiled, **options).clipped_sum(parameters, np.arange(3))
     others = TrainingTask(units, records, **options).clipped_sum(parameters, np.array([0, 2]))
@@ -401,7 +407,7 @@ def test_a_model_on_rows_takes_no_patients_and_one_on_units_nothing_else() -> No
     model = MODELS["small"][0]
     records = records_for("small", np.array([0, 0, 1]))
     plain = Records(inputs=records.inputs, targets=records.targets)
-    for given, units in ((records, model), (plain, on_units(model, 2))):
+    for given, units in ((records, model), (plain, per_unit_model(model, 2))):
         with pytest.raises(DataError, match=r"data\.patient"):
             TrainingTask(units, given, clip=1.0, margin=MARGIN, method="chain")
 
@@ -412,7 +418,7 @@ def test_a_model_on_rows_takes_no_patients_and_one_on_units_nothing_else() -> No
 def test_an_evaluation_counts_patients_by_the_mean_of_their_rows() -> None:
     model, most = MODELS["small"][0], 3
     records = records_for("small", np.array([0, 0, 0, 1, 2, 2]))
-    task = EvaluationTask(on_units(model, most), records)
+    task = EvaluationTask(per_unit_model(model, most), records)
     found = task.clipped_sum(vector_of(model), np.arange(3))
     with torch.no_grad():
         outputs = model(torch.from_numpy(records.inputs))

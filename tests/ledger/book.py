@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import hubbub
-from hubbub.assurance.ledger.privacy_ledger import Cap, Entry, Kind, Ledger
-from hubbub.assurance.ledger.row import digest_of
 from hubbub.errors import IntegrityError
+from hubbub.ledger.privacy_ledger import Cap, Entry, Ledger, LedgerMechanism
+from hubbub.ledger.row import digest_of
 
 STUDY, OTHER = b"s" * 32, b"o" * 32
 DELTA, RELATION = 1e-5, "add-remove"
@@ -25,7 +25,7 @@ ROWS = 4  # entries of a written ledger, which are its rows 1 to 4
 FULL_BATCH = {"noise_multiplier": 2.0, "sample_rate": 1.0, "sampling": "full-batch"}
 
 
-KIND = {field.name for field in fields_of(Kind)}
+KIND = {field.name for field in fields_of(LedgerMechanism)}
 
 
 def entry(round: int = 1, **changed: Any) -> Entry:
@@ -39,7 +39,7 @@ def entry(round: int = 1, **changed: Any) -> Entry:
         **changed,
     }
     kind = {name: fields.pop(name) for name in list(fields) if name in KIND}
-    return Entry(**fields, kind=Kind(**kind))
+    return Entry(**fields, kind=LedgerMechanism(**kind))
 
 
 def epsilon_of(count: int) -> float:

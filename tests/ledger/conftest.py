@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.assurance.ledger.privacy_ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from ledger.book import ROWS, entry
 
 

@@ -8,9 +8,9 @@ from math import exp
 import pytest
 
 import hubbub
-from hubbub.assurance.ledger.hash_chain import Chain
-from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.errors import BudgetError, IntegrityError, StudyError, UserError
+from hubbub.ledger.hash_chain import Chain
+from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.privacy import Certificate
 from ledger.book import (
     DELTA,

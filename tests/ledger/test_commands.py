@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.assurance.ledger.dp_event import event_of
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.cli import main
 from hubbub.errors import UserError
+from hubbub.ledger.dp_event import event_of
+from hubbub.ledger.privacy_ledger import Ledger
 from ledger.book import (
     DELTA,
     OTHER,
@@ -101,9 +101,11 @@ def test_show_says_which_promise_a_cap_is_and_what_both_would_count(path, comman
     wide = ("--epsilon", 20, "--delta", DELTA)
     with Ledger(path) as ledger:
         ledger.set_cap(cap_for(9))
-    assert "promised if all studies were fixed" in command("ledger", "show", path)[1]
+    fixed = command("ledger", "show", path)[1]
+    assert "left by the rule for fixed studies (P15); promised if all studies were fixed" in fixed
     assert "promised if" in command("budget", "set", path, *wide, "--fixed-studies")[1]
-    assert "promised however later studies are chosen" in command("budget", "set", path, *wide)[1]
+    adaptive = command("budget", "set", path, *wide)[1]
+    assert "by the rule for adaptive studies (P24); promised however later studies" in adaptive
     sampled = {"noise_multiplier": 1.0, "sample_rate": 0.1, "sampling": "poisson"}
     with Ledger(path) as ledger:
         ledger.charge(entry(study=OTHER, **sampled), attempts=1)

@@ -11,11 +11,11 @@ from unittest import mock
 import pytest
 
 import hubbub
-from hubbub.assurance.ledger import Kind, kind_of
-from hubbub.assurance.ledger.privacy_ledger import Entry
-from hubbub.assurance.ledger.row_cost import cost_of, rows_of
-from hubbub.assurance.ledger.tally import Tally
 from hubbub.errors import StudyError
+from hubbub.ledger import LedgerMechanism, kind_of
+from hubbub.ledger.privacy_ledger import Entry
+from hubbub.ledger.row_cost import cost_of, rows_of
+from hubbub.ledger.tally import Tally
 from hubbub.planning import exposure
 from hubbub.privacy import Composition
 from ledger.book import entry
@@ -44,7 +44,7 @@ def planned(one: hubbub.Study) -> hubbub.Plan:
         return hubbub.plan(one)
 
 
-def upper(kind: Kind, count: int, relation: str, delta: float) -> float:
+def upper(kind: LedgerMechanism, count: int, relation: str, delta: float) -> float:
     try:
         return Composition(cost_of(kind, count, relation)).epsilon(delta).upper
     except StudyError:

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import BudgetError, HubbubError
+from hubbub.ledger.privacy_ledger import Ledger
 from ledger.book import ROWS, cap_for, entry, verified
 
 CHARGE_FOR_EVER = """
 import os, sys
 from pathlib import Path
 from hubbub.errors import BudgetError
-from hubbub.assurance.ledger.privacy_ledger import Entry, Kind, Ledger
+from hubbub.ledger.privacy_ledger import Entry, Kind, Ledger
 ledger = Ledger(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.assurance.ledger import hash_chain
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError
+from hubbub.ledger import hash_chain
+from hubbub.ledger.privacy_ledger import Ledger
 from ledger.book import DELTA, RELATION, ROWS, assert_one_sentence, entry, verified
 
 NOBODY = 65534
@@ -24,7 +24,7 @@ FILL = """
 import resource, sys
 from pathlib import Path
 from hubbub.errors import IntegrityError
-from hubbub.assurance.ledger.privacy_ledger import Entry, Kind, Ledger
+from hubbub.ledger.privacy_ledger import Entry, Kind, Ledger
 most = int(sys.argv[2])
 charged = 0
 try:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.assurance.ledger.entry import Admission
-from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.errors import BudgetError, StudyError
+from hubbub.ledger.entry import Admission
+from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.privacy import Certificate, Composition, RemainingBudget, release
 from ledger.book import (
     DELTA,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError, UserError
+from hubbub.ledger.privacy_ledger import Ledger
 from ledger.book import cap_for, entry
 
 FOREIGN = {

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import HubbubError
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.round import Charge, RoundParameters
 from hubbub.session.in_process import Federation, Record, federate
@@ -34,7 +34,7 @@ class Witness:
 
 def party(witnesses: list[Witness], record: Record) -> Federation:
     """Three silos with pairwise masks and two coordinates."""
-    terms = RoundParameters(
+    round_parameters = RoundParameters(
         dimension=2,
         parameters=0,
         silos=3,
@@ -47,7 +47,7 @@ def party(witnesses: list[Witness], record: Record) -> Federation:
         nodes=0,
     )
     layout = Layout(names=("a", "b", "c"), degree=2)
-    return federate(layout, terms, witnesses, study=STUDY, record=record)
+    return federate(layout, round_parameters, witnesses, study=STUDY, record=record)
 
 
 def test_p15_the_row_is_on_disk_before_the_records_are_touched_and_a_refusal_touches_none(tmp_path):

@@ -8,12 +8,12 @@ from itertools import permutations
 
 import pytest
 
-from hubbub.assurance.ledger.dp_event import event_of
-from hubbub.assurance.ledger.privacy_ledger import Cap, Entry, Ledger
-from hubbub.assurance.ledger.row_cost import kind_of
-from hubbub.assurance.ledger.tally import Tally
 from hubbub.cli import main
 from hubbub.errors import BudgetError, UserError
+from hubbub.ledger.dp_event import event_of
+from hubbub.ledger.privacy_ledger import Cap, Entry, Ledger
+from hubbub.ledger.row_cost import kind_of
+from hubbub.ledger.tally import Tally
 from hubbub.privacy import Composition, Step, release
 from hubbub.queries import plan
 from hubbub.study import Study

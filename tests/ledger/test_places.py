@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import IntegrityError
+from hubbub.ledger.privacy_ledger import Ledger
 from ledger.book import (
     ROWS,
     assert_noticed,

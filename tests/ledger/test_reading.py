@@ -10,8 +10,8 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from hubbub.assurance.ledger.privacy_ledger import Entry, Kind, Ledger
 from hubbub.errors import HubbubError
+from hubbub.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
 from ledger.book import (
     DELTA,
     RELATION,
@@ -39,7 +39,7 @@ def test_every_field_of_an_entry_comes_back_to_the_last_bit(tmp_path):
         session=bytes(range(200, 216)),
         round=2**63 - 1,
         attempt=2**53 + 1,
-        kind=Kind(
+        kind=LedgerMechanism(
             noise_multiplier=1 / 3,
             sample_rate=0.1 + 0.2,
             sampling="poisson",

@@ -8,8 +8,8 @@ import shutil
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hubbub.assurance.ledger.privacy_ledger import Ledger
 from hubbub.errors import BudgetError, IntegrityError
+from hubbub.ledger.privacy_ledger import Ledger
 from ledger.book import (
     OTHER,
     ROWS,

@@ -125,11 +125,11 @@ class Consortium:
         roles = {"aggregator": "aggregator"} | dict.fromkeys(parties, "node")
         roles |= dict.fromkeys(silos, "silo")
         sites = {name: PartyFolder.made(home / name, name, role) for name, role in roles.items()}
-        roster = roster_of([site.keys.identity for site in sites.values()])
+        roster = roster_of([party_folder.keys.identity for party_folder in sites.values()])
         made["parties"]["roster"] = roster.digest.hex()
         study = Study.from_table(made)
-        for site in sites.values():
-            site.approve(study, roster)
+        for party_folder in sites.values():
+            party_folder.approve(study, roster)
         return sites, study
 
     @property
@@ -139,23 +139,23 @@ class Consortium:
     def start(self, name: str) -> None:
         """Start a party's process, as it were; what it knew before is gone."""
         self.stop(name)
-        site, event_log = (
+        party_folder, event_log = (
             PartyFolder.opened(self.home / name),
             EventLog(party=name, say=self.said.append),
         )
-        draw = None if self.draws is None else lambda _: self.draws(site.index)
-        if site.role == "silo":
+        draw = None if self.draws is None else lambda _: self.draws(party_folder.index)
+        if party_folder.role == "silo":
             self.seats[name] = SiloEndpoint(
-                site,
+                party_folder,
                 event_log,
-                data=site.home,
-                ledger=site.home / "ledger.sqlite",
+                data=party_folder.home,
+                ledger=party_folder.home / "ledger.sqlite",
                 device="cpu",
                 pace=0.0,
                 source_of=draw,
             )
         else:
-            self.seats[name] = NodeEndpoint(site, event_log, source_of=draw)
+            self.seats[name] = NodeEndpoint(party_folder, event_log, source_of=draw)
 
     def stop(self, name: str) -> None:
         """End a party's process."""
@@ -181,10 +181,10 @@ class Consortium:
     ) -> Result:
         """Run the study."""
         event_log = EventLog(party="aggregator", say=self.said.append)
-        site, phase = self.aggregator, phase or self.phase
-        requests = Requests(site.roster, self.study.id, phase, event_log, timeouts)
+        party_folder, phase = self.aggregator, phase or self.phase
+        requests = Requests(party_folder.roster, self.study.id, phase, event_log, timeouts)
         return serve(
-            Coordinator(site, self.study, requests),
+            Coordinator(party_folder, self.study, requests),
             changes.pop("out", self.home / "run"),
             **changes,
         )

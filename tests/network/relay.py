@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.network.clock import Clock
+from hubbub.network.clock import Check, Clock
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.engine import Missing, Phase
 from hubbub.network.envelope import answer, read_answer, read_request, request
@@ -67,8 +67,9 @@ class Jumping(Clock):
     def now(self) -> float:
         return super().now() + sum(self.slept)
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float, check: Check = lambda: None) -> None:
         self.slept.append(seconds)
+        check()
 
 
 HASTY = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0, ping=20.0)
@@ -280,9 +281,14 @@ class Watched(Consortium):
 
     def sealed(self, party: str, tag: Tag, payload: bytes = b"", **where: Any) -> bytes:
         """A frame that a party signs, whatever it says."""
-        site = self.sites[party]
-        said = {"study": self.study.id, "sender": site.index, "receiver": 0, "payload": payload}
-        return Frame(tag=tag, **{**said, **where}).sealed(site.keys)
+        party_folder = self.sites[party]
+        said = {
+            "study": self.study.id,
+            "sender": party_folder.index,
+            "receiver": 0,
+            "payload": payload,
+        }
+        return Frame(tag=tag, **{**said, **where}).sealed(party_folder.keys)
 
 
 @dataclass(kw_only=True)
@@ -291,7 +297,7 @@ class Session:
 
     rounds: Rounds
     plan: Plan
-    terms: RoundParameters
+    round_parameters: RoundParameters
     initial: np.ndarray
     sums: Callable[[Iterable[int], np.ndarray], np.ndarray]
     close: Callable[[Sequence[bytes]], list[dict[str, Any]]]
@@ -305,9 +311,11 @@ class Session:
 
     def check(self, total: np.ndarray) -> None:
         """The sum of those who took part, but for the noise."""
-        there = [i for i in range(1, 1 + self.terms.silos) if i not in self.rounds.absent]
-        wanted = self.sums(there, self.initial) / self.terms.grid_step
-        room = 8 * self.terms.sigma_grid * self.terms.silos**0.5
+        there = [
+            i for i in range(1, 1 + self.round_parameters.silos) if i not in self.rounds.absent
+        ]
+        wanted = self.sums(there, self.initial) / self.round_parameters.grid_step
+        room = 8 * self.round_parameters.sigma_grid * self.round_parameters.silos**0.5
         assert np.abs(total - wanted).max() < room, "a wrong sum"
 
 
@@ -317,17 +325,22 @@ def opened(
     timeouts: Timeouts = HASTY,
     standardisation: Standardisation | None = None,
     purpose: str = TRAINING,
+    twice: Sequence[str] = (),
 ) -> Session:
-    """Set a session up, as the aggregator does."""
+    """Set a session up, as the aggregator does, that has seen two processes of some parties."""
     event_log = EventLog(party="aggregator", say=parties.said.append)
     roster, study = parties.aggregator.roster, parties.study
     requests = Requests(roster, study.id, phase or parties.phase, event_log, timeouts)
+    for name in twice:
+        requests.see_twice(name)
     coordinator = Coordinator(parties.aggregator, study, requests)
     coordinator.standardise(standardisation)
     prepared = setting_of(parties.study)
     planned = planned_for(prepared.plan, purpose)
-    terms = round_parameters_of(planned)
-    wanted = SessionPlan(plan=prepared.plan, planned=planned, terms=terms, tasks=())
+    round_parameters = round_parameters_of(planned)
+    wanted = SessionPlan(
+        plan=prepared.plan, planned=planned, round_parameters=round_parameters, tasks=()
+    )
     rounds = coordinator.set_up(wanted)
 
     def sums(silos: Iterable[int], model: np.ndarray) -> np.ndarray:
@@ -339,7 +352,7 @@ def opened(
     return Session(
         rounds=rounds,
         plan=prepared.plan,
-        terms=terms,
+        round_parameters=round_parameters,
         initial=prepared.initial,
         sums=sums,
         close=close,
@@ -367,12 +380,14 @@ def terms_for(parties: Consortium) -> tuple[Plan, RoundParameters]:
     return plan, round_parameters_of(plan.main)
 
 
-def open_frame(parties: Consortium, session: bytes, terms: Any = None, **changes: Any) -> bytes:
+def open_frame(
+    parties: Consortium, session: bytes, round_parameters: Any = None, **changes: Any
+) -> bytes:
     """An OPEN as an aggregator may sign it, with what it likes in it."""
     said = json.loads(SessionOffer.of(TRAINING, terms_for(parties)[1]).payload())
-    said["terms"] |= terms or {}
+    said["terms"] |= round_parameters or {}
     payload = json.dumps(said | changes).encode()
-    site = parties.aggregator
+    party_folder = parties.aggregator
     return Frame(
         tag=Tag.OPEN,
         study=parties.study.id,
@@ -380,7 +395,7 @@ def open_frame(parties: Consortium, session: bytes, terms: Any = None, **changes
         sender=0,
         receiver=EVERYBODY,
         payload=payload,
-    ).sealed(site.keys)
+    ).sealed(party_folder.keys)
 
 
 def refusal(parts: Sequence[bytes]) -> tuple[str, str]:

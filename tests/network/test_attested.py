@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from hubbub.assurance import Ledger
-from hubbub.assurance.attestation import PlatformEvidence, SoftwareAttester, own_code
-from hubbub.assurance.verification.checking import verify
 from hubbub.errors import ProtocolError
+from hubbub.ledger import Ledger
 from hubbub.network import checkup, coordinator
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.timeouts import Timeouts
+from hubbub.verification.attestation import PlatformEvidence, SoftwareAttester, own_code
+from hubbub.verification.replay.checking import verify
 from network.consortium import HOSPITALS, Consortium, table
 from network.lines import over_nats
 from network.relay import Watched

@@ -81,7 +81,7 @@ def test_a_bad_share_costs_one_attempt_and_one_charge_in_one_process(
         return frames
 
     monkeypatch.setattr(Masking, "shares", shares)
-    terms = RoundParameters(
+    round_parameters = RoundParameters(
         dimension=5,
         parameters=1,
         silos=4,
@@ -97,7 +97,7 @@ def test_a_bad_share_costs_one_attempt_and_one_charge_in_one_process(
     layout = Layout(names=FULL["names"], nodes=2)
     found = federate(
         layout,
-        terms,
+        round_parameters,
         [Given(power) for power in range(4)],
         study=bytes(32),
         record=lambda index, *_: charges.update([index]),
@@ -248,7 +248,7 @@ def test_a_node_signs_one_word_about_the_shares_of_an_attempt(
 
     def again(blob: Any) -> Any:
         model = session.rounds.aggregator._model
-        payload = session.terms.named_payload(silos, bytes(32) if made_up else model)
+        payload = session.round_parameters.named_payload(silos, bytes(32) if made_up else model)
         where = {"session": session.rounds.session, "round": 1, "receiver": 5}
         asked = parties.sealed("aggregator", Tag.ARRIVED, payload, **where)
         name = session.rounds.session

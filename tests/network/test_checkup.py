@@ -40,9 +40,11 @@ def with_files(home: Path) -> Everybody:
 
 def started(everybody: Everybody) -> Server:
     """The aggregator's own relay, without a study that runs."""
-    site = everybody.sites["aggregator"]
-    made = RelayFiles.written(site.home / RELAY, everybody.roster, None)
-    server = Server(made.configuration.parent, relay_of(site, None, everybody.roster).port, print)
+    party_folder = everybody.sites["aggregator"]
+    made = RelayFiles.written(party_folder.home / RELAY, everybody.roster, None)
+    server = Server(
+        made.configuration.parent, relay_of(party_folder, None, everybody.roster).port, print
+    )
     server.start()
     return server
 
@@ -64,8 +66,10 @@ def listens(everybody: Everybody) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def looked(site: PartyFolder, machine: Machine | None = None, **more: Any) -> dict[str, Checked]:
-    found = checkup(site, machine or Machine(), **more)
+def looked(
+    party_folder: PartyFolder, machine: Machine | None = None, **more: Any
+) -> dict[str, Checked]:
+    found = checkup(party_folder, machine or Machine(), **more)
     return {one.check: one for one in found}
 
 
@@ -121,12 +125,12 @@ def test_checks_beside_a_party_that_takes_part_disturb_nothing(tmp_path: Path) -
     for name in list(everybody.sites)[1:]:
         everybody.join(name)
     over, found = threading.Event(), []
-    site = PartyFolder.opened(tmp_path / "ann")
+    party_folder = PartyFolder.opened(tmp_path / "ann")
 
     def look() -> None:
         wait(lambda: everybody.status("ann").get("state") == "training", 60)
         while not over.is_set() or not found:
-            found.append(wrong(looked(site)))
+            found.append(wrong(looked(party_folder)))
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -297,8 +301,8 @@ def test_a_silo_whose_file_is_refused_is_not_there_for_others(
     """What is wrong is said here, before any line is opened, and without the cell."""
     everybody = with_files(tmp_path)
     everybody.approve()
-    site = everybody.sites["ann"]
-    (site.home / "ann.csv").write_text(ROWS + "0.5,0.25,0.125,1,s3cr3t\n")
+    party_folder = everybody.sites["ann"]
+    (party_folder.home / "ann.csv").write_text(ROWS + "0.5,0.25,0.125,1,s3cr3t\n")
 
     def opened(*_: object) -> None:
         raise AssertionError("a line was opened")
@@ -306,5 +310,5 @@ def test_a_silo_whose_file_is_refused_is_not_there_for_others(
     monkeypatch.setattr("hubbub.network.join.Answering", opened)
     log = EventLog(party="ann")
     with pytest.raises(DataError, match=r"row 21 after the header.*hubbub check") as refusal:
-        join(site, relay_of(site, None, everybody.roster), Machine(), log)
+        join(party_folder, relay_of(party_folder, None, everybody.roster), Machine(), log)
     assert "s3cr3t" not in str(refusal.value)

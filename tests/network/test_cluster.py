@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hubbub.assurance import Ledger
+from hubbub.ledger import Ledger
 from hubbub.network.aggregator_process import RelayFiles
 from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server
 from hubbub.network.nats.server import LOG

@@ -24,6 +24,7 @@ from hubbub.network.folder_lock import alone
 from hubbub.network.party_folder import PartyFolder
 from hubbub.study import Study
 from network.consortium import HOSPITALS, table
+from network.lines import wait
 
 PARTIES = {"aggregator": "aggregator"} | dict.fromkeys(HOSPITALS, "silo") | {"node-1": "node"}
 Command = Callable[..., tuple[int, str, str]]
@@ -583,6 +584,42 @@ def test_status_for_people_has_the_same(command, tmp_path):
     code, out, _ = command("status", tmp_path)
     assert code == 0
     assert all(part in out for part in ("cleveland", "bytes sent", "12,345", "0.125"))
+
+
+def _written_ago(home, seconds, **state):
+    """A status that its process wrote so long ago."""
+    status = {"party": "cleveland", "time": time.time() - seconds, **state}
+    (home / "status.json").write_text(json.dumps(status))
+
+
+@pytest.mark.parametrize(
+    ("age", "state", "code", "said"),
+    [
+        (60, {"state": "waiting", "connected": True}, 0, "waiting"),
+        (130, {"state": "waiting", "connected": True}, 1, "it has ended, is frozen"),
+        (60, {"state": "lost", "connected": False, "unconnected": "no route"}, 1, "no route"),
+        (60, {"state": "training", "connected": True, "refusing": "the cap"}, 1, "the cap"),
+    ],
+)
+def test_a_status_check_knows_how_old_the_status_is(command, tmp_path, age, state, code, said):
+    _written_ago(tmp_path, age, **state)
+    ended, out, err = command("status", tmp_path, "--check")
+    assert (ended, said in out + err) == (code, True)
+    assert json.loads(command("status", tmp_path, "--check", "--json")[1])["well"] == (code == 0)
+
+
+def test_a_status_may_be_as_old_as_is_said(command, tmp_path):
+    _written_ago(tmp_path, 130, state="done", connected=True)
+    assert command("status", tmp_path, "--check", "--most-age", "200")[0] == 0
+
+
+def test_a_process_that_lives_writes_its_status_anew(tmp_path):
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    event_log.state(state="waiting")
+    (tmp_path / "status.json").unlink()
+    with event_log.beating(0.01):
+        wait((tmp_path / "status.json").is_file)
+    assert json.loads((tmp_path / "status.json").read_text())["state"] == "waiting"
 
 
 @pytest.mark.parametrize("text", [None, "", "{"])

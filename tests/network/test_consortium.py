@@ -8,15 +8,15 @@ from unittest import mock
 
 import pytest
 
-from hubbub.assurance.audit import audit
-from hubbub.assurance.evidence.claims import check
-from hubbub.assurance.evidence.evidence_file import with_signature
-from hubbub.assurance.transcript import plain_roster
-from hubbub.assurance.verification import checking
-from hubbub.assurance.verification.checking import verify
 from hubbub.errors import StudyError
 from hubbub.training import run_folder
 from hubbub.training.run_study import run
+from hubbub.verification.audit import audit
+from hubbub.verification.evidence.claims import check
+from hubbub.verification.evidence.evidence_file import with_signature
+from hubbub.verification.replay import checking
+from hubbub.verification.replay.checking import verify
+from hubbub.verification.transcript import plain_roster
 from network.consortium import HOSPITALS, Consortium, table
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hubbub.assurance.verification.checking import verify
 from hubbub.network.engine import Missing
 from hubbub.network.envelope import read_request
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.session import Call
+from hubbub.verification.replay.checking import verify
 from network.consortium import QUICK, Consortium, table
 
 NAMES = ("cleveland", "hungary", "switzerland")

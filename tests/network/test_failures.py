@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from hubbub.assurance.ledger import Cap
-from hubbub.assurance.verification.checking import verify
 from hubbub.errors import BudgetError, HubbubError
+from hubbub.ledger import Cap
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.session.ask import AbsentError
 from hubbub.training.result import Result
+from hubbub.verification.replay.checking import verify
 from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")

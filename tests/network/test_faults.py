@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from hubbub.assurance.ledger import Ledger
 from hubbub.errors import ProtocolError
+from hubbub.ledger import Ledger
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
 from hubbub.network.silo_endpoint import SiloEndpoint
@@ -263,7 +263,7 @@ def mask_without_session(patch: pytest.MonkeyPatch) -> None:
 
 def pays_nothing(patch: pytest.MonkeyPatch) -> None:
     """A silo that does not write its charges down."""
-    patch.setattr("hubbub.assurance.ledger.Ledger.charge", lambda *_, **__: None)
+    patch.setattr("hubbub.ledger.Ledger.charge", lambda *_, **__: None)
 
 
 BROKEN = {
@@ -293,7 +293,7 @@ def test_a_vector_counted_twice_is_caught(tmp_path: Path) -> None:
     session = opened(parties, timeouts=BRIEF)
     total, _ = session.rounds.round(1, session.initial, 1)
     assert total is not None
-    own = session.sums([2], session.initial) / session.terms.grid_step
+    own = session.sums([2], session.initial) / session.round_parameters.grid_step
     with pytest.raises(AssertionError, match="a wrong sum"):
         session.check(total + own.astype(int))
     assert isinstance(parties.seats["ann"], SiloEndpoint)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from hubbub.assurance.ledger import Cap
 from hubbub.errors import BudgetError, IntegrityError
+from hubbub.ledger import Cap
 from hubbub.network import monitor
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import request

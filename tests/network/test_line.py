@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -27,10 +27,10 @@ from hubbub.network import envelope
 from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, tls, write_server
 from hubbub.network.nats.answering import Answering, KeptAnswers
 from hubbub.network.nats.message_delivery import Message
-from hubbub.network.nats.relay_connection import RelayConnection
 from hubbub.network.nats.server import LOG, binary, configuration
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.network.nats.tls import client_context
+from hubbub.network.nats.transports import let_go
 from hubbub.protocol.primitives.identity import Keys, Roster
 from hubbub.session.ask import Call
 from network.lines import (
@@ -368,15 +368,18 @@ def test_a_party_that_takes_part_twice_is_told_and_so_is_the_aggregator(own: Rel
     said: list[bool] = []
     parties = [joined("ann", "here"), joined("ann", "there"), joined("bob", "elsewhere")]
     keys = own.keys["aggregator"]
-    carrier = Carrier(own.relay, keys, own.roster, lambda *_: None, twice=told.append)
+    carrier = Carrier(own.relay, keys, own.roster, lambda *_: None)
+    carrier.twice = told.append
     with carrier:
         come(carrier, "ann", "bob")
         wait(lambda: len(said) == 3)
 
         def hello() -> int:
+            """All say who they are, as they do every five seconds."""
             for end in carrier._line._ends.values():
                 carrier._line._call(end.link.connected)
                 carrier._line._call(end.wake.set)
+            time.sleep(0.05)
             return len(told)
 
         wait(lambda: hello() == 3)
@@ -657,8 +660,9 @@ def test_a_transport_is_closed_also_where_the_thread_ends_before_its_client() ->
             await asyncio.sleep(3600)
 
     async def live() -> None:
-        RelayConnection._abandon(cast(RelayConnection, SimpleNamespace(_closing=set())), Client())
+        task = asyncio.create_task(let_go(Client(), 60.0))
         await asyncio.sleep(0)
+        assert not task.done()
 
     asyncio.run(live())
     assert closed == [True]
@@ -689,11 +693,28 @@ def test_a_transport_is_closed_also_where_tls_begins_over_a_lost_connection() ->
             async def close(self) -> None:
                 transport.close()
 
-        RelayConnection._abandon(cast(RelayConnection, SimpleNamespace(_closing=set())), Client())
-        await asyncio.sleep(0.01)
+        await let_go(Client(), 60.0)
         return over_tls
 
     assert asyncio.run(live()).is_closing()
+
+
+def test_a_websocket_is_closed_also_where_the_other_end_does_not_say_goodbye(
+    tmp_path: Path,
+) -> None:
+    """The library waits ten seconds for it, and is not given them."""
+    with relayed(tmp_path, "wss") as web:
+        proxy = Proxy(web.relay.port)
+        through = replace(web.relay, urls=(f"wss://127.0.0.1:{proxy.port}",))
+        party = web.party("ann", relay=through)
+        wait(lambda: party.said == ["up"])
+        transport = party.answering._line._client._transport
+        session, connection = transport._client, transport._ws.get_extra_info("socket")
+        proxy.held = True
+        party.stop()
+        proxy.close()
+        assert session.closed
+        assert connection.fileno() == -1
 
 
 # URLs ------------------------------------------------------------------------------------------

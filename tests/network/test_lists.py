@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from hubbub import learning
-from hubbub.assurance.verification.checking import verify
 from hubbub.errors import ProtocolError
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import answer, read_answer, request
@@ -41,6 +40,7 @@ from hubbub.study import Parties, named_object
 from hubbub.tabular import Records
 from hubbub.training.loop import Parameters, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.verification.replay.checking import verify
 from network.lines import over_nats
 from network.relay import (
     FEATURES,
@@ -257,12 +257,12 @@ def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
     there = learning.parameters_vector(parties.serve(timeouts=HASTY).model)
     places = {first: dict(silos) for (_, first), silos in drawn.taken.items()}
     reference.rounds.lists = Given(reference, places)
-    terms = round_parameters_of(whole.plan.main)
+    round_parameters = round_parameters_of(whole.plan.main)
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
         total, made = reference.rounds.round(step, parameters)
         assert total is not None
-        return Summed(gradient=decoded(terms, total), attempts=made)
+        return Summed(gradient=decoded(round_parameters, total), attempts=made)
 
     here = train(whole, summation, lambda *_: None, divisor=whole.plan.divisor)
     assert here.parameters.tobytes() == there.tobytes()
@@ -741,7 +741,7 @@ class Hand:
         frame = self.parties.sealed(
             "aggregator",
             Tag.MODEL,
-            session.terms.model_payload((1, 2, 3), session.initial),
+            session.round_parameters.model_payload((1, 2, 3), session.initial),
             session=session.rounds.session,
             round=number,
             receiver=EVERYBODY,

@@ -172,7 +172,7 @@ def test_a_study_shows_its_health_and_nothing_of_a_record(
 ) -> None:
     """Nothing that is written or shown has a count, a value, a mean or a key in it."""
     everybody, port = planted(tmp_path), free_port()
-    site = PartyFolder.opened(tmp_path / "ann")
+    party_folder = PartyFolder.opened(tmp_path / "ann")
     lines: list[dict[str, Any]] = []
     tell = network_commands._Teller(json=True)
 
@@ -180,8 +180,8 @@ def test_a_study_shows_its_health_and_nothing_of_a_record(
         lines.append(event)
         tell(event)
 
-    event_log = EventLog(party="ann", folder=site.home, tell=told)
-    given = (site, relay_of(site, None), Machine(device="cpu"), event_log)
+    event_log = EventLog(party="ann", folder=party_folder.home, tell=told)
+    given = (party_folder, relay_of(party_folder, None), Machine(device="cpu"), event_log)
     until = {"until": everybody.over.is_set}
     thread = threading.Thread(target=join, args=given, kwargs=until, daemon=True)
     pages = []
@@ -206,26 +206,30 @@ def test_a_study_shows_its_health_and_nothing_of_a_record(
     assert found["hubbub_bytes_sent_total"][1] > 0
     assert json.loads(pages[2])["reason"].startswith("not connected: ")
 
-    logged = (site.home / "events.jsonl").read_text()
+    logged = (party_folder.home / "events.jsonl").read_text()
     assert capsys.readouterr().out == logged  # `join --json` prints the same lines
     assert [json.loads(line) for line in logged.splitlines()] == lines
-    text = "".join([logged, (site.home / "status.json").read_text(), *pages])
+    text = "".join([logged, (party_folder.home / "status.json").read_text(), *pages])
     assert {"epsilon", "session", "answered", "closed"} <= set(re.findall(r"\w+", text))
     seen = numbers(re.sub(r'"time": [\d.]+|/[\w./-]+', "", text))
     assert not seen & {str(COUNT), CELL, "73193", "4177.0", f"{float(CELL):e}"}
     assert not any(abs(float(one) - COUNT) < 1 or abs(float(one) - 73193.5) < 1 for one in seen)
-    assert seed_of(site.keys) not in text
-    assert not any(part.hex() in text for part in site.keys.secret_parts().values())
+    assert seed_of(party_folder.keys) not in text
+    assert not any(part.hex() in text for part in party_folder.keys.secret_parts().values())
 
 
 def test_a_refusal_tells_no_cell(tmp_path: Path) -> None:
     everybody = planted(tmp_path)
     path = tmp_path / "ann" / "ann.csv"
     path.write_text(path.read_text() + f"{CELL}x,1,1\n")
-    site = PartyFolder.opened(tmp_path / "ann")
-    event_log = EventLog(party="ann", folder=site.home)
+    party_folder = PartyFolder.opened(tmp_path / "ann")
+    event_log = EventLog(party="ann", folder=party_folder.home)
     endpoint = silo_endpoint.SiloEndpoint(
-        site, event_log, data=site.home, ledger=site.home / "ledger.sqlite", device="cpu"
+        party_folder,
+        event_log,
+        data=party_folder.home,
+        ledger=party_folder.home / "ledger.sqlite",
+        device="cpu",
     )
     try:
         with pytest.raises(DataError) as raised:
@@ -233,7 +237,9 @@ def test_a_refusal_tells_no_cell(tmp_path: Path) -> None:
         endpoint._refusal(b"", Refusal(why="failed", said=str(raised.value)))
     finally:
         endpoint.close()
-    text = (site.home / "events.jsonl").read_text() + (site.home / "status.json").read_text()
+    text = (party_folder.home / "events.jsonl").read_text() + (
+        party_folder.home / "status.json"
+    ).read_text()
     assert "expected a number in ann.csv" in text
     assert CELL not in text
 

@@ -112,8 +112,8 @@ def summed(home: Path, model: str, purpose: str, weight: float) -> tuple[np.ndar
     chosen[0] = weight
     total, _ = session.rounds.round(1, chosen, 1)
     assert total is not None
-    step = session.terms.grid_step
-    deviation = session.terms.sigma_grid * step * len(NAMES) ** 0.5
+    step = session.round_parameters.grid_step
+    deviation = session.round_parameters.sigma_grid * step * len(NAMES) ** 0.5
     return np.asarray(total) * step, deviation
 
 

@@ -79,8 +79,10 @@ class Everybody:
             home / "aggregator", "aggregator", "aggregator", relay=relay, relay_key=key
         )
         others = [PartyFolder.made(home / name, name, role) for name, role in roles.items()]
-        self.sites = {site.name: site for site in (first, *others)}
-        self.roster = roster_of([site.keys.identity for site in self.sites.values()])
+        self.sites = {party_folder.name: party_folder for party_folder in (first, *others)}
+        self.roster = roster_of(
+            [party_folder.keys.identity for party_folder in self.sites.values()]
+        )
         made["parties"]["roster"] = self.roster.digest.hex()
         self.study = Study.from_table(made)
         self.joined: list[threading.Thread] = []
@@ -90,22 +92,24 @@ class Everybody:
             self.sites[name].approve(self.study, self.roster)
 
     def join(self, name: str, **relayed: Any) -> None:
-        site = PartyFolder.opened(self.home / name)
-        event_log = EventLog(party=name, folder=site.home, say=self.said.append)
-        relay = replace(relay_of(site, None, self.roster), **relayed)
+        party_folder = PartyFolder.opened(self.home / name)
+        event_log = EventLog(party=name, folder=party_folder.home, say=self.said.append)
+        relay = replace(relay_of(party_folder, None, self.roster), **relayed)
         place = Machine(device="cpu")
         until = {"until": self.over.is_set}
         thread = threading.Thread(
-            target=join, args=(site, relay, place, event_log), kwargs=until, daemon=True
+            target=join, args=(party_folder, relay, place, event_log), kwargs=until, daemon=True
         )
         self.joined.append(thread)
         thread.start()
 
     def serve(self, url: str | None = None, **waits: float) -> Path:
-        site = PartyFolder.opened(self.home / "aggregator")
-        event_log = EventLog(party=site.name, folder=site.home, say=self.said.append)
+        party_folder = PartyFolder.opened(self.home / "aggregator")
+        event_log = EventLog(
+            party=party_folder.name, folder=party_folder.home, say=self.said.append
+        )
         timeouts = Timeouts(**{"deadline": 20.0, "ping": 1.0, "waiting": 60.0, **waits})
-        return host(site, self.study, event_log, url=url, timeouts=timeouts)
+        return host(party_folder, self.study, event_log, url=url, timeouts=timeouts)
 
     def status(self, name: str) -> dict[str, Any]:
         path = self.home / name / "status.json"
@@ -156,9 +160,9 @@ def test_a_silo_that_has_not_approved_is_waited_for(tmp_path: Path) -> None:
 def test_a_wrong_certificate_stands_in_the_status(tmp_path: Path) -> None:
     everybody = Everybody(tmp_path)
     everybody.approve()
-    site = everybody.sites["aggregator"]
-    relay = relay_of(site, None)
-    made = RelayFiles.written(site.home / RELAY, everybody.roster, None)
+    party_folder = everybody.sites["aggregator"]
+    relay = relay_of(party_folder, None)
+    made = RelayFiles.written(party_folder.home / RELAY, everybody.roster, None)
     server = Server(made.configuration.parent, relay.port, lambda _: None)
     server.start()
     everybody.join("ann", pin=bytes(32))

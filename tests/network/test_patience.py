@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from hubbub.errors import IntegrityError
+from hubbub.network.clock import Check
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
 from hubbub.network.patience import MOST_FRUITLESS, Patience
@@ -134,8 +135,8 @@ def test_p4_an_aggregator_that_starts_again_draws_no_graph_more(many: Watched) -
         many.start(name)
     with pytest.raises(WaitedError, match="s00: it has drawn as many mask graphs in vain"):
         many.serve(timeouts=patient()[0])
-    for site in many.sites.values():
-        site.approve(many.study, site.roster)
+    for party_folder in many.sites.values():
+        party_folder.approve(many.study, party_folder.roster)
     assert many.serve(timeouts=HASTY).final["step"] == 4
 
 
@@ -157,32 +158,32 @@ def test_p4_who_fails_as_often_as_it_may_leaves_graphs_for_all_sums(steps: int) 
         patience.wait(failed, in_round=False)
 
 
-def drawn_in_vain(site: Any, study: bytes) -> int:
+def drawn_in_vain(party_folder: Any, study: bytes) -> int:
     """Graphs that a silo draws before it refuses."""
     drawn = 0
     with suppress(FruitlessError):
-        while site.notes.draw_graph(study):
+        while party_folder.notes.draw_graph(study):
             drawn += 1
     return drawn
 
 
 def test_p4_silos_count_graphs_that_served_an_answer_for_themselves(many: Watched) -> None:
-    site, study = many.sites["s00"], many.study.id
-    assert drawn_in_vain(site, study) == MOST_FRUITLESS
+    party_folder, study = many.sites["s00"], many.study.id
+    assert drawn_in_vain(party_folder, study) == MOST_FRUITLESS
     with pytest.raises(FruitlessError, match="16 mask graphs more than were of use"):
-        site.notes.draw_graph(study)
-    site.notes.use_graph(study)
-    assert drawn_in_vain(site, study) == 2
-    site.approve(many.study, site.roster)
-    assert drawn_in_vain(site, study) == MOST_FRUITLESS
+        party_folder.notes.draw_graph(study)
+    party_folder.notes.use_graph(study)
+    assert drawn_in_vain(party_folder, study) == 2
+    party_folder.approve(many.study, party_folder.roster)
+    assert drawn_in_vain(party_folder, study) == MOST_FRUITLESS
 
 
 def test_p4_honest_sessions_never_meet_the_limit(many: Watched) -> None:
     """A session that is lost after an answer costs nothing of what may be fruitless."""
-    site, study = many.sites["s00"], many.study.id
+    party_folder, study = many.sites["s00"], many.study.id
     for _ in range(200):
-        assert site.notes.draw_graph(study)
-        site.notes.use_graph(study)
+        assert party_folder.notes.draw_graph(study)
+        party_folder.notes.use_graph(study)
 
 
 # Charges ---------------------------------------------------------------------------------------
@@ -226,10 +227,10 @@ def test_p15_nobody_pays_while_a_silos_disk_is_known_to_be_full(gather: Any, nod
     class Freed(Jumping):
         """The disk has room after the tenth wait."""
 
-        def sleep(self, seconds: float) -> None:
+        def sleep(self, seconds: float, check: Check = lambda: None) -> None:
             nonlocal waits
             waits += 1
-            super().sleep(seconds)
+            super().sleep(seconds, check)
             if waits == 10:
                 held.__exit__(None, None, None)
 

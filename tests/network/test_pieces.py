@@ -318,26 +318,48 @@ def test_two_processes_with_the_same_keys_are_noticed_and_a_restart_is_not() -> 
     aggregator = MessageDelivery(replies=True)
     first, second, third = (MessageDelivery(replies=False) for _ in range(3))
 
-    def beat(party: MessageDelivery) -> None:
+    def beat(party: MessageDelivery, now: float = 0.0) -> bool:
+        """Whether the parties are told of it."""
         party.say(PacketKind.BEAT)
-        aggregator.hear(Packet.read(party.due().encoded()), 0.0)
+        aggregator.hear(Packet.read(party.due().encoded()), now)
+        return PacketKind.TWICE in aggregator._words
 
     for party in (first, first, second, second, third):
-        beat(party)
+        assert not beat(party)
         assert not aggregator.twice
-    beat(second)
-    assert len(aggregator.twice) == 2
+    assert beat(second)
+    assert aggregator.twice == 1
     second.hear(Packet(kind=PacketKind.TWICE), 0.0)
-    assert second.twice
+    second.hear(Packet(kind=PacketKind.TWICE), 50.0)
+    assert second.twice == 1
     other = MessageDelivery(replies=True)
     other.hear(Packet(kind=PacketKind.TWICE), 0.0)
     assert not other.twice  # what a party says of the aggregator is not believed
-    before = aggregator.twice
-    beat(third)
-    assert aggregator.twice == before  # which is told once
     for _ in range(1000):
         beat(MessageDelivery(replies=False))
     assert len(aggregator._others) == 8
+
+
+def test_two_processes_are_news_once_and_a_lost_word_of_it_is_said_again() -> None:
+    aggregator = MessageDelivery(replies=True)
+    first, second = (MessageDelivery(replies=False) for _ in range(2))
+
+    def take_turns(*seconds: float) -> None:
+        for now in seconds:
+            for party in (first, second):
+                party.say(PacketKind.BEAT)
+                aggregator.hear(Packet.read(party.due().encoded()), now)
+
+    take_turns(0.0, 5.0)
+    assert PacketKind.TWICE in aggregator._words
+    aggregator.connected()  # a new line, which forgets what was to be said
+    assert PacketKind.TWICE not in aggregator._words
+    take_turns(10.0)
+    assert PacketKind.TWICE in aggregator._words
+    take_turns(*(15.0 + 5.0 * beat for beat in range(100)))
+    assert aggregator.twice == 1
+    take_turns(600.0)
+    assert aggregator.twice == 2
 
 
 def test_signs_of_life_come_while_nothing_else_does() -> None:

@@ -497,15 +497,15 @@ def test_a_relay_alone_cannot_have_a_model_answered_again(gather: Any, nodes: in
 
 def alone(parties: Watched, session: bytes) -> int:
     """A set-up in an open session by nobody but the relay; how many phases were answered."""
-    plan, terms = terms_for(parties)
+    plan, round_parameters = terms_for(parties)
     roster, study, event_log = parties.aggregator.roster, parties.study.id, EventLog(party="relay")
     setup = SetUp(
         peers=Requests(roster, study, parties.phase, event_log, Timeouts(deadline=5.0)),
         keys=parties.aggregator.keys,
         study=study,
         layout=layout_of(plan),
-        terms=terms,
-        offer=SessionOffer.of(TRAINING, terms),
+        round_parameters=round_parameters,
+        offer=SessionOffer.of(TRAINING, round_parameters),
         session=session,
     )
     before = len(parties.said)

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.assurance.verification.checking import verify
 from hubbub.errors import BudgetError, DataError, IntegrityError, ProtocolError
 from hubbub.network.engine import Missing
 from hubbub.network.envelope import answer, read_answer, request
@@ -26,12 +25,14 @@ from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.verification.replay.checking import verify
 from network.consortium import planned
 from network.relay import (
     FEATURES,
     HASTY,
     NAMES,
     RECORDS,
+    Jumping,
     Relay,
     Session,
     Watched,
@@ -60,7 +61,7 @@ def model(
 ) -> bytes:
     """A MODEL as the aggregator may sign it."""
     silos = more.pop("silos", (1, 2, 3))
-    payload = session.terms.model_payload(silos, more.pop("parameters", session.initial))
+    payload = session.round_parameters.model_payload(silos, more.pop("parameters", session.initial))
     where: dict[str, Any] = {"session": session.rounds.session, "receiver": EVERYBODY}
     said = where | {"round": round, "attempt": attempt} | more
     return parties.sealed("aggregator", Tag.MODEL, payload, **said)
@@ -398,7 +399,7 @@ def test_a_request_is_answered_once_and_by_whom_it_is_for(gather: Any) -> None:
 def test_an_aggregator_that_asks_a_node_for_fewer_gets_nothing(gather: Any, silos: Any) -> None:
     parties = gather(2)
     session = opened(parties)
-    payload = session.terms.named_payload(silos, bytes(32))
+    payload = session.round_parameters.named_payload(silos, bytes(32))
     where = {"session": session.rounds.session, "round": 1, "receiver": 4}
     asked = parties.sealed("aggregator", Tag.REQUEST, payload, **where)
     found = parties.ask("node-1", Call.PROMISE, session.rounds.session, [asked])
@@ -408,7 +409,7 @@ def test_an_aggregator_that_asks_a_node_for_fewer_gets_nothing(gather: Any, silo
 def test_an_aggregator_that_asks_a_node_for_two_sets_gets_one(gather: Any) -> None:
     parties = gather(2, **ONE_AWAY)
     session = opened(parties)
-    named = session.terms.named_payload
+    named = session.round_parameters.named_payload
     where = {"session": session.rounds.session, "round": 1, "receiver": 4}
     found = [
         parties.ask(
@@ -514,8 +515,8 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
     )
     query = planned(parties.study).planned(STANDARDISATION)
     assert query is not None
-    terms = asdict(round_parameters_of(query))
-    old = open_frame(parties, NEW, terms, purpose=STANDARDISATION)
+    round_parameters = asdict(round_parameters_of(query))
+    old = open_frame(parties, NEW, round_parameters, purpose=STANDARDISATION)
 
     def asks(name: str, party: str, blob: bytes) -> bytes:
         if name == "finish" and party == "ann":
@@ -588,6 +589,61 @@ def test_evaluations_in_their_time_add_no_attempts(gather: Any) -> None:
 # Who is asked again ----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("twice", [[], ["bob"]])
+def test_a_set_up_that_fails_for_a_copied_home_does_not_blame_the_relay(
+    gather: Any, twice: list[str]
+) -> None:
+    """Either process answers, with secrets of its own: to others it looks like a relay's lie."""
+    parties = gather()
+    relay = Relay(
+        parties.phase, tells=at("confirm", on_parts(lambda parts: [*map(flipped, parts)]))
+    )
+    with pytest.raises(ProtocolError, match="expected a set-up that everybody could") as caught:
+        opened(parties, relay, twice=twice)
+    assert caught.value.culprit == ("" if twice else "relay")
+    assert ("two processes take part as bob" in str(caught.value)) is bool(twice)
+
+
+@pytest.mark.parametrize("missed", [1, 4])
+def test_a_silo_that_misses_the_close_signs_its_part_later(gather: Any, missed: int) -> None:
+    parties = gather()
+    clock = Jumping()
+    relay = Relay(parties.phase, asks=at("close", lost, "bob", times=missed))
+    session = opened(parties, relay, timeouts=replace(HASTY, clock=clock))
+    session.round(1)
+    parts = session.close([session.rounds.session])
+    assert {part["silo"]: part["attempts"] for part in parts} == dict.fromkeys(NAMES, 1)
+    assert len(relay.asked("close", "ann")) == 1, "who has signed is not asked again"
+    assert len(clock.slept) == missed
+
+
+def test_a_close_whose_answer_was_lost_is_signed_alike_again(gather: Any) -> None:
+    parties = gather()
+    relay = Relay(parties.phase, tells=at("close", lost, "bob", times=1))
+    session = opened(parties, relay)
+    session.round(1)
+    assert len(session.close([session.rounds.session])) == len(NAMES)
+    first, second = relay.told("close", "bob")
+    assert json.loads(bytes(unverified(read_answer(first)[0]).payload)) == json.loads(
+        bytes(unverified(read_answer(second)[0]).payload)
+    )
+
+
+def test_a_run_whose_silo_never_closes_ends_without_its_part_and_says_so(gather: Any) -> None:
+    parties = gather()
+    clock = Jumping()
+    session = opened(
+        parties,
+        Relay(parties.phase, asks=at("close", lost, "bob")),
+        timeouts=replace(HASTY, clock=clock),
+    )
+    session.round(1)
+    parts = session.close([session.rounds.session])
+    assert sorted(part["silo"] for part in parts) == ["ann", "cyn"]
+    assert any("no signed part of bob" in line for line in parties.said)
+    assert len(clock.slept) == 4
+
+
 def test_a_silo_that_was_not_heard_comes_back(gather: Any) -> None:
     parties = gather(**ONE_AWAY)
     relay = Relay(parties.phase, tells=at("model", lost, "bob", times=1))
@@ -623,7 +679,7 @@ def closing(parties: Watched, session: Session, **changes: Any) -> list[bytes]:
     name = session.rounds.session
     listed = json.dumps({"sessions": [name.hex()]}).encode()
     where = {"session": name, "receiver": EVERYBODY}
-    said = {"close": listed, "result": bytes(4 * session.terms.parameters)} | changes
+    said = {"close": listed, "result": bytes(4 * session.round_parameters.parameters)} | changes
     return [
         parties.sealed("aggregator", Tag.CLOSE, said["close"], **where),
         parties.sealed("aggregator", Tag.RESULT, said["result"], **where),
@@ -705,7 +761,7 @@ def test_p15_what_was_paid_for_and_not_answered_is_not_answered_after_the_end(
         call, parts = Call.SEED, [frames[0] for frames in shown.values()]
     else:  # the row of the first attempt pays for the second one too
         session.rounds.round(1, session.initial, 1)
-        payload = session.terms.model_payload((1, 2, 3), session.initial, 2)
+        payload = session.round_parameters.model_payload((1, 2, 3), session.initial, 2)
         where = {"session": name, "receiver": EVERYBODY, "round": 2}
         call, parts = Call.MODEL, [parties.sealed("aggregator", Tag.MODEL, payload, **where)]
     said = last_word(parties, session, "ann")

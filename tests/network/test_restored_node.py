@@ -37,7 +37,7 @@ def asking(
     """A REQUEST as a malicious aggregator signs it."""
     index = parties.sites[node].index
     where = {"session": session.rounds.session, "round": 1, "receiver": index}
-    payload = session.terms.named_payload(silos, model)
+    payload = session.round_parameters.named_payload(silos, model)
     return parties.sealed("aggregator", Tag.REQUEST, payload, **where)
 
 

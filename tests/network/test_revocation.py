@@ -11,14 +11,17 @@ import hashlib
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hubbub.cli import main
 from hubbub.errors import StudyError, UserError
+from hubbub.network import clock, coordinator
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import read_answer
 from hubbub.network.event_log import EventLog
@@ -261,6 +264,26 @@ def test_an_aggregator_that_waits_hears_of_its_revocation(gather: Any, revoke: R
     revoke(parties, "aggregator")
     with pytest.raises(UserError):
         opened(parties)
+
+
+@EVERY_WAY
+def test_an_aggregator_hears_of_its_revocation_in_the_middle_of_a_long_pause(
+    gather: Any, revoke: Revoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "_PAUSE", 100.0)
+    parties = gather()
+    parties.stop("bob")
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            revoke(parties, "aggregator")
+
+    monkeypatch.setattr(clock, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    with pytest.raises(UserError, match="withdrawn or replaced"):
+        opened(parties)
+    assert slept == [1.0, 1.0, 1.0]
 
 
 def test_with_drop_outs_the_run_goes_on_without_who_has_revoked(gather: Any) -> None:

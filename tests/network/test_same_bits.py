@@ -96,12 +96,12 @@ def trained_together(parties: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Pre
     prepared = PreparedStudy.of(parties.study)
     reference = together(parties, prepared)
     monkeypatch.setattr(SetUp, "__init__", named(reference.rounds.session))
-    terms = round_parameters_of(prepared.plan.main)
+    round_parameters = round_parameters_of(prepared.plan.main)
 
     def summation(step: int, parameters: Parameters, _left: int) -> Summed:
         total, made = reference.rounds.round(step, parameters)
         assert total is not None
-        return Summed(gradient=decoded(terms, total), attempts=made)
+        return Summed(gradient=decoded(round_parameters, total), attempts=made)
 
     return prepared, train(prepared, summation, lambda *_: None, divisor=prepared.plan.divisor)
 

@@ -122,9 +122,9 @@ def test_a_party_has_a_place_only_with_its_very_keys(sites: Consortium, tmp_path
 
 
 def test_a_folder_without_a_roster_is_told(tmp_path: Path) -> None:
-    site = PartyFolder.made(tmp_path, "ann", "silo")
+    party_folder = PartyFolder.made(tmp_path, "ann", "silo")
     with pytest.raises(UserError, match="expected the consortium's roster"):
-        assert site.roster
+        assert party_folder.roster
 
 
 def test_another_role_or_name_in_the_key_file_has_no_place(sites: Consortium) -> None:
@@ -138,7 +138,7 @@ def test_another_role_or_name_in_the_key_file_has_no_place(sites: Consortium) ->
 
 
 def altered(sites: Consortium, change: Any) -> Roster:
-    parties = [site.keys.identity for site in sites.sites.values()]
+    parties = [party_folder.keys.identity for party_folder in sites.sites.values()]
     return roster_of(change(parties))
 
 

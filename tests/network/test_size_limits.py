@@ -37,19 +37,27 @@ LARGE = 1 << 23
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_each_kind_of_call_has_a_largest_answer_from_the_plan(gather: Any, nodes: int) -> None:
     parties = gather(nodes)
-    plan, terms = terms_for(parties)
-    limits = SizeLimits(roster=parties.aggregator.roster, terms=terms, counts=(5, 5, 5))
+    plan, round_parameters = terms_for(parties)
+    limits = SizeLimits(
+        roster=parties.aggregator.roster, round_parameters=round_parameters, counts=(5, 5, 5)
+    )
     words = word_limit(len(limits.roster.parties))
     for call in Call:
         assert words <= limits.answer(call) < 1 << 21
         assert 0 < limits.request(call) <= OFFER_LIMIT
     assert limits.answer(Call.PING) == words < 8192
-    assert terms.masked_bytes < limits.answer(Call.MODEL) < words + terms.masked_bytes + 1024
-    wide = replace(limits, terms=replace(terms, dimension=10**6, parameters=10**6))
+    assert (
+        round_parameters.masked_bytes
+        < limits.answer(Call.MODEL)
+        < words + round_parameters.masked_bytes + 1024
+    )
+    wide = replace(
+        limits, round_parameters=replace(round_parameters, dimension=10**6, parameters=10**6)
+    )
     more = wide.answer(Call.MODEL) - limits.answer(Call.MODEL)
-    assert more == wide.terms.masked_bytes - terms.masked_bytes
+    assert more == wide.round_parameters.masked_bytes - round_parameters.masked_bytes
     assert wide.answer(Call.PING) == words
-    assert plan.dimension == terms.dimension
+    assert plan.dimension == round_parameters.dimension
 
 
 def test_no_answer_larger_than_its_calls_is_read_whatever_carries_it(gather: Any) -> None:
@@ -70,7 +78,7 @@ def test_a_session_whose_messages_are_as_large_as_they_may_be_goes_on(gather: An
     session = opened(parties)
     assert session.round(1)[1] == 1
     limits = parties.seats["ann"]._sessions[parties.study.id, "training"].limits
-    assert limits.request(Call.SHARES) > limits.terms.masked_bytes * 3
+    assert limits.request(Call.SHARES) > limits.round_parameters.masked_bytes * 3
 
 
 def test_nothing_is_kept_of_an_answer_that_is_too_large(tmp_path: Path) -> None:
@@ -116,9 +124,11 @@ def test_a_sign_of_life_of_megabytes_counts_as_none_where_a_study_is_served(tmp_
     """The whole way: the aggregator's process, its own relay, and a party that means harm."""
     everybody = Everybody(tmp_path)
     everybody.approve()
-    site = everybody.sites["ann"]
-    relay = relay_of(site, None, everybody.roster)
-    answering = Answering(relay, site.keys, lambda _: bytes(LARGE), lambda *_: None, lambda: None)
+    party_folder = everybody.sites["ann"]
+    relay = relay_of(party_folder, None, everybody.roster)
+    answering = Answering(
+        relay, party_folder.keys, lambda _: bytes(LARGE), lambda *_: None, lambda: None
+    )
     party = Party(answering, [], []).start()
     with pytest.raises(WaitedError, match=r"ann: its answer has 8,388,608 bytes"):
         everybody.serve(waiting=0.0)
@@ -128,9 +138,9 @@ def test_a_sign_of_life_of_megabytes_counts_as_none_where_a_study_is_served(tmp_
 def test_who_joins_keeps_no_more_than_an_offer_before_there_is_a_session(tmp_path: Path) -> None:
     everybody = Everybody(tmp_path)
     everybody.approve("node-1")
-    site = PartyFolder.opened(everybody.home / "node-1")
-    relay = relay_of(site, None, everybody.roster)
-    joined = _Joined(site, relay, Machine(), EventLog(party="node-1"), None)
+    party_folder = PartyFolder.opened(everybody.home / "node-1")
+    relay = relay_of(party_folder, None, everybody.roster)
+    joined = _Joined(party_folder, relay, Machine(), EventLog(party="node-1"), None)
     line = joined._line_to(relay)
     assert line._line._most() == OFFER_LIMIT
     line._line.stop()

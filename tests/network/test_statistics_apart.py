@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hubbub.assurance.verification.checking import verify
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.engine import Missing, Phase
+from hubbub.verification.replay.checking import verify
 from network.consortium import HOSPITALS, Consortium, table
 
 ASKED: dict[str, Any] = {

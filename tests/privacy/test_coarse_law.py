@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hubbub.privacy.coarse_law import ORDERS, _cumulants_of, sketch
+from hubbub.privacy.fft_window import _chernoff, _is_close, log_kernel_peak
 from hubbub.privacy.laws import ExchangedRecord, Law, Removal, Reversed
-from hubbub.privacy.tilting import _chernoff, _is_close, log_kernel_peak
 
 LAWS: dict[str, Law] = {
     "much noise": Removal(rate=0.2, shift=1e-6),

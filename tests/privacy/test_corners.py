@@ -14,8 +14,8 @@ from hubbub.errors import StudyError
 from hubbub.privacy.coarse_law import sketch
 from hubbub.privacy.composition import ComposedLaw
 from hubbub.privacy.dominating_pairs import _honest_members
+from hubbub.privacy.fft_window import frame_for_delta, grid
 from hubbub.privacy.laws import Removal, Reversed
-from hubbub.privacy.tilting import frame_for_delta, grid
 from privacy.hockey_sticks import removal
 
 

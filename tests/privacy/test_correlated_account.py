@@ -172,7 +172,7 @@ def test_p25_words_have_room_for_noise_that_grows() -> None:
     assert one.correlation is not None
     assert one.correlation.growth > 1.5
     alone = replace(one.study, training=replace(one.study.training, noise="independent", bands=0))
-    noise, shares = one.noise_multiplier, one.shares
+    noise, shares = one.noise_multiplier, one.main.division
     parties, plain = one.study.parties, training_of(alone).mechanism
     assert (
         grid_for(one.mechanism, parties, noise, shares)[2]

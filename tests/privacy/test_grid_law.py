@@ -20,10 +20,7 @@ from scipy.stats import norm
 from hubbub.privacy.coarse_law import sketch
 from hubbub.privacy.composition import compose
 from hubbub.privacy.discretise import GridLaw, _on_cuts, bracket
-from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, ReplacedInBatch, Reversed
-from hubbub.privacy.normal import NARROW, gauss
-from hubbub.privacy.projected_law import WIDER, ProjectedRemoval
-from hubbub.privacy.tilting import (
+from hubbub.privacy.fft_window import (
     Grid,
     TiltedGrid,
     _cells,
@@ -32,6 +29,9 @@ from hubbub.privacy.tilting import (
     step_for_gap,
     step_within,
 )
+from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, ReplacedInBatch, Reversed
+from hubbub.privacy.normal import NARROW, gauss
+from hubbub.privacy.projected_law import WIDER, ProjectedRemoval
 from privacy.hockey_sticks import HockeyStick, exchange, mixed, removal, replaced, swapped
 
 Point = tuple[float, float]

@@ -246,7 +246,7 @@ class Simulation:
         self.aggregator = Aggregator(
             keys=w.keys[0],
             roster=w.roster,
-            terms=w.terms,
+            round_parameters=w.round_parameters,
             study=STUDY,
             session=self._session,
         )
@@ -266,7 +266,7 @@ class Simulation:
     def _silo(self, masking: Masking, index: int) -> Silo:
         self.watched[index] = Watched(masking)
         return Silo(
-            terms=replace(self.w.terms, sigma_grid=SIGMA),
+            round_parameters=replace(self.w.round_parameters, sigma_grid=SIGMA),
             task=Unit(index),
             masking=self.watched[index],  # type: ignore[arg-type]
             source=SecureSource(),
@@ -351,7 +351,7 @@ class Simulation:
 
 def orderly(simulation: Simulation) -> None:
     """A whole round on a network that works again, in a new session if somebody is dead."""
-    if simulation.dead or simulation.turn[0] >= simulation.w.terms.steps:
+    if simulation.dead or simulation.turn[0] >= simulation.w.round_parameters.steps:
         simulation.number += 1
         simulation._join()
     simulation.flight.clear()

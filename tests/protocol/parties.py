@@ -82,7 +82,7 @@ class World:
         return Roster.of(self.keys)
 
     @cached_property
-    def terms(self) -> RoundParameters:
+    def round_parameters(self) -> RoundParameters:
         return RoundParameters(
             dimension=DIMENSION,
             parameters=PROJECTED if self.joint else 2,
@@ -113,7 +113,7 @@ class World:
 
     def _chains(self, session: bytes) -> dict[str, Any]:
         """What a chain of links belongs to, and how long it is."""
-        length = {"steps": self.terms.steps, "attempts": self.terms.attempts}
+        length = {"steps": self.round_parameters.steps, "attempts": self.round_parameters.attempts}
         return {"study": STUDY, "session": session, **length}
 
     def agreement(self, index: int, **changes: Any) -> Agreement:
@@ -132,13 +132,15 @@ class World:
 
     def aggregator(self, seeds: SeedCheck | None = None, session: bytes = SESSION) -> Aggregator:
         place = {"roster": self.roster, "study": STUDY, "session": session}
-        return Aggregator(keys=self.keys[0], terms=self.terms, seeds=seeds, **place)
+        return Aggregator(
+            keys=self.keys[0], round_parameters=self.round_parameters, seeds=seeds, **place
+        )
 
     def masking(self, session: Session, mask_stream: MaskStream | None = None) -> Masking:
         return Masking(
             keys=self.keys[session.index],
             roster=self.roster,
-            terms=self.terms,
+            round_parameters=self.round_parameters,
             session=session,
             mask_stream=mask_stream or MaskStream(),
         )
@@ -147,7 +149,7 @@ class World:
         return ComputeNode(
             keys=self.keys[session.index],
             roster=self.roster,
-            terms=self.terms,
+            round_parameters=self.round_parameters,
             session=session,
             mask_stream=mask_stream or MaskStream(),
         )
@@ -187,8 +189,8 @@ class World:
         row: int = 0,
     ) -> bytes:
         """A MODEL as a malicious aggregator may send it to one silo only."""
-        parameters = np.full(self.terms.parameters, value, dtype=np.float32)
-        payload = self.terms.model_payload(active, parameters, row)
+        parameters = np.full(self.round_parameters.parameters, value, dtype=np.float32)
+        payload = self.round_parameters.model_payload(active, parameters, row)
         return self.forge(0, Tag.MODEL, payload, round=round, attempt=attempt)
 
     def request(
@@ -201,7 +203,7 @@ class World:
         tag: Tag = Tag.REQUEST,
     ) -> bytes:
         """A REQUEST, or an ARRIVED, as a malicious aggregator may send it."""
-        payload = self.terms.named_payload(silos, model)
+        payload = self.round_parameters.named_payload(silos, model)
         where = {"receiver": node, "round": round, "attempt": attempt}
         return self.forge(0, tag, payload, **where)
 

@@ -91,7 +91,7 @@ def drawers(w: World, number: int) -> dict[int, JointSeed]:
 @lru_cache(maxsize=64)
 def chain_of(w: World, number: int, index: int) -> list[bytes]:
     """The links of a silo in a session, by the second implementation."""
-    length = w.terms.steps * w.terms.attempts
+    length = w.round_parameters.steps * w.round_parameters.attempts
     top = SecureSource(secret(number, index)).bytes(32)
     return ref.links(STUDY, name_of(number), index, top, length)
 
@@ -104,7 +104,7 @@ def model_numbers(time: Time) -> np.ndarray:
 @lru_cache(maxsize=4096)
 def seed_of(w: World, number: int, time: Time, active: frozenset[int]) -> bytes:
     """The seed of an attempt, by the second implementation."""
-    place = (time[0] - 1) * w.terms.attempts + time[1] + 1
+    place = (time[0] - 1) * w.round_parameters.attempts + time[1] + 1
     links = {index: chain_of(w, number, index)[place] for index in active}
     return ref.attempt_seed(STUDY, name_of(number), *time, links)
 
@@ -142,7 +142,7 @@ class Seeded(Simulation):
     def begin(self, next_round: int = 0, away: int = 0) -> None:
         """A new attempt, of no more at one round than links were committed to."""
         round, attempt = self.turn
-        last = attempt + 1 >= self.w.terms.attempts
+        last = attempt + 1 >= self.w.round_parameters.attempts
         turn = (round + 1, 0) if next_round % 2 or not round or last else (round, attempt + 1)
         self.turn = turn
         silos = set(self.w.roster.silos) - self.dead
@@ -214,7 +214,7 @@ class Seeded(Simulation):
 
         self.seen[index] = Watched(masking, expected)
         return Silo(
-            terms=replace(self.w.terms, sigma_grid=faults.SIGMA),
+            round_parameters=replace(self.w.round_parameters, sigma_grid=faults.SIGMA),
             task=JointUnit(index),
             masking=self.seen[index],  # type: ignore[arg-type]
             source=SecureSource(),
@@ -242,7 +242,7 @@ class Seeded(Simulation):
         charge = self.silos[index].accept(model)
         time = (charge.round, charge.attempt)
         bits = parse(model, self.w.roster, study=STUDY, session=self._session).payload[:1]
-        self.waiting[index] = (time, self.w.terms.read_silos(bits, "aggregator"))
+        self.waiting[index] = (time, self.w.round_parameters.read_silos(bits, "aggregator"))
         crash = self.crashing.pop(index, None)
         if crash != 0:
             row = (self._session, index, *time)
@@ -313,7 +313,7 @@ class Seeded(Simulation):
 
 def orderly(simulation: Seeded) -> None:
     """A whole round on a network that works again, in a new session if somebody is dead."""
-    if simulation.dead or simulation.turn[0] >= simulation.w.terms.steps:
+    if simulation.dead or simulation.turn[0] >= simulation.w.round_parameters.steps:
         simulation.number += 1
         simulation._join()
     simulation.flight.clear()

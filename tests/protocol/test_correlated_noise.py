@@ -289,7 +289,7 @@ class Nothing:
 
 def session(silos: int = 3, nodes: int = 0, size: int = 6000, quorum: int = 2) -> Federation:
     """Silos without records: what is revealed is noise."""
-    terms = RoundParameters(
+    round_parameters = RoundParameters(
         dimension=size,
         parameters=1,
         silos=silos,
@@ -305,7 +305,7 @@ def session(silos: int = 3, nodes: int = 0, size: int = 6000, quorum: int = 2) -
     names = tuple(f"silo-{number}" for number in range(1, silos + 1))
     return federate(
         Layout(names=names, nodes=nodes),
-        terms,
+        round_parameters,
         [Nothing(size)] * silos,
         study=bytes(32),
         source=lambda index: SecureSource(bytes([index]) * 16),
@@ -372,9 +372,11 @@ def test_p25_sums_open_for_nobody_who_was_shown_another_row() -> None:
 
 def test_p25_a_silo_adds_the_row_of_the_attempt_even_if_it_could_not_pay_for_the_last() -> None:
     """An attempt that was declined has used its row up."""
-    terms = replace(W.terms, sigma_grid=50.0, sample_rate=0.1)
+    round_parameters = replace(W.round_parameters, sigma_grid=50.0, sample_rate=0.1)
     source = SecureSource(KEY)
-    one = Silo(terms=terms, task=Nothing(DIMENSION), masking=silo(1), source=source)
+    one = Silo(
+        round_parameters=round_parameters, task=Nothing(DIMENSION), masking=silo(1), source=source
+    )
     one.accept(W.model(ALL, row=1))
     one.decline()
     assert one.accept(W.model(ALL, 2, row=2)).row == 2
@@ -387,16 +389,16 @@ def test_p25_a_silo_adds_the_row_of_the_attempt_even_if_it_could_not_pay_for_the
 
 
 def test_p25_numbers_of_rows_are_in_models_only_where_noise_is_correlated() -> None:
-    plain, parameters = world().terms, np.zeros(2, dtype=np.float32)
-    assert len(W.terms.model_payload(ALL, parameters, 7)) == 4 + len(
+    plain, parameters = world().round_parameters, np.zeros(2, dtype=np.float32)
+    assert len(W.round_parameters.model_payload(ALL, parameters, 7)) == 4 + len(
         plain.model_payload(ALL, parameters, 7)
     )
-    assert W.terms.bands == 3
+    assert W.round_parameters.bands == 3
     assert plain.bands == 1
 
 
 def test_p25_attendance_names_who_came_back() -> None:
-    book = attempt_order.Attendance(W.terms)
+    book = attempt_order.Attendance(W.round_parameters)
     book.stay(frozenset({1, 2}), "aggregator")
     with pytest.raises(ProtocolError, match="expected 3, 4 to stay away"):
         book.stay(frozenset({1, 2, 3, 4}), "aggregator")

@@ -19,8 +19,8 @@ from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, wo
 
 class Sharing(World):
     @cached_property
-    def terms(self) -> RoundParameters:
-        return replace(World.terms.func(self), full_shares=True)
+    def round_parameters(self) -> RoundParameters:
+        return replace(World.round_parameters.func(self), full_shares=True)
 
 
 _BASE = world(nodes=2)
@@ -192,7 +192,7 @@ def test_a_share_sealed_for_another_attempt_or_model_does_not_open(other: dict[s
     for each in shares.values():
         one.keep(each[5])
     held = one.held(aggregator.arrivals()[5])
-    assert FULL.terms.read_named(unverified(held), "")[0] == {3}
+    assert FULL.round_parameters.read_named(unverified(held), "")[0] == {3}
 
 
 def test_what_a_node_says_is_about_the_very_shares() -> None:
@@ -205,7 +205,7 @@ def test_what_a_node_says_is_about_the_very_shares() -> None:
     with refused("relay", "got other shares"):
         aggregator.receive_held(one.held(aggregator.arrivals()[5]))
     aggregator.leave_out(())
-    assert FULL.terms.quorum <= len(ALL) - len(aggregator.missing)
+    assert FULL.round_parameters.quorum <= len(ALL) - len(aggregator.missing)
 
 
 @pytest.mark.parametrize("named", [(), (1, 2)])
@@ -218,7 +218,7 @@ def test_a_node_is_believed_once_about_silos_that_have_sent_it_a_share(
         one.keep(each[5])
     held = one.held(aggregator.arrivals()[5])
     said = held[HEADER_BYTES + 1 : -SIGNATURE_BYTES]
-    lie = FULL.terms.bitmap(named) + said
+    lie = FULL.round_parameters.bitmap(named) + said
     lied = FULL.forge(5, Tag.HELD, lie, round=1, receiver=0)
     if named:  # silo 2 has sent nothing
         with refused(FULL.roster.name(5), "silos that use the node"):
@@ -232,7 +232,9 @@ def test_a_node_is_believed_once_about_silos_that_have_sent_it_a_share(
 def test_nobody_but_a_node_says_what_opens(sender: int) -> None:
     aggregator, model = opened()
     answered(aggregator, model)
-    said = FULL.forge(sender, Tag.HELD, FULL.terms.bitmap(()) + bytes(32), round=1, receiver=0)
+    said = FULL.forge(
+        sender, Tag.HELD, FULL.round_parameters.bitmap(()) + bytes(32), round=1, receiver=0
+    )
     with refused(FULL.roster.name(sender), "a party that was not asked"):
         aggregator.receive_held(said)
 
@@ -270,7 +272,7 @@ def test_shares_for_two_models_are_not_added(first: int) -> None:
         masking.masked(attempt, np.full(DIMENSION, 1, dtype=np.uint32))
         one.keep(masking.shares()[5])
     held = one.held(w.request(5, ALL, model=digest(models[first]), tag=Tag.ARRIVED))
-    assert w.terms.read_named(unverified(held), "")[0] == [{3, 4}, {1, 2}][first]
+    assert w.round_parameters.read_named(unverified(held), "")[0] == [{3, 4}, {1, 2}][first]
     for model in models:
         with refused("relay", "open shares of the 3 silos of the request, got [012]"):
             one.promise(w.request(5, (1, 2, 3), model=digest(model)))
@@ -288,7 +290,7 @@ def test_a_node_says_once_of_an_attempt_what_opens(silos: tuple[int, ...], known
     for each in answered(aggregator, model).values():
         one.keep(each[5])
     arrived = aggregator.arrivals()[5]
-    assert FULL.terms.read_named(unverified(one.held(arrived)), "")[0] == frozenset()
+    assert FULL.round_parameters.read_named(unverified(one.held(arrived)), "")[0] == frozenset()
     made_up = digest(model) if known else bytes(32)
     with refused("aggregator", "never used twice"):
         one.held(FULL.request(5, silos, model=made_up, tag=Tag.ARRIVED))
@@ -327,7 +329,7 @@ def test_a_node_says_nothing_of_shares_that_did_not_come() -> None:
 
 @pytest.mark.parametrize("sender", [2, 6])
 def test_a_node_is_told_who_arrived_by_the_aggregator_alone(sender: int) -> None:
-    payload = FULL.terms.named_payload(ALL, bytes(32))
+    payload = FULL.round_parameters.named_payload(ALL, bytes(32))
     with refused(FULL.roster.name(sender), "ARRIVED from the aggregator"):
         node(5).held(FULL.forge(sender, Tag.ARRIVED, payload, round=1, receiver=5))
 

@@ -53,10 +53,10 @@ class Given:
         return np.linspace(0, 1, NUMBERS) / 4
 
 
-def terms(world_: World, *, batch: int = 0) -> RoundParameters:
+def round_parameters(world_: World, *, batch: int = 0) -> RoundParameters:
     """Projected sums or, with a batch, joint batches from kept lists."""
     return replace(
-        world_.terms,
+        world_.round_parameters,
         parameters=NUMBERS,
         dimension=NUMBERS if batch else 4,
         projection="" if batch else "sign",
@@ -75,7 +75,7 @@ class Table:
     """The silos and the aggregator of one session, before its first round."""
 
     world: World
-    terms: RoundParameters
+    round_parameters: RoundParameters
     silos: dict[int, Silo] = field(repr=False)
     seeds: dict[int, JointSeed] = field(repr=False)
     aggregator: Aggregator
@@ -97,7 +97,7 @@ class Table:
 
     def model(self, round: int, attempt: int, active: Sequence[int] = SILOS) -> bytes:
         """A MODEL as a malicious aggregator may send it to one silo only."""
-        payload = self.terms.model_payload(active, PARAMETERS)
+        payload = self.round_parameters.model_payload(active, PARAMETERS)
         return self.world.forge(0, Tag.MODEL, payload, round=round, attempt=attempt)
 
     def link(self, sender: int, payload: bytes, round: int = 1, attempt: int = 0) -> bytes:
@@ -120,19 +120,19 @@ def drawers(world_: World, numbers: RoundParameters) -> dict[int, JointSeed]:
 
 def laid(nodes: int = 0, *, batch: int = 0) -> Table:
     w = world(4, nodes, quorum=QUORUM)
-    numbers, sessions = terms(w, batch=batch), sessions_of(w)
+    numbers, sessions = round_parameters(w, batch=batch), sessions_of(w)
     seeds = drawers(w, numbers)
     anchors = [one.anchor() for one in seeds.values()]
     check = SeedCheck(**place(w, numbers))
     assert {check.learn_anchors(anchors)} == {s.learn_anchors(anchors) for s in seeds.values()}
     silos = {
         index: Silo(
-            terms=numbers,
+            round_parameters=numbers,
             task=Given(),
             masking=Masking(
                 keys=w.keys[index],
                 roster=w.roster,
-                terms=numbers,
+                round_parameters=numbers,
                 session=sessions[index],
                 mask_stream=MaskStream(),
             ),
@@ -144,9 +144,14 @@ def laid(nodes: int = 0, *, batch: int = 0) -> Table:
     for index in SILOS if batch else ():
         silos[index].take_list(np.arange(5 * index - 5, 5 * index), 1)
     aggregator = Aggregator(
-        keys=w.keys[0], roster=w.roster, terms=numbers, study=STUDY, session=SESSION, seeds=check
+        keys=w.keys[0],
+        roster=w.roster,
+        round_parameters=numbers,
+        study=STUDY,
+        session=SESSION,
+        seeds=check,
     )
-    return Table(world=w, terms=numbers, silos=silos, seeds=seeds, aggregator=aggregator)
+    return Table(world=w, round_parameters=numbers, silos=silos, seeds=seeds, aggregator=aggregator)
 
 
 def payload_of(frame: bytes) -> bytes:
@@ -367,7 +372,7 @@ def test_a_link_that_is_lost_cannot_be_told_from_one_that_was_refused() -> None:
 @lru_cache(maxsize=1)
 def chains() -> dict[int, JointSeed]:
     w = world(4, quorum=QUORUM)
-    return drawers(w, terms(w))
+    return drawers(w, round_parameters(w))
 
 
 def anchors() -> list[bytes]:
@@ -383,7 +388,7 @@ def second_anchor(index: int) -> bytes:
 def fresh(index: int) -> JointSeed:
     """A silo that has its chain and no anchors yet."""
     w = world(4, quorum=QUORUM)
-    return drawers(w, terms(w))[index]
+    return drawers(w, round_parameters(w))[index]
 
 
 ANCHORS = {
@@ -432,7 +437,7 @@ def test_a_relay_that_swaps_two_anchors_is_named() -> None:
     there = one[:HEADER_BYTES] + two[cut] + one[-SIGNATURE_BYTES:]
     w = world(4, quorum=QUORUM)
     with refused("relay", "false signature"):
-        SeedCheck(**place(w, terms(w))).learn_anchors([there, two, *rest])
+        SeedCheck(**place(w, round_parameters(w))).learn_anchors([there, two, *rest])
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
@@ -443,7 +448,7 @@ def test_two_silos_that_are_shown_two_anchors_do_not_finish_the_set_up(nodes: in
     shown[2] = [*anchors()[:3], second_anchor(4)]
     context = {}
     for index, frames in shown.items():
-        check = SeedCheck(**place(w, terms(w)))
+        check = SeedCheck(**place(w, round_parameters(w)))
         context[index] = check.learn_anchors(frames)
     assert context[1] != context[2]
     same = {f"p{i}": w.agreement(i, context=context[1]) for i in shown}
@@ -481,7 +486,7 @@ def test_p9_a_list_is_refused_once_the_seed_of_an_attempt_may_be_known() -> None
 
 
 def test_p9_a_list_for_one_attempt_serves_no_second_one() -> None:
-    fresh = replace(terms(world(4, 0, quorum=QUORUM), batch=6), fresh_lists=True)
+    fresh = replace(round_parameters(world(4, 0, quorum=QUORUM), batch=6), fresh_lists=True)
     tokens = Tokens(np.arange(5), 1)
     assert tokens.chosen(fresh, bytes(32), 1).size <= 5
     with pytest.raises(ProtocolError, match="make one"):
@@ -532,7 +537,7 @@ def test_a_second_attempt_for_the_same_time_names_the_aggregator(change: str) ->
     table.begin(1, 0)
     revealed = table.silos[1].reveal()
     active = (1, 2, 3) if change == "active" else SILOS
-    payload = table.terms.model_payload(active, PARAMETERS + (change == "model"))
+    payload = table.round_parameters.model_payload(active, PARAMETERS + (change == "model"))
     second = table.world.forge(0, Tag.MODEL, payload, round=1, attempt=0)
     with refused("aggregator", "a mask is never used twice"):
         table.silos[1].accept(second)
@@ -599,7 +604,7 @@ def forged_model(table: Table) -> bytes:
 
 
 def others_model(table: Table) -> bytes:
-    payload = table.terms.model_payload(SILOS, PARAMETERS)
+    payload = table.round_parameters.model_payload(SILOS, PARAMETERS)
     return table.world.forge(2, Tag.MODEL, payload, round=1)
 
 
@@ -616,7 +621,7 @@ def no_round(table: Table) -> bytes:
 
 
 def not_finite(table: Table) -> bytes:
-    payload = table.terms.model_payload(SILOS, PARAMETERS * np.float32("nan"))
+    payload = table.round_parameters.model_payload(SILOS, PARAMETERS * np.float32("nan"))
     return table.world.forge(0, Tag.MODEL, payload, round=1)
 
 
@@ -669,7 +674,7 @@ def test_no_repr_or_refusal_shows_a_link() -> None:
 
 def federation(nodes: int = 0, record: Record | None = None) -> Federation:
     layout = Layout(names=tuple(NAME.values()), nodes=nodes)
-    numbers = terms(world(4, nodes, quorum=QUORUM))
+    numbers = round_parameters(world(4, nodes, quorum=QUORUM))
     return federate(layout, numbers, [Given() for _ in SILOS], study=STUDY, record=record)
 
 

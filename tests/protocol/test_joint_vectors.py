@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.learning.layer_matrix import layer_matrices
+from hubbub.learning.layer_sketch import layer_matrices
 from hubbub.protocol.agreement.key_agreement import Agreement
 from hubbub.protocol.projection import Draw, Projection, project
 from hubbub.protocol.token_lists import partition, without_replacement

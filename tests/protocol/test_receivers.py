@@ -165,7 +165,7 @@ def test_a_false_link_costs_no_more_hashes_than_the_chain_has(
     wrong = W.forge(2, Tag.SEED_LINK, bytes(32), round=9, attempt=1)
     with pytest.raises(ProtocolError, match="committed to"):
         check.seed(9, 1, {2}, [wrong])
-    assert len(hashed) == W.terms.steps * W.terms.attempts
+    assert len(hashed) == W.round_parameters.steps * W.round_parameters.attempts
 
 
 def test_what_is_refused_is_not_remembered() -> None:

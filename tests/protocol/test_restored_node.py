@@ -78,7 +78,7 @@ SHOWN: dict[str, Callable[[dict[str, bytes]], list[bytes]]] = {
 @pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
 def test_p3_nothing_stands_for_the_promise_of_every_node(shown: Any) -> None:
     one, w = node(PLAIN, RESTORED), PLAIN
-    payload = w.terms.named_payload(FEWER, bytes(32))
+    payload = w.round_parameters.named_payload(FEWER, bytes(32))
     now = {"round": 2, "attempt": 1}
 
     def promise(sender: int = AWAKE, said: bytes = payload, **where: Any) -> bytes:
@@ -87,8 +87,8 @@ def test_p3_nothing_stands_for_the_promise_of_every_node(shown: Any) -> None:
     at = {
         "own": one.promise(w.request(RESTORED, FEWER, 2, 1)),
         "good": promise(),
-        "larger": promise(said=w.terms.named_payload(ALL, bytes(32))),
-        "model": promise(said=w.terms.named_payload(FEWER, bytes([1]) * 32)),
+        "larger": promise(said=w.round_parameters.named_payload(ALL, bytes(32))),
+        "model": promise(said=w.round_parameters.named_payload(FEWER, bytes([1]) * 32)),
         "earlier": promise(attempt=0),
         "later": promise(round=3),
         "session": promise(session=bytes(16)),
@@ -143,11 +143,11 @@ def test_p3_a_node_that_a_silo_does_not_use_promises_its_set_too() -> None:
     image = image_of(one)
     promises = [
         one.promise(w.request(7, everybody)),
-        w.forge(8, Tag.PROMISE, w.terms.named_payload(everybody, bytes(32)), round=1),
+        w.forge(8, Tag.PROMISE, w.round_parameters.named_payload(everybody, bytes(32)), round=1),
         awake.promise(w.request(9, everybody)),
     ]
     one.total(promises)
-    fewer = w.terms.named_payload(everybody[1:], bytes(32))
+    fewer = w.round_parameters.named_payload(everybody[1:], bytes(32))
     mine = image.promise(w.request(7, everybody[1:]))
     with refused("aggregator", "never used twice"):
         awake.promise(w.request(9, everybody[1:]))

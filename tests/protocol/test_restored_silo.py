@@ -52,18 +52,25 @@ class Restored:
     """A copy of a silo, whose source was read from an image."""
 
     def __init__(self, w: World) -> None:
-        terms = RoundParameters(**{**vars(w.terms), "sigma_grid": 1000.0, "sample_rate": 0.5})
+        round_parameters = RoundParameters(
+            **{**vars(w.round_parameters), "sigma_grid": 1000.0, "sample_rate": 0.5}
+        )
         self.source, self.task = SecureSource(), Records()
         session = sessions_of(w)[1]
         self.masking = Seen(
             keys=w.keys[1],
             roster=w.roster,
-            terms=terms,
+            round_parameters=round_parameters,
             session=session,
             mask_stream=w.masking(session)._mask_stream,
             source=self.source,
         )
-        self.silo = Silo(terms=terms, task=self.task, masking=self.masking, source=self.source)
+        self.silo = Silo(
+            round_parameters=round_parameters,
+            task=self.task,
+            masking=self.masking,
+            source=self.source,
+        )
 
     def answer(self, model: bytes) -> tuple[bytes, bytes, list[bytes]]:
         """The residues, the batch, and all that leaves."""
@@ -132,7 +139,7 @@ def test_p3_from_the_second_attempt_on_nothing_follows_from_the_image(
 
 def vectors(w: World, frames: list[bytes]) -> list[np.ndarray]:
     """The words that leave: of the masked vector, or of the sealed shares."""
-    sizes = slice(HEADER_BYTES, HEADER_BYTES + 4 * w.terms.dimension)
-    whole = frames[1:] if w.terms.full_shares else frames[:1]
+    sizes = slice(HEADER_BYTES, HEADER_BYTES + 4 * w.round_parameters.dimension)
+    whole = frames[1:] if w.round_parameters.full_shares else frames[:1]
     assert all(len(one) >= sizes.stop + SIGNATURE_BYTES for one in whole)
     return [np.frombuffer(one[sizes], "<u4") for one in whole]

@@ -66,20 +66,20 @@ def test_a_silo_that_drops_out_costs_nothing_with_nodes() -> None:
 @BOTH
 @pytest.mark.parametrize("sender", [1, 2, 4])
 def test_only_the_aggregator_opens_a_round(w: World, sender: int) -> None:
-    payload = w.terms.model_payload(ALL, NO_MODEL)
+    payload = w.round_parameters.model_payload(ALL, NO_MODEL)
     with refused(w.roster.name(sender), "expected a MODEL from the aggregator"):
         silo(w, 1).accept(w.forge(sender, Tag.MODEL, payload, round=1))
 
 
 @pytest.mark.parametrize("tag", [tag for tag in Tag if tag is not Tag.MODEL])
 def test_only_a_model_opens_a_round(tag: Tag) -> None:
-    payload = PAIRWISE.terms.model_payload(ALL, NO_MODEL)
+    payload = PAIRWISE.round_parameters.model_payload(ALL, NO_MODEL)
     with refused("relay", f"expected a MODEL from the aggregator to everybody, got a {tag.name}"):
         silo(PAIRWISE, 1).accept(PAIRWISE.forge(0, tag, payload, round=1))
 
 
 def test_a_model_for_one_silo_only_is_refused() -> None:
-    payload = PAIRWISE.terms.model_payload(ALL, NO_MODEL)
+    payload = PAIRWISE.round_parameters.model_payload(ALL, NO_MODEL)
     with refused("aggregator", "expected a MODEL from the aggregator to everybody"):
         silo(PAIRWISE, 1).accept(PAIRWISE.forge(0, Tag.MODEL, payload, round=1, receiver=1))
 
@@ -170,7 +170,7 @@ def test_a_model_of_the_wrong_length_is_refused(size: int) -> None:
 
 
 def test_a_model_of_an_earlier_session_is_refused() -> None:
-    payload = PAIRWISE.terms.model_payload(ALL, NO_MODEL)
+    payload = PAIRWISE.round_parameters.model_payload(ALL, NO_MODEL)
     old = PAIRWISE.forge(0, Tag.MODEL, payload, round=1, session=bytes(16))
     with refused("relay", "a replay"):
         silo(PAIRWISE, 1).accept(old)
@@ -209,7 +209,7 @@ class Unit:
 
 def test_a_silo_contributes_once_per_accepted_model() -> None:
     one = Silo(
-        terms=PAIRWISE.terms,
+        round_parameters=PAIRWISE.round_parameters,
         task=Unit(),
         masking=silo(PAIRWISE, 1),
         source=SecureSource(),
@@ -223,7 +223,12 @@ def test_a_silo_contributes_once_per_accepted_model() -> None:
 
 
 def test_a_model_that_comes_twice_leaves_what_was_accepted() -> None:
-    one = Silo(terms=PAIRWISE.terms, task=Unit(), masking=silo(PAIRWISE, 1), source=SecureSource())
+    one = Silo(
+        round_parameters=PAIRWISE.round_parameters,
+        task=Unit(),
+        masking=silo(PAIRWISE, 1),
+        source=SecureSource(),
+    )
     one.accept(PAIRWISE.model(ALL))
     with refused("relay", "never used twice"):
         one.accept(PAIRWISE.model(ALL))
@@ -231,7 +236,12 @@ def test_a_model_that_comes_twice_leaves_what_was_accepted() -> None:
 
 
 def test_after_two_models_for_one_time_a_silo_answers_neither() -> None:
-    one = Silo(terms=PAIRWISE.terms, task=Unit(), masking=silo(PAIRWISE, 1), source=SecureSource())
+    one = Silo(
+        round_parameters=PAIRWISE.round_parameters,
+        task=Unit(),
+        masking=silo(PAIRWISE, 1),
+        source=SecureSource(),
+    )
     one.accept(PAIRWISE.model(ALL))
     with refused("aggregator", "never used twice"):
         one.accept(PAIRWISE.model((1, 2, 3)))
@@ -246,7 +256,9 @@ def test_a_silo_whose_ledger_refuses_sends_nothing(w: World) -> None:
             raise BudgetError("no more")
 
     tasks = [Unit() for _ in w.roster.silos]
-    everybody = federate(w.layout, w.terms, tasks, study=STUDY, keys=w.keys, record=refuse)
+    everybody = federate(
+        w.layout, w.round_parameters, tasks, study=STUDY, keys=w.keys, record=refuse
+    )
     with suppress(HubbubError):  # with nodes, the others may finish without it
         everybody.sum(1, NO_MODEL)
     missing = everybody.rounds.aggregator.missing
@@ -301,7 +313,11 @@ def test_a_node_refuses_another_nodes_request(receiver: int) -> None:
 @pytest.mark.parametrize("sender", [1, 6])
 def test_a_node_answers_nobody_but_the_aggregator(sender: int) -> None:
     request = NODES.forge(
-        sender, Tag.REQUEST, NODES.terms.named_payload(ALL, bytes(32)), round=1, receiver=5
+        sender,
+        Tag.REQUEST,
+        NODES.round_parameters.named_payload(ALL, bytes(32)),
+        round=1,
+        receiver=5,
     )
     with refused(NODES.roster.name(sender), "expected a REQUEST from the aggregator"):
         node().promise(request)
@@ -309,13 +325,15 @@ def test_a_node_answers_nobody_but_the_aggregator(sender: int) -> None:
 
 @pytest.mark.parametrize("tag", [tag for tag in Tag if tag is not Tag.REQUEST])
 def test_a_node_answers_nothing_but_a_request(tag: Tag) -> None:
-    frame = NODES.forge(0, tag, NODES.terms.named_payload(ALL, bytes(32)), round=1, receiver=5)
+    frame = NODES.forge(
+        0, tag, NODES.round_parameters.named_payload(ALL, bytes(32)), round=1, receiver=5
+    )
     with refused("relay", f"expected a REQUEST from the aggregator, got a {tag.name}"):
         node().promise(frame)
 
 
 def test_a_node_refuses_a_request_of_an_earlier_session() -> None:
-    payload = NODES.terms.named_payload(ALL, bytes(32))
+    payload = NODES.round_parameters.named_payload(ALL, bytes(32))
     old = NODES.forge(0, Tag.REQUEST, payload, round=1, receiver=5, session=bytes(16))
     with refused("relay", "a replay"):
         node().promise(old)
@@ -469,7 +487,7 @@ def test_a_promise_is_taken_once_and_of_a_node(
     sender: int, silos: tuple[int, ...], culprit: str, says: str
 ) -> None:
     aggregator = asked()
-    promise = NODES.terms.named_payload(silos, aggregator._model)
+    promise = NODES.round_parameters.named_payload(silos, aggregator._model)
     with refused(culprit, says):
         aggregator.receive_promise(NODES.forge(sender, Tag.PROMISE, promise, round=1))
 
@@ -479,7 +497,7 @@ def test_a_promise_of_other_silos_or_another_model_names_its_node(
     silos: tuple[int, ...], same: bool
 ) -> None:
     aggregator = asked(promised=False)
-    promise = NODES.terms.named_payload(silos, aggregator._model if same else bytes(32))
+    promise = NODES.round_parameters.named_payload(silos, aggregator._model if same else bytes(32))
     with refused("node-1", "to promise what it was asked for"):
         aggregator.receive_promise(NODES.forge(5, Tag.PROMISE, promise, round=1))
 
@@ -561,7 +579,7 @@ def test_the_aggregator_itself_goes_only_forward(turn: tuple[int, int]) -> None:
 @pytest.mark.parametrize("silos", [(0,), (-1, 2), (1, 5), (0, 1, 2)])
 def test_a_set_with_a_silo_that_does_not_exist_has_no_bitmap(silos: tuple[int, ...]) -> None:
     with pytest.raises(StudyError, match="expected silos from 1 to 4, got"):
-        PAIRWISE.terms.bitmap(silos)
+        PAIRWISE.round_parameters.bitmap(silos)
 
 
 def test_an_impossible_set_does_not_use_the_attempt_up() -> None:
@@ -584,11 +602,11 @@ def test_an_abandoned_attempt_leaves_nothing_in_the_next_sum() -> None:
 
 def test_a_masked_vector_looks_like_noise_to_who_lacks_the_keys() -> None:
     """2000 equal words under masks: bytes uniform by chi-square, false alarm 1e-9."""
-    terms = replace(PAIRWISE.terms, dimension=2000)
+    round_parameters = replace(PAIRWISE.round_parameters, dimension=2000)
     one = Masking(
         keys=PAIRWISE.keys[1],
         roster=PAIRWISE.roster,
-        terms=terms,
+        round_parameters=round_parameters,
         session=sessions_of(PAIRWISE)[1],
         mask_stream=PAIRWISE.masking(sessions_of(PAIRWISE)[1])._mask_stream,
     )
@@ -604,17 +622,17 @@ def test_a_masked_vector_looks_like_noise_to_who_lacks_the_keys() -> None:
 def test_a_session_has_no_more_attempts_than_the_study_has_steps(w: World) -> None:
     """A malicious aggregator repeats round 1 and collects one noisy sum after another."""
     one = silo(w, 1)
-    for attempt in range(w.terms.steps):
+    for attempt in range(w.round_parameters.steps):
         answer(one, w.model(ALL, attempt=attempt))
     with refused("aggregator", "at most 9 attempts"):
-        one.accept(w.model(ALL, attempt=w.terms.steps))
+        one.accept(w.model(ALL, attempt=w.round_parameters.steps))
     with refused("aggregator", "at most 9 attempts"):
         one.accept(w.model(ALL, round=2))
 
 
 def test_a_node_answers_no_more_attempts_than_the_study_has_steps() -> None:
     one = node(5)
-    for attempt in range(NODES.terms.steps):
+    for attempt in range(NODES.round_parameters.steps):
         one.promise(NODES.request(5, ALL, attempt=attempt))
     with refused("aggregator", "at most 9 attempts"):
         one.promise(NODES.request(5, ALL, round=2))
@@ -630,7 +648,10 @@ def test_what_was_verified_cannot_be_changed_afterwards() -> None:
 
 def test_a_silo_whose_charge_was_refused_cannot_be_made_to_answer() -> None:
     one = Silo(
-        terms=PAIRWISE.terms, task=_NoTask(), masking=silo(PAIRWISE, 1), source=SecureSource()
+        round_parameters=PAIRWISE.round_parameters,
+        task=_NoTask(),
+        masking=silo(PAIRWISE, 1),
+        source=SecureSource(),
     )
     one.accept(PAIRWISE.model(ALL))
     one.decline()
@@ -649,11 +670,11 @@ class _NoTask:
 
 def test_nothing_is_sent_without_a_mask() -> None:
     """Only itself among the active: whoever asks would get the bare vector."""
-    alone = replace(PAIRWISE.terms, quorum=1)
+    alone = replace(PAIRWISE.round_parameters, quorum=1)
     one = Masking(
         keys=PAIRWISE.keys[1],
         roster=PAIRWISE.roster,
-        terms=alone,
+        round_parameters=alone,
         session=sessions_of(PAIRWISE)[1],
         mask_stream=MaskStream(),
     )

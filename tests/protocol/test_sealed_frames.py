@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hubbub.assurance.transcript import frame_records
 from hubbub.protocol.primitives import wire
 from hubbub.protocol.primitives.wire import HEADER_BYTES, Frame, Tag, parse
 from hubbub.session import secure_sum
+from hubbub.verification.transcript import frame_records
 from protocol.parties import SESSION, STUDY, flipped, refused, world
 
 W = world()

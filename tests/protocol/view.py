@@ -58,7 +58,7 @@ class View:
         self._uses.add((round, attempt, unverified(model).digest))
         masking = self._masking[silo]
         accepted = masking.accept(model)
-        masking.masked(accepted, ring.zeros(self._w.terms.dimension, 32))
+        masking.masked(accepted, ring.zeros(self._w.round_parameters.dimension, 32))
         self.messages.append((f"{silo}@{round}.{attempt}", self._spy.taken()))
 
     def ask_node(

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from hubbub import Study
-from hubbub.assurance.evidence.collecting import FILE, collect, part_of
-from hubbub.assurance.ledger.privacy_ledger import Ledger
-from hubbub.assurance.transcript.frame_records import files, read_header
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.planning import Plan
 from hubbub.queries import TRAINING, plan
 from hubbub.session.in_process import Federation
-from hubbub.training import local_venue
+from hubbub.training import local_backend
 from hubbub.training.result import Result
 from hubbub.training.run_study import run
+from hubbub.verification.evidence.collecting import FILE, collect, part_of
+from hubbub.verification.transcript.frame_records import files, read_header
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
 
@@ -38,18 +39,18 @@ def a_study(
 planned = lru_cache(plan)
 
 
-def finished(study: Study, folder: Path) -> tuple[Result, Federation]:
+def finished(study: Study, folder: Path, *, made: Plan | None = None) -> tuple[Result, Federation]:
     """A run of it, with evidence; and the parties, whose keys are the only ones that can sign."""
     seen: list[Federation] = []
-    real = local_venue.federate
+    real = local_backend.federate
 
     def spied(*given: Any, **named: Any) -> Federation:
         seen.append(real(*given, **named))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_venue, "federate", spied)
-        result = run(study, folder, plan=planned(study, dimension=27))
+        patch.setattr(local_backend, "federate", spied)
+        result = run(study, folder, plan=made or planned(study, dimension=27))
     if not (folder / FILE).exists():
         write_evidence(result, seen[-1], folder)
     return result, seen[-1]

@@ -15,11 +15,11 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence.claims import spent
-from hubbub.assurance.evidence.evidence_file import part_words
 from hubbub.errors import HubbubError
 from hubbub.protocol import Keys
 from hubbub.study import Study
+from hubbub.verification.evidence.claims import spent
+from hubbub.verification.evidence.evidence_file import part_words
 from run.true_claims import Content, TrueFile
 
 Place = tuple[str | int, ...]

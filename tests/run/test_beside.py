@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
-from hubbub.assurance import Ledger
 from hubbub.errors import IntegrityError
+from hubbub.ledger import Ledger
 from hubbub.training import checkpoint, loop
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State, Summed, train

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.assurance import Ledger
 from hubbub.cli import main
 from hubbub.errors import UserError
+from hubbub.ledger import Ledger
 from run.finished import a_study
 
 STEPS = 4

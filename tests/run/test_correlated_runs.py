@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.assurance import Ledger
-from hubbub.assurance.verification.checking import verify
+from hubbub.ledger import Ledger
 from hubbub.protocol import CorrelatedNoise, RoundParameters
 from hubbub.training import baselines
+from hubbub.verification.replay.checking import verify
 from run.finished import a_study
 
 BANDS, STEPS = 3, 8
@@ -91,7 +91,9 @@ def test_p25_an_aggregator_that_lost_count_is_found_by_those_who_verify(
     monkeypatch.setattr(
         RoundParameters,
         "model_payload",
-        lambda terms, active, model, row=0: real(terms, active, model, row + (row > 2)),
+        lambda round_parameters, active, model, row=0: real(
+            round_parameters, active, model, row + (row > 2)
+        ),
     )
     monkeypatch.setattr("hubbub.protocol.round.masking.Masking._follow", altered)
     hubbub.run(study(4), tmp_path / "run")
@@ -114,8 +116,8 @@ def test_p25_a_rehearsal_has_the_noise_of_a_run(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(baselines, "CorrelatedNoise", Seen)
     (result,) = hubbub.rehearse(study(5))
-    terms = result.plan.share_sigma_grid
-    assert made[0]._sigma == pytest.approx(terms * 2)
+    round_parameters = result.plan.share_sigma_grid
+    assert made[0]._sigma == pytest.approx(round_parameters * 2)
     assert made[0].last == 5
     assert len(made) == 1
 

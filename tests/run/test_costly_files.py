@@ -9,11 +9,6 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub.assurance.evidence import claims
-from hubbub.assurance.evidence.collecting import FILE
-from hubbub.assurance.evidence.evidence_file import with_signature
-from hubbub.assurance.evidence.finding import NOT_CHECKED, REDERIVED
-from hubbub.assurance.verification.integrity_check import check_rows
 from hubbub.cli import main
 from hubbub.errors import EffortError
 from hubbub.planning import accounts, plan_of_mechanisms
@@ -21,6 +16,11 @@ from hubbub.planning.exposure import epsilon_against
 from hubbub.privacy import accountant, coarse_law, limited
 from hubbub.protocol.agreement import mask_graph
 from hubbub.session.in_process import Federation
+from hubbub.verification.evidence import claims
+from hubbub.verification.evidence.collecting import FILE
+from hubbub.verification.evidence.evidence_file import with_signature
+from hubbub.verification.evidence.finding import NOT_CHECKED, REDERIVED
+from hubbub.verification.replay.integrity_check import check_rows
 from run.finished import a_study, finished
 
 COSTLY = {
@@ -96,14 +96,14 @@ def test_a_limit_inside_another_allows_no_more() -> None:
 
 def test_the_graph_of_a_crowd_is_weighed_in_few_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its odds fall so fast that a hundred thousand silos need a few thousand terms."""
-    terms: list[int] = []
+    round_parameters: list[int] = []
     exact = mask_graph._log_choose
     monkeypatch.setattr(
-        mask_graph, "_log_choose", lambda *given: (terms.append(1), exact(*given))[1]
+        mask_graph, "_log_choose", lambda *given: (round_parameters.append(1), exact(*given))[1]
     )
     assert mask_graph.failure_bits(100_000, 30_000, 10_000, 45_000) > 40
     assert mask_graph.failure_bits(100_000, 49_000, 49_000, 60_000) < 1
-    assert len(terms) < 3 * 20_000
+    assert len(round_parameters) < 3 * 20_000
 
 
 def test_evidence_of_a_costly_study_is_not_checked_and_no_pass(

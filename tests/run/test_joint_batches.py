@@ -20,8 +20,8 @@ import pytest
 from scipy.stats import chi2, hypergeom
 
 import hubbub
-from hubbub.assurance.ledger import Cap, Ledger
 from hubbub.errors import BudgetError, DataError, StudyError
+from hubbub.ledger import Cap, Ledger
 from hubbub.planning import Plan
 from hubbub.planning.sampling_comparison import as_table
 from hubbub.protocol.primitives.randomness import SecureSource
@@ -196,7 +196,7 @@ class Nothing:
         return np.zeros(2)
 
 
-def terms(rounds: int) -> RoundParameters:
+def round_parameters(rounds: int) -> RoundParameters:
     return RoundParameters(
         dimension=2,
         parameters=2,
@@ -234,7 +234,7 @@ def times_drawn(drawn: Drawn) -> np.ndarray:
 
 @MANY
 def test_every_record_is_in_a_batch_as_often_as_any_other(drawn: Drawn, rounds: int) -> None:
-    numbers = terms(rounds)
+    numbers = round_parameters(rounds)
     tasks = [Nothing(n) for n in COUNTS]
     parties = federate(Layout(names=NAMES), numbers, tasks, study=STUDY, attempts_per_list=1)
     for number in range(1, rounds + 1):
@@ -306,10 +306,10 @@ def summed(monkeypatch: pytest.MonkeyPatch) -> Summed:
     found = Summed()
 
     def summing(
-        terms: RoundParameters, task: Any, _model: Any, rows: Any, _draw: Any
+        round_parameters: RoundParameters, task: Any, _model: Any, rows: Any, _draw: Any
     ) -> np.ndarray:
         found.batches[id(task)].append(rows[rows >= 0].tolist())
-        return np.zeros(terms.dimension)
+        return np.zeros(round_parameters.dimension)
 
     monkeypatch.setattr(baselines, "clipped_sum", summing)
     return found

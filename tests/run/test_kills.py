@@ -26,16 +26,16 @@ import pytest
 import torch
 
 import hubbub
-from hubbub.assurance.ledger.privacy_ledger import Ledger
-from hubbub.assurance.transcript.writer import Transcript
 from hubbub.errors import HubbubError
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.planning import Plan
 from hubbub.protocol.primitives.wire import HEADER, HEADER_BYTES, Frame, Tag
 from hubbub.protocol.round import Aggregator, Silo
 from hubbub.training import checkpoint, loop, report_of_run, run_folder
-from hubbub.training.local_venue import LocalVenue
+from hubbub.training.local_backend import LocalBackend
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_study import resume, run
+from hubbub.verification.transcript.writer import Transcript
 
 STEPS = 10
 KILLS = int(os.environ.get("HUBBUB_KILLS", "16"))
@@ -188,7 +188,7 @@ POINTS = [
     (loop, "train", 1),
     (run_folder, "write_text", 2),
     (run_folder, "write_model", 1),
-    (LocalVenue, "evidence", 1),
+    (LocalBackend, "evidence", 1),
     (report_of_run, "write_report", 1),
 ]
 

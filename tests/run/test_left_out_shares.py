@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED
-from hubbub.assurance.transcript import Kept, files, read
-from hubbub.assurance.verification import verify
 from hubbub.protocol import Frame, Masking, Place, Tag, digest_of_shares, unverified
 from hubbub.session.in_process import Federation
+from hubbub.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED
+from hubbub.verification.replay import verify
+from hubbub.verification.transcript import Kept, files, read
 from run.finished import a_study, finished
 from run.test_verify import NO_NODES, as_bytes, first, forge, wrongs
 

@@ -15,10 +15,10 @@ from tests.asking.made_up import study as asking
 from tests.attestation.parties import role_of, study_of
 
 import hubbub
-from hubbub.assurance.evidence.evidence_file import part_words
 from hubbub.protocol import Keys
-from hubbub.training import local_venue
+from hubbub.training import local_backend
 from hubbub.training.run_study import resume
+from hubbub.verification.evidence.evidence_file import part_words
 from network.consortium import HOSPITALS, Consortium, table
 from network.test_attested import attested
 from network.test_patients import gathered as patients
@@ -36,7 +36,7 @@ ALL = {"aggregator": role_of(), "silo": role_of()}
 def in_process(kind: str, home: Path, study: hubbub.Study, stops: bool = False) -> TrueFile:
     """A run in one process, whose keys are made for it."""
     seen: list[Any] = []
-    real = local_venue.federate
+    real = local_backend.federate
 
     def spied(*given: Any, **named: Any) -> Any:
         seen.append(real(*given, **named))
@@ -46,7 +46,7 @@ def in_process(kind: str, home: Path, study: hubbub.Study, stops: bool = False) 
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_venue, "federate", spied)
+        patch.setattr(local_backend, "federate", spied)
         if stops:
             with pytest.raises(KeyboardInterrupt):
                 hubbub.run(study, home / "run", progress=stop)

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
 from hubbub.errors import BudgetError, HubbubError, IntegrityError, UserError
+from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.planning import Plan
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State

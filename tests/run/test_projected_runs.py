@@ -20,7 +20,7 @@ from scipy.stats import chi2
 
 import hubbub
 from hubbub import learning
-from hubbub.assurance.ledger import Cap, Ledger
+from hubbub.ledger import Cap, Ledger
 from hubbub.planning import Plan, exposure
 from hubbub.protocol.primitives import noise
 from hubbub.protocol.primitives.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
@@ -79,7 +79,7 @@ class Nothing:
         return np.zeros(size)
 
 
-def terms(
+def round_parameters(
     kind: str, *, nodes: int = 0, full_shares: bool = False, **changed: Any
 ) -> RoundParameters:
     numbers = {
@@ -102,7 +102,7 @@ def terms(
 def federation(kind: str, topology: str = "pairwise") -> Federation:
     layout = Layout(names=HOSPITALS, nodes=TOPOLOGIES[topology].get("nodes", 0))
     tasks = [task(number) for number in range(4)]
-    return federate(layout, terms(kind, **TOPOLOGIES[topology]), tasks, study=STUDY)
+    return federate(layout, round_parameters(kind, **TOPOLOGIES[topology]), tasks, study=STUDY)
 
 
 def parameters(number: int = 0) -> np.ndarray:
@@ -165,9 +165,9 @@ def by_hand(kind: str, draw: Draw, model_now: np.ndarray) -> list[np.ndarray]:
     if kind == "layers":
         key = draw.key_of("layers", WHOLE, SENT)
         return [task(n).projected_sum(model_now, everybody, SENT, key) for n in range(4)]
-    through = shape(kind)
+    private_queries = shape(kind)
     sums = [task(n).clipped_sum(model_now, everybody) for n in range(4)]
-    return [project(one, through, draw) for one in sums]
+    return [project(one, private_queries, draw) for one in sums]
 
 
 def shape(kind: str) -> Projection:
@@ -203,11 +203,11 @@ def test_the_revealed_sum_is_that_of_the_projected_sums_to_the_last_bit(
 
         seed = seed_of(revealed)
         assert parties.rounds.aggregator.seed == seed
-        draw, steps = draw_from(seed, number, 0, now), terms(kind).grid_step
+        draw, steps = draw_from(seed, number, 0, now), round_parameters(kind).grid_step
         mine = by_hand(kind, draw, now)
         for (before, _), expected in zip(encoded, mine, strict=True):
             assert np.array_equal(before * steps, expected)  # a grid step is a power of two
-        found = decoded(terms(kind), total)
+        found = decoded(round_parameters(kind), total)
         grid = np.sum([after for _, after in encoded], axis=0) * steps
         assert np.array_equal(lifted(kind, found, draw), lifted(kind, grid, draw))
         # Less its noise (32 grid steps of 2^-12 in all, at 12 deviations) it is that of the sums.

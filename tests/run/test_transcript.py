@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.assurance.transcript import Kept, Transcript, files, head_of, read, read_header, recover
-from hubbub.assurance.transcript.frame_records import end_of, path_of
 from hubbub.errors import IntegrityError, ProtocolError, UserError
 from hubbub.protocol.primitives.identity import Keys, Roster
 from hubbub.protocol.primitives.wire import (
@@ -26,6 +24,16 @@ from hubbub.protocol.primitives.wire import (
     parse,
 )
 from hubbub.protocol.round import RoundParameters
+from hubbub.verification.transcript import (
+    Kept,
+    Transcript,
+    files,
+    head_of,
+    read,
+    read_header,
+    recover,
+)
+from hubbub.verification.transcript.frame_records import end_of, path_of
 
 KEYS = [Keys.generate("aggregator", "aggregator")] + [
     Keys.generate(f"silo-{k}", "silo") for k in (1, 2, 3)
@@ -78,7 +86,7 @@ def written(folder: Path, *, full: bool = True, frames: list[bytes] = FRAMES) ->
         roster=ROSTER,
         purpose="training",
         full=full,
-        terms=TERMS,
+        round_parameters=TERMS,
     ) as transcript:
         for one in frames:
             transcript.keep(one)
@@ -99,7 +107,7 @@ def test_a_full_transcript_gives_back_every_frame_byte_for_byte(tmp_path: Path) 
     path = written(tmp_path)
     assert [as_bytes(kept) for kept in read(path)] == FRAMES
     found = read_header(path)
-    assert (found.study, found.session, found.roster, found.terms) == (
+    assert (found.study, found.session, found.roster, found.round_parameters) == (
         STUDY,
         SESSION,
         ROSTER,
@@ -269,8 +277,8 @@ from pathlib import Path
 sys.path[:0] = {paths!r}
 from run.test_transcript import FRAMES, ROSTER, STUDY, SESSION
 from hubbub.errors import IntegrityError
-from hubbub.assurance.transcript.frame_records import path_of
-from hubbub.assurance.transcript.writer import Transcript
+from hubbub.verification.transcript.frame_records import path_of
+from hubbub.verification.transcript.writer import Transcript
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Path(sys.argv[1])

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.assurance.verification import verify
 from hubbub.errors import ProtocolError
 from hubbub.protocol import Aggregator, RoundParameters, unverified
 from hubbub.protocol.primitives import ring
 from hubbub.session.ask import Answer, Call
 from hubbub.session.in_process import Federation, LocalPeers, federate
 from hubbub.session.layout import Layout
+from hubbub.verification.replay import verify
 from run.finished import a_study, finished
 
 SILOS, DIMENSION = 4, 2000
@@ -45,7 +45,7 @@ class Given:
 def parties(nodes: int, full: bool) -> Federation:
     """Four silos that sum 1, 10, 100 and 1000, without noise; one may be missing."""
     layout = Layout(names=tuple(f"silo-{number}" for number in range(1, SILOS + 1)), nodes=nodes)
-    terms = RoundParameters(
+    round_parameters = RoundParameters(
         dimension=DIMENSION,
         parameters=2,
         silos=SILOS,
@@ -59,7 +59,7 @@ def parties(nodes: int, full: bool) -> Federation:
         full_shares=full,
     )
     tasks = [Given(10.0**power) for power in range(SILOS)]
-    return federate(layout, terms, tasks, study=bytes(32))
+    return federate(layout, round_parameters, tasks, study=bytes(32))
 
 
 @pytest.fixture

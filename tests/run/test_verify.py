@@ -16,25 +16,9 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from hubbub.assurance.evidence.claims import check
-from hubbub.assurance.evidence.collecting import FILE
-from hubbub.assurance.evidence.evidence_file import with_signature
-from hubbub.assurance.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
-from hubbub.assurance.ledger.privacy_ledger import Cap, Ledger
-from hubbub.assurance.transcript.frame_records import (
-    Kept,
-    files,
-    first_head,
-    read,
-    read_header,
-    start_of,
-)
-from hubbub.assurance.transcript.writer import Transcript
-from hubbub.assurance.verification import replay
-from hubbub.assurance.verification.checking import verify
-from hubbub.assurance.verification.integrity_check import integrity_findings
 from hubbub.cli import main
 from hubbub.errors import IntegrityError, UserError
+from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.protocol.primitives import wire
 from hubbub.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.protocol.round import RoundParameters
@@ -44,11 +28,27 @@ from hubbub.session.in_process import Federation
 from hubbub.study import Study
 from hubbub.training import federated
 from hubbub.training.federated import evaluations
-from hubbub.training.local_venue import LocalVenue
+from hubbub.training.local_backend import LocalBackend
 from hubbub.training.loop import EvaluationSchedule
 from hubbub.training.report_of_run import COMPARISON, write_report
 from hubbub.training.result import Result
 from hubbub.training.run_study import resume, run
+from hubbub.verification.evidence.claims import check
+from hubbub.verification.evidence.collecting import FILE
+from hubbub.verification.evidence.evidence_file import with_signature
+from hubbub.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
+from hubbub.verification.replay import replayed_session
+from hubbub.verification.replay.checking import verify
+from hubbub.verification.replay.integrity_check import integrity_findings
+from hubbub.verification.transcript.frame_records import (
+    Kept,
+    files,
+    first_head,
+    read,
+    read_header,
+    start_of,
+)
+from hubbub.verification.transcript.writer import Transcript
 from run.finished import a_study, finished, write_evidence
 
 Run = tuple[Path, Result, Federation]
@@ -165,7 +165,9 @@ def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
         )
 
     monkeypatch.setattr(federated, "evaluations", twice)
-    monkeypatch.setattr(LocalVenue, "_most", lambda *_: {})  # or the ledgers would refuse the third
+    monkeypatch.setattr(
+        LocalBackend, "_most", lambda *_: {}
+    )  # or the ledgers would refuse the third
     finished(a_study(steps=2, changes=EVALUATED), tmp_path / "run")
     (found,) = wrongs(verify(tmp_path / "run"))
     assert (
@@ -324,7 +326,7 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _, _ = a_run()
-    monkeypatch.setattr("hubbub.assurance.verification.model_course._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.verification.replay.model_course._built", lambda *_, **__: None)
     found = verify(folder)
     assert wrongs(found) == []
     assert "contains the numbers that the last step gave" in claims(found, REDERIVED)
@@ -352,7 +354,7 @@ def test_tensors_that_could_stand_in_many_orders_are_read_in_the_one_that_is_sta
 ) -> None:
     """Sixty tensors, each the beginning of all larger ones: no order but one is looked at."""
     folder, result, _ = a_run()
-    monkeypatch.setattr("hubbub.assurance.verification.model_course._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.verification.replay.model_course._built", lambda *_, **__: None)
     (folder / FILE).unlink()
     path = folder / "model.safetensors"
     from hubbub import learning
@@ -381,7 +383,7 @@ def forge(
     """The transcript as the aggregator would like it, its chain and the evidence in order."""
     (path,) = files(folder)
     header, kept = read_header(path), list(read(path))
-    assert header.terms is not None
+    assert header.round_parameters is not None
     path.unlink()
     with Transcript(
         folder,
@@ -390,7 +392,7 @@ def forge(
         roster=header.roster,
         purpose="training",
         full=result.plan.study.transcript == "full",
-        terms=replace(header.terms, **numbers),
+        round_parameters=replace(header.round_parameters, **numbers),
     ) as transcript:
         for one in change(kept, parties):
             if isinstance(one, bytes):
@@ -568,8 +570,8 @@ def test_a_request_must_name_those_who_answered(
     a_run: Callable[..., Run], named: tuple[int, ...]
 ) -> None:
     folder, result, parties = a_run(steps=3, changes=((NO_NODES, "compute_nodes = 3 "),))
-    terms = read_header(files(folder)[0]).terms
-    assert terms is not None
+    round_parameters = read_header(files(folder)[0]).round_parameters
+    assert round_parameters is not None
 
     def asking(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
         at = first(kept, Tag.TOTAL, 2)
@@ -580,7 +582,9 @@ def test_a_request_must_name_those_who_answered(
                 tag=Tag.REQUEST,
                 sender=0,
                 receiver=node,
-                payload=terms.named_payload(named, kept[first(kept, Tag.MASKED, 2)].answered),
+                payload=round_parameters.named_payload(
+                    named, kept[first(kept, Tag.MASKED, 2)].answered
+                ),
             )
             for node in parties.roster.nodes
         ]
@@ -748,8 +752,14 @@ def test_a_whole_number_with_a_point_in_the_header_is_found(
     a_run: Callable[..., Run], name: str
 ) -> None:
     folder, result, parties = a_run()
-    terms = read_header(files(folder)[0]).terms
-    forge(folder, result, parties, lambda kept, _: kept, **{name: float(getattr(terms, name))})
+    round_parameters = read_header(files(folder)[0]).round_parameters
+    forge(
+        folder,
+        result,
+        parties,
+        lambda kept, _: kept,
+        **{name: float(getattr(round_parameters, name))},
+    )
     (found,) = wrongs(verify(folder))
     assert "keep to the plan" in found.verdict
     assert name in found.verdict
@@ -798,9 +808,9 @@ def test_rounds_with_other_numbers_than_the_plan_has_are_found(
     folder, result, parties = a_run()
     (path,) = files(folder)
     header, kept = read_header(path), list(read(path))
-    assert header.terms is not None
+    assert header.round_parameters is not None
     path.unlink()
-    terms = RoundParameters(**{**vars(header.terms), "sigma_grid": 2.0})
+    round_parameters = RoundParameters(**{**vars(header.round_parameters), "sigma_grid": 2.0})
     with Transcript(
         folder,
         study=header.study,
@@ -808,7 +818,7 @@ def test_rounds_with_other_numbers_than_the_plan_has_are_found(
         roster=header.roster,
         purpose="training",
         full=True,
-        terms=terms,
+        round_parameters=round_parameters,
     ) as transcript:
         for one in kept:
             transcript.keep(as_bytes(one))
@@ -821,8 +831,8 @@ def test_the_verifier_takes_the_same_step_as_the_training(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _, _ = a_run()
-    real = replay.gradient_of
-    monkeypatch.setattr(replay, "gradient_of", lambda *given: -real(*given))
+    real = replayed_session.gradient_of
+    monkeypatch.setattr(replayed_session, "gradient_of", lambda *given: -real(*given))
     (found,) = wrongs(verify(folder))
     assert "round 2" in found.verdict
 

@@ -16,15 +16,15 @@ from math import inf, isclose
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance.evidence import Finding, check
-from hubbub.assurance.evidence.claims import spent
-from hubbub.assurance.evidence.evidence_file import with_signature
-from hubbub.assurance.transcript import roster_of
 from hubbub.errors import HubbubError
 from hubbub.planning import Plan, stated_adversary
 from hubbub.protocol import Keys
 from hubbub.queries import plan
 from hubbub.study import Study
+from hubbub.verification.evidence import Finding, check
+from hubbub.verification.evidence.claims import spent
+from hubbub.verification.evidence.evidence_file import with_signature
+from hubbub.verification.transcript import roster_of
 
 Content = dict[str, Any]
 SIX_DIGITS = 1.000001e-6

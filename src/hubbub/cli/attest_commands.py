@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import attestation
 from hubbub.cli.output import add_command, answer, writing
 from hubbub.disk import read_bytes, read_text, toml_table, why_of
 from hubbub.errors import AttestationError, UserError
 from hubbub.study import PLATFORMS, role_from
+from hubbub.verification import attestation
 
 _ATTEST = "evidence of attested machines: make it, verify it, and say what to pin"
 _QUOTE = "make evidence on this machine, over 64 bytes"

@@ -109,7 +109,7 @@ def _noise() -> Measurement:
 def _round() -> Measurement:
     """A round of the whole protocol with pairwise masks: every message made, sent, verified."""
     layout = Layout(names=tuple(f"silo-{k}" for k in range(1, _SILOS + 1)), degree=_SILOS - 1)
-    terms = RoundParameters(
+    round_parameters = RoundParameters(
         dimension=_COORDINATES,
         parameters=0,
         silos=_SILOS,
@@ -121,7 +121,9 @@ def _round() -> Measurement:
         sample_rate=1.0,
         nodes=0,
     )
-    parties = federate(layout, terms, [_Still()] * _SILOS, study=b"hubbub bench".ljust(32, b"\0"))
+    parties = federate(
+        layout, round_parameters, [_Still()] * _SILOS, study=b"hubbub bench".ljust(32, b"\0")
+    )
     rounds, no_model = count(1), np.zeros(0, dtype=np.float32)
     vector = bytes(_COORDINATES * 2)
     noise, keystream = _noise().work, bare_keystream(len(vector))

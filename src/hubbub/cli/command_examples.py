@@ -18,6 +18,8 @@ EXAMPLES = {
     "hubbub keygen": "hubbub keygen north --home hubbub-home",
     "hubbub roster": "hubbub roster aggregator.id north.id south.id --out roster.toml",
     "hubbub relay": "hubbub relay roster.toml --out relay",
+    "hubbub leaf": "hubbub leaf roster.toml --relay tls://leaf.internal "
+    "--hub tls://hub.example.org:7422 --out hubbub-leaf",
     "hubbub approve": "hubbub approve study.toml --roster roster.toml",
     "hubbub serve": "hubbub serve study.toml --home hubbub-home",
     "hubbub join": "hubbub join --check --data /srv/records",

@@ -60,6 +60,30 @@ def add_commands(commands: Any) -> None:
     relay.add_argument(
         "--out", type=Path, default=HOME / RELAY, help=f"its folder; default {HOME / RELAY}"
     )
+    relay.add_argument("--leaf-port", type=int, help="let leaf relays in at this port")
+    words = "write what a leaf relay reads, for parties whose machines may not leave their network"
+    leaf = add_command(commands, "leaf", words, _leaf)
+    leaf.add_argument("roster", type=Path, help="the consortium's roster")
+    leaf.add_argument("--relay", required=True, help="the leaf's URL, as these parties reach it")
+    leaf.add_argument(
+        "--hub", required=True, help="tls://HOST:PORT of the roster's relay, of its --leaf-port"
+    )
+    leaf.add_argument(
+        "--home",
+        type=Path,
+        action="append",
+        help=f"folder of a party behind it; may be said again; default {HOME}",
+    )
+    leaf.add_argument(
+        "--hub-certificate",
+        type=Path,
+        default=Path("relay.pem"),
+        help="what it shows, a PEM file; default relay.pem",
+    )
+    leaf.add_argument(
+        "--out", type=Path, required=True, help="the leaf's folder, for its user alone"
+    )
+    passphrase.add_option(leaf)
     approved = add_command(commands, "approve", "approve a study at this party", _approve)
     approved.add_argument("study", type=Path, help="the study's TOML file")
     approved.add_argument("--roster", type=Path, help="the consortium's roster")
@@ -82,15 +106,20 @@ def _keygen(options: argparse.Namespace) -> int:
     closed = passphrase.chosen(options)
     folder = options.home / RELAY
     relay, key = named_relay(folder, options.relay, options.relay_certificate)
-    site = PartyFolder.made(
+    party_folder = PartyFolder.made(
         options.home, options.name, options.role, passphrase=closed, relay=relay, relay_key=key
     )
-    identity = site.keys.identity
+    identity = party_folder.keys.identity
     path, shown = options.home / IDENTITY, fingerprint(identity)
     answer(
         options,
-        {"name": site.name, "role": site.role, "fingerprint": shown, "identity": str(path)},
-        f"{site.name} ({site.role}): keys in {options.home}, for this party alone",
+        {
+            "name": party_folder.name,
+            "role": party_folder.role,
+            "fingerprint": shown,
+            "identity": str(path),
+        },
+        f"{party_folder.name} ({party_folder.role}): keys in {options.home}, for this party alone",
         f"fingerprint {shown}",
         f"give {path} to whoever makes the roster, and read the fingerprint out",
     )
@@ -135,7 +164,8 @@ def _show_roster(roster: Roster) -> None:
 def _relay(options: argparse.Namespace) -> int:
     from hubbub.network.aggregator_process import RelayFiles
 
-    made = RelayFiles.written(options.out, read_roster(options.roster), options.relay)
+    roster = read_roster(options.roster)
+    made = RelayFiles.written(options.out, roster, options.relay, options.leaf_port)
     found = {
         "configuration": str(made.configuration),
         "certificate": str(made.certificate.path),
@@ -157,11 +187,38 @@ def _relay(options: argparse.Namespace) -> int:
     return 0
 
 
+def _leaf(options: argparse.Namespace) -> int:
+    from hubbub.network.nats import LeafFiles, Relay
+
+    roster, opened = read_roster(options.roster), passphrase.unlock(options)
+    folders = [PartyFolder.opened(home, opened) for home in options.home or [HOME]]
+    for folder in folders:
+        if folder.keys.identity not in roster.parties[1:]:
+            raise UserError(
+                f"expected silos or nodes of {options.roster}, got {folder.name}, whom it does not "
+                "list with these keys; name its roster"
+            )
+    here = Relay.of(options.relay)
+    hub = Relay.of(options.hub, roster.parties[0].relay_key)
+    keys = [folder.keys for folder in folders]
+    with writing(options.out):
+        made = LeafFiles.written(options.out, keys, here, hub, options.hub_certificate)
+    names, certificate = ", ".join(folder.name for folder in folders), str(made.certificate.path)
+    answer(
+        options,
+        {"configuration": str(made.configuration), "certificate": certificate},
+        f"{made.configuration}: has transport keys of {names}; for the server's user alone",
+        f"run it with: nats-server -c {made.configuration}",
+        f"join with: --relay {here.urls[0]} --relay-certificate {certificate}",
+    )
+    return 0
+
+
 def _approve(options: argparse.Namespace) -> int:
-    site = PartyFolder.opened(options.home, passphrase.unlock(options))
+    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
     study = Study.load(options.study)
     if options.withdraw:
-        there = site.withdraw(study.id)
+        there = party_folder.withdraw(study.id)
         words = "withdrawn" if there else "it was not approved here"
         answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)
         return 0 if there else 1
@@ -171,10 +228,12 @@ def _approve(options: argparse.Namespace) -> int:
     hashes = code_hashes.code_hashes(study)
     if not options.json:
         _show(study, roster, options.ledger or options.home / LEDGER, hashes)
-    if not options.yes and not _asked(f"May {site.name} take part in {study.name}?", options):
+    if not options.yes and not _asked(
+        f"May {party_folder.name} take part in {study.name}?", options
+    ):
         say("not approved; nothing was changed")
         return 1
-    path = site.approve(study, roster, new_roster=options.new_roster, seen=hashes)
+    path = party_folder.approve(study, roster, new_roster=options.new_roster, seen=hashes)
     named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
     found = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
     answer(options, found, f"approved: {study.name}, id {study.id.hex()}")

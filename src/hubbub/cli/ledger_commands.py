@@ -11,7 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import (
+from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
+from hubbub.disk import json_value, read_bytes, why_of
+from hubbub.errors import IntegrityError, UserError
+from hubbub.ledger import (
     Cap,
     HeadStatement,
     Ledger,
@@ -22,9 +25,6 @@ from hubbub.assurance import (
     Witnessed,
     attempts_of,
 )
-from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
-from hubbub.disk import json_value, read_bytes, why_of
-from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan
 from hubbub.privacy import arguments
 
@@ -203,14 +203,49 @@ class _Books:
             return ["no cap is set: any number of studies may be run"]
         cap, left = self.cap, self.left
         rest = f"{left:.4g} left" if left else "nothing left"
-        words = f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation})"
+        words = f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation}), {rest}"
         if self.filter is None:
-            return [f"{words}, {rest}; promised if all studies were fixed before the first"]
-        promise = f"{words}, {rest}; promised however later studies are chosen"
+            words += " by the rule for fixed studies (P15)"
+            return [f"{words}; promised if all studies were fixed before the first"]
+        words += " by the rule for adaptive studies (P24)"
+        promise = f"{words}; promised however later studies are chosen"
         if self.least_cap == 0:
             return [promise]
         needed = f"epsilon {number(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
         return [f"{needed} over all that were let in, however each was chosen", promise]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spending:
+    """What a data set has spent, and will have once a plan's study is over.
+
+    Args:
+        spent: epsilon of all studies before it, at the study's own delta and relation; None past
+            all bounds.
+        after: the same with the study.
+        words: what its cap says of that.
+    """
+
+    spent: float | None
+    after: float | None
+    words: str
+
+
+def spending(path: Path, plan: Plan) -> Spending:
+    """What a ledger holds, beside what a plan will charge."""
+    with Ledger(path) as ledger:
+        books = _Books.of(ledger)
+    goal = plan.study.privacy
+    whole = (books.tally, books.tally.after(plan))
+    spent, later = (one.epsilon(delta=goal.delta, relation=goal.relation) for one in whole)
+    cap = books.cap
+    if cap is None:
+        words = "no cap"
+    elif (counted := books.after(plan)) > cap.epsilon:
+        words = f"epsilon {counted:.4g} of {cap.epsilon:g}: will be refused"
+    else:
+        words = f"epsilon {counted:.4g} of {cap.epsilon:g} ({cap.studies} studies)"
+    return Spending(spent=finite(spent), after=finite(later), words=words)
 
 
 def standing(path: Path) -> str:

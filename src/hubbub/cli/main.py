@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from hubbub import __version__
 from hubbub.cli.command_examples import EXAMPLES
+from hubbub.cli.command_log import CommandLog
 from hubbub.cli.output import INTERRUPTED, for_machines, warn
 from hubbub.disk import why_of
 from hubbub.errors import HubbubError, UserError, with_extra
@@ -34,9 +35,9 @@ _FAMILIES = {
     "training_commands": ("run",),
     "model_commands": ("predict", "export"),
     "comparison_commands": ("compare", "rehearse"),
-    "consortium_commands": ("keygen", "roster", "relay", "approve"),
+    "consortium_commands": ("keygen", "roster", "relay", "leaf", "approve"),
     "network_commands": ("serve", "join", "status"),
-    "assurance_commands": ("verify", "report", "audit"),
+    "verification_commands": ("verify", "report", "audit"),
     "attest_commands": ("attest",),
     "accounting_commands": ("epsilon", "delta", "noise"),
     "ledger_commands": ("ledger", "budget"),
@@ -49,9 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_what_is_closed()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal of few letters still shows a table
+    note = CommandLog(typed=list(sys.argv[1:] if arguments is None else arguments))
+    code = _done(note)
+    note.ends(code)
+    return code
+
+
+def _done(note: CommandLog) -> int:
+    """Run the command that was typed; errors are sentences."""
     try:
-        typed = sys.argv[1:] if arguments is None else arguments
-        options = _parser(typed).parse_args(typed)
+        options = _parser(note.typed).parse_args(note.typed)
+        note.begins(options)
         with for_machines() if options.json else nullcontext():
             code = int(options.command(options))
         sys.stdout.flush()  # here, where a reader who has hung up can still be told apart

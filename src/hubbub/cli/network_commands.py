@@ -8,12 +8,11 @@ import json
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub.assurance import read_audit
 from hubbub.cli import passphrase
 from hubbub.cli.output import (
     AUDIT_WORDS,
@@ -33,9 +32,11 @@ from hubbub.errors import UserError, with_extra
 from hubbub.network import HOME, EventLog, PartyFolder, Timeouts, last_status, read_roster, sentence
 from hubbub.queries import plan, steps_of
 from hubbub.study import Study
+from hubbub.verification import read_audit
 
 if TYPE_CHECKING:
     from hubbub.network.checkup import Checked
+    from hubbub.network.event_log import Tell
 
 _QUIET_SECONDS = 60.0  # between two lines of the same kind
 # Events that say how one thing stands: each is told where the last of them was another.
@@ -51,9 +52,24 @@ def add_commands(commands: Any) -> None:
         parser.add_argument(
             "--metrics-port", type=int, help="show /healthz and /metrics on this port of 127.0.0.1"
         )
+        parser.add_argument(
+            "--otlp",
+            action="store_true",
+            help="send events to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
+        )
         passphrase.add_option(parser)
     status = add_command(commands, "status", "where a study stands, as this party sees it", _status)
     status.add_argument("home", type=Path, help="the party's folder")
+    status.add_argument(
+        "--check", action="store_true", help="say whether its process lives and is well; 1 if not"
+    )
+    status.add_argument(
+        "--most-age",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="how old a status may be for --check; it is written every 30 s; default 120",
+    )
 
 
 def _add_serve(commands: Any) -> argparse.ArgumentParser:
@@ -69,6 +85,9 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
 def _add_join(commands: Any) -> argparse.ArgumentParser:
     parser = add_command(commands, "join", "take part as a silo or a compute node", _join)
     parser.add_argument("--relay", help="the relay's URL; default: the roster's")
+    parser.add_argument(
+        "--relay-certificate", type=Path, help="PEM file: what a leaf relay at --relay shows"
+    )
     parser.add_argument("--roster", type=Path, help="where nothing is approved yet: the roster")
     parser.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
     parser.add_argument(
@@ -128,21 +147,30 @@ def _served(options: argparse.Namespace) -> int:
     from hubbub.network.monitor import monitored
 
     began = time.monotonic()
-    site = PartyFolder.opened(options.home, passphrase.unlock(options))
+    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
     study = Study.load(options.study)
-    check(site, study, options.data)
+    check(party_folder, study, options.data)
     if options.audit is not None:
-        site.keep_audit(study.id, read_audit(options.audit, plan(study)))
-    if (kept := site.audit(study.id)) and not options.json:
+        party_folder.keep_audit(study.id, read_audit(options.audit, plan(study)))
+    if (kept := party_folder.audit(study.id)) and not options.json:
         say(f"the evidence will hold the audit in {kept}")
     said = {name: getattr(options, name) for name in ("deadline", "waiting")}
     timeouts = Timeouts(**{name: value for name, value in said.items() if value is not None})
-    with bar(study.name, steps_of(study), quiet=options.json) as progress, _terminated():
-        tell = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
-        event_log = EventLog(party=site.name, folder=options.home, tell=tell)
-        with monitored(event_log, options.metrics_port):
+    with (
+        bar(study.name, steps_of(study), quiet=options.json) as progress,
+        _terminated(),
+        _sending(options, party_folder.name) as send,
+    ):
+        show = (lambda _: None) if options.json else _Teller(json=False, progress=progress)
+        event_log = EventLog(party=party_folder.name, folder=options.home, tell=_both(show, send))
+        with monitored(event_log, options.metrics_port), event_log.beating():
             out = host(
-                site, study, event_log, url=options.relay, data=options.data, timeouts=timeouts
+                party_folder,
+                study,
+                event_log,
+                url=options.relay,
+                data=options.data,
+                timeouts=timeouts,
             )
     final = json.loads((out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     answers = read_answers(out)
@@ -168,23 +196,49 @@ def _join(options: argparse.Namespace) -> int:
     from hubbub.network.join import Machine, check, join, relay_of
     from hubbub.network.monitor import monitored
 
-    site = PartyFolder.opened(options.home, passphrase.unlock(options))
-    machine = Machine(data=options.data, ledger=options.ledger, device=options.device)
+    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
+    machine = Machine(
+        data=options.data,
+        ledger=options.ledger,
+        device=options.device,
+        certificate=options.relay_certificate,
+    )
     roster = options.roster and read_roster(options.roster)
     if options.check:
-        return _checked(options, checkup(site, machine, url=options.relay, roster=roster))
-    approved = check(site, machine)
-    relay = relay_of(site, options.relay, roster)
+        return _checked(options, checkup(party_folder, machine, url=options.relay, roster=roster))
+    approved = check(party_folder, machine)
+    relay = relay_of(party_folder, options.relay, roster, machine.certificate)
     if not options.json:
         names = ", ".join(approved) or "none yet, which hubbub approve changes"
-        say(f"{site.name} takes part; approved studies: {names}; end with Ctrl-C")
-    event_log = EventLog(party=site.name, folder=options.home, tell=_Teller(json=options.json))
+        say(f"{party_folder.name} takes part; approved studies: {names}; end with Ctrl-C")
+    show = _Teller(json=options.json)
     try:
-        with _terminated(), monitored(event_log, options.metrics_port):
-            join(site, relay, machine, event_log, url=options.relay)
+        with _terminated(), _sending(options, party_folder.name) as send:
+            event_log = EventLog(party=party_folder.name, folder=options.home, tell=_both(show, send))
+            with monitored(event_log, options.metrics_port), event_log.beating():
+                join(party_folder, relay, machine, event_log, url=options.relay)
     except KeyboardInterrupt:
         pass
     return 0
+
+
+def _sending(options: argparse.Namespace, party: str) -> AbstractContextManager[Tell]:
+    """What events are sent with, where they are."""
+    if not options.otlp:
+        return nullcontext(lambda _: None)
+    from hubbub.network.event_export import exported
+
+    return exported(party, warn)
+
+
+def _both(show: Tell, send: Tell) -> Tell:
+    """Tell people, and whoever collects events."""
+
+    def tell(event: dict[str, Any]) -> None:
+        show(event)
+        send(event)
+
+    return tell
 
 
 def _checked(options: argparse.Namespace, findings: list[Checked]) -> int:
@@ -213,12 +267,26 @@ def _terminated() -> Iterator[None]:
 
 def _status(options: argparse.Namespace) -> int:
     status = last_status(options.home)
+    if options.check:
+        return _is_well(options, status)
     if options.json:
         emit(status)
         return 0
     rows = [(key.replace("_", " "), _cell(value)) for key, value in status.items()]
     table("Where the study stands", ("", ""), rows)
     return 0
+
+
+def _is_well(options: argparse.Namespace, status: dict[str, Any]) -> int:
+    """Whether a party that runs somewhere else is well, by the status that it wrote."""
+    from hubbub.network.monitor import health
+
+    well, told = health(status, options.most_age)
+    if options.json:
+        emit({"well": well, **told})
+    else:
+        say(": ".join(told.values()))
+    return 0 if well else 1
 
 
 def _cell(value: object) -> str:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub import estimation
 from hubbub.cli.output import add_command, emit, number, say, table
+from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table
 from hubbub.queries import expected_answers, plan
 from hubbub.study import Study
 
+if TYPE_CHECKING:
+    from hubbub.cli.ledger_commands import Spending
+
+_LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
 _HEAD = ("statistic", "kind", "answered", "expected standard error, noise and chance together")
 
 
@@ -21,19 +27,60 @@ def add_commands(commands: Any) -> None:
     words = "what a study means: noise, epsilon per adversary"
     planned = add_command(commands, "plan", words, _plan)
     planned.add_argument("study", type=Path, help="the study's TOML file")
+    planned.add_argument(
+        "--ledgers",
+        type=Path,
+        metavar="DIR",
+        help="folder of the silos' ledgers, to see what their records have spent; default "
+        f"{_LEDGERS}, if it is there",
+    )
 
 
 def _plan(options: argparse.Namespace) -> int:
     made = plan(Study.load(options.study))
+    spent = _spending(made, options.ledgers)
     if options.json:
         asked = made.study.attestation
         more = {"attestation": asked.to_dict()} if asked else {}
         if made.study.statistics:
             more["statistics"] = _expected_to_dict(made)
+        if spent:
+            more["ledgers"] = {name: asdict(one) for name, one in spent.items()}
         emit({**made.to_dict(), "own_code": made.study.own_code, **more})
     else:
         show_plan(made)
+        _show_spending(made, spent)
     return 0
+
+
+def _spending(made: Plan, stated: Path | None) -> dict[str, Spending]:
+    """What the silos' ledgers hold, of those that are there, beside what the study will charge."""
+    folder = _LEDGERS if stated is None else stated
+    paths = {name: folder / f"{name}.sqlite" for name in made.study.parties.names}
+    there = {name: path for name, path in paths.items() if path.is_file()}
+    if stated is not None and not there:
+        raise UserError(
+            f"expected ledgers of {', '.join(paths)} in {stated}, found none; name the folder that "
+            "run --ledgers named, or leave --ledgers out"
+        )
+    if not there:
+        return {}
+    from hubbub.cli.ledger_commands import spending  # a plan alone needs nothing of ledgers
+
+    return {name: spending(path, made) for name, path in there.items()}
+
+
+def _show_spending(made: Plan, spent: Mapping[str, Spending]) -> None:
+    """The same for people."""
+    if not spent:
+        return
+    goal = made.study.privacy
+    table(
+        f"What these records have spent in all studies (at delta {goal.delta:g}, {goal.relation}, "
+        "if they were fixed before the first)",
+        ("silo", "epsilon so far", "with this study", "its cap"),
+        [(name, number(one.spent), number(one.after), one.words) for name, one in spent.items()],
+    )
 
 
 def show_plan(made: Plan) -> None:
@@ -67,7 +114,8 @@ def show_plan(made: Plan) -> None:
             ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
             ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
             ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
-            ("the same in grid steps", number(made.share_sigma_grid)),
+            *_widest_share(made),
+            ("the least share in grid steps", number(made.share_sigma_grid)),
             *_mask_graph(made),
             *_correlated(made),
             ("word", f"{made.word_bits} bits"),
@@ -82,7 +130,7 @@ def show_plan(made: Plan) -> None:
     )
     _show_expected(made)
     if study.attestation:
-        from hubbub.assurance.attestation import policy_of
+        from hubbub.verification.attestation import policy_of
 
         for role, asked in study.attestation.asked().items():
             say(f"evidence of every {role}: {policy_of(asked).words()}")
@@ -93,6 +141,13 @@ def show_plan(made: Plan) -> None:
             f"code: {' and '.join(study.own_code)} will run on the machine of everybody who runs "
             "or joins this study, and sees records there; nothing of it has run yet: read it first"
         )
+
+
+def _widest_share(made: Plan) -> list[tuple[str, str]]:
+    """The share of a silo where most are missing, if it depends on who takes part (P3)."""
+    if not made.main.division.announced:
+        return []
+    return [("the same where most silos are missing", number(made.main.widest_share_sigma, 6))]
 
 
 def _mask_graph(made: Plan) -> list[tuple[str, str]]:
@@ -153,4 +208,5 @@ def _foreseen(expected: estimation.Expectation | None) -> tuple[str, str]:
     """Whether something will be answered, and how well."""
     if expected is None:
         return "not known", "state data.records, the public number of records"
-    return ("yes" if expected.answered else "no"), expected.sentence
+    word = "yes" if expected.answered else "perhaps" if expected.possible else "no"
+    return word, expected.sentence

@@ -91,7 +91,7 @@ KEYS: Mapping[str, Key] = {
         default="none",
     ),
     "covariates": table(
-        '`"logistic"`, `"linear"`, `"cox"`: by what: a list of break points, `"number"` (four '
+        '`"logistic"`, `"linear"`, `"cox"`: by what: a list of break points, `"number"` (ten '
         'sums, but for `"linear"`) or `"categories"` for each column; required there.',
         "table of columns",
         default="none",

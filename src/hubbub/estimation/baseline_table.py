@@ -20,6 +20,7 @@ from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import (
     CLEAR,
+    SURE,
     at,
     caution,
     count,
@@ -131,13 +132,19 @@ class Table(OneSum):
         error = math.sqrt(0.25 / each + (sigma / each) ** 2)
         mean = math.sqrt(1 / 3 / each + (sigma / each) ** 2) / 2
         group = " of a group" if self.by else ""
-        answered = each >= CLEAR * sigma
         told = (
             f"shares{group} known to ±{100 * error:.2g} points and means to ±{100 * mean:.2g} % of "
             "their column's range (one standard error)"
         )
         errors = {"share": error, "mean over range": mean}
-        return self.make_expectation(errors, sigma, told, answered=answered, group=group)
+        return self.make_expectation(
+            errors,
+            sigma,
+            told,
+            answered=each >= (CLEAR + SURE) * sigma,
+            possible=each >= CLEAR * sigma,
+            group=group,
+        )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

@@ -21,6 +21,35 @@ _MOST = 200  # patterns
 
 
 @dataclass(frozen=True, kw_only=True)
+class Guess:
+    """How records may look, before any is touched.
+
+    Args:
+        variance: of a number, in units of its squared half range.
+        spread: variance of a numeric outcome that nothing explains, in the same units.
+        rarest: of a column's classes, as a part of an equal share; the others are alike.
+        outcome: the part of records that has an outcome.
+        event: the part that has an event by the horizon; half of all others leave before it.
+    """
+
+    variance: float
+    spread: float
+    rarest: float
+    outcome: float
+    event: float
+
+    def shares(self, classes: int) -> Array:
+        """(classes,) of a column's classes, the last of which is the rarest."""
+        last = self.rarest / classes
+        return np.append(np.full(classes - 1, (1.0 - last) / (classes - 1)), last)
+
+
+# What is expected of answers, and what they are promised by.
+USUAL = Guess(variance=1 / 9, spread=1 / 9, rarest=1.0, outcome=1 / 4, event=1 / 3)
+SKEWED = Guess(variance=1 / 50, spread=1 / 100, rarest=1 / 4, outcome=1 / 10, event=1 / 8)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Covariates:
     """What a regression is on.
 
@@ -92,19 +121,17 @@ class Covariates:
             ]
         )
 
-    @property
-    def moments(self) -> Array:
-        """(width, width) guessed: nothing is correlated, and all classes of a column are alike.
-
-        Numbers have a variance of a ninth of their squared half range.
-        """
+    def moments(self, guess: Guess) -> Array:
+        """(width, width) guessed, as if nothing were correlated."""
         apart = np.not_equal.outer(self.column, self.column)
-        shares = [
-            0.0 if isinstance(one, Column) else 1.0 / len(one)
-            for one in (self.on[place] for place in self.column)
+        blocks = [
+            np.zeros(1) if isinstance(one, Column) else guess.shares(len(one))[1:]
+            for one in self.on
         ]
-        inner = np.outer(shares, shares) * apart + np.diag([one or 1 / 9 for one in shares])
-        return np.block([[np.ones((1, 1)), np.array([shares])], [np.array([shares]).T, inner]])
+        shares = np.concatenate(blocks)
+        own = np.where(self.number, guess.variance, shares)
+        inner = np.outer(shares, shares) * apart + np.diag(own)
+        return np.block([[np.ones((1, 1)), shares[None]], [shares[:, None], inner]])
 
     def inside(self, centre: Array) -> Array:
         """The nearest centre (components,), by column, that is a mean of some records."""
@@ -162,6 +189,13 @@ class Patterns(Covariates):
         for levels, column in zip(self.on, columns, strict=True):
             place = place * len(levels) + column
         return np.where(np.min(columns, axis=0) < 0, -1, place)
+
+    def shares(self, guess: Guess) -> Array:
+        """(patterns,) guessed, as if columns were independent."""
+        found = np.ones(1)
+        for levels in self.on:
+            found = np.outer(found, guess.shares(len(levels))).ravel()
+        return found
 
     @property
     def table(self) -> Array:

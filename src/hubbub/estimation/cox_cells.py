@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table, grid_table
-from hubbub.estimation.covariates import Patterns
+from hubbub.estimation.covariates import Guess, Patterns
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
 from hubbub.estimation.statistic import (
@@ -104,13 +104,17 @@ class Cox(HazardRatios, OnRiskSets):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
-        As if all patterns were alike, a third had the event and a third left before the horizon.
+        As if columns were independent, events and losses even over time.
         """
-        bins, patterns = self.sets.bins, len(self.covariates)
-        each = max(records / patterns, 1.0)
-        events = np.full((patterns, bins), each / 3 / bins)
-        at_risk = each * (1.0 - 2 / 3 * np.arange(bins) / bins)
-        found = _Score(self, events, np.tile(at_risk, (patterns, 1)), sigma).fit()
+        bins = self.sets.bins
+
+        def found(guess: Guess) -> Effects | None:
+            each = max(records, 1.0) * self.covariates.shares(guess)[:, None]
+            events = np.tile(each * guess.event / bins, bins)
+            gone = guess.event + (1.0 - guess.event) / 2
+            at_risk = each * (1.0 - gone * np.arange(bins) / bins)
+            return _Score(self, events, at_risk, sigma).fit()
+
         return self.expected_with(found, sigma, "logarithm of a hazard ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
@@ -143,8 +147,15 @@ class _Score:
 
     def fit(self) -> Effects | None:
         """The effects by Newton's method; None where there is no maximum to be found."""
-        found = newton(self._at, self._design.shape[1])
-        return sandwich(*found, self._noise(found[0])) if found else None
+        found = newton(self._at, self._design.shape[1], self._sigma)
+        if found is None:
+            return None
+        return sandwich(found, self._noise(found.values), self._doubt(found.values))
+
+    @property
+    def _exposed_rows(self) -> Array:
+        """(bins, width): from a pattern's sum to who is exposed."""
+        return np.asarray(self.sets.exposed[:-1] - self.sets.events * self._gone[:, None])
 
     def _at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
@@ -164,10 +175,28 @@ class _Score:
         ratios = np.exp(self._design @ effects)
         hazard = np.maximum(self._total, 0.0) / (self._exposed * ratios[:, None]).sum(axis=0)
         means = self._weights(effects).T @ self._design
-        exposed = self.sets.exposed[:-1] - self.sets.events * self._gone[:, None]
+        exposed = self._exposed_rows
         noise = np.zeros((len(effects), len(effects)))
         for x, ratio in zip(self._design, ratios, strict=True):
             apart = (x - means).T
             rows = apart @ self.sets.events - (apart * hazard * ratio) @ exposed
             noise += rows @ rows.T
         return np.asarray(self._sigma**2 * noise)
+
+    def _doubt(self, effects: Array) -> Array:
+        """(m, q, q) what noise in each number of the sum does to the information."""
+        x, weights = self._design, self._weights(effects)
+        means = weights.T @ x
+        ratios = np.exp(x @ effects)
+        hazard = self._total / (self._exposed * ratios[:, None]).sum(axis=0)
+        squares = np.einsum("pk,pi,pj->kij", weights, x, x, optimize=True)
+        spread = squares - means[:, :, None] * means[:, None, :]  # of who is at risk, in each bin
+        exposed = self._exposed_rows
+        of_events = np.einsum("kij,kw->wij", spread, self.sets.events, optimize=True)
+        found = []
+        for row, ratio in zip(x, ratios, strict=True):
+            apart = row - means
+            more = apart[:, :, None] * apart[:, None, :] - spread
+            weight = (hazard * ratio)[:, None] * exposed
+            found.append(of_events + np.einsum("kij,kw->wij", more, weight, optimize=True))
+        return np.asarray(self._sigma * np.concatenate(found))

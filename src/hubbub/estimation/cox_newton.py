@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hubbub.estimation.covariates import USUAL, Guess
 from hubbub.estimation.cox_cells import Cox, HazardRatios
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
 from hubbub.estimation.risk_sets import RiskSets
@@ -150,23 +151,24 @@ class NewtonCox(HazardRatios, NewtonRegression):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in each of its sums.
 
-        As if nothing were correlated, numbers had a variance of a ninth of their squared half
-        range and a mean beside its middle, all classes were alike and a third of records had the
-        event.
+        As if nothing were correlated, and numbers had a mean beside the middle of their range.
         """
-        means, moments = self._means, self.covariates.moments[1:, 1:]
-        unit = self.covariates.radius(means + 0.25 * np.array(self.covariates.number))
-        length = _length(_PLANNED)
-        return self.foreseen(
-            Scored(
+        length, noise = _length(_PLANNED), self.blurred(sigma)
+
+        def found(guess: Guess) -> Scored:
+            whole = self.covariates.moments(guess)
+            means, moments = whole[0, 1:], whole[1:, 1:]
+            unit = self.covariates.radius(means + 0.25 * np.array(self.covariates.number))
+            return Scored(
                 at=0.0 * means,
                 score=0.0 * means,
-                information=max(records, 1.0) / 3 * (moments - np.outer(means, means)),
-                noise=(sigma * unit * length) ** 2 * np.eye(self.width),
-                blur=unit**2 * sigma * length / (_share(_PLANNED) * _SQUARES),
-            ),
-            sigma,
-            "logarithm of a hazard ratio over half of a column's range",
+                information=max(records, 1.0) * guess.event * (moments - np.outer(means, means)),
+                noise=(noise * unit * length) ** 2 * np.eye(self.width),
+                blur=unit**2 * noise * length / (_share(_PLANNED) * _SQUARES),
+            )
+
+        return self.foreseen(
+            found, sigma, "logarithm of a hazard ratio over half of a column's range"
         )
 
     def _stop(self, gathered: Array, risks: float, events: Array) -> float:
@@ -223,7 +225,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
     @property
     def _means(self) -> Array:
         """(q,) guessed."""
-        return self.covariates.moments[0, 1:]
+        return self.covariates.moments(USUAL)[0, 1:]
 
     @property
     def _bins(self) -> int:

@@ -16,7 +16,15 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys
-from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
+from hubbub.estimation.intervals import (
+    CLEAR,
+    COMPLETE,
+    SURE,
+    caution,
+    count,
+    normal_quantile,
+    share,
+)
 from hubbub.estimation.statistic import (
     TOO_FEW,
     Answer,
@@ -99,14 +107,21 @@ class Crosstab(OneSum):
         row = records / len(self.rows)
         error = math.sqrt(0.25 / row + (sigma / row) ** 2)
         kept = 1.0 / (1.0 + sigma**2 * self.size / records)
-        answered = records >= self._least(sigma)
+        least = self._least(sigma)
         told = (
             f"cells known to ±{sigma:.3g} records, shares of a row to ±{100 * error:.2g} points "
             f"(one standard error); the test has {100 * kept:.2g} % of the information that it has "
             "without noise"
         )
         errors = {"records": sigma, "share of row": error}
-        return self.make_expectation(errors, sigma, told, answered=answered, place=" in a cell")
+        return self.make_expectation(
+            errors,
+            sigma,
+            told,
+            answered=COMPLETE * records >= (1.0 + SURE / CLEAR) * least,
+            possible=records >= least,
+            place=" in a cell",
+        )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

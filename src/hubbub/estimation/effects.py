@@ -1,8 +1,10 @@
 """Effects of a regression, with what sampling and noise leave uncertain, and which are told.
 
 A score U whose noise has the covariance C, for records with the information I, has its root
-uncertain by I^-1 (I + C) I^-1. An effect is told where noise makes its variance at most six times
-that of sampling: beyond, the information itself is not known well enough for an honest interval.
+uncertain by I^-1 (I + C) I^-1. That holds where I, which is as noisy as U is, is known well enough
+to be inverted: the noise in it is linear in that of the sum, a known matrix for each of its
+numbers. An effect is told where its sampling variance, of I^-1, stands clear of what noise in I
+makes of it, however large the noise in U is: that is in the interval.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from hubbub.estimation.covariates import PER_UNIT, Covariates
+from hubbub.estimation.covariates import PER_UNIT, SKEWED, USUAL, Covariates, Guess
 from hubbub.estimation.intervals import caution, normal_quantile
 from hubbub.estimation.statistic import (
     LOGARITHM,
@@ -28,10 +30,15 @@ from hubbub.estimation.statistic import (
 )
 from hubbub.tabular import Column
 
-# The largest ratio of the noise's part of a variance to that of sampling with which an effect is
-# told, and with which it is planned, as if all classes were alike, which they never are.
-_MOST, _MOST_PLANNED = 5.0, 3.0
+# Standard deviations of its noise that the information must have in every direction together, and
+# in that of an effect which is told; in one sum, and in several, of which each is taken where the
+# ones before it led. Below, intervals hold too seldom (experiments/planned_answers.py).
+ONE_SUM, SEVERAL = (0.0, 2.0), (2.0, 3.0)
+# How many times that it must be expected to have of records that are skewed, where a plan promises
+# an answer: noise moves it by a few standard deviations.
+_PROMISED = 2.0
 _STEPS = 50  # of Newton's method
+_DRAWN = 0.25  # weight, of the sum's noise, by which effects without a root are drawn to none
 LEFT_OUT = "records that lack the outcome or a covariate are left out"
 TOO_NOISY = "the information of the records does not exceed the noise"
 Names = tuple[tuple[str, str], ...]  # column and level of each effect
@@ -44,12 +51,14 @@ class Effects:
     Args:
         values: (q,) logarithms of ratios, or slopes.
         covariance: (q, q) by sampling and noise.
+        clear: (q,) how clear of its noise the information of each is, over what it must be.
         sampling: (q,) variances without noise.
         wider: how many times wider intervals and tests take what sampling adds.
     """
 
     values: Array
     covariance: Array
+    clear: Array
     sampling: Array
     wider: float = 1.0
 
@@ -62,11 +71,6 @@ class Effects:
     def reach(self) -> Array:
         """(q,) standard errors of intervals and tests."""
         return np.asarray(np.sqrt(self.errors**2 + (self.wider**2 - 1.0) * self.sampling))
-
-    @property
-    def inflation(self) -> Array:
-        """(q,) how many times the sampling variance noise adds."""
-        return np.diag(self.covariance) / self.sampling - 1.0
 
     def per(self, unit: Array) -> Effects:
         """The same effects on another unit of each covariate: times `unit`, (q,)."""
@@ -96,6 +100,20 @@ class Effects:
             for column, level in [names[place]]
             for effect, reach in [(self.values[place], self.reach[place])]
         )
+
+
+class Root(NamedTuple):
+    """Where a noisy score is zero.
+
+    Args:
+        values: (q,) the root.
+        information: (q, q) at it, with what it was drawn by.
+        drawn: the weight by which effects were drawn to none; 0 where nothing had to be.
+    """
+
+    values: Array
+    information: Array
+    drawn: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,12 +148,20 @@ class Regression(Statistic):
         """What it shows, in one line."""
         return f"{self.kind.capitalize()} regression of {self.explained} on {self.covariates.title}"
 
-    def expected_with(self, found: Effects | None, sigma: float, quantity: str) -> Expectation:
-        """What may be said before records are touched, of `found` in records that are made up."""
-        error = math.inf if found is None else float(found.errors.max())
-        answered = found is not None and float(found.inflation.max()) <= _MOST_PLANNED
+    def expected_with(
+        self, found: Callable[[Guess], Effects | None], sigma: float, quantity: str
+    ) -> Expectation:
+        """What may be said before records are touched, of what is found in records as guessed."""
+        usual, skewed = found(USUAL), found(SKEWED)
+        error = math.inf if usual is None else float(usual.errors.max())
         told = f"{quantity} known to ±{error:.2g} (one standard error)"
-        return self.make_expectation({quantity: error}, sigma, told, answered=answered)
+        return self.make_expectation(
+            {quantity: error},
+            sigma,
+            told,
+            answered=_is_clear(skewed, _PROMISED) and _is_clear(usual, 1.0),
+            possible=_is_clear(usual, 1.0),
+        )
 
     def answer_with(self, found: Effects | None) -> Answer:
         """The answer that effects give, or a refusal where none of them is told."""
@@ -145,25 +171,36 @@ class Regression(Statistic):
         return self.make_answer("" if rows else TOO_NOISY, rows=rows, notes=notes)
 
 
-def newton(at: Callable[[Array], tuple[Array, Array]], width: int) -> tuple[Array, Array] | None:
+def newton(at: Callable[[Array], tuple[Array, Array]], width: int, sigma: float) -> Root | None:
     """The root of a score by Newton's method, from no effects on.
+
+    Where noise leaves an effect without a root, as of a class in which nobody seems to have had the
+    outcome, all are drawn to none by a weight below the noise's: the others hardly move, and that
+    one is not told.
 
     Args:
         at: from effects (width,) to the score there, and the information (width, width).
         width: how many effects there are.
+        sigma: standard deviation of the noise in the sum.
 
     Returns:
-        The root and the information at it; None where there is no maximum to be found.
+        The root; None where there is no maximum to be found.
     """
+    return _root(at, width, 0.0) or _root(at, width, _DRAWN * sigma)
+
+
+def _root(at: Callable[[Array], tuple[Array, Array]], width: int, drawn: float) -> Root | None:
+    """The same, with effects drawn to none."""
     effects = np.zeros(width)
     for _ in range(_STEPS):
         score, information = at(effects)
+        score, information = score - drawn * effects, information + drawn * np.eye(width)
         if not definite(information):
             return None
         step = np.linalg.solve(information, score)
         effects = effects + step / max(1.0, float(np.abs(step).max()))
         if np.abs(step).max() < 1e-9:
-            return effects, information
+            return Root(effects, information, drawn)
     return None
 
 
@@ -177,7 +214,12 @@ def definite(information: Array) -> bool:
 
 def told(effects: Effects) -> list[int]:
     """The numbers of the effects that are told."""
-    return [int(place) for place in np.flatnonzero(effects.inflation <= _MOST)]
+    return [int(place) for place in np.flatnonzero(effects.clear >= 1.0)]
+
+
+def _is_clear(effects: Effects | None, times: float) -> bool:
+    """Whether every effect is told, with so many times what it needs."""
+    return effects is not None and bool(effects.clear.min() >= times)
 
 
 def two_sided(z: float) -> float:
@@ -187,27 +229,54 @@ def two_sided(z: float) -> float:
     return float(2 * ndtr(-abs(z)))
 
 
-def sandwich(values: Array, information: Array, noise: Array, *, first: int = 0) -> Effects:
-    """Effects whose score has so much noise.
+def sandwich(
+    root: Root,
+    noise: Array,
+    doubt: Array,
+    *,
+    first: int = 0,
+    least: tuple[float, float] = ONE_SUM,
+) -> Effects | None:
+    """Effects whose score has so much noise; None where the information is not clear of its own.
 
     Args:
-        values: (q,) the root of the score.
-        information: (q, q) of the records, positive definite.
+        root: of the score, its information positive definite.
         noise: (q, q) covariance of the noise in the score.
+        doubt: (m, q, q) what each of m independent noises, of deviation 1, does to the information.
         first: components before this one are no effects: an intercept.
+        least: how clear of its noise the information must be, as `ONE_SUM` says.
     """
-    inverse = np.linalg.inv(information)
-    added = inverse @ noise @ inverse
-    sampling, variance = np.diag(inverse), np.diag(added)
-    # The information has about half of the noise of the score, and decides what is told.
-    margins = 2.0 * (1.0 - variance / sampling / _MOST) / np.sqrt(np.maximum(variance, 1e-300))
-    wider = caution(margins)
-    covariance = inverse + added * np.outer(wider, wider)
+    if clearness(root.information, doubt) < least[0]:
+        return None
+    inverse = np.linalg.inv(root.information)
+    # The derivative of I^-1 along M is -I^-1 M I^-1, of whose diagonal this is the deviation.
+    off = np.einsum("ji,mjk,ki->mi", inverse, doubt, inverse, optimize=True)
+    own = np.diag(inverse - root.drawn * inverse @ inverse)  # without what it was drawn by
+    clear = own / np.maximum(np.linalg.norm(off, axis=0), 1e-300)
+    wider = caution(clear - least[1])
+    covariance = inverse + inverse @ noise @ inverse * np.outer(wider, wider)
     return Effects(
-        values=np.asarray(values[first:]),
+        values=np.asarray(root.values[first:]),
         covariance=np.asarray(covariance[first:, first:]),
-        sampling=sampling[first:],
+        clear=np.asarray(clear[first:]) / least[1],
+        sampling=np.diag(inverse)[first:],
     )
+
+
+def clearness(information: Array, doubt: Array) -> float:
+    """How many standard deviations of its noise the information has in its worst direction.
+
+    In coordinates in which the information is the identity, the noise is a sum of known matrices
+    with independent factors, whose norm is about the root of that of the sum of their squares
+    (Tropp 2012).
+    """
+    values, vectors = np.linalg.eigh(information)
+    if not values[0] > 0:
+        return 0.0
+    half = vectors / np.sqrt(values)
+    white = np.einsum("ja,mjk,kb->mab", half, doubt, half, optimize=True)
+    square = np.linalg.norm(np.einsum("mab,mbc->ac", white, white, optimize=True), 2)
+    return float(1.0 / math.sqrt(max(float(square), 1e-300)))
 
 
 def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:

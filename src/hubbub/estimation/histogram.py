@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.estimation.asked_keys import StatisticKeys
-from hubbub.estimation.intervals import CLEAR, caution, count, normal_quantile, share
+from hubbub.estimation.intervals import CLEAR, SURE, caution, count, normal_quantile, share
 from hubbub.estimation.statistic import (
     MISSING,
     TOO_FEW,
@@ -87,10 +87,17 @@ class Histogram(OneSum):
         records = max(records, 1.0)
         typical = 1.0 / (self.size - 1)
         error = math.sqrt(typical / records + (sigma / records) ** 2)
-        answered = records >= CLEAR * sigma * math.sqrt(self.size)
+        clear = records / (sigma * math.sqrt(self.size))
         told = f"bins known to ±{sigma:.3g} records, ±{100 * error:.2g} points (one standard error)"
         errors = {"share": error, "records": sigma}
-        return self.make_expectation(errors, sigma, told, answered=answered, place=" in a bin")
+        return self.make_expectation(
+            errors,
+            sigma,
+            told,
+            answered=clear >= CLEAR + SURE,
+            possible=clear >= CLEAR,
+            place=" in a bin",
+        )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

@@ -21,6 +21,9 @@ from hubbub.estimation.statistic import Array, Estimate
 # Blocks of a table whose number of records is not this many standard deviations of its noise above
 # zero are refused: shares of them would be uncertain by more than about a fifth.
 CLEAR = 5.0
+# By how many more they must be expected to be, where a plan promises an answer, and which part of
+# records may lack a cell.
+SURE, COMPLETE = 2.5, 0.8
 
 
 def normal_quantile(confidence: float) -> float:

@@ -13,6 +13,7 @@ spread that grows by e^(.2 z) with a normal covariate z needs; by e^(.3 z), they
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,8 +24,17 @@ from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
-from hubbub.estimation.effects import LEFT_OUT, Effects, Regression, definite, sandwich
-from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, OneSum, scaled
+from hubbub.estimation.covariates import Guess
+from hubbub.estimation.effects import LEFT_OUT, Effects, Regression, Root, definite, sandwich
+from hubbub.estimation.statistic import (
+    Answer,
+    Array,
+    Cells,
+    Expectation,
+    Levels,
+    OneSum,
+    scaled,
+)
 from hubbub.tabular import Column
 
 _WIDER = 1.1  # intervals, for residuals that fan out
@@ -91,11 +101,12 @@ class Linear(Regression, OneSum):
     @property
     def diameter(self) -> float:
         """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
-        columns, numbers = len(self.on) + 1, self.covariates.numbers + 1
-        classes = columns - numbers
-        alone = 4 * numbers + 2 * classes
-        pairs = columns * (columns - 1) / 2
-        return math.sqrt(alone + 4 * pairs - 2 * classes * (classes - 1) / 2)
+        numbers = self.covariates.numbers + 1
+        pairs = sum(isinstance(one, Levels) and len(one) == 2 for one in self.on)
+        classes = len(self.on) + 1 - numbers - pairs
+        turned = itertools.product(range(numbers + 1), range(classes + 1), range(pairs + 1))
+        farthest = max(_distance(numbers, classes, pairs, *one) for one in turned)
+        return math.sqrt(max(farthest, self.sensitivity**2))
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
@@ -108,12 +119,14 @@ class Linear(Regression, OneSum):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
-        As if nothing were correlated, numbers had a variance of a ninth of their squared half
-        range and all classes were alike.
+        As if nothing were correlated.
         """
-        moments = np.pad(self.covariates.moments, (0, 1))
-        moments[-1, -1] = 1 / 9
-        found = self._fit(moments * max(records, 1.0), sigma)
+
+        def found(guess: Guess) -> Effects | None:
+            moments = np.pad(self.covariates.moments(guess), (0, 1))
+            moments[-1, -1] = guess.spread
+            return self._fit(moments * max(records, 1.0), sigma)
+
         return self.expected_with(found, sigma, "effect on half of the outcome's range")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
@@ -145,7 +158,12 @@ class Linear(Regression, OneSum):
             return None
         rows = self._equations(v)
         noise = sigma**2 / spread**2 * (rows @ rows.T)
-        return replace(sandwich(effects, inner / spread, noise, first=1), wider=_WIDER)
+        # Noise in the moments is noise in the spread of residuals too.
+        each = np.array([self._moments(one) for one in np.eye(self.size)])
+        wider = np.einsum("i,mij,j->m", v, each, v) / moments[0, 0] / spread
+        apart = each[:, :-1, :-1] - wider[:, None, None] * inner
+        found = sandwich(Root(effects, inner / spread), noise, sigma / spread * apart, first=1)
+        return found and replace(found, wider=_WIDER)
 
     def _equations(self, v: Array) -> Array:
         """(width - 1, size): how noise in each sum enters the equations of these residuals."""
@@ -181,3 +199,18 @@ class Linear(Regression, OneSum):
         """(size,) a half where the square of a number is sent, less the half."""
         left, right = self._pairs
         return np.where((left == right) & (left > 0), 0.5, 0.0)
+
+
+def _distance(numbers: int, classes: int, pairs: int, a: int, m: int, r: int) -> int:
+    """The squared distance of two blocks that differ in some of their columns (P23 (e)).
+
+    Args:
+        numbers, classes, pairs: how many columns there are of numbers, of three classes or more,
+            and of two.
+        a, m, r: how many of them differ: numbers from one bound to the other.
+    """
+    alone = 4 * a + 2 * m + r
+    one_number = 4 * a * (numbers - a + classes - m + pairs - r) + numbers * (2 * m + r)
+    of_classes = 2 * (math.comb(classes, 2) - math.comb(classes - m, 2) + m * (pairs - r))
+    of_pairs = r * classes + math.comb(pairs, 2) - math.comb(pairs - r, 2)
+    return alone + one_number + of_classes + of_pairs

@@ -20,7 +20,7 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
-from hubbub.estimation.covariates import Patterns
+from hubbub.estimation.covariates import Guess, Patterns
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
 from hubbub.estimation.statistic import (
@@ -126,11 +126,14 @@ class Logistic(_OddsRatios, OneSum):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
-        As if all patterns were alike and a quarter had the outcome.
+        As if columns were independent.
         """
-        each = max(records, 1.0) / len(self.covariates)
-        counts = np.tile([0.75 * each, 0.25 * each], (len(self.covariates), 1))
-        found = self._fit(counts, sigma)
+
+        def found(guess: Guess) -> Effects | None:
+            each = max(records, 1.0) * self.covariates.shares(guess)
+            counts = np.outer(each, [1.0 - guess.outcome, guess.outcome])
+            return self._fit(counts, sigma)
+
         return self.expected_with(found, sigma, "logarithm of an odds ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
@@ -149,11 +152,13 @@ class Logistic(_OddsRatios, OneSum):
             information = (x.T * (total * mean * (1 - mean))) @ x
             return x.T @ (counts[:, 1] - total * mean), information
 
-        found = newton(at, x.shape[1])
+        found = newton(at, x.shape[1], sigma)
         if found is None:
             return None
-        mean = expit(x @ found[0])
-        return sandwich(*found, sigma**2 * (x.T * ((1 - mean) ** 2 + mean**2)) @ x, first=1)
+        mean = expit(x @ found.values)
+        noise = sigma**2 * (x.T * ((1 - mean) ** 2 + mean**2)) @ x
+        each = sigma * math.sqrt(2.0) * mean * (1 - mean)  # of both counts of a pattern
+        return sandwich(found, noise, each[:, None, None] * _squares(x), first=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,15 +208,18 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in each of its sums.
 
-        As if nothing were correlated, numbers had a variance of a ninth of their squared half
-        range, all classes were alike and a quarter of records had the outcome.
+        As if nothing were correlated.
         """
-        moments = self.covariates.moments
-        made_up = np.concatenate([0.0 * moments[0], self._scale * self._triangle.entries(moments)])
+
+        def found(guess: Guess) -> Scored:
+            moments = self.covariates.moments(guess)
+            information = self._scale * self._triangle.entries(moments)
+            made_up = np.concatenate([0.0 * moments[0], information])
+            known = guess.outcome * (1.0 - guess.outcome) * max(records, 1.0)
+            return self.scored(known * made_up, self.blurred(sigma), self.start)
+
         return self.foreseen(
-            self.scored(3 / 16 * max(records, 1.0) * made_up, sigma, self.start),
-            sigma,
-            "logarithm of an odds ratio over half of a column's range",
+            found, sigma, "logarithm of an odds ratio over half of a column's range"
         )
 
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
@@ -233,3 +241,8 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
     def _scale(self) -> float:
         """What the information is multiplied by (docs/privacy.md P23)."""
         return math.sqrt(11.0 / (1.0 + len(self.on)))
+
+
+def _squares(x: Array) -> Array:
+    """(n, q, q) x x' of each row of x (n, q)."""
+    return x[:, :, None] * x[:, None, :]

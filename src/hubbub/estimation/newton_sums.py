@@ -4,14 +4,15 @@ Theory of operation (after Avella-Medina, Bradshaw, Loh 2023). Each sum is taken
 holds the score U and the information H there, both with noise. Near its root b* the score is
 H (b* - b), so b + H^-1 U is the root up to second order wherever near it b was. The noise of one
 sum is independent of that of another: their mean has less of it than the last sum has. The first
-sum, and others that were taken far off, are left out.
+step, and others that were taken far off, are left out; so the first, which has only to land near
+the root, is a single sum, and the others are three each.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -19,17 +20,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation.effects import Effects, Regression, definite, sandwich
-from hubbub.estimation.intervals import caution
+from hubbub.estimation.covariates import Guess
+from hubbub.estimation.effects import SEVERAL, Effects, Regression, Root, definite, sandwich
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
-ROUNDS = 4
+STEPS = (1, 3, 3, 3)  # sums of each
 _LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
 _FAR = 1.0  # a sum this far from the root, on covariates in [-1, 1], is as the first
 _APART = 4.0  # standard deviations of a chi-square law by which sums may contradict each other
-# Standard deviations of its noise that the information must have everywhere, and must be expected
-# to have.
-_CLEAR, _CLEAR_PLANNED = 3.0, 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +60,10 @@ class Triangle:
         whole = np.zeros((self.width, self.width))
         whole[left, right] = whole[right, left] = entries / self._lengths
         return whole
+
+    def each(self) -> Array:
+        """(size, width, width) the matrix of every entry that is 1 and alone."""
+        return np.array([self.matrix(one) for one in np.eye(self.size)])
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -107,26 +109,34 @@ class NewtonRegression(Regression, Iterated):
         on, weight, confidence: see `Regression`.
     """
 
-    rounds = ROUNDS
+    steps = STEPS
+    rounds = sum(STEPS)
     first: ClassVar[int] = 0  # components before this one are no effects: an intercept
 
     @abstractmethod
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says that was taken at `parameters`."""
 
-    def answer_from(self, sums: Array, sigma: float) -> Answer:
-        """The answer from all noisy sums, (rounds, size)."""
-        found = self._together(sums, sigma)
+    def answer_from(self, sums: Array, sigmas: Array) -> Answer:
+        """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""
+        found = self._together(sums, sigmas)
         return self.answer_with(found and found.per(self.covariates.per_unit))
 
-    def foreseen(self, one: Scored, sigma: float, quantity: str) -> Expectation:
-        """What may be said before records are touched, if all sums but the first say this."""
-        found = _mean([one] * (ROUNDS - 1), self.first, _CLEAR_PLANNED)
+    def blurred(self, sigma: float) -> float:
+        """The noise of a step but the first, where that of a sum is sigma."""
+        return sigma / math.sqrt(STEPS[-1])
+
+    def foreseen(self, one: Callable[[Guess], Scored], sigma: float, quantity: str) -> Expectation:
+        """What may be said before records are touched, if all steps but the first say this."""
+
+        def found(guess: Guess) -> Effects | None:
+            return _mean([one(guess)] * (len(STEPS) - 1), self.first)
+
         return self.expected_with(found, sigma, quantity)
 
-    def _together(self, sums: Array, sigma: float) -> Effects | None:
-        """The effects that all sums near their root say, None where noise hides them."""
-        told = list(self._played(sums, sigma))[1:]
+    def _together(self, sums: Array, sigmas: Array) -> Effects | None:
+        """The effects that all steps near their root say, None where noise hides them."""
+        told = list(self._played(sums, sigmas))[1:]
         while len(told) > 1:
             found = _mean(told, self.first)
             if found and np.abs(told[0].at[self.first :] - found.values).max() <= _FAR:
@@ -134,25 +144,20 @@ class NewtonRegression(Regression, Iterated):
             told = told[1:]
         return None
 
-    def _played(self, sums: Array, sigma: float) -> Iterator[Scored]:
-        """Each sum at the parameters that those before it gave."""
+    def _played(self, sums: Array, sigmas: Array) -> Iterator[Scored]:
+        """Each step at the parameters that those before it gave."""
         parameters = self.start
-        for one in sums:
+        for one, sigma in zip(sums, sigmas.tolist(), strict=True):
             yield self.scored(one, sigma, parameters)
             parameters = self.update(one, sigma, parameters)
 
 
-def _mean(told: Sequence[Scored], first: int, clear: float = _CLEAR) -> Effects | None:
+def _mean(told: Sequence[Scored], first: int) -> Effects | None:
     number = len(told)
     information = np.mean([one.information for one in told], axis=0)
     blur = float(np.mean([one.blur for one in told])) / math.sqrt(number)
-    unit = math.sqrt(2.0 * len(information))  # what noise alone makes of an eigenvalue, over blur
     if not definite(information):
         return None
-    least = float(np.linalg.eigvalsh(information)[0]) / blur
-    if least < clear * unit:
-        return None
-    wider = float(caution(np.array(least - _CLEAR * unit)))
     at, score, noise = (
         np.mean(parts, axis=0)
         for parts in zip(*((one.at, one.score, one.noise) for one in told), strict=True)
@@ -160,8 +165,9 @@ def _mean(told: Sequence[Scored], first: int, clear: float = _CLEAR) -> Effects 
     step = np.linalg.solve(information, score)
     if not _agree(told, at + step, information):
         return None
-    covariance = wider**2 * (noise / number + _doubt(blur, step))
-    return sandwich(at + step, information, covariance, first=first)
+    covariance = noise / number + _doubt(blur, step)
+    doubt = blur * Triangle(width=len(information)).each()
+    return sandwich(Root(at + step, information), covariance, doubt, first=first, least=SEVERAL)
 
 
 def _doubt(blur: float, step: Array) -> Array:

@@ -21,7 +21,7 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys
-from hubbub.estimation.intervals import CLEAR, caution, normal_quantile, share
+from hubbub.estimation.intervals import CLEAR, COMPLETE, SURE, caution, normal_quantile, share
 from hubbub.estimation.prefix_coding import PrefixCode, rising
 from hubbub.estimation.statistic import (
     TOO_FEW,
@@ -124,13 +124,19 @@ class Quantiles(OneSum):
         noise = sigma * float(np.linalg.norm(totals[self.size // 2] - 0.5 * totals[-1])) / records
         error = math.sqrt(0.25 / records + noise**2)
         unit = error * (self.edges[-1] - self.edges[0]) / 2.4
-        answered = records >= CLEAR * sigma * float(np.linalg.norm(totals[-1]))
+        clear = records / (sigma * float(np.linalg.norm(totals[-1])))
         told = (
             f"quantiles known to ±{100 * error:.2g} points of probability, about ±{unit:.2g} in "
             "the column's unit (one standard error)"
         )
         errors = {"probability": error, "value": unit}
-        return self.make_expectation(errors, sigma, told, answered=answered)
+        return self.make_expectation(
+            errors,
+            sigma,
+            told,
+            answered=COMPLETE * clear >= CLEAR + SURE,
+            possible=clear >= CLEAR,
+        )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

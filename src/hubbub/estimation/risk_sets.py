@@ -160,6 +160,8 @@ class RiskSets:
     @cached_property
     def partly(self) -> Array:
         """(bins, width): to the sum of 2 u (1 - u) over who left after a part u of each bin."""
+        if not self.counted:
+            raise ValueError("expected risk sets that are counted; the sum holds no such numbers")
         rows = np.zeros((self.bins, self.width))
         rows[:, -self.bins :] = np.eye(self.bins)
         return rows
@@ -172,12 +174,11 @@ class RiskSets:
         and half is 3 / 2 of the sum of 2 u (1 - u), whose mean is 1 / 3. Of who leaves at edges, as
         rounded times seem to, nothing is missing, and that sum is 0. In the first bin it is told.
         """
-        rows = self.exposed.copy()
-        rows[0, -self.bins - 1] = 1.0
-        edges = np.asarray(self.edges)
+        rows, edges = self.exposed.copy(), np.asarray(self.edges)
         width, middle = np.diff(edges)[:, None], (edges[1:] + edges[:-1]) / 2
         slope = np.gradient(3.0 * self.partly / width, middle, axis=0) * width**2
         rows[1:-1] += (1.5 * self.partly - slope / 12)[1:]
+        rows[0, -self.bins - 1] = 1.0
         return rows
 
     def _padded(self, rows: Array) -> Array:

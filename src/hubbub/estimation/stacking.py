@@ -8,7 +8,8 @@ substitution diameters stand for sensitivities. One noise multiplier serves all 
 P23).
 
 What is asked only once is asked in every sum where another question needs several, and averaged:
-k Gaussian sums with k times the variance say as much as one. So all sums of a study are alike.
+k Gaussian sums with k times the variance say as much as one. So all sums of a study are alike, and
+a step of a question that needs several may have one or some of them.
 """
 
 from __future__ import annotations
@@ -94,13 +95,26 @@ class _Part(NamedTuple):
             return self.unit * self.asked.encode_at(cells, parameters[self.own])
         return self.unit * self.asked.encode(cells)
 
-    def answer(self, noisy: Array, sigma: float) -> Answer:
-        """What all noisy sums, (rounds, size), say."""
-        mine = noisy[:, self.place] / self.unit
+    def answer(self, noisy: Array, sigma: float, rounds: int) -> Answer:
+        """What all noisy sums that were made, (made, size), say."""
         if isinstance(self.asked, Iterated):
-            return self.asked.answer_from(mine, sigma / self.unit)
-        error = sigma / self.unit / math.sqrt(len(mine))
-        return self.asked.answer(mine.mean(axis=0), error)
+            steps = [self.mean(one, sigma) for one in np.split(noisy, _ends(self.asked, rounds))]
+            sums, sigmas = zip(*steps, strict=True)
+            return self.asked.answer_from(np.array(sums), np.array(sigmas))
+        return self.asked.answer(*self.mean(noisy, sigma))
+
+    def mean(self, noisy: Array, sigma: float) -> tuple[Array, float]:
+        """This block of the mean of some sums (k, size), and its noise."""
+        mine = noisy[:, self.place] / self.unit
+        return mine.mean(axis=0), sigma / self.unit / math.sqrt(len(mine))
+
+    def next(self, noisy: Array, sigma: float, rounds: int, parameters: Parameters) -> Parameters:
+        """Its parameters after so many sums (made, size): the same until its step is over."""
+        own, made = parameters[self.own], len(noisy)
+        ends = [0, *_ends(self.asked, rounds)] if isinstance(self.asked, Iterated) else []
+        if not isinstance(self.asked, Iterated) or made not in ends:
+            return own
+        return self.asked.update(*self.mean(noisy[ends[ends.index(made) - 1] :], sigma), own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,9 +137,27 @@ class Stacked:
         return sum(asked.size for asked in self.statistics)
 
     @property
+    def sensitivity(self) -> float:
+        """The largest L2 norm of a stacked vector: 1 where scales are made for add-remove."""
+        return math.hypot(*(one.sensitivity * s for one, s in self._scaled()))
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two stacked vectors: 1 where they are for substitution."""
+        return math.hypot(*(one.diameter * s for one, s in self._scaled()))
+
+    @property
     def rounds(self) -> int:
         """How many sums are needed, all alike."""
         return max(asked.rounds for asked in self.statistics)
+
+    @property
+    def least_rounds(self) -> int:
+        """How few of them are enough, if some are lost: every step has one."""
+        ends = [
+            _ends(asked, self.rounds) for asked in self.statistics if isinstance(asked, Iterated)
+        ]
+        return 1 + max((one[-1] for one in ends if one), default=0)
 
     @property
     def start(self) -> Parameters:
@@ -177,23 +209,16 @@ class Stacked:
             total += np.rint(mine / _STEP).astype(np.int64).sum(axis=0)
         return np.asarray(total * _STEP, dtype=np.float64)
 
-    def update(self, noisy: Array, sigma: float, parameters: Parameters) -> Parameters:
-        """The parameters of the next sum, from a noisy one.
+    def update(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Parameters:
+        """The parameters of the next sum, from the noisy ones so far.
 
         Args:
-            noisy: (size,) the noisy sum.
-            sigma: standard deviation of all noise in each of its numbers.
-            parameters: at which it was taken.
+            noisy: all noisy sums so far, (size,) each, in their order; at least one.
+            sigma: standard deviation of all noise in each of their numbers.
+            parameters: at which the last one was taken.
         """
-        return _joined(
-            [
-                part.asked.update(
-                    noisy[part.place] / part.unit, sigma / part.unit, parameters[part.own]
-                )
-                for part in self._parts()
-                if isinstance(part.asked, Iterated)
-            ]
-        )
+        sums = np.asarray(noisy, dtype=np.float64)
+        return _joined([part.next(sums, sigma, self.rounds, parameters) for part in self._parts()])
 
     def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
         """What may be said of each question, before any record is touched.
@@ -214,7 +239,8 @@ class Stacked:
         """What the noisy sums say.
 
         Args:
-            noisy: all noisy sums, (size,) each, in their order.
+            noisy: all noisy sums that were made, (size,) each, in their order; `rounds` of them,
+                or `least_rounds` where some were lost.
             sigma: standard deviation of all noise in each of their numbers. Rounding onto a secure
                 sum's grid adds a twelfth of a squared step for each silo, against shares of at
                 least three steps: less than 1 % of the variance, which callers may leave out.
@@ -222,13 +248,17 @@ class Stacked:
         Raises:
             StudyError: sums of another number or length.
         """
-        if len(noisy) != self.rounds or any(len(vector) != self.size for vector in noisy):
+        enough = self.least_rounds <= len(noisy) <= self.rounds
+        if not enough or any(len(vector) != self.size for vector in noisy):
             raise StudyError(
                 f"expected {self.rounds} sums of {self.size} numbers, found "
                 f"{[len(vector) for vector in noisy]}; hand over all sums of the study"
             )
         sums = np.asarray(noisy, dtype=np.float64)
-        return {part.name: part.answer(sums, sigma) for part in self._parts()}
+        return {part.name: part.answer(sums, sigma, self.rounds) for part in self._parts()}
+
+    def _scaled(self) -> Iterator[tuple[OneSum | Iterated, float]]:
+        return zip(self.statistics, self.scales, strict=True)
 
     def _parts(self) -> Iterator[_Part]:
         """Each question with its scale, and its places in the vector and in the parameters."""
@@ -237,6 +267,11 @@ class Stacked:
             end, spent = begin + asked.size, used + len(asked.start)
             yield _Part(name, asked, scale * _MARGIN, slice(begin, end), slice(used, spent))
             begin, used = end, spent
+
+
+def _ends(asked: Iterated, rounds: int) -> list[int]:
+    """After how many of so many sums each step is over, but the last."""
+    return [-(-int(end) * rounds // asked.rounds) for end in np.cumsum(asked.steps)[:-1]]
 
 
 def _joined(parts: Sequence[Parameters]) -> Parameters:

@@ -234,12 +234,15 @@ class Expectation:
     Args:
         errors: expected standard errors by what they belong to, each in its own unit.
         sentence: the same in words.
-        answered: whether the answer is expected to stand out from the noise.
+        answered: whether there will be an answer: in 98 of 100 releases or more, also where records
+            are skewed.
+        possible: whether there may be one, which records decide.
     """
 
     errors: tuple[tuple[str, float], ...]
     sentence: str
     answered: bool
+    possible: bool
 
 
 def _plain(value: Any) -> Any:
@@ -320,14 +323,22 @@ class Statistic(ABC):
         told: str,
         *,
         answered: bool,
+        possible: bool = False,
         group: str = "",
         place: str = "",
     ) -> Expectation:
-        """What is expected of it: `told` if it is answered, else that the noise is too large."""
+        """What is expected of it: `told`, if it may be answered, and what is in doubt."""
+        why = f"records{group} for its noise of {sigma:.3g}{place}"
         if not answered:
-            why = f"too few records{group} for its noise of {sigma:.3g}{place}"
-            told = f"{why}: it will be {self.if_noisy}"
-        return Expectation(errors=tuple(errors.items()), sentence=told, answered=answered)
+            doubtful = f"{told}; but if they are skewed there are too few {why}"
+            hopeless = f"too few {why}: it will be {self.if_noisy}"
+            told = f"{doubtful}, and it is {self.if_noisy}" if possible else hopeless
+        return Expectation(
+            errors=tuple(errors.items()),
+            sentence=told,
+            answered=answered,
+            possible=answered or possible,
+        )
 
     def make_answer(self, refusal: str = "", **parts: Any) -> Answer:
         """Its answer of these parts, or a refusal."""
@@ -348,7 +359,12 @@ class OneSum(Statistic):
 
 
 class Iterated(Statistic):
-    """One that needs a few sums, each taken at the parameters that the sum before it gave."""
+    """One that needs a few steps, each taken at the parameters that the step before it gave.
+
+    A step is one sum or several, all taken at the same parameters: their mean has less noise.
+    """
+
+    steps: ClassVar[tuple[int, ...]]  # how many sums each has; `rounds` is their number
 
     @abstractmethod
     def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
@@ -356,8 +372,8 @@ class Iterated(Statistic):
 
     @abstractmethod
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
-        """The parameters after a noisy sum that was taken at `parameters`."""
+        """The parameters after a step, the mean of whose sums was taken at `parameters`."""
 
     @abstractmethod
-    def answer_from(self, sums: Array, sigma: float) -> Answer:
-        """The answer from all noisy sums, (rounds, size), the first of them taken at `start`."""
+    def answer_from(self, sums: Array, sigmas: Array) -> Answer:
+        """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""

@@ -107,12 +107,14 @@ class Survival(OnRiskSets):
         )
         variance = (course.noise + course.greenwood)[-1:]
         error = 0.6 * math.sqrt(variance[0]) if len(variance) else math.inf
-        answered = course.length == sets.bins
+        answered, possible = course.length == sets.bins, course.length > 0
         group = " of a group" if self.by else ""
         how = f"±{100 * error:.2g} points at the horizon (one standard error)"
         errors = {"survival at the horizon": error, "at risk": course.at_risk_errors[0]}
         told = f"curve{group} known to {how}"
-        return self.make_expectation(errors, sigma, told, answered=answered, group=group)
+        return self.make_expectation(
+            errors, sigma, told, answered=answered, possible=possible, group=group
+        )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""

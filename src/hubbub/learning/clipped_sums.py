@@ -49,7 +49,7 @@ class Form:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
+class GradientSpace:
     """What is clipped and added: a record's gradient, or the image of it under a linear map.
 
     `shape` is called for one parameter at a time, before the next one's gradients are made.
@@ -138,7 +138,7 @@ def clipped_sum(
         (torch.Size([18]), 8)
     """
     layout = layout_of(model)
-    gradients = Space(
+    gradients = GradientSpace(
         shape=lambda source: (source[0], formed(source[1])),
         slices=layout.slices,
         zeros=layout.zeros,
@@ -150,7 +150,7 @@ def clipped_sum(
 
 
 def sum_in(
-    space: Space,
+    space: GradientSpace,
     model: nn.Module,
     loss: Loss,
     layout: ParameterLayout,
@@ -246,7 +246,7 @@ def affordable(
 
 def _summed(
     form: Form,
-    space: Space,
+    space: GradientSpace,
     batch: Batch,
     clip: float,
     chunk: int | None,
@@ -274,7 +274,7 @@ def _affordable(parts: list[Part], records: int) -> int:
 def _add(
     vector: torch.Tensor,
     parts: list[Part],
-    space: Space,
+    space: GradientSpace,
     records: int,
     clip: float,
     counted: torch.Tensor | None,

@@ -14,8 +14,8 @@ from torch import nn
 
 from hubbub.errors import DataError, StudyError
 from hubbub.learning.batches import Loss, Tensors, batch_of
-from hubbub.learning.goals import CLASSES, Goal
 from hubbub.learning.models import outputs_of
+from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import (
     device_of,
     device_under,
@@ -36,7 +36,7 @@ def evaluate(
     targets: torch.Tensor,
     *,
     chunk: int = _CHUNK,
-    goal: Goal = CLASSES,
+    target_type: TargetType = CLASSES,
     own: Sequence[str] = (),
 ) -> dict[str, float]:
     """Mean loss, and the metrics of what a model is trained for, in eval mode.
@@ -79,8 +79,8 @@ def evaluate(
     if not outputs:
         raise DataError("expected at least one record to evaluate, found none; check the test set")
     logits, truth = torch.cat(outputs).cpu().numpy(), targets.cpu().numpy()
-    found = {"loss": float(torch.cat(losses).double().mean()), **goal.scored(logits, truth)}
-    predicted = goal.predicted(torch.from_numpy(logits)).numpy()
+    found = {"loss": float(torch.cat(losses).double().mean()), **target_type.scored(logits, truth)}
+    predicted = target_type.predicted(torch.from_numpy(logits)).numpy()
     found |= {name.rpartition(":")[2]: _scored(name, truth, predicted) for name in own}
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
@@ -105,7 +105,7 @@ def evaluate_records(
     records: Records,
     *,
     device: str = "cpu",
-    goal: Goal = CLASSES,
+    target_type: TargetType = CLASSES,
     own: Sequence[str] = (),
 ) -> dict[str, float]:
     """Metrics of a model on public records.
@@ -132,5 +132,5 @@ def evaluate_records(
     place = device_of(device)
     model = model if is_on(model, place) else copy.deepcopy(model).to(place)
     inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
-    loss = goal.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
-    return evaluate(model, loss, inputs, targets, goal=goal, own=own)
+    loss = target_type.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
+    return evaluate(model, loss, inputs, targets, target_type=target_type, own=own)

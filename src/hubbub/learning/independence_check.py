@@ -24,9 +24,9 @@ from hubbub.learning.inspection import is_known
 from hubbub.learning.model_state import state_unchanged
 from hubbub.learning.torch_settings import device_under, seeded
 
-Kind = Callable[[torch.Tensor], torch.Tensor]
+LedgerMechanism = Callable[[torch.Tensor], torch.Tensor]
 # What other rows may hold at worst, one kind at a time: a NaN would hide all the others.
-WILD: tuple[Kind, ...] = (
+WILD: tuple[LedgerMechanism, ...] = (
     *(partial(torch.mul, other=size) for size in (0.0, 10.0, 1e3, 1e6, 1e30)),
     *(partial(torch.full_like, fill_value=value) for value in (torch.inf, torch.nan)),
 )
@@ -38,7 +38,7 @@ _MIXING = (
 )
 
 
-def kinds_for(model: nn.Module, loss: Loss) -> tuple[Kind, ...]:
+def kinds_for(model: nn.Module, loss: Loss) -> tuple[LedgerMechanism, ...]:
     """Those that are tried: of layers that everybody knows, only what kernels make of the ends."""
     return (WILD[4], WILD[-1]) if is_known(model, loss) else WILD  # 1e30 and NaN
 
@@ -95,7 +95,7 @@ def refuse_memory(model: nn.Module, loss: Loss, batch: Batch) -> None:
     model.train(training)
 
 
-def _bear(model: nn.Module, loss: Loss, row: Batch, kind: Kind) -> None:
+def _bear(model: nn.Module, loss: Loss, row: Batch, kind: LedgerMechanism) -> None:
     """Show the model a wild row, which it need not take."""
     try:
         _said(model, loss, replace(row, inputs=tuple(map(kind, row.inputs))))

@@ -10,7 +10,7 @@ projection. The sum is charged as if there were no projection.
 
 The price is that clipping sees the projected length, which is the true one only on average.
 
-Which coordinates a parameter gets is in layer_matrix.py. This file knows no seed and no noise.
+Which coordinates a parameter gets is in layer_sketch.py. This file knows no seed and no noise.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from torch.nn import functional
 
 from hubbub.errors import ModelError, StudyError, UserError
 from hubbub.learning.batches import Loss, Tensors, batch_of
-from hubbub.learning.clipped_sums import ClippedSum, Space, sum_in
-from hubbub.learning.layer_matrix import LayerMatrix, layer_matrices
+from hubbub.learning.clipped_sums import ClippedSum, GradientSpace, sum_in
+from hubbub.learning.layer_sketch import LayerMatrix, layer_matrices
 from hubbub.learning.parameter_vector import ParameterLayout, layout_of
 from hubbub.learning.per_record import Part, PerRecord, Positions, Rows, Source, Stack
 from hubbub.protocol import KEY_BYTES, quantum, to_grid
@@ -137,7 +137,7 @@ class LayerProjection:
             name: _sign_vectors(matrix, draw_key, layout)
             for name, matrix in zip(layout.parameters, self._matrices, strict=True)
         }
-        space = Space(
+        space = GradientSpace(
             shape=partial(_shaped, pairs),
             slices=dict(zip(layout.parameters, self._slices(), strict=True)),
             zeros=partial(torch.zeros, self.dimension, dtype=layout.dtype, device=layout.device),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.learning.goals import Goal
+from hubbub.learning.target_types import TargetType
 from hubbub.learning.unit_model import UnitModel
 
 Parameters = NDArray[np.float32]
@@ -32,9 +32,9 @@ class Learner:
     """
 
     model: nn.Module = field(repr=False)
-    on_units: nn.Module | UnitModel = field(repr=False)
+    per_unit_model: nn.Module | UnitModel = field(repr=False)
     initial: Parameters = field(repr=False)
-    goal: Goal
+    target_type: TargetType
     method: str = ""
     device: str = "cpu"
     shape: tuple[int, ...] = ()

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import DataError
 from hubbub.learning.batches import Tensors, on_device
-from hubbub.learning.independence_check import WILD, Kind
+from hubbub.learning.independence_check import WILD, LedgerMechanism
 from hubbub.learning.torch_settings import seeded
 from hubbub.learning.trial import Trial, unquoted
 from hubbub.protocol import EMPTY, SecureSource
@@ -202,7 +202,7 @@ def rows_are_alone(
     targets: Tensors,
     size: int,
     device: torch.device,
-    kinds: Sequence[Kind] = WILD,
+    kinds: Sequence[LedgerMechanism] = WILD,
 ) -> bool:
     """Whether a few rows of a piece add the same, bit for bit, whatever is in the others (A2).
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from hubbub.disk import write_bytes
 from hubbub.errors import UserError
-from hubbub.learning.goals import CLASSES, Goal
+from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import plain_attention
 from hubbub.study import Standardisation
 
@@ -36,10 +36,10 @@ class Scorer(nn.Module):
         self,
         model: nn.Module,
         standardisation: Standardisation | None = None,
-        goal: Goal = CLASSES,
+        target_type: TargetType = CLASSES,
     ) -> None:
         super().__init__()
-        self._goal = goal
+        self._target_type = target_type
         self.model = model
         found = standardisation
         self.register_buffer("shift", torch.zeros(1) if found is None else _tensor(found.shift))
@@ -48,7 +48,7 @@ class Scorer(nn.Module):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """What the goal predicts: for classes the probability of the second, or of every one."""
-        return self._goal.predicted(self.model((features - self.shift) / self.scale))
+        return self._target_type.predicted(self.model((features - self.shift) / self.scale))
 
 
 def _tensor(array: NDArray[np.float32]) -> torch.Tensor:

@@ -22,10 +22,10 @@ from hubbub.errors import DataError, HubbubError, ModelError
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
-from hubbub.learning.goals import CLASSES, Goal
 from hubbub.learning.independence_check import refuse_memory, refuse_mixing
 from hubbub.learning.inspection import refuse_unsafe, zeros_filled
 from hubbub.learning.model_state import state_unchanged, writes_refused
+from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import (
     borrowed,
     exact_products,
@@ -113,7 +113,7 @@ def try_out(
     model: nn.Module,
     test: Records | None,
     *,
-    goal: Goal = CLASSES,
+    target_type: TargetType = CLASSES,
     own: Sequence[str] = (),
 ) -> None:
     """See that a user's model takes the public test set, before anything is charged for.
@@ -142,9 +142,9 @@ def try_out(
     copied = unquoted(partial(copy.deepcopy, model))
     with borrowed():
         few = Records(inputs=test.inputs[:2], targets=test.targets[:2])
-        unquoted(partial(evaluate_records, copied, few, goal=goal))
+        unquoted(partial(evaluate_records, copied, few, target_type=target_type))
         if own:
-            unquoted(partial(evaluate_records, copied, test, goal=goal, own=own))
+            unquoted(partial(evaluate_records, copied, test, target_type=target_type, own=own))
 
 
 def check_classes(model: nn.Module, records: Records) -> None:
@@ -178,7 +178,7 @@ def method_for(
     shape: tuple[int, ...],
     targets: NDArray[np.generic],
     *,
-    goal: Goal = CLASSES,
+    target_type: TargetType = CLASSES,
 ) -> str:
     """The fastest method that is right for this model, tried on made-up records of that shape.
 
@@ -201,7 +201,7 @@ def method_for(
     >>> method_for(torch.nn.Linear(5, 3), (5,), np.zeros(0, dtype=np.int64))
     'chain'
     """
-    tried_out = method_and_work(model, shape, targets, goal=goal)
+    tried_out = method_and_work(model, shape, targets, target_type=target_type)
     if tried_out.work_varies:
         _LOG.warning(
             "the model does more for one made-up record than for another of the same shape: how "
@@ -232,7 +232,7 @@ def method_and_work(
     shape: tuple[int, ...],
     targets: NDArray[np.generic],
     *,
-    goal: Goal = CLASSES,
+    target_type: TargetType = CLASSES,
 ) -> TriedMethod:
     """What `method_for` finds, and whether a record decides how much is done for it.
 
@@ -260,10 +260,10 @@ def method_and_work(
                 "expected a model with outputs of shape (n,) for two classes, found "
                 f"(n, {trial.outputs}); let it give one number for each record"
             )
-        trial, labels, loss = tried_on(model, nobody, goal)
-        if goal.loss_name:
-            some = torch.from_numpy(goal.some_targets(MADE_UP).astype(targets.dtype))
-            _check_loss(goal.loss(trial.outputs, some.dtype), trial.outputs, some)
+        trial, labels, loss = tried_on(model, nobody, target_type)
+        if target_type.loss_name:
+            some = torch.from_numpy(target_type.some_targets(MADE_UP).astype(targets.dtype))
+            _check_loss(target_type.loss(trial.outputs, some.dtype), trial.outputs, some)
         method = unquoted(partial(checked_method, model, loss, trial.inputs, labels))
         more = partial(work_varies, model, loss, trial.inputs, labels)
         varies = method == "loop" and unquoted(more)

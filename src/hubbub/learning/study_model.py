@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import hubbub.learning as learning
-from hubbub.learning import goals
+from hubbub.learning import target_types
 from hubbub.learning.low_rank import low_rank_model
 from hubbub.learning.self_check import TriedMethod
 from hubbub.planning import record_shape
@@ -34,9 +34,9 @@ def model_of(study: Study, shape: tuple[int, ...]) -> Any:
     )
 
 
-def goal_of(study: Study) -> goals.Goal:
+def goal_of(study: Study) -> target_types.TargetType:
     """What the study's model is trained for."""
-    return goals.goal_for(study.data.outcome, study.learning[0])
+    return target_types.goal_for(study.data.outcome, study.learning[0])
 
 
 def tried_model(study: Study) -> TriedMethod | None:
@@ -54,12 +54,12 @@ def tried_model(study: Study) -> TriedMethod | None:
     shape = record_shape(study)
     if shape is None:
         return None
-    goal = goal_of(study)
-    targets = goal.some_targets(2)
+    target_type = goal_of(study)
+    targets = target_type.some_targets(2)
     if targets.dtype.kind == "f":
         targets = targets.astype(np.float32)
-    model = learning.on_units(model_of(study, shape), study.data.places)
-    return learning.method_and_work(model, shape, targets, goal=goal)
+    model = learning.per_unit_model(model_of(study, shape), study.data.places)
+    return learning.method_and_work(model, shape, targets, target_type=target_type)
 
 
 def lift_of(parameters: RoundParameters, model: Any) -> Lift | None:

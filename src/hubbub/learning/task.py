@@ -29,7 +29,6 @@ from hubbub.errors import ModelError
 from hubbub.learning.attributes import attributes_restored
 from hubbub.learning.batches import Loss, Tensors, batch_of, on_device
 from hubbub.learning.clipped_sums import UNABLE, ClippedSum, affordable, clipped_sum
-from hubbub.learning.goals import CLASSES, MOST_LOSS, Goal
 from hubbub.learning.independence_check import kinds_for
 from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
@@ -44,6 +43,7 @@ from hubbub.learning.padded_batches import (
 from hubbub.learning.parameter_vector import layout_of, load_parameters, parameters_vector
 from hubbub.learning.raising import RaisingOperations
 from hubbub.learning.self_check import checked_method
+from hubbub.learning.target_types import CLASSES, MOST_LOSS, TargetType
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
 from hubbub.learning.trial import Trial, tried_on, unquoted
 from hubbub.learning.unit_model import UnitLoss, UnitModel
@@ -104,14 +104,14 @@ class TrainingTask:
         capacity: int | None = None,
         rows: int | None = None,
         device: str = "cpu",
-        goal: Goal = CLASSES,
+        target_type: TargetType = CLASSES,
     ) -> None:
         self.capacity = records.units if capacity is None else capacity
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
         self._dimension = parameters_vector(model).size
-        trial, targets, self._loss = tried_on(self._model, records, goal)
-        self._method, self._key = method, (records.targets.dtype, goal)
+        trial, targets, self._loss = tried_on(self._model, records, target_type)
+        self._method, self._key = method, (records.targets.dtype, target_type)
         if method == "auto":
             self._method = checked_method(self._model, self._loss, trial.inputs, targets)
         most = self._checked(trial, targets, self.capacity if rows is None else rows, margin)
@@ -260,15 +260,15 @@ class EvaluationTask:
         method: str = "auto",
         capacity: int | None = None,
         device: str = "cpu",
-        goal: Goal = CLASSES,
+        target_type: TargetType = CLASSES,
     ) -> None:
         self.capacity = records.units if capacity is None else capacity
         self._device = device_of(device)
         self._model = replica(model, self._device)
         self._layout = layout_of(self._model)
-        trial, targets, loss = tried_on(self._model, records, goal)
+        trial, targets, loss = tried_on(self._model, records, target_type)
         self._each: Loss = loss.each if isinstance(loss, UnitLoss) else loss
-        self._goal, self._key = goal, (records.targets.dtype, goal)
+        self._target_type, self._key = target_type, (records.targets.dtype, target_type)
         self._method = "loop" if method == "auto" else method
         if method == "auto":
             few = trial.inputs.to(self._device), on_device(targets, self._device)
@@ -357,7 +357,7 @@ class EvaluationTask:
         labels, *weights = targets if isinstance(targets, tuple) else (targets,)
         if weights:  # of a unit's places
             outputs, labels = outputs.flatten(0, 1), labels.flatten(0, 1)
-        found = self._goal.found(outputs, labels).reshape(losses.shape).double()
+        found = self._target_type.record_score(outputs, labels).reshape(losses.shape).double()
         # What is not a number counts as the largest loss and error, as a wrong class does (P16).
         found = found.nan_to_num(nan=1.0).clamp(0.0, 1.0)
         bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)

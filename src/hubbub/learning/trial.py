@@ -20,8 +20,8 @@ from torch import nn
 
 from hubbub.errors import HubbubError, ModelError
 from hubbub.learning.batches import Loss, Tensors
-from hubbub.learning.goals import Goal
 from hubbub.learning.models import outputs_of
+from hubbub.learning.target_types import TargetType
 from hubbub.learning.torch_settings import borrowed, device_under
 from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.study import Records
@@ -74,7 +74,9 @@ def tried(model: nn.Module, shape: tuple[int, ...]) -> Trial:
     return known[shape]
 
 
-def tried_on(model: nn.Module, records: Records, goal: Goal) -> tuple[Trial, Tensors, Loss]:
+def tried_on(
+    model: nn.Module, records: Records, target_type: TargetType
+) -> tuple[Trial, Tensors, Loss]:
     """Made-up records of the same shape, a target for each of them, and the loss of both.
 
     For a `UnitModel` they are units, of one row, of two, and so on.
@@ -86,7 +88,7 @@ def tried_on(model: nn.Module, records: Records, goal: Goal) -> tuple[Trial, Ten
     trial = tried(units.rows if units else model, tuple(records.inputs.shape[1:]))
     shape = (len(trial.inputs), *records.targets.shape[1:])
     targets = torch.from_numpy(np.zeros(shape, dtype=records.targets.dtype))
-    loss = goal.loss(trial.outputs, targets.dtype)
+    loss = target_type.loss(trial.outputs, targets.dtype)
     return _of_units(trial, targets, loss, units.places) if units else (trial, targets, loss)
 
 

@@ -61,6 +61,6 @@ class UnitLoss:
         return (self.each(outputs, targets) * targets[1]).sum(1)
 
 
-def on_units(model: nn.Module, places: int) -> nn.Module:
+def per_unit_model(model: nn.Module, places: int) -> nn.Module:
     """The model as units of so many rows see it; itself where each record is a unit."""
     return UnitModel(model, places) if places else model

@@ -24,7 +24,7 @@ from hubbub.study import Study, sources
 
 
 def host(
-    site: PartyFolder,
+    party_folder: PartyFolder,
     study: Study,
     event_log: EventLog,
     *,
@@ -35,7 +35,7 @@ def host(
     """Run a study as its aggregator, or go on with it.
 
     Args:
-        site: the aggregator's folder.
+        party_folder: the aggregator's folder.
         study: approved there.
         event_log: where events go.
         url: of a relay that runs; one is started here if None.
@@ -49,34 +49,28 @@ def host(
         UserError: it cannot begin: another process is at it, the port is taken, a file is missing.
         HubbubError: as for `serve`.
     """
-    check(site, study, data)
-    out = site.run(study.id)
+    check(party_folder, study, data)
+    out = party_folder.run(study.id)
 
     def told(up: bool, why: str) -> None:
         event_log.line(up, why)
         event_log.state(state=WAITING if up else LOST)
 
-    with alone(site.home):
+    with alone(party_folder.home):
         event_log.state(state=CONNECTING)
-        relay = relay_of(site, url)
-        with _relayed(site, relay, url, event_log) as reached:
-            carrier = Carrier(
-                reached,
-                site.keys,
-                site.roster,
-                told,
-                twice=lambda name: event_log.warn("twice", whom=name),
+        relay = relay_of(party_folder, url)
+        with _relayed(party_folder, relay, url, event_log) as reached:
+            carrier = Carrier(reached, party_folder.keys, party_folder.roster, told)
+            requests = Requests(
+                party_folder.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
             )
+            carrier.largest_answer, carrier.twice = requests.largest_answer, requests.see_twice
             with carrier:
                 from hubbub.network.aggregator_run import serve
                 from hubbub.network.coordinator import Coordinator
 
-                requests = Requests(
-                    site.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
-                )
-                carrier.largest_answer = requests.largest_answer
                 try:
-                    serve(Coordinator(site, study, requests), out, data=data)
+                    serve(Coordinator(party_folder, study, requests), out, data=data)
                 except HubbubError as error:
                     event_log.warn("stopped", said=str(error))
                     event_log.state(state=LOST)
@@ -85,33 +79,35 @@ def host(
     return out
 
 
-def check(site: PartyFolder, study: Study, data: Path | None) -> None:
+def check(party_folder: PartyFolder, study: Study, data: Path | None) -> None:
     """Whether a study can be served here.
 
     Raises:
         UserError, DataError: it cannot.
     """
-    if site.role != "aggregator":
-        raise UserError(f"expected the aggregator's folder, got that of a {site.role}; use join")
-    if site.study(study.id) is None:
+    if party_folder.role != "aggregator":
         raise UserError(
-            f"expected a study that was approved in {site.home.resolve()}, got {study.name}, which "
-            "was not; hubbub approve it"
+            f"expected the aggregator's folder, got that of a {party_folder.role}; use join"
+        )
+    if party_folder.study(study.id) is None:
+        raise UserError(
+            f"expected a study that was approved in {party_folder.home.resolve()}, got "
+            f"{study.name}, which was not; hubbub approve it"
         )
     if study.data.test:
-        sources.check_file(study, sources.TEST, data or site.home)
+        sources.check_file(study, sources.TEST, data or party_folder.home)
 
 
 @contextmanager
 def _relayed(
-    site: PartyFolder, relay: Relay, url: str | None, event_log: EventLog
+    party_folder: PartyFolder, relay: Relay, url: str | None, event_log: EventLog
 ) -> Iterator[Relay]:
     """A relay that runs, and how it is reached from here."""
     if url is not None:
         yield relay
         return
-    folder = site.home / RELAY
-    certificate = RelayFiles.written(folder, site.roster, None).certificate
+    folder = party_folder.home / RELAY
+    certificate = RelayFiles.written(folder, party_folder.roster, None).certificate
     if notice := certificate.notice:
         event_log.warn("relay", said=notice)
     server = Server(folder, relay.port, lambda said: event_log.warn("relay", said=said))
@@ -139,8 +135,16 @@ class RelayFiles:
     reloaded: bool
 
     @classmethod
-    def written(cls, folder: Path, roster: Roster, url: str | None) -> RelayFiles:
+    def written(
+        cls, folder: Path, roster: Roster, url: str | None, leaf_port: int | None = None
+    ) -> RelayFiles:
         """Write them into a folder; a certificate is renewed, and its key stays.
+
+        Args:
+            folder: of the relay.
+            roster: the consortium's.
+            url: of the relay; the roster's if None.
+            leaf_port: where leaf relays are let in; nowhere if None.
 
         Raises:
             UserError: no relay is named, or its key is not the one in the folder.
@@ -159,7 +163,7 @@ class RelayFiles:
         if relay.pin and certificate.ours:
             hosts = dict.fromkeys((*relay.hosts, *Relay.of(named.relay or url or "").hosts))
             certificate = RelayCertificate.made(folder, *hosts)
-        path, reloaded = write_server(folder, roster, relay, certificate)
+        path, reloaded = write_server(folder, roster, relay, certificate, leaf_port)
         return cls(configuration=path, certificate=certificate, reloaded=reloaded)
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 import hubbub.learning as learning
-from hubbub.assurance import evidence, read_audit
 from hubbub.errors import BudgetError, UserError
 from hubbub.network.coordinator import Coordinator
 from hubbub.planning import Plan
@@ -35,6 +34,7 @@ from hubbub.training import (
     conclude,
     train_federated,
 )
+from hubbub.verification import evidence, read_audit
 
 _TOLD_EPSILONS = 20
 
@@ -66,14 +66,18 @@ def serve(
         UserError, StudyError, IntegrityError: as for `hubbub.run`.
     """
     began = time.perf_counter()
-    site, study, requests = coordinator.site, coordinator.study, coordinator.requests
+    party_folder, study, requests = (
+        coordinator.party_folder,
+        coordinator.study,
+        coordinator.requests,
+    )
     whose = [sources.TEST] if sources.has_test_set(study) else []
-    prepared = PreparedStudy.of(study, whose=whose, folder=data or site.home)
+    prepared = PreparedStudy.of(study, whose=whose, folder=data or party_folder.home)
     with ExitStack() as stack:
-        kept = site.audit(study.id)
+        kept = party_folder.audit(study.id)
         audit = None if kept is None else read_audit(kept, prepared.plan)
         folder, start = stack.enter_context(_folder(out, prepared, audit, coordinator))
-        sessions = RunSessions(venue=coordinator, plan=prepared.plan, folder=folder, stack=stack)
+        sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
         stack.enter_context(learning.threads_for(prepared.initial.size))
         saver = stack.enter_context(CheckpointWriter(folder.keep))
         prepared, trained = train_federated(
@@ -93,7 +97,7 @@ def serve(
         folder,
         epsilon=prepared.plan.epsilon_after(trained.attempts),
         evidence=lambda: evidence.collect(
-            site.keys,
+            party_folder.keys,
             folder.path,
             plan=prepared.plan,
             roster=requests.roster,

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 
 from hubbub import VERSION
-from hubbub.assurance import attestation
 from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import DataError, HubbubError, UserError, with_extra
 from hubbub.network.join import Machine, check_records, check_role, relay_of
@@ -27,6 +26,7 @@ from hubbub.network.party_folder import COLLATERAL, LEDGER, PartyFolder
 from hubbub.planning import about_own_code
 from hubbub.protocol import Roster
 from hubbub.study import AttestedRole, Study, imported_code, sources
+from hubbub.verification import attestation
 
 _GIB = 1 << 30
 _DISK = _GIB // 2  # bytes for ledger, event log and models
@@ -53,12 +53,16 @@ class Checked:
 
 
 def checkup(
-    site: PartyFolder, machine: Machine, *, url: str | None = None, roster: Roster | None = None
+    party_folder: PartyFolder,
+    machine: Machine,
+    *,
+    url: str | None = None,
+    roster: Roster | None = None,
 ) -> list[Checked]:
     """Look at everything that taking part needs, in some ten seconds at most.
 
     Args:
-        site: the party's folder.
+        party_folder: the party's folder.
         machine: what belongs to the party on this machine.
         url: of the relay, if it is another than the roster's.
         roster: of a party that has approved nothing yet.
@@ -67,17 +71,26 @@ def checkup(
         UserError: it is the aggregator's folder.
         StudyError: the party has no transport key.
     """
-    check_role(site)
+    check_role(party_folder)
     with ThreadPoolExecutor(1) as pool:
-        relayed = pool.submit(lambda: list(_relay(site, url, roster)))
+        relayed = pool.submit(lambda: list(_relay(party_folder, url, roster, machine)))
         own = [
-            _found("approval", lambda: _approval(site)),
-            *([_found("data", lambda: _data(site, machine))] if site.role == "silo" else []),
-            *_models(site),
-            _found("disk", lambda: _disk(site.home, (machine.ledger or site.home / LEDGER).parent)),
-            _found("memory", lambda: _memory(site, machine)),
-            _found("versions", lambda: _versions(site.role)),
-            *_evidence(site),
+            _found("approval", lambda: _approval(party_folder)),
+            *(
+                [_found("data", lambda: _data(party_folder, machine))]
+                if party_folder.role == "silo"
+                else []
+            ),
+            *_models(party_folder),
+            _found(
+                "disk",
+                lambda: _disk(
+                    party_folder.home, (machine.ledger or party_folder.home / LEDGER).parent
+                ),
+            ),
+            _found("memory", lambda: _memory(party_folder, machine)),
+            _found("versions", lambda: _versions(party_folder.role)),
+            *_evidence(party_folder),
         ]
         return [*relayed.result(), *own]
 
@@ -90,11 +103,13 @@ def _found(check: str, look: Callable[[], str]) -> Checked:
         return Checked(check=check, found=str(error), well=False)
 
 
-def _relay(site: PartyFolder, url: str | None, roster: Roster | None) -> Iterator[Checked]:
+def _relay(
+    party_folder: PartyFolder, url: str | None, roster: Roster | None, machine: Machine
+) -> Iterator[Checked]:
     """What is found of the relay, by one log-in to each of its servers."""
     try:
-        relay = relay_of(site, url, roster)
-        trials = tried(relay, site.keys)
+        relay = relay_of(party_folder, url, roster, machine.certificate)
+        trials = tried(relay, party_folder.keys)
     except HubbubError as error:
         yield Checked(check="reachability", found=str(error), well=False)
         return
@@ -152,19 +167,19 @@ def _clock(shown: list[ShownCertificate]) -> str:
     return f"{now:%F %T} UTC, within the dates of the relay's certificate; the relay tells no time"
 
 
-def _approval(site: PartyFolder) -> str:
-    names = [study.name for study in site.studies()]
+def _approval(party_folder: PartyFolder) -> str:
+    names = [study.name for study in party_folder.studies()]
     if not names:
         raise UserError("expected a study that is approved here, found none; hubbub approve it")
     return ", ".join(names)
 
 
-def _data(site: PartyFolder, machine: Machine) -> str:
+def _data(party_folder: PartyFolder, machine: Machine) -> str:
     """Whether each study's records can be had; files of some size are opened, not read."""
-    studies = site.studies()
+    studies = party_folder.studies()
     for study in studies:
-        check_records(site, study, machine)
-        _try_records(study, site.name, machine.data or site.home)
+        check_records(party_folder, study, machine)
+        _try_records(study, party_folder.name, machine.data or party_folder.home)
     return "readable" if studies else "nothing is approved that has any"
 
 
@@ -185,10 +200,10 @@ def _try_records(study: Study, party: str, folder: Path) -> None:
         sources.check_readable(study, party, folder)
 
 
-def _models(site: PartyFolder) -> Iterator[Checked]:
+def _models(party_folder: PartyFolder) -> Iterator[Checked]:
     """What is seen of approved models that are not hubbub's own, on made-up records."""
-    if site.role == "silo" and _version("torch"):
-        for study in site.studies():
+    if party_folder.role == "silo" and _version("torch"):
+        for study in party_folder.studies():
             if about_own_code(study):
                 yield _found("model", partial(_model, study))
 
@@ -213,17 +228,19 @@ def _model(study: Study) -> str:
     return f"{study.name}: takes made-up records, with the same work for any"
 
 
-def _evidence(site: PartyFolder) -> Iterator[Checked]:
+def _evidence(party_folder: PartyFolder) -> Iterator[Checked]:
     """Whether this machine's evidence would be enough, where an approved study asks for some."""
-    asked = [one.attestation.of(site.role) for one in site.studies() if one.attestation]
+    asked = [
+        one.attestation.of(party_folder.role) for one in party_folder.studies() if one.attestation
+    ]
     for role in filter(None, asked):
-        yield _found("evidence", partial(_shown, site, role))
+        yield _found("evidence", partial(_shown, party_folder, role))
 
 
-def _shown(site: PartyFolder, role: AttestedRole) -> str:
+def _shown(party_folder: PartyFolder, role: AttestedRole) -> str:
     """Evidence that is made, verified, and shown to nobody."""
     at, nothing = attestation.clock(), bytes(attestation.REPORT_DATA_BYTES)
-    made = attestation.MachineAttester(site.home / COLLATERAL)(role.platform, nothing, at)
+    made = attestation.MachineAttester(party_folder.home / COLLATERAL)(role.platform, nothing, at)
     claims = attestation.judge(made, role, nothing, at)
     return f"{role.platform}, enough until {datetime.fromtimestamp(claims.until, UTC):%F %T} UTC"
 
@@ -245,11 +262,11 @@ def _disk(*folders: Path) -> str:
     return f"{min(free) / _GIB:.1f} GiB free"
 
 
-def _memory(site: PartyFolder, machine: Machine) -> str:
+def _memory(party_folder: PartyFolder, machine: Machine) -> str:
     """Roughly; to whole GiB, so that nothing finer of the records' size is told."""
     free, need = _available(), 0
-    if site.role == "silo":
-        need = -(-(_LIBRARIES + _UNPACKED * _largest(site, machine)) // _GIB)
+    if party_folder.role == "silo":
+        need = -(-(_LIBRARIES + _UNPACKED * _largest(party_folder, machine)) // _GIB)
     if free is None:
         return "not known on this system"
     if free < need * _GIB:
@@ -260,10 +277,10 @@ def _memory(site: PartyFolder, machine: Machine) -> str:
     return f"{free / _GIB:.1f} GiB available"
 
 
-def _largest(site: PartyFolder, machine: Machine) -> int:
+def _largest(party_folder: PartyFolder, machine: Machine) -> int:
     """Bytes of the largest file of records."""
-    folder = machine.data or site.home
-    paths = [sources.file_of(study, site.name, folder) for study in site.studies()]
+    folder = machine.data or party_folder.home
+    paths = [sources.file_of(study, party_folder.name, folder) for study in party_folder.studies()]
     return max((path.stat().st_size for path in paths if path and path.is_file()), default=0)
 
 

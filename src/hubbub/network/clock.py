@@ -7,10 +7,14 @@ pass in a second. What dates a file or measures how long something took reads th
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import time
+from collections.abc import Callable
 from typing import TypeVar
 
+_LOOK_SECONDS = 1.0
+Check = Callable[[], None]  # raises where nothing is to be waited for
 _Item = TypeVar("_Item")
 
 
@@ -21,9 +25,12 @@ class Clock:
         """Seconds since some moment."""
         return time.monotonic()
 
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
-        time.sleep(seconds)
+    def sleep(self, seconds: float, check: Check = lambda: None) -> None:
+        """Wait; look every second whether there is still something to wait for."""
+        looks = max(1, math.ceil(seconds / _LOOK_SECONDS))
+        for _ in range(looks):
+            time.sleep(seconds / looks)
+            check()
 
     def take(self, items: queue.SimpleQueue[_Item], seconds: float) -> _Item:
         """The next item of a queue.

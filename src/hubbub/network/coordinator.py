@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hubbub.assurance import MachineAttester, StudyAttestation, checked_part
 from hubbub.errors import BudgetError, ProtocolError, UserError
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)
@@ -23,6 +22,7 @@ from hubbub.session import (
     OWN,
     Absent,
     AbsentError,
+    Answer,
     Call,
     Rounds,
     SessionOffer,
@@ -32,8 +32,10 @@ from hubbub.session import (
 )
 from hubbub.study import Standardisation, Study
 from hubbub.training import SessionPlan
+from hubbub.verification import MachineAttester, StudyAttestation, checked_part
 
 _PAUSE = 2.0  # seconds; the shortest
+_CLOSINGS = 5  # times that a silo is asked for its signed part
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
 
@@ -41,7 +43,7 @@ class Coordinator:
     """The aggregator of one study: the venue of a networked run.
 
     Args:
-        site: its own folder.
+        party_folder: its own folder.
         study: approved there; see `host.check`.
         requests: asks the parties.
 
@@ -49,10 +51,10 @@ class Coordinator:
         RefusedError: the study cannot be run apart.
     """
 
-    def __init__(self, site: PartyFolder, study: Study, requests: Requests) -> None:
+    def __init__(self, party_folder: PartyFolder, study: Study, requests: Requests) -> None:
         check_apart(study)
-        self.site, self.study, self.requests = site, study, requests
-        made, asked = MachineAttester(site.home / COLLATERAL), study.attestation
+        self.party_folder, self.study, self.requests = party_folder, study, requests
+        made, asked = MachineAttester(party_folder.home / COLLATERAL), study.attestation
         self._attests = None if asked is None else StudyAttestation(asked=asked, attester=made)
         self._standardisation: Standardisation | None = None
         self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
@@ -88,20 +90,30 @@ class Coordinator:
                 liars = [one for one in error.absent.values() if one.why in ("protocol", "garbled")]
                 lies += bool(liars)
                 if lies >= _LIES:
-                    raise ProtocolError(
-                        f"expected a set-up that everybody could check, got {lies} that failed: "
-                        f"{error}; find out who carries the messages, and start again",
-                        culprit=_blamed(liars, self.study.parties.colluders),
-                    ) from None
+                    raise self._unsound(lies, error, liars) from None
                 waiting = ", ".join(f"{n} ({one.said})" for n, one in error.absent.items())
                 self.requests.warn("waiting", parties=waiting)
-                self._patience.wait(error, in_round=False)
+                self._patience.wait(error, in_round=False, check=self._check_approval)
             else:
                 count = len(self.requests.roster.parties)
                 seconds = time.monotonic() - began
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
                 self._begin(wanted.purpose, rounds)
                 return rounds
+
+    def _unsound(self, lies: int, error: AbsentError, liars: Sequence[Absent]) -> ProtocolError:
+        """Why a session cannot be set up: who carries the messages, or a party with two voices."""
+        said = f"expected a set-up that everybody could check, got {lies} that failed: {error}"
+        if self.requests.twice:
+            names = ", ".join(sorted(self.requests.twice))
+            return ProtocolError(
+                f"{said}; two processes take part as {names}, of which either answers: end one of "
+                "them; if there is one alone, find out who carries the messages"
+            )
+        return ProtocolError(
+            f"{said}; find out who carries the messages, and start again",
+            culprit=_blamed(liars, self.study.parties.colluders),
+        )
 
     def _begin(self, purpose: str, rounds: Rounds) -> None:
         """A session is set up: whoever failed last is on probation in it."""
@@ -120,11 +132,11 @@ class Coordinator:
         Raises:
             UserError: it is not.
         """
-        if not self.site.approves(self.study.id):
+        if not self.party_folder.approves(self.study.id):
             raise UserError(
                 f"expected {self.study.name} and its roster to be approved in "
-                f"{self.site.home.resolve()}, they were withdrawn or replaced since it is served; "
-                "approve a study with the roster that holds now, and serve that"
+                f"{self.party_folder.home.resolve()}, they were withdrawn or replaced since it is "
+                "served; approve a study with the roster that holds now, and serve that"
             )
 
     def _doubt(self, error: AbsentError, *, in_round: bool) -> None:
@@ -146,7 +158,7 @@ class Coordinator:
         for rounds in self._open.values():
             if rounds.sums:
                 self._doubted.clear()
-                few = rounds.terms.steps if is_sparse(self.study.parties) else 1
+                few = rounds.round_parameters.steps if is_sparse(self.study.parties) else 1
                 self._patience.reached(rounds.sums, few)
                 rounds.sums = 0
 
@@ -157,17 +169,19 @@ class Coordinator:
         at = attests.now() if attests else 0
         made = SetUp(
             peers=self.requests,
-            keys=self.site.keys,
+            keys=self.party_folder.keys,
             study=self.study.id,
             layout=layout_of(wanted.plan),
-            terms=wanted.terms,
-            offer=SessionOffer.of(wanted.purpose, wanted.terms, self._standardisation, at),
+            round_parameters=wanted.round_parameters,
+            offer=SessionOffer.of(
+                wanted.purpose, wanted.round_parameters, self._standardisation, at
+            ),
             counts=self.study.data.counts,
             attempts_per_list=wanted.planned.mechanism.attempts_per_list,
             attests=attests,
             doubted=self._doubted_places,
         )
-        self.requests.expect(wanted.purpose, wanted.terms, self.study.data.counts)
+        self.requests.expect(wanted.purpose, wanted.round_parameters, self.study.data.counts)
         everybody = dict.fromkeys(range(1, len(roster.parties)), ())
         self.requests.ask_all(Call.PING, everybody, made.session)
         return made.open_session()
@@ -179,12 +193,15 @@ class Coordinator:
         self._doubt(lost, in_round=True)
         if any(one.why == "budget" for one in lost.absent.values()):
             raise BudgetError(f"{lost}; no round is possible without them") from None
-        self._patience.wait(lost, in_round=True)
+        self._patience.wait(lost, in_round=True, check=self._check_approval)
 
     def close(
         self, rounds: Rounds, sessions: Sequence[bytes], parameters: bytes
     ) -> list[dict[str, Any]]:
         """Give everybody the model, and have the silos sign what their ledgers hold.
+
+        A silo that does not answer is asked again, a few times: a run is closed once, and nobody
+        can have its part later.
 
         Returns:
             What the silos say that answered; who did not is in the event log.
@@ -194,21 +211,40 @@ class Coordinator:
             self._frame(rounds, Tag.CLOSE, listed),
             self._frame(rounds, Tag.RESULT, parameters),
         ]
-        roster, parts = self.requests.roster, []
-        asked = dict.fromkeys(roster.silos, frames)
-        for index, received in self.requests.ask(Call.CLOSE, asked, rounds.session):
-            if isinstance(received, Absent):
-                continue
-            try:
-                frame = parse(received[0], roster, study=rounds.study, session=rounds.session)
-                if frame.tag is not Tag.CLOSED or frame.sender != index:
-                    raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
-                silo, payload = roster.parties[index], json.loads(bytes(frame.payload))
-                parts.append(checked_part(payload, silo, study=self.study.id, sessions=sessions))
-            except UNREADABLE as error:
-                name = roster.name(index)
-                self.requests.warn("garbled", whom=name, said=str(error))
-        return parts
+        parts: dict[int, dict[str, Any]] = {}
+        left = set(self.requests.roster.silos)
+        for turn in range(_CLOSINGS):
+            if turn:
+                self.requests.timeouts.clock.sleep(_PAUSE * 2.0 ** (turn - 1))
+            asked = dict.fromkeys(sorted(left), frames)
+            for index, received in self.requests.ask(Call.CLOSE, asked, rounds.session):
+                if (part := self._part(rounds, index, received, sessions)) is not None:
+                    parts[index] = part
+            left -= parts.keys()
+            if not left:
+                break
+        else:
+            names = ", ".join(map(self.requests.roster.name, sorted(left)))
+            self.requests.warn("unsigned", parties=names)
+        return list(parts.values())
+
+    def _part(
+        self, rounds: Rounds, index: int, received: Answer, sessions: Sequence[bytes]
+    ) -> dict[str, Any] | None:
+        """A silo's signed part, if its answer has one that can be used."""
+        if isinstance(received, Absent):
+            return None
+        roster = self.requests.roster
+        try:
+            frame = parse(received[0], roster, study=rounds.study, session=rounds.session)
+            if frame.tag is not Tag.CLOSED or frame.sender != index:
+                raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
+            payload = json.loads(bytes(frame.payload))
+            silo = roster.parties[index]
+            return checked_part(payload, silo, study=self.study.id, sessions=sessions)
+        except UNREADABLE as error:
+            self.requests.warn("garbled", whom=roster.name(index), said=str(error))
+            return None
 
     def _frame(self, rounds: Rounds, tag: Tag, payload: bytes) -> bytes:
         return Frame(
@@ -218,7 +254,7 @@ class Coordinator:
             sender=0,
             receiver=EVERYBODY,
             payload=payload,
-        ).sealed(self.site.keys)
+        ).sealed(self.party_folder.keys)
 
 
 def _blamed(liars: Sequence[Absent], colluders: int) -> str:

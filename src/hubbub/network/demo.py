@@ -19,7 +19,6 @@ from typing import Any
 
 import tomli_w
 
-from hubbub.assurance.attestation import own_code
 from hubbub.disk import write_text
 from hubbub.errors import HubbubError, UserError, with_extra
 from hubbub.network.aggregator_process import named_relay
@@ -27,6 +26,7 @@ from hubbub.network.key_files import roster_of, write_roster
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.party_process import Command, PartyProcess, read_libraries
 from hubbub.study import SOFTWARE, Study
+from hubbub.verification.attestation import own_code
 
 _END_SECONDS = 10.0
 
@@ -75,14 +75,14 @@ class DemoConsortium:
         tell("each other party: hubbub keygen NAME --role ROLE --home NAME")
         sites += [PartyFolder.made(folder / name, name, role) for name, role in members.items()]
         tell("somebody: hubbub roster */identity.toml --out roster.toml")
-        roster = roster_of([site.keys.identity for site in sites])
+        roster = roster_of([party_folder.keys.identity for party_folder in sites])
         write_roster(folder / "roster.toml", roster)
         tables["parties"] |= {"compute_nodes": nodes, "roster": roster.digest.hex()}
         study = Study.parse(tomli_w.dumps(tables))
         write_text(folder / "study.toml", study.as_toml())
         tell("each party: hubbub approve study.toml --roster roster.toml --home NAME")
-        for site in sites:
-            site.approve(study, roster)
+        for party_folder in sites:
+            party_folder.approve(study, roster)
         return cls(folder=folder, study=study, members=tuple(members), command=command)
 
     @property

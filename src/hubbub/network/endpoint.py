@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hubbub import VERSION
-from hubbub.assurance import Attester, MachineAttester, StudyAttestation
 from hubbub.errors import DataError, HubbubError, ProtocolError
 from hubbub.network.envelope import answer, read_request
 from hubbub.network.event_log import WAITING, EventLog
@@ -49,6 +48,7 @@ from hubbub.session import (
     round_parameters_of,
 )
 from hubbub.study import Study
+from hubbub.verification import Attester, MachineAttester, StudyAttestation
 
 # A party's randomness in its n-th session of a study; tests choose it, nobody else does.
 SourceOf = Callable[[int], SecureSource]
@@ -58,7 +58,7 @@ class Endpoint(ABC):
     """One party's side.
 
     Args:
-        site: the party's own folder.
+        party_folder: the party's own folder.
         event_log: where it writes what happens.
         mask_stream: how masks are added; changes speed only.
         source_of: its randomness; the operating system's if None.
@@ -67,15 +67,15 @@ class Endpoint(ABC):
 
     def __init__(
         self,
-        site: PartyFolder,
+        party_folder: PartyFolder,
         event_log: EventLog,
         *,
         mask_stream: MaskStream | None = None,
         source_of: SourceOf | None = None,
         attester: Attester | None = None,
     ) -> None:
-        self.site, self.event_log = site, event_log
-        self._attester = attester or MachineAttester(site.home / COLLATERAL)
+        self.party_folder, self.event_log = party_folder, event_log
+        self._attester = attester or MachineAttester(party_folder.home / COLLATERAL)
         self._mask_stream = mask_stream or MaskStream()
         self._source_of = source_of or (lambda _: SecureSource())
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class Endpoint(ABC):
     @property
     def roster(self) -> Roster:
         """Everybody, as this party's own folder says."""
-        return self.site.roster
+        return self.party_folder.roster
 
     def answer(self, request: bytes) -> bytes:
         """What this party says to a request; never an exception."""
@@ -120,9 +120,9 @@ class Endpoint(ABC):
         with self._lock:
             begun = {one.study.id for one in self._sessions.values()}
             for study in begun | self._refusals.studies:
-                if not self.site.approves(study):
+                if not self.party_folder.approves(study):
                     self._forget(study)
-        self.site.check_place()
+        self.party_folder.check_place()
 
     def _answer_or_refusal(self, request: bytes) -> bytes:
         """An answer, or a refusal."""
@@ -210,7 +210,7 @@ class Endpoint(ABC):
             RefusedError: it is not.
         """
         study = self._study_of.get(session)
-        if study is None or self.site.approves(study):
+        if study is None or self.party_folder.approves(study):
             return
         self._forget(study)
         raise RefusedError(
@@ -241,7 +241,7 @@ class Endpoint(ABC):
         if not is_sparse(study.parties):
             return
         try:
-            drawn = self.site.notes.draw_graph(study.id)
+            drawn = self.party_folder.notes.draw_graph(study.id)
         except FruitlessError as error:
             raise RefusedError("graphs", str(error)) from None
         if not drawn:
@@ -257,7 +257,7 @@ class Endpoint(ABC):
         header = unverified(data)  # to look its study up; `parse` verifies it below
         study_id, session = header.study, header.session
         self._asked = (study_id, Call.OPEN)
-        study = self.site.study(study_id)
+        study = self.party_folder.study(study_id)
         roster = self.roster if study else None
         if study is None or roster is None or study.parties.roster != roster.digest.hex():
             raise RefusedError(
@@ -269,23 +269,23 @@ class Endpoint(ABC):
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
         # First: who keeps an offer that was refused has it looked at, and told of, only once.
-        if self.known(study_id, session) or not self.site.notes.open_session(session):
+        if self.known(study_id, session) or not self.party_folder.notes.open_session(session):
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         offer = SessionOffer.read(frame.payload, roster.name(0))
         plan, planned = self.prepared(study, offer)
-        terms = round_parameters_of(planned)
-        offer.check(terms)
+        round_parameters = round_parameters_of(planned)
+        offer.check(round_parameters)
         self.check_able()
         self._begun += 1
         self._study_of[session] = study_id
         attested = self._attested(study, roster, session, offer)
         membership = Membership(
-            keys=self.site.keys,
+            keys=self.party_folder.keys,
             roster=roster,
-            index=roster.parties.index(self.site.keys.identity),
+            index=roster.parties.index(self.party_folder.keys.identity),
             study=study_id,
             session=session,
-            terms=terms,
+            round_parameters=round_parameters,
             layout=layout_of(plan),
             offer=bytes(frame.payload),
             source=self._source_of(self._begun),
@@ -326,10 +326,10 @@ class Endpoint(ABC):
             tag=tag,
             study=study,
             session=session,
-            sender=self.site.index,
+            sender=self.party_folder.index,
             receiver=0,
             payload=payload,
-        ).sealed(self.site.keys)
+        ).sealed(self.party_folder.keys)
 
     def _refusal(self, request: bytes, refusal: Refusal) -> bytes:
         """Say no to one request in known words, and write down here what went wrong."""
@@ -338,12 +338,12 @@ class Endpoint(ABC):
         self.event_log.warn("refused", why=why, culprit=culprit, said=refusal.said)
         if refusal.own and self._asked is not None:
             self._refusals.add(*self._asked, why)
-        return answer([refusal.sealed(request, self.site.keys, self._index_or_everybody())])
+        return answer([refusal.sealed(request, self.party_folder.keys, self._index_or_everybody())])
 
     def _index_or_everybody(self) -> int:
         """The party's place, also where its folder cannot be read any more."""
         try:
-            return self.site.index
+            return self.party_folder.index
         except HubbubError:
             return EVERYBODY
 

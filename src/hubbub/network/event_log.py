@@ -3,7 +3,8 @@
 A line is a JSON object with the time, the party, the event and a few plain values. Nothing of it is
 secret: callers give counts of bytes, seconds, names and sentences of errors, never values of
 records, their statistics, keys or vectors. The last known state is also kept as `status.json`,
-replaced all at once. A log that has grown large becomes `events.jsonl.1`, and a new one begins.
+replaced all at once, and every half minute while the process lives. A log that has grown large
+becomes `events.jsonl.1`, and a new one begins.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hubbub.errors import UserError
 
 LOG, STATUS = "events.jsonl", "status.json"
 _LARGEST = 1 << 23  # bytes of a log
+BEAT = 30.0  # seconds between two signs of life in the status
 
 Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
@@ -42,6 +44,7 @@ _SENTENCES = {
     "list": "list {number} of {records} tokens is mixed: {seconds:.1f} s",
     "complaint": "{whom} complains about the list; it is opened to see who lied",
     "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",
+    "unsigned": "no signed part of {parties}: the evidence is without what their ledgers hold",
     "closed": "{study} is done; the model is in {model}",
     "resumed": "going on after step {step}",
     "connected": "connected to the relay",
@@ -126,6 +129,26 @@ class EventLog:
             status = json.dumps(whole, indent=2) + "\n"
             with self._surviving():
                 write_text(self.folder / STATUS, status, durable=False)
+
+    @contextmanager
+    def beating(self, seconds: float = BEAT) -> Iterator[None]:
+        """Write the status anew every so often meanwhile: who reads it knows that somebody lives.
+
+        A process that was killed or frozen, or cannot write its folder, leaves an old one.
+        """
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(seconds):
+                self.state()
+
+        thread = threading.Thread(target=beat, daemon=True, name="beat")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def progress(self, done: int, steps: int, **values: Any) -> None:
         """Change the state in the middle of training: how far it is, and how long it will take.

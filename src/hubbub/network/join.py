@@ -14,7 +14,7 @@ from hubbub.errors import HubbubError, StudyError, UserError
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
 from hubbub.network.folder_lock import alone
-from hubbub.network.nats import Answering, Relay
+from hubbub.network.nats import Answering, Relay, RelayCertificate
 from hubbub.network.party_folder import LEDGER, PartyFolder
 from hubbub.network.size_limits import OFFER_LIMIT
 from hubbub.protocol import Roster
@@ -32,25 +32,37 @@ class Machine:
         data: the folder that a study's file names are relative to; the home if None.
         ledger: of the silo's data set; in the home if None.
         device: where gradients are made.
+        certificate: of a leaf relay here, by which it is believed; of the roster's relay if None.
     """
 
     data: Path | None = None
     ledger: Path | None = None
     device: str = "auto"
+    certificate: Path | None = None
 
 
-def relay_of(site: PartyFolder, url: str | None, roster: Roster | None = None) -> Relay:
+def relay_of(
+    party_folder: PartyFolder,
+    url: str | None,
+    roster: Roster | None = None,
+    certificate: Path | None = None,
+) -> Relay:
     """Where the relay is: as the roster says, or at another URL.
 
     Args:
-        site: the party's folder.
+        party_folder: the party's folder.
         url: of the relay, if it is another.
         roster: of a party that has approved nothing yet, and so has none in its folder.
+        certificate: of what is at the URL, where that is a leaf relay; else the roster's key holds.
 
     Raises:
         UserError: none of them says it.
     """
-    named = (roster or site.roster).parties[0]
+    if certificate is not None:
+        if not url:
+            raise UserError("expected --relay with --relay-certificate, got none; name the leaf")
+        return Relay.of(url, RelayCertificate(path=certificate, key=certificate).pin)
+    named = (roster or party_folder.roster).parties[0]
     if not (url or named.relay):
         raise UserError(
             "expected the relay's URL with --relay, got none, and the roster names none; ask the "
@@ -60,7 +72,7 @@ def relay_of(site: PartyFolder, url: str | None, roster: Roster | None = None) -
 
 
 def join(
-    site: PartyFolder,
+    party_folder: PartyFolder,
     relay: Relay,
     machine: Machine,
     event_log: EventLog,
@@ -74,7 +86,7 @@ def join(
     another roster is over, and where a new roster names another relay, that is gone to.
 
     Args:
-        site: the party's folder.
+        party_folder: the party's folder.
         relay: where the relay is.
         machine: what belongs to the party on this machine.
         event_log: where events go.
@@ -87,18 +99,18 @@ def join(
         StudyError: a new roster does not list this party any more.
         ReplacedError: there are new keys in the folder; a new process reads them.
     """
-    check(site, machine)
-    with alone(site.home):
+    check(party_folder, machine)
+    with alone(party_folder.home):
         event_log.state(state=CONNECTING)
         try:
-            _Joined(site, relay, machine, event_log, url).run(until)
+            _Joined(party_folder, relay, machine, event_log, url).run(until)
         except HubbubError as error:
             event_log.warn("stopped", said=str(error))
             event_log.state(state=LOST)
             raise
 
 
-def check(site: PartyFolder, machine: Machine) -> list[str]:
+def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
     """Whether what is approved can be run here; the studies' names.
 
     Files of records are read before anybody is told that this party is there: of a silo whose file
@@ -107,39 +119,41 @@ def check(site: PartyFolder, machine: Machine) -> list[str]:
     Raises:
         UserError, DataError: it cannot.
     """
-    check_role(site)
-    studies = site.studies()
+    check_role(party_folder)
+    studies = party_folder.studies()
     for study in studies:
-        check_records(site, study, machine)
-        if site.role == "silo" and study.data.files:  # code of others runs when it is asked for
-            sources.check_readable(study, site.name, machine.data or site.home)
+        check_records(party_folder, study, machine)
+        if (
+            party_folder.role == "silo" and study.data.files
+        ):  # code of others runs when it is asked for
+            sources.check_readable(study, party_folder.name, machine.data or party_folder.home)
     return [study.name for study in studies]
 
 
-def check_role(site: PartyFolder) -> None:
+def check_role(party_folder: PartyFolder) -> None:
     """Refuse a party that does not join, or that no relay would know.
 
     Raises:
         UserError: it is the aggregator.
         StudyError: it has no transport key.
     """
-    if site.role == "aggregator":
+    if party_folder.role == "aggregator":
         raise UserError("expected a silo or a compute node, got the aggregator; use hubbub serve")
-    if not site.keys.identity.transport:
+    if not party_folder.keys.identity.transport:
         raise StudyError(
-            f"expected a transport key of {site.name}, found none in {site.home}; make its keys "
-            "with this version of hubbub keygen"
+            f"expected a transport key of {party_folder.name}, found none in "
+            f"{party_folder.home}; make its keys with this version of hubbub keygen"
         )
 
 
-def check_records(site: PartyFolder, study: Study, machine: Machine) -> None:
+def check_records(party_folder: PartyFolder, study: Study, machine: Machine) -> None:
     """Refuse a silo's folder without the file of a study's records.
 
     Raises:
         DataError: it is not there.
     """
-    if site.role == "silo":
-        sources.check_file(study, site.name, machine.data or site.home)
+    if party_folder.role == "silo":
+        sources.check_file(study, party_folder.name, machine.data or party_folder.home)
 
 
 class _Joined:
@@ -147,13 +161,13 @@ class _Joined:
 
     def __init__(
         self,
-        site: PartyFolder,
+        party_folder: PartyFolder,
         relay: Relay,
         machine: Machine,
         event_log: EventLog,
         url: str | None,
     ) -> None:
-        self._site, self._machine, self._log, self._url = site, machine, event_log, url
+        self._site, self._machine, self._log, self._url = party_folder, machine, event_log, url
         self._endpoint: Endpoint | None = None
         self._silent = False
         self._gone = False  # the aggregator has said goodbye, and has asked nothing since
@@ -201,7 +215,7 @@ class _Joined:
     def _relay(self) -> Relay | None:
         """Where the relay is by the roster of this moment; None where that says nothing."""
         try:
-            return relay_of(self._site, self._url)
+            return relay_of(self._site, self._url, certificate=self._machine.certificate)
         except UserError:
             return None
 
@@ -256,18 +270,18 @@ class _Joined:
         self._log.state(state=LOST if silent else self._state_here)
 
 
-def _endpoint(site: PartyFolder, machine: Machine, event_log: EventLog) -> Endpoint:
+def _endpoint(party_folder: PartyFolder, machine: Machine, event_log: EventLog) -> Endpoint:
     """A silo's or a compute node's endpoint."""
-    if site.role == "node":
+    if party_folder.role == "node":
         from hubbub.network.node_endpoint import NodeEndpoint
 
-        return NodeEndpoint(site, event_log)
+        return NodeEndpoint(party_folder, event_log)
     from hubbub.network.silo_endpoint import SiloEndpoint
 
     return SiloEndpoint(
-        site,
+        party_folder,
         event_log,
-        data=machine.data or site.home,
-        ledger=machine.ledger or site.home / LEDGER,
+        data=machine.data or party_folder.home,
+        ledger=machine.ledger or party_folder.home / LEDGER,
         device=machine.device,
     )

@@ -15,7 +15,7 @@ from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from hubbub.errors import UserError, with_extra
-from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
+from hubbub.network.event_log import BEAT, CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
 
 _HOST = "127.0.0.1"
 _PATIENCE = 5.0  # seconds for a request
@@ -45,12 +45,19 @@ _GAUGES = {
 }
 
 
-def health(state: Mapping[str, Any]) -> tuple[bool, dict[str, str]]:
+def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, dict[str, str]]:
     """Whether a party is connected, can take part, and does so or waits; and what is wrong.
 
     Who is missing at others, or waits for them, is no matter of this party's health.
+
+    Args:
+        state: as the event log has it, or `last_status` of another process.
+        most_age: seconds that a status may be old: its process writes it every `BEAT`.
     """
     now = state.get("state", CONNECTING)
+    if (age := state.get("age_seconds", 0.0)) > most_age:
+        reason = f"wrote its status {age:.0f} s ago: it has ended, is frozen, or cannot write"
+        return False, {"state": now, "reason": reason}
     if refusing := state.get("refusing"):
         return False, {"state": now, "reason": f"refuses to take part: {refusing}"}
     if not state.get("connected"):

@@ -31,7 +31,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hubbub.assurance import write_audit
 from hubbub.disk import PRIVATE, json_value, write_text
 from hubbub.errors import HubbubError, StudyError, UserError
 from hubbub.network.folder_lock import alone
@@ -51,6 +50,7 @@ from hubbub.network.session_notes import SessionNotes
 from hubbub.planning import is_sparse
 from hubbub.protocol import Keys, Roster
 from hubbub.study import Study, code_hashes, imported_code, known_code
+from hubbub.verification import write_audit
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from hubbub.errors import HubbubError
+from hubbub.network.clock import Check
 from hubbub.network.session_notes import MOST_FRUITLESS
 from hubbub.network.timeouts import Timeouts
 from hubbub.session import AbsentError
@@ -63,12 +64,13 @@ class Patience:
             if not self._fruitless:
                 self._failed.clear()
 
-    def wait(self, error: AbsentError, *, in_round: bool) -> None:
+    def wait(self, error: AbsentError, *, in_round: bool, check: Check = lambda: None) -> None:
         """Wait before the next try; a session that is lost once is followed by the next at once.
 
         Args:
             error: why the last one came to nothing.
             in_round: whether the session was set up, and was lost later.
+            check: called every second meanwhile.
 
         Raises:
             WaitedError: there is no next try; it names who failed.
@@ -90,7 +92,7 @@ class Patience:
                 f"{error}; start again when they can take part, with a longer --deadline if the "
                 "line is slow"
             )
-        self.timeouts.clock.sleep(seconds)
+        self.timeouts.clock.sleep(seconds, check)
 
     def _next_pause(self, error: AbsentError) -> float:
         """Seconds; what makes others pay is tried a few times only."""

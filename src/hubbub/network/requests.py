@@ -57,13 +57,18 @@ class Requests(Peers):
         super().__init__(roster)
         self.event_log, self.timeouts = event_log, timeouts
         self.paid: dict[str, dict[str, int]] = {}  # attempts that silos have paid for, by purpose
+        self.twice: set[str] = set()  # who was seen to take part in two processes
         self._study, self._phase = study, phase
         self._limits: dict[str, SizeLimits] = {}  # of the newest session, by purpose
         self._known = {"relay", *(party.name for party in roster.parties)}
 
-    def expect(self, purpose: str, terms: RoundParameters, counts: Sequence[int]) -> None:
+    def expect(
+        self, purpose: str, round_parameters: RoundParameters, counts: Sequence[int]
+    ) -> None:
         """Know what a session's answers may have, before anybody is asked in it."""
-        self._limits[purpose] = SizeLimits(roster=self.roster, terms=terms, counts=tuple(counts))
+        self._limits[purpose] = SizeLimits(
+            roster=self.roster, round_parameters=round_parameters, counts=tuple(counts)
+        )
 
     def largest_answer(self, name: str) -> int:
         """Bytes of an answer in a phase of this name: what carries it keeps no larger one.
@@ -114,6 +119,11 @@ class Requests(Peers):
     def warn(self, event: str, **values: Any) -> None:
         """Write down an event that somebody should look at."""
         self.event_log.warn(event, **values)
+
+    def see_twice(self, name: str) -> None:
+        """Hear that two processes take part as a party: what comes of it may be of either."""
+        self.twice.add(name)
+        self.warn("twice", whom=name)
 
     def left_out(self, absent: Mapping[str, Absent]) -> None:
         """Have the state say who is missing, and which of them have said that they cannot."""

@@ -42,4 +42,6 @@ class SessionState:
     def limits(self) -> SizeLimits:
         """How much may be asked in it."""
         counts, me = self.study.data.counts, self.membership
-        return SizeLimits(roster=me.roster, terms=me.terms, counts=tuple(counts))
+        return SizeLimits(
+            roster=me.roster, round_parameters=me.round_parameters, counts=tuple(counts)
+        )

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from hubbub import learning
-from hubbub.assurance import Ledger, attempts_of, entry_of, kind_of, part_of
 from hubbub.errors import DataError, IntegrityError, ProtocolError
+from hubbub.ledger import Ledger, attempts_of, entry_of, kind_of
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.session_state import SessionState
 from hubbub.planning import Plan, PlannedQuery, Query, QueryState, is_sparse
@@ -49,6 +49,7 @@ from hubbub.session import (
 )
 from hubbub.study import Study
 from hubbub.training import PreparedStudy, write_result
+from hubbub.verification import part_of
 
 _TELL_EVERY = 5.0
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
@@ -114,9 +115,9 @@ class SiloEndpoint(Endpoint):
         if study.id not in self._studies:
             check_apart(study)  # refuses, before records are read, what cannot be run apart
             plain = PreparedStudy.of(
-                study, device=self._device, whose=[self.site.name], folder=self._data
+                study, device=self._device, whose=[self.party_folder.name], folder=self._data
             )
-            _check_count(study, self.site.name, plain.counts[0])
+            _check_count(study, self.party_folder.name, plain.counts[0])
             self._studies[study.id] = _Study(plain=plain)
         return self._studies[study.id]
 
@@ -161,7 +162,13 @@ class SiloEndpoint(Endpoint):
             # Made once the set-up has succeeded: an OPEN may be repeated for an hour.
             prepared = self._featured(self._known(study).plain, planned.query, offer)
             (task,) = prepared.tasks_of(planned.query)
-            return Silo(terms=me.terms, task=task, masking=masking, source=me.source, seeds=seeds)
+            return Silo(
+                round_parameters=me.round_parameters,
+                task=task,
+                masking=masking,
+                source=me.source,
+                seeds=seeds,
+            )
 
         whole = attempts_of(plan)
 
@@ -189,13 +196,15 @@ class SiloEndpoint(Endpoint):
                 "no-session", "expected a study that goes on, got a round after its end; open anew"
             )
         began, work = time.monotonic(), state.party.take(call, parts)
-        with learning.threads_for(state.membership.terms.parameters):
+        with learning.threads_for(state.membership.round_parameters.parameters):
             made = work()
         if call is Call.MODEL and not state.answered:
             state.answered = True
             if is_sparse(state.study.parties):
-                self.site.notes.use_graph(state.study.id)
-        if call is (Call.SEED if state.membership.terms.needs_joint_seed else Call.MODEL):
+                self.party_folder.notes.use_graph(state.study.id)
+        if call is (
+            Call.SEED if state.membership.round_parameters.needs_joint_seed else Call.MODEL
+        ):
             took = time.monotonic() - began
             if self._pace:
                 time.sleep(ceil(took / self._pace) * self._pace - took)
@@ -254,7 +263,7 @@ class SiloEndpoint(Endpoint):
                     one.party.forget()
         paid = {one.session for one in self._ledger.entries() if one.study == state.study.id}
         part = part_of(
-            self.site.keys,
+            self.party_folder.keys,
             study=state.study.id,
             sessions=listed & paid,
             unlisted=paid - listed,
@@ -285,7 +294,7 @@ class SiloEndpoint(Endpoint):
             raise ProtocolError(
                 "expected as many sums as answers need, got fewer", culprit=self.roster.name(0)
             ) from None
-        folder = self.site.home / "models" / plan.study.id.hex()[:16]
+        folder = self.party_folder.home / "models" / plan.study.id.hex()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         write_result(folder, known.plain, parameters, state.offer.standardisation)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))

@@ -56,7 +56,7 @@ class SizeLimits:
     """
 
     roster: Roster
-    terms: RoundParameters
+    round_parameters: RoundParameters
     counts: Sequence[int] = ()
 
     def answer(self, call: Call) -> int:
@@ -75,8 +75,12 @@ class SizeLimits:
     @cached_property
     def _requests(self) -> Mapping[Call, int]:
         """What is asked, by call."""
-        everybody, terms, silos = self._everybody, self.terms, self.terms.silos
-        shares = _frames(silos, terms.masked_bytes + SHARE_SEAL_BYTES)
+        everybody, round_parameters, silos = (
+            self._everybody,
+            self.round_parameters,
+            self.round_parameters.silos,
+        )
+        shares = _frames(silos, round_parameters.masked_bytes + SHARE_SEAL_BYTES)
         named = _frames(1, silos + DIGEST_BYTES)
         shown = _frames(everybody, DIGEST_BYTES)
         lists = (call for call in Call if Call.LIST <= call <= Call.JUDGE)
@@ -95,7 +99,7 @@ class SizeLimits:
             Call.SEED: shown,
             Call.SHARES: named + shares,
             Call.PROMISE: named,
-            Call.TOTAL: _frames(terms.nodes, silos + DIGEST_BYTES),
+            Call.TOTAL: _frames(round_parameters.nodes, silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS) + _frames(1, self._model),
         }
 
@@ -106,14 +110,22 @@ class SizeLimits:
     @property
     def _model(self) -> int:
         """Of a model in full, and the number of an attempt."""
-        return 4 * max(self.terms.parameters, self.terms.dimension) + 4
+        return 4 * max(self.round_parameters.parameters, self.round_parameters.dimension) + 4
 
     @cached_property
     def _answers(self) -> Mapping[Call, int]:
         """What an answer has that is no refusal, by call; calls that are not here have a word."""
-        everybody, terms, nodes = self._everybody, self.terms, self.terms.nodes
-        shares = _frames(nodes, terms.masked_bytes + SHARE_SEAL_BYTES) if terms.full_shares else 0
-        masked = _frames(1, terms.masked_bytes + DIGEST_BYTES) + shares
+        everybody, round_parameters, nodes = (
+            self._everybody,
+            self.round_parameters,
+            self.round_parameters.nodes,
+        )
+        shares = (
+            _frames(nodes, round_parameters.masked_bytes + SHARE_SEAL_BYTES)
+            if round_parameters.full_shares
+            else 0
+        )
+        masked = _frames(1, round_parameters.masked_bytes + DIGEST_BYTES) + shares
         return {
             Call.OPEN: _frames(2, DIGEST_BYTES),
             Call.ATTEST: _frames(1, _EVIDENCE),
@@ -121,9 +133,9 @@ class SizeLimits:
             Call.CONFIRM: _frames(1 + everybody, _PROOF),
             Call.MODEL: masked,
             Call.SEED: masked,
-            Call.PROMISE: _frames(1, terms.silos + DIGEST_BYTES),
-            Call.TOTAL: _frames(1, terms.masked_bytes),
-            Call.SHARES: _frames(1, terms.silos + DIGEST_BYTES),
+            Call.PROMISE: _frames(1, round_parameters.silos + DIGEST_BYTES),
+            Call.TOTAL: _frames(1, round_parameters.masked_bytes),
+            Call.SHARES: _frames(1, round_parameters.silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS),
             **self._mixed,
         }

@@ -24,9 +24,7 @@ from hubbub.planning.accounts import (
 from hubbub.planning.exposure import (
     Exposure,
     epsilon_against,
-    noise_left,
     owned_records,
-    sharing_silos,
     stated_adversary,
 )
 from hubbub.planning.mask_degree import is_sparse
@@ -39,8 +37,9 @@ from hubbub.planning.mechanism import (
 )
 from hubbub.planning.model_size import is_dimension, record_shape, told_shape
 from hubbub.planning.noise_correlation import Correlation, correlation_of, words_about
+from hubbub.planning.noise_shares import NoiseShares, may_announce, shares_of
 from hubbub.planning.plan_of_mechanisms import plan_alone, plan_of
-from hubbub.planning.plan_values import Plan
+from hubbub.planning.plan_values import ANNOUNCED, Plan
 from hubbub.planning.plan_warnings import about_own_code
 from hubbub.planning.planned_query import PlannedQuery
 from hubbub.planning.precision import largest_batch, record_clip

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, inf, sqrt
+from math import ceil, inf
 from operator import attrgetter
 
 from hubbub.planning import accounts, mask_degree
 from hubbub.planning.mechanism import Mechanism
+from hubbub.planning.noise_shares import NoiseShares, known_shares
 from hubbub.privacy import LEAST_SAMPLED_NOISE, Certificate
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
@@ -70,7 +71,7 @@ class Threat:
         parties: who takes part, and how many of them may be dishonest or missing.
         privacy: epsilon and delta that are asked for.
         mechanism: of the query that the study's epsilon is calibrated by, with its noise.
-        shares: how many noise shares add up to the stated noise.
+        shares: how the stated noise is divided among silos.
         certificate: what is added to the ideal mechanisms.
         beside: of the other queries, each with its noise.
     """
@@ -78,14 +79,14 @@ class Threat:
     parties: Parties
     privacy: Privacy
     mechanism: Mechanism
-    shares: int
+    shares: NoiseShares
     certificate: Certificate
     beside: tuple[Mechanism, ...] = ()
 
     def exposure(self, row: Adversary, known: int, torn: float) -> Exposure:
         """What an adversary learns that can subtract so many shares."""
         noise = self.mechanism.noise_multiplier
-        left = noise_left(self.parties, noise, self.shares, known)
+        left = noise * self.shares.left(known)
         owned = owned_records(self.mechanism, self.parties, row.silos)
         epsilon = epsilon_against(
             accounts.account_of(self.mechanism),
@@ -116,7 +117,7 @@ class Threat:
         Either the probability of that is paid for, or all noise but one share counts as known: the
         share of the silo whose record it is cannot be subtracted. The smaller epsilon is claimed.
         """
-        most = sharing_silos(self.parties) - self.parties.dropouts - 1
+        most = self.shares.most_known
         torn = (1 + len(self.beside)) * mask_degree.torn_apart(self.parties, row.shares)
         whole = self.exposure(row, min(row.shares, most), torn)
         return min(whole, self.exposure(row, most, 0.0), key=_epsilon) if torn else whole
@@ -170,17 +171,6 @@ def epsilon_against(
     return certificate.claim(ideal, delta, near=near)
 
 
-def sharing_silos(parties: Parties) -> int:
-    """Silos in the smallest sum that can be isolated, before colluders and drop-outs (P4)."""
-    if 0 < parties.nodes_per_silo < parties.compute_nodes:
-        # Consecutive nodes on a circle: one honest node may be the only one for its own silos. The
-        # N mod M silos that are over use the first nodes once more than the last.
-        each, over = divmod(parties.silos, parties.compute_nodes)
-        spared = parties.compute_nodes - over
-        return parties.nodes_per_silo * each + max(0, parties.nodes_per_silo - spared)
-    return parties.silos
-
-
 def stated_adversary(parties: Parties) -> str:
     """The name of the adversary to whom the study's epsilon is promised."""
     return _insider(parties.colluders)
@@ -189,20 +179,6 @@ def stated_adversary(parties: Parties) -> str:
 def stated_of(parties: Parties, exposures: tuple[Exposure, ...]) -> Exposure:
     """What the stated adversary can learn, among all."""
     return next(one for one in exposures if one.adversary == stated_adversary(parties))
-
-
-def noise_left(parties: Parties, noise: float, shares: int, known: int) -> float:
-    """z_eff of P3: what is left of the noise when `known` shares can be subtracted."""
-    left = sharing_silos(parties) - parties.dropouts - known
-    return noise * sqrt(max(left, 0) / shares)
-
-
-def known_shares(parties: Parties, colluders: int) -> int:
-    """Noise shares known to so many silos and to a further one that looks on (P3).
-
-    Attested enclaves keep a silo's share from its own owner.
-    """
-    return 0 if parties.trust == "tee" else colluders + 1
 
 
 def owned_records(mechanism: Mechanism, parties: Parties, silos: int) -> int:
@@ -268,7 +244,8 @@ def _curve(parties: Parties) -> list[int]:
     most = parties.silos - 1
     wanted = {t for t in range(1, most + 1) if t <= 3 or abs(t - parties.colluders) <= 2}
     wanted |= {most, parties.colluders} | {round(most * share) for share in (0.25, 0.5, 0.75)}
-    return sorted(t for t in wanted if 0 <= t <= most)
+    # Without a colluder it is the row "one silo", but where nothing more is promised.
+    return sorted(t for t in wanted if min(1, parties.colluders) <= t <= most)
 
 
 def _turns(parties: Parties) -> set[int]:

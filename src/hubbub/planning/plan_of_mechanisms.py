@@ -16,7 +16,7 @@ from math import ceil
 from typing import TypeVar
 
 from hubbub.errors import StudyError
-from hubbub.planning import accounts, exposure, mask_degree, precision
+from hubbub.planning import accounts, exposure, mask_degree, noise_shares, precision
 from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.patient_promise import patient_promise
 from hubbub.planning.plan_values import Plan
@@ -39,28 +39,27 @@ from hubbub.study.privacy import Privacy
 Q = TypeVar("Q", bound=Query)
 
 
-def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
+def plan_of(
+    study: Study, main: SteppedQuery, beside: Sequence[Query], *, announced: bool = True
+) -> Plan:
     """What follows from a study's queries; see `hubbub.plan`.
 
     Args:
         study: who takes part, and what is promised.
         main: the query that has what the others leave of epsilon.
         beside: the others, each with an epsilon of its own.
+        announced: whether noise shares may follow from the set that a MODEL names, as they did not
+            in runs from before they could.
 
     Raises:
         StudyError: the study asks for something that cannot be certified.
     """
     parties, privacy = study.parties, study.privacy
     _check_projection(main)
-    sharing = exposure.sharing_silos(parties)
-    shares = sharing - parties.dropouts - exposure.known_shares(parties, parties.colluders)
-    if shares < 1:
-        raise StudyError(
-            f"expected parties.nodes_per_silo to leave at least one noise share, got {sharing} "
-            f"silos that share a sum; raise nodes_per_silo or lower colluders and dropouts"
-        )
+    independent = main.mechanism.correlation is None
+    shares = noise_shares.shares_of(parties, announced=announced and independent)
     planned = tuple(_planned_alone(one, parties, privacy, shares) for one in beside)
-    certificate = _certificate(main, parties)
+    certificate = _certificate(main, parties, shares)
     for one in planned:
         certificate = certificate.after(one.certificate)
     threat = exposure.Threat(
@@ -80,7 +79,6 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
         study=study,
         main=_planned(main, threat, stated),
         beside=planned,
-        sharing=sharing,
         degree=mask_degree.mask_degree(parties),
         certificate=certificate,
         exposures=exposures,
@@ -92,7 +90,7 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
 
 
 def _planned_alone(
-    query: Query, parties: Parties, privacy: Privacy, shares: int
+    query: Query, parties: Parties, privacy: Privacy, shares: noise_shares.NoiseShares
 ) -> PlannedQuery[Query]:
     """A query with its own part of epsilon, as if nothing else were asked (P16)."""
     assert query.epsilon is not None, "only the main query has the rest"  # noqa: S101
@@ -100,7 +98,7 @@ def _planned_alone(
 
 
 def plan_alone(
-    query: Q, parties: Parties, privacy: Privacy, shares: int
+    query: Q, parties: Parties, privacy: Privacy, shares: noise_shares.NoiseShares
 ) -> tuple[PlannedQuery[Q], exposure.Threat]:
     """A query that has all of epsilon, and the threat that its noise was found for.
 
@@ -108,14 +106,14 @@ def plan_alone(
         query: what is asked.
         parties: who takes part.
         privacy: what its sums may cost.
-        shares: how many noise shares add up to the stated noise (P3).
+        shares: how the stated noise is divided among silos (P3).
     """
     threat = exposure.Threat(
         parties=parties,
         privacy=privacy,
         mechanism=query.mechanism,
         shares=shares,
-        certificate=_certificate(query, parties),
+        certificate=_certificate(query, parties, shares),
     )
     threat = replace(threat, mechanism=_calibrated(threat))
     return _planned(query, threat, threat.stated), threat
@@ -132,7 +130,7 @@ def _planned(query: Q, threat: exposure.Threat, stated: exposure.Exposure) -> Pl
         mechanism=mechanism,
         numbers=query.numbers,
         parties=parties,
-        shares=threat.shares,
+        division=threat.shares,
         word_bits=word_bits,
         share_sigma_grid=sigma_grid,
         sum_limit=sum_limit,
@@ -142,10 +140,12 @@ def _planned(query: Q, threat: exposure.Threat, stated: exposure.Exposure) -> Pl
     )
 
 
-def _certificate(query: Query, parties: Parties) -> Certificate:
+def _certificate(query: Query, parties: Parties, shares: noise_shares.NoiseShares) -> Certificate:
     """What finite precision and the mask graph may add in a query's sums."""
     numbers = query.mechanism.projection or query.numbers
-    return precision.certificate_for(query.mechanism, parties, numbers, query.numbers)
+    return precision.certificate_for(
+        query.mechanism, parties, numbers, query.numbers, widest=shares.widest
+    )
 
 
 def _check_projection(query: Query) -> None:

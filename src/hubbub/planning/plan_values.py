@@ -22,6 +22,8 @@ from hubbub.privacy import Certificate
 from hubbub.protocol import DIGEST_BYTES, LINK_BYTES, OVERHEAD, SHARE_SEAL_BYTES
 from hubbub.study import Study
 
+ANNOUNCED = "announced_shares"  # in a plan whose shares follow from the set that is named
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -36,7 +38,6 @@ class Plan:
             where no model is trained. What is said of the plan as a whole is said of it.
         beside: what else is asked of the silos, in the order in which it is first asked, each with
             its own noise; their epsilons are part of the study's.
-        sharing: how many silos there are in the smallest sum that can be isolated (P4).
         degree: with how many other silos each silo has pairwise masks.
         certificate: what finite precision and the mask graph may add to epsilon and delta (P4-P6),
             by all queries together; no unit.
@@ -70,7 +71,6 @@ class Plan:
     study: Study
     main: PlannedQuery[SteppedQuery]
     beside: tuple[PlannedQuery[Query], ...] = ()
-    sharing: int
     degree: int
     certificate: Certificate
     exposures: tuple[exposure.Exposure, ...]
@@ -114,17 +114,22 @@ class Plan:
 
     @property
     def shares(self) -> int:
-        """How many silos' shares of noise add up to `noise_multiplier`."""
+        """How many silos' shares of noise add up to `noise_multiplier` where all take part."""
         return self.main.shares
 
     @property
+    def sharing(self) -> int:
+        """How many silos there are in the smallest sum that can be isolated (P4)."""
+        return self.main.division.sharing
+
+    @property
     def share_sigma(self) -> float:
-        """Standard deviation of each silo's noise, in units of the sum (P3)."""
+        """Standard deviation of each silo's noise where all take part, in units of the sum (P3)."""
         return self.main.share_sigma
 
     @property
     def share_sigma_grid(self) -> float:
-        """Standard deviation of each silo's noise, in grid steps."""
+        """Standard deviation of each silo's noise where all take part, in grid steps."""
         return self.main.share_sigma_grid
 
     @property
@@ -310,6 +315,7 @@ class Plan:
             "projection": _projection_to_dict(self.projected),
             "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
             **self._correlation_to_dict(),
+            **self._announced_to_dict(),
             **self._mask_graph_to_dict(),
             "auxiliary_queries": [one.to_dict() for one in self.beside],
             "epsilon": [
@@ -340,6 +346,13 @@ class Plan:
         return {
             "correlated_noise": {**self.correlation.to_dict(), "window_bytes": self.window_bytes}
         }
+
+    def _announced_to_dict(self) -> dict[str, Any]:
+        """How shares follow from who takes part; nothing where they do not, as in older runs."""
+        if not self.main.division.announced:
+            return {}
+        found = {"of_all": self.shares, "widest_share_sigma": self.main.widest_share_sigma}
+        return {ANNOUNCED: found}
 
     @property
     def borne(self) -> tuple[int, int] | None:

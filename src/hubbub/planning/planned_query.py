@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeGuard, TypeVar
 
 from hubbub.planning import precision
 from hubbub.planning.mechanism import Mechanism
+from hubbub.planning.noise_shares import NoiseShares
 from hubbub.planning.query import Query, SteppedQuery
 from hubbub.privacy import Certificate
 from hubbub.study.parties import Parties
@@ -30,9 +31,9 @@ class PlannedQuery(Generic[Q_co]):
         mechanism: how its sums are made, with the noise.
         numbers: of a sum before any projection; None if that is not known yet.
         parties: who takes part.
-        shares: how many silos' shares of noise add up to the stated noise.
+        division: how the stated noise is divided among silos (P3).
         word_bits: bits of one number on its way to the aggregator: 16, 32 or 64.
-        share_sigma_grid: standard deviation of one silo's noise, in grid steps.
+        share_sigma_grid: standard deviation of one silo's noise where all take part, in grid steps.
         sum_limit: how many records, all clipped and all in the same direction, a sum holds.
         certificate: what finite precision and the mask graph may add to epsilon and delta (P4-P6).
         known_records: records whose part in a joint batch the stated adversary knows (P10).
@@ -43,7 +44,7 @@ class PlannedQuery(Generic[Q_co]):
     mechanism: Mechanism
     numbers: int | None
     parties: Parties
-    shares: int
+    division: NoiseShares
     word_bits: int
     share_sigma_grid: float
     sum_limit: int
@@ -72,19 +73,33 @@ class PlannedQuery(Generic[Q_co]):
         return precision.record_clip(self.mechanism.clip)
 
     @property
+    def shares(self) -> int:
+        """How many silos' shares add up to the stated noise where all silos take part (P3)."""
+        return self.division.count
+
+    @property
     def share_sigma(self) -> float:
-        """Standard deviation of each silo's noise, in units of the sum (P3)."""
+        """Standard deviation of each silo's noise where all take part, in units of the sum (P3)."""
         return self.noise_multiplier * self.mechanism.clip / sqrt(self.shares)
+
+    @property
+    def widest_share_sigma(self) -> float:
+        """The same where as many silos are missing as may be: no less (P3)."""
+        return self.share_sigma * self.division.widest
 
     @property
     def total_noise_multiplier(self) -> float:
         """sigma / C of the noise in the revealed sum when every silo takes part; no unit."""
-        return self.noise_multiplier * sqrt(self.parties.silos / self.shares)
+        return self.noise_multiplier * self.division.total(self.parties.silos)
 
     @property
     def total_sigma(self) -> float:
-        """Standard deviation of all noise on each number of a sum, in units of the sum."""
-        return self.total_noise_multiplier * self.mechanism.clip
+        """Standard deviation of all noise on each number of a sum, in units of the sum.
+
+        At most, whoever is missing: sums that silos are missing from may have more noise (P3).
+        """
+        largest = self.division.largest_total(self.parties.silos)
+        return self.noise_multiplier * largest * self.mechanism.clip
 
     @property
     def grid_step(self) -> float:

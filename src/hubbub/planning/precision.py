@@ -12,6 +12,7 @@ from hubbub import protocol
 from hubbub.errors import StudyError
 from hubbub.planning import noise_correlation
 from hubbub.planning.mechanism import CLIP_MARGIN, Mechanism
+from hubbub.planning.noise_shares import NoiseShares
 from hubbub.privacy import MOST_EPSILON, Certificate
 from hubbub.study.parties import Parties
 
@@ -31,7 +32,12 @@ def record_clip(clip: float) -> float:
 
 
 def certificate_for(
-    mechanism: Mechanism, parties: Parties, numbers: int | None, parameters: int | None = None
+    mechanism: Mechanism,
+    parties: Parties,
+    numbers: int | None,
+    parameters: int | None = None,
+    *,
+    widest: float = 1.0,
 ) -> Certificate:
     """P5 (rounding), P6 (sampler, martingale bound) and P8 (8) for all its sums.
 
@@ -43,6 +49,7 @@ def certificate_for(
         parties: who takes part.
         numbers: how many numbers a silo sends per step, if that is known.
         parameters: how many the model has, if that is known; a projection's entries depend on it.
+        widest: how much wider a share may be than where all silos take part (P3).
 
     Raises:
         StudyError: sums of the batches are too long for the projection.
@@ -50,7 +57,7 @@ def certificate_for(
     draws = float(mechanism.paid_attempts) * (numbers or _ASSUMED_NUMBERS) * parties.silos
     sigma = float(_LEAST_GRID_SIGMA)
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
-    outcome = _outcome_error(float(_MOST_GRID_SIGMA), mechanism.correlation)
+    outcome = _outcome_error(_MOST_GRID_SIGMA * widest, mechanism.correlation)
     slack = 1e-3 * mechanism.delta / (1 + exp(_LARGEST_CLAIM))
     drift = draws * outcome**2 + outcome * sqrt(2 * draws * log(1 / slack))
     lost_tail = draws * 1e-29  # beyond 9 standard deviations, in total variation
@@ -108,16 +115,17 @@ def _entries_failure(mechanism: Mechanism, parameters: int | None) -> float:
 
 
 def grid_for(
-    mechanism: Mechanism, parties: Parties, noise: float, shares: int
+    mechanism: Mechanism, parties: Parties, noise: float, shares: NoiseShares
 ) -> tuple[int, float, int]:
-    """Word, grid standard deviation of a share, and how many aligned records fit (P7)."""
-    share = noise / sqrt(shares)  # in units of C
+    """Word, grid standard deviation of the least share, and how many aligned records fit (P7)."""
+    share = noise / sqrt(shares.count)  # in units of C; the least, where all silos take part
+    reach = 12 * shares.largest_total(parties.silos) * sqrt(shares.count)  # in shares
     growth = mechanism.correlation.growth if mechanism.correlation else 1.0
     needed = largest_batch(mechanism)
     for bits in (16, 32, 64):
         sigma = float(_MOST_GRID_SIGMA)
         while sigma >= _LEAST_GRID_SIGMA:
-            spread = 12 * sigma * growth * sqrt(parties.silos)
+            spread = reach * sigma * growth
             room = (2.0 ** (bits - 1) - 1 - spread) * share / sigma
             sum_limit = int(room / _largest_coordinate(mechanism))
             if sum_limit >= needed:

@@ -173,7 +173,7 @@ class SteppedQuery(Query):
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """A fresh one."""
 
-    def lift(self, terms: RoundParameters, learner: Any) -> Lift | None:
+    def lift(self, round_parameters: RoundParameters, learner: Any) -> Lift | None:
         """From projected sums back to whole ones; None where nothing is projected."""
         return None
 

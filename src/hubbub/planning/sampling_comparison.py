@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
-from hubbub.planning import accounts, exposure
+from hubbub.planning import accounts, exposure, noise_shares
 from hubbub.planning.mechanism import WITHOUT_REPLACEMENT
 
 _SLACK_SHARE = 0.1  # of delta, for the quantile
@@ -106,9 +106,8 @@ def _against(
 ) -> Compared:
     """One row; that of joint batches says what the plan's exposure to the same silos says."""
     parties = threat.parties
-    shares = exposure.sharing_silos(parties) - parties.dropouts - stated.known_shares
-    known = exposure.known_shares(parties, colluding)
-    noise = exposure.noise_left(parties, stated.noise_multiplier, shares, known)
+    known = noise_shares.known_shares(parties, colluding)
+    noise = stated.noise_multiplier * threat.shares.left(known)
     owned = exposure.owned_records(threat.mechanism, parties, colluding + 1)
 
     def spent(account: accounts.Account, known: int) -> float | None:

@@ -44,6 +44,14 @@ class Certificate:
         """The delta that the ideal mechanism may use if at most `epsilon` is claimed at `delta`."""
         return (delta - self.added_delta(epsilon)) / self.delta_factor
 
+    def is_within(self, kept: Certificate, epsilon: float) -> bool:
+        """Whether it adds no more than what is kept for it, if at most `epsilon` is claimed."""
+        return (
+            self.epsilon <= kept.epsilon
+            and self.delta_factor <= kept.delta_factor
+            and self.added_delta(epsilon) <= kept.failure
+        )
+
     def claim(self, ideal: Callable[[float], float], delta: float, *, near: float) -> float:
         """Epsilon of what is sent, at `delta`; inf if none was found to hold.
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy import fft
 from numpy.typing import NDArray
 
-from hubbub.privacy import discretise, tilting, transform
+from hubbub.privacy import discretise, fft_window, transform
 
 Array = NDArray[np.float64]
 Spectrum = NDArray[np.complex128]
@@ -95,7 +95,7 @@ class ComposedLaw:
 
 
 def compose(
-    steps: Sequence[tuple[discretise.GridLaw, int]], frame: tilting.TiltedGrid, sign: int
+    steps: Sequence[tuple[discretise.GridLaw, int]], frame: fft_window.TiltedGrid, sign: int
 ) -> ComposedLaw:
     """Convolve `count` copies of every law within the frame's window.
 
@@ -112,7 +112,7 @@ def compose(
     del spectrum
     first, last = origin + step * start, origin + step * (start + size - 1)
     log_scale = sum(count * moment for (_, count), moment in counted)
-    peak = exp(float(tilting.log_kernel_peak(frame.order))) if frame.order > 0 else 1.0
+    peak = exp(float(fft_window.log_kernel_peak(frame.order))) if frame.order > 0 else 1.0
     away = first - frame.centre + step * np.arange(size)
     with np.errstate(over="ignore", invalid="ignore"):  # `delta` claims nothing from a NaN
         weighted = probability * np.exp(-frame.order * away)
@@ -170,7 +170,7 @@ def _kernel_norm(order: float, step: float, size: int) -> float:
 
 def _outside(
     steps: Sequence[tuple[discretise.GridLaw, int]],
-    frame: tilting.TiltedGrid,
+    frame: fft_window.TiltedGrid,
     log_scale: float,
     low: float,
     high: float,

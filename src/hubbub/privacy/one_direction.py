@@ -13,8 +13,8 @@ from hubbub.privacy import (
     discretise,
     dominating_pairs,
     effort,
+    fft_window,
     laws,
-    tilting,
 )
 from hubbub.privacy.bound import Bound
 
@@ -33,7 +33,7 @@ class _Question:
     """What is read off the composed laws, and how closely."""
 
     sketches: list[coarse_law.Sketch]
-    frame: tilting.TiltedGrid
+    frame: fft_window.TiltedGrid
     read: Callable[[composition.ComposedLaw], float]
     allowed: Callable[[Bound], float]
     guess: float = 0.0  # for which the frame was made: a bound far below it makes it a poor one
@@ -53,17 +53,17 @@ class OneDirection:
 
     def guess(self, delta: float) -> float:
         """About epsilon, from the cumulants alone."""
-        return tilting.chernoff_epsilon(self._sketches(delta), delta)
+        return fft_window.chernoff_epsilon(self._sketches(delta), delta)
 
     def epsilon(self, delta: float, gap: float) -> Bound:
         """Epsilon at a delta; framed anew where the first guess was far too large."""
         sketches = self._sketches(delta)
-        guess = tilting.chernoff_epsilon(sketches, delta)
+        guess = fft_window.chernoff_epsilon(sketches, delta)
         best, frames = Bound(lower=0.0, upper=inf), 0
         while True:
             scale = max(_LEAST_EPSILON, guess)
-            frame = tilting.frame_for_delta(sketches, delta, gap * scale, guess)
-            step = tilting.step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
+            frame = fft_window.frame_for_delta(sketches, delta, gap * scale, guess)
+            step = fft_window.step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
             question = _Question(
                 sketches=sketches,
                 frame=frame,
@@ -71,14 +71,14 @@ class OneDirection:
                 allowed=lambda best: gap * max(_LEAST_EPSILON, best.lower),
                 guess=guess,
             )
-            best = self._refined(question, tilting.first_look(frame, step), best)
+            best = self._refined(question, fft_window.first_look(frame, step), best)
             frames += 1
             near = best.upper > _FAR * guess
             if near or frames == _FRAMES or best.upper - best.lower <= question.allowed(best):
                 break
             guess = best.upper
         if gap < bound.ROUGH and not bound.is_narrow(best, 0.9):
-            step = tilting.step_within(frame, sketches, step / 4, finer=4)
+            step = fft_window.step_within(frame, sketches, step / 4, finer=4)
             best = self._bracket(question, step, best)
         return best
 
@@ -87,14 +87,14 @@ class OneDirection:
         guess, best = LEAST_SEEN, Bound(lower=0.0, upper=1.0)
         for _ in range(_FRAMES):
             sketches = self._sketches(guess)
-            frame = tilting.frame_for_epsilon(sketches, epsilon, least=guess)
+            frame = fft_window.frame_for_epsilon(sketches, epsilon, least=guess)
             question = _Question(
                 sketches=sketches,
                 frame=frame,
                 read=lambda law: law.delta(epsilon),
                 allowed=lambda best: gap * best.lower + LEAST_SEEN,
             )
-            step = tilting.step_for_gap(
+            step = fft_window.step_for_gap(
                 0.4 * gap / max(1.0, frame.saddle), frame.saddle, self._count
             )
             best = self._refined(question, step, best)
@@ -111,25 +111,25 @@ class OneDirection:
                 as the one in this direction.
         """
         sketches = self._sketches(delta)
-        this = tilting.chernoff_epsilon(sketches, delta)
+        this = fft_window.chernoff_epsilon(sketches, delta)
         room = epsilon * (1 - this / first) if first > 0 else 0.0
         if room <= _CLEAR * epsilon:
             return False
         if epsilon < _FAR * this:
-            frame = tilting.frame_for_epsilon(sketches, epsilon, least=delta)
+            frame = fft_window.frame_for_epsilon(sketches, epsilon, least=delta)
         else:
-            frame = tilting.frame_for_delta(sketches, delta, room / 4)
+            frame = fft_window.frame_for_delta(sketches, delta, room / 4)
         return self._upper_law(sketches, frame, room / 4).delta(epsilon) < delta
 
     def law_from_above(self, near: float) -> composition.ComposedLaw:
         """The composed law from above, sharpest where delta is `near`."""
         sketches = self._sketches(near)
-        return self._upper_law(sketches, tilting.frame_for_delta(sketches, near, _CLOSE), _CLOSE)
+        return self._upper_law(sketches, fft_window.frame_for_delta(sketches, near, _CLOSE), _CLOSE)
 
     def law_from_below(self, near: float) -> composition.ComposedLaw:
         """The composed law from below, sharpest where delta is `near`."""
         sketches = self._sketches(near)
-        frame = tilting.frame_for_delta(sketches, near, _CLOSE)
+        frame = fft_window.frame_for_delta(sketches, near, _CLOSE)
         return self._laws(sketches, frame, self._step(sketches, frame, _CLOSE))[0]
 
     def _sketches(self, delta: float) -> list[coarse_law.Sketch]:
@@ -142,7 +142,7 @@ class OneDirection:
         """On finer and finer grids until the sides are as close as allowed."""
         before, stalled = inf, 0
         for _ in range(_TRIES):
-            finer = tilting.step_within(question.frame, question.sketches, step)
+            finer = fft_window.step_within(question.frame, question.sketches, step)
             best = self._bracket(question, finer, best)
             excess = (best.upper - best.lower) / question.allowed(best)
             stalled += excess > 0.9 * before
@@ -161,7 +161,7 @@ class OneDirection:
         )
 
     def _laws(
-        self, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, step: float
+        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, step: float
     ) -> tuple[composition.ComposedLaw, composition.ComposedLaw]:
         """The composed law from below and from above on one grid."""
         below, above = [], []
@@ -172,7 +172,7 @@ class OneDirection:
         return composition.compose(below, frame, -1), composition.compose(above, frame, +1)
 
     def _upper_law(
-        self, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, gap: float
+        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, gap: float
     ) -> composition.ComposedLaw:
         """The composed law from above, at most about `gap` too large in epsilon."""
         grids = self._grids(sketches, frame, self._step(sketches, frame, gap))
@@ -180,18 +180,18 @@ class OneDirection:
         return composition.compose(above, frame, +1)
 
     def _step(
-        self, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, gap: float
+        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, gap: float
     ) -> float:
         """The step of a grid whose laws are about `gap` apart in epsilon."""
-        step = tilting.step_for_gap(gap, frame.saddle, self._count)
-        return tilting.step_within(frame, sketches, step)
+        step = fft_window.step_for_gap(gap, frame.saddle, self._count)
+        return fft_window.step_within(frame, sketches, step)
 
     def _grids(
-        self, sketches: list[coarse_law.Sketch], frame: tilting.TiltedGrid, step: float
-    ) -> Iterator[tuple[laws.Law, int, tilting.Grid]]:
+        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, step: float
+    ) -> Iterator[tuple[laws.Law, int, fft_window.Grid]]:
         """The law and count of every release, and the law's cells."""
         effort.spend((frame.high - frame.low) / step)
         for (law, count), made in zip(self._parts, sketches, strict=True):
-            cells = tilting.grid(made, frame.saddle, step, frame.order)
+            cells = fft_window.grid(made, frame.saddle, step, frame.order)
             effort.spend(cells.cuts.size * (_CELL_POINTS + laws.work_of(law)))
             yield law, count, cells

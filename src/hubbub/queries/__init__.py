@@ -24,6 +24,7 @@ from hubbub.queries.statistics_query import STATISTICS, StatisticsQuery
 from hubbub.queries.study_queries import (
     main_of,
     plan,
+    plan_with_fixed_shares,
     queries_of,
     statistics_of,
     steps_of,

@@ -93,12 +93,12 @@ class EvaluationQuery(Query):
 
         learner: learning.Learner = silo.learner
         return learning.EvaluationTask(
-            learner.on_units,
+            learner.per_unit_model,
             records,
             method=learner.method,
             capacity=capacity,
             device=learner.device,
-            goal=learner.goal,
+            target_type=learner.target_type,
         )
 
     def scores_of(self, total: Array, learner: Any) -> Scores:
@@ -106,7 +106,7 @@ class EvaluationQuery(Query):
         from hubbub import learning
 
         count = max(float(total[0]), 1.0)
-        name, value = learner.goal.told(float(np.clip(total[1] / count, 0.0, 1.0)))
+        name, value = learner.target_type.metric(float(np.clip(total[1] / count, 0.0, 1.0)))
         return {
             name: value,
             "held_back_loss": float(np.clip(total[2] / count, 0.0, 1.0)) * learning.MOST_LOSS,

@@ -1,7 +1,7 @@
 """What the statistics of a plan will say before they are asked, and what their sums say afterwards.
 
-Both know the plan's noise, all silos' shares of it: where silos are missing from a round there is a
-little less, so intervals are never too narrow for it. The answers of a run are in its folder:
+Both know the plan's noise, the most that a round may have whoever is missing from it: there may be
+a little less, so intervals are never too narrow for it. The answers of a run are in its folder:
 
     sums.json           the noisy sums
     statistics.json     the answers, which follow from the sums and the study alone
@@ -50,7 +50,7 @@ def check_expected(plan: Plan) -> None:
     Raises:
         StudyError: naming them.
     """
-    below = {name: one for name, one in expected_answers(plan).items() if not one.answered}
+    below = {name: one for name, one in expected_answers(plan).items() if not one.possible}
     if below:
         said = "; ".join(f"{name}: {one.sentence}" for name, one in below.items())
         raise StudyError(

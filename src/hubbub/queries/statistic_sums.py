@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import hypot, sqrt
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,22 +32,19 @@ class SumLayout:
     Args:
         stacked: all questions as one vector.
         unit: the largest L2 norm of a record's vector, by which sums are divided.
+        diameter: the largest L2 distance of two records' parts in a sum, where one is exchanged.
         rounds: how many sums are asked for.
     """
 
     stacked: estimation.Stacked
     unit: float
+    diameter: float
     rounds: int
 
     @property
     def numbers(self) -> int:
         """How many numbers a sum has."""
         return self.stacked.size
-
-    @property
-    def diameter(self) -> float:
-        """The largest L2 distance of two records' parts in a sum, where one is exchanged."""
-        return min(2.0, 1.0 / self.unit)  # the stack's is 1 then
 
     @property
     def start(self) -> Parameters:
@@ -64,8 +61,8 @@ class SumLayout:
         return int(min(max(kept[0], 0.0), self.rounds))
 
     def is_enough(self, kept: Parameters) -> bool:
-        """Whether there are answers: all sums were made, or one where one is enough."""
-        return self.made(kept) >= self.stacked.rounds
+        """Whether there are answers: enough sums were made, one where one is enough."""
+        return self.made(kept) >= self.stacked.least_rounds
 
     def sums(self, kept: Parameters) -> Array:
         """The sums that were made, (made, numbers), in units of the stack."""
@@ -85,7 +82,7 @@ class SumLayout:
         held[place : place + self.numbers] = total
         held[0] = made + 1
         if made + 1 < self.rounds:
-            noisy = self.sums(held)[made]  # as whoever goes on from what is kept reads it
+            noisy = list(self.sums(held))  # as whoever goes on from what is kept reads them
             before = self.parameters(kept)
             held[1 : self._begin] = self.stacked.update(noisy, sigma * self.unit, before)
         return held
@@ -111,10 +108,11 @@ class SumLayout:
 @lru_cache(maxsize=16)
 def layout_of(asked: AskedStatistics, relation: str) -> SumLayout:
     """How statistics are summed."""
-    kinds = dict(asked.named)
-    stacked = estimation.stack(kinds, relation)
-    norms = (
-        one.sensitivity * scale for one, scale in zip(kinds.values(), stacked.scales, strict=True)
+    stacked = estimation.stack(dict(asked.named), relation)
+    length, apart = stacked.sensitivity, stacked.diameter
+    return SumLayout(
+        stacked=stacked,
+        unit=length,
+        diameter=min(2.0, apart / length),
+        rounds=asked.rounds,
     )
-    unit = 1.0 if relation == "add-remove" else hypot(*norms)
-    return SumLayout(stacked=stacked, unit=unit, rounds=asked.rounds)

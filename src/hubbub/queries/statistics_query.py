@@ -55,7 +55,6 @@ class StatisticsQuery(SteppedQuery):
     @cached_property
     def mechanism(self) -> Mechanism:
         """Sums over all records, of vectors whose length is 1 at most: C is 1."""
-        substitute = self.privacy.relation == "substitute"
         return Mechanism(
             purpose=STATISTICS,
             relation=self.privacy.relation,
@@ -64,7 +63,7 @@ class StatisticsQuery(SteppedQuery):
             unit=self.data.unit,
             most_per_patient=self.data.most_per_patient,
             records=self.data.records,
-            diameter=self.layout.diameter if substitute else 2.0,
+            diameter=self.layout.diameter,
         )
 
     @property
@@ -142,10 +141,11 @@ class StatisticsQuery(SteppedQuery):
         """Refuse to go on with fewer sums than answers need."""
         layout, kept = self.layout, state.parameters
         if not layout.is_enough(kept):
+            least, made = layout.stacked.least_rounds, layout.made(kept)
             raise IntegrityError(
-                f"expected {layout.stacked.rounds} sums of the statistics, {layout.made(kept)} are "
-                "here and the others were charged and lost in an interruption; approve the study "
-                "under another name and run that, with statistics.sums = 2 if it may happen again"
+                f"expected {least} sums of the statistics, {made} are here and the others "
+                "were charged and lost in an interruption; approve the study under another name "
+                "and run that, with statistics.sums = 2 if it may happen again"
             )
 
 

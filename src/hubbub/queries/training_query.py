@@ -134,7 +134,7 @@ class TrainingQuery(SteppedQuery):
 
         learner: learning.Learner = silo.learner
         return learning.TrainingTask(
-            learner.on_units,
+            learner.per_unit_model,
             records,
             clip=record_clip(self.training.clip_norm),
             margin=margin,
@@ -142,7 +142,7 @@ class TrainingQuery(SteppedQuery):
             capacity=capacity,
             rows=rows,
             device=learner.device,
-            goal=learner.goal,
+            target_type=learner.target_type,
         )
 
     def _rows(self, silo: SiloData) -> int:
@@ -163,11 +163,11 @@ class TrainingQuery(SteppedQuery):
         kind = str(options.pop("name"))
         return learning.Optimizer(kind, steps=self.training.steps, **options)
 
-    def lift(self, terms: RoundParameters, learner: Any) -> Lift | None:
+    def lift(self, round_parameters: RoundParameters, learner: Any) -> Lift | None:
         """From the projection, where the study projects sums."""
         from hubbub import learning
 
-        return learning.lift_of(terms, learner.model)
+        return learning.lift_of(round_parameters, learner.model)
 
     def scores(self, learner: Any, test: Records | None, parameters: Parameters) -> Scores:
         """Metrics of the model on the public test set, if there is one."""
@@ -180,6 +180,6 @@ class TrainingQuery(SteppedQuery):
             learner.model,
             test,
             device=learner.device,
-            goal=learner.goal,
+            target_type=learner.target_type,
             own=self.training.metrics,
         )

@@ -25,6 +25,9 @@ from hubbub.report.trust_models import (
     called as called,
     promised_against as promised_against,
 )
+from hubbub.report.notebook_view import (
+    shown_in_notebook as shown_in_notebook,
+)
 from hubbub.report.number_format import (
     at_least as at_least,
     at_most as at_most,

@@ -20,7 +20,7 @@ Cells = tuple[str, str, str]
 _NOISE = (
     ("noise multiplier", "noise_multiplier", "σ against the stated adversary, over the norm C"),
     ("total noise multiplier", "total_noise_multiplier", "the same if every silo takes part"),
-    ("noise share", "share_sigma", "σ of what one silo adds, in units of the sum"),
+    ("noise share", "share_sigma", "σ of what one silo adds if all take part, in the sum's units"),
     ("the same on the grid", "share_sigma_grid", "σ of what one silo adds, in grid steps"),
     ("grid step", "grid_step", "width of the grid onto which sums are rounded"),
     ("word", "word_bits", "bits of one number on the wire"),

@@ -148,7 +148,7 @@ class Federation:
 
     def noisy_sum(self, number: int, parameters: Parameters) -> NDArray[np.float64]:
         """The same in the units of what is summed."""
-        return decoded(self.rounds.terms, self.sum(number, parameters))
+        return decoded(self.rounds.round_parameters, self.sum(number, parameters))
 
 
 def raised_by(lost: AbsentError, otherwise: HubbubError | None = None) -> HubbubError:
@@ -159,7 +159,7 @@ def raised_by(lost: AbsentError, otherwise: HubbubError | None = None) -> Hubbub
 
 def federate(
     layout: Layout,
-    terms: RoundParameters,
+    round_parameters: RoundParameters,
     tasks: Sequence[LocalTask],
     *,
     study: bytes,
@@ -183,7 +183,9 @@ def federate(
 
     def silo(me: party.Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
         return Silo(
-            terms=replace(terms, sigma_grid=0.0) if me.index in noiseless else terms,
+            round_parameters=replace(round_parameters, sigma_grid=0.0)
+            if me.index in noiseless
+            else round_parameters,
             task=tasks[me.index - 1],
             masking=masking,
             source=me.source,
@@ -193,7 +195,7 @@ def federate(
     counts = [task.count for task in tasks] if attempts_per_list else []
     return assemble(
         layout,
-        terms,
+        round_parameters,
         silo,
         study=study,
         counts=counts,
@@ -205,7 +207,7 @@ def federate(
 
 def assemble(
     layout: Layout,
-    terms: RoundParameters,
+    round_parameters: RoundParameters,
     silo: silo_party.MakeSilo,
     *,
     study: bytes,
@@ -244,7 +246,7 @@ def assemble(
     keys = keys or layout.keys()
     roster, session = Roster.of(keys), session or setup.new_session()
     at = attests(0).now() if attests else 0
-    offer = session_offer.SessionOffer.of(purpose, terms, at=at)
+    offer = session_offer.SessionOffer.of(purpose, round_parameters, at=at)
     pool = SharedPool(
         len(layout.names), counts, lambda done, whole: notice(f"{100 * done // whole} % mixed")
     )
@@ -264,7 +266,7 @@ def assemble(
             index=index,
             study=study,
             session=session,
-            terms=terms,
+            round_parameters=round_parameters,
             layout=layout,
             offer=payload,
             source=draw(index),
@@ -289,7 +291,7 @@ def assemble(
         keys=keys[0],
         study=study,
         layout=layout,
-        terms=terms,
+        round_parameters=round_parameters,
         offer=offer,
         counts=counts,
         attempts_per_list=attempts_per_list,

@@ -64,14 +64,14 @@ def layout_of(plan: Plan) -> Layout:
 
 
 def confirmers_of(
-    layout: Layout, roster: Roster, terms: RoundParameters, index: int
+    layout: Layout, roster: Roster, round_parameters: RoundParameters, index: int
 ) -> Sequence[int]:
     """Who confirms the set-up to a party besides its neighbours: to a silo, all silos.
 
     With compute nodes only where all draw together: silos compare what they saw of the joint
     seeds, also those that share no honest node (docs/privacy.md P4).
     """
-    comparing = not layout.nodes or terms.needs_joint_seed
+    comparing = not layout.nodes or round_parameters.needs_joint_seed
     return roster.silos if comparing and index in roster.silos else ()
 
 
@@ -117,4 +117,5 @@ def round_parameters_of(
         fresh_lists=mechanism.tokens == "per-step",
         short_models=planned.query.short_broadcast,
         correlation=correlation.coefficients if correlation else (),
+        announced_shares=planned.shares if planned.division.announced else 0,
     )

@@ -28,7 +28,7 @@ class NodeParty(party.Party):
         self.node = ComputeNode(
             keys=me.keys,
             roster=me.roster,
-            terms=me.terms,
+            round_parameters=me.round_parameters,
             session=agreed,
             mask_stream=me.mask_stream,
         )

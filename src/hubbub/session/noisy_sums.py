@@ -39,7 +39,7 @@ class NoisySums:
 
     set_up: Callable[[], Rounds]
     record: Callable[[Rounds], Recorder]
-    terms: RoundParameters
+    round_parameters: RoundParameters
     epoch: int
     lost: Callable[[int, int, AbsentError], None]
     lift: Lift | None = None
@@ -67,7 +67,7 @@ class NoisySums:
             except AbsentError as lost:
                 made += self.rounds.attempts_begun
                 # P9: where a kept list is lost, its epoch is paid for to the end.
-                made += -(self.terms.steps - attempts + made) % self.epoch
+                made += -(self.round_parameters.steps - attempts + made) % self.epoch
                 self.rounds.recorder.seal()
                 self._in_a_row += 1
                 self.lost(number, self._in_a_row, lost)
@@ -85,10 +85,12 @@ class NoisySums:
         self, total: NDArray[np.int64], number: int, attempt: int, parameters: Parameters
     ) -> Array:
         """A sum in units of the gradient, back from the projection where there is one."""
-        found, seed = decoded(self.terms, total), self.rounds.aggregator.seed
+        found, seed = decoded(self.round_parameters, total), self.rounds.aggregator.seed
         if self.lift is None or seed is None:
             return found
-        return self.lift(found, draw_of(seed, number, attempt, self.terms.sent(parameters)))
+        return self.lift(
+            found, draw_of(seed, number, attempt, self.round_parameters.sent(parameters))
+        )
 
     def _open(self) -> None:
         """A new session, whose messages are kept from the first."""

@@ -65,7 +65,7 @@ class Membership:
     index: int
     study: bytes
     session: bytes
-    terms: RoundParameters
+    round_parameters: RoundParameters
     layout: Layout
     offer: bytes = field(repr=False)
     source: SecureSource = field(repr=False)
@@ -123,18 +123,18 @@ class Party(ABC):
     def _seed_check(self) -> JointSeed | SeedCheck | None:
         """This party's part of the joint seeds: a silo's chain, or only a check of the others'."""
         me = self._me
-        if not me.terms.needs_joint_seed:
+        if not me.round_parameters.needs_joint_seed:
             return None
         if me.index not in me.roster.silos:
-            return me.terms.seed_check(me.roster, me.study, me.session)
+            return me.round_parameters.seed_check(me.roster, me.study, me.session)
         return JointSeed(
             keys=me.keys,
             roster=me.roster,
             index=me.index,
             study=me.study,
             session=me.session,
-            steps=me.terms.steps,
-            attempts=me.terms.attempts,
+            steps=me.round_parameters.steps,
+            attempts=me.round_parameters.attempts,
             source=me.source,
         )
 
@@ -192,7 +192,7 @@ class Party(ABC):
             study=me.study,
             session=me.session,
             neighbours_of=partial(me.layout.neighbours, me.index),
-            extra_confirmers=confirmers_of(me.layout, me.roster, me.terms, me.index),
+            extra_confirmers=confirmers_of(me.layout, me.roster, me.round_parameters, me.index),
             source=me.source,
             context=session_offer.context_of(me.offer, seen),
         )

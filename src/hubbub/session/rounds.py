@@ -81,7 +81,7 @@ class Rounds:
 
     peers: Peers
     aggregator: Aggregator
-    terms: RoundParameters
+    round_parameters: RoundParameters
     layout: Layout
     study: bytes
     session: bytes
@@ -151,13 +151,13 @@ class Rounds:
         model = self.aggregator.begin(number, attempt, active, parameters)
         self.recorder.keep(model)
         self.recorder.seal()  # before it is sent, so that no begun attempt is forgotten
-        if self.terms.needs_joint_seed:
+        if self.round_parameters.needs_joint_seed:
             shares = self._masked(Call.SEED, self._links(model, active), active)
         else:
             shares = self._masked(Call.MODEL, [model], active)
-        if self.terms.full_shares:
+        if self.round_parameters.full_shares:
             self._open_shares(shares)
-        if self.terms.nodes:
+        if self.round_parameters.nodes:
             self._totals()
         try:
             return self.aggregator.integers()
@@ -166,14 +166,20 @@ class Rounds:
 
     def _most_attempts(self) -> int:
         """Attempts at one round: for joint seeds only so many links were committed to."""
-        return self.terms.attempts if self.terms.needs_joint_seed else 1 + self.terms.silos
+        return (
+            self.round_parameters.attempts
+            if self.round_parameters.needs_joint_seed
+            else 1 + self.round_parameters.silos
+        )
 
     def _check_quorum(self) -> None:
         """Enough silos, and all nodes; or the session is over."""
         roster = self.peers.roster
         silos = [index for index in roster.silos if index not in self.absent]
         self.peers.left_out(self.named_absent)
-        if len(silos) < self.terms.quorum or any(node in self.absent for node in roster.nodes):
+        if len(silos) < self.round_parameters.quorum or any(
+            node in self.absent for node in roster.nodes
+        ):
             raise AbsentError(self.named_absent, charged=self._charged)
 
     def _ask_absent(self) -> None:
@@ -185,7 +191,7 @@ class Rounds:
             del self._next_retry[index]
             if isinstance(answer, Absent):
                 continue
-            if answer and not self.terms.correlation:  # it knows the session
+            if answer and not self.round_parameters.correlation:  # it knows the session
                 del self.absent[index]
                 self.on_probation.add(index)
             elif answer:
@@ -227,7 +233,10 @@ class Rounds:
     ) -> dict[int, list[bytes]]:
         """The silos' answers, added as they come; the shares among them, by node."""
         shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
-        taken, whole = set(), not self.terms.nodes or self.terms.needs_joint_seed
+        taken, whole = (
+            set(),
+            not self.round_parameters.nodes or self.round_parameters.needs_joint_seed,
+        )
         for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
             if self._fits(index, frames, Tag.MASKED) and self._receive_masked(index, frames):
                 taken.add(index)
@@ -251,7 +260,7 @@ class Rounds:
 
         Bad ones cost nobody else anything: the silo is absent, and the round goes on without it.
         """
-        if not self.terms.full_shares:
+        if not self.round_parameters.full_shares:
             return True
         try:
             self.aggregator.check_shares(index, shares)
@@ -353,8 +362,8 @@ class Rounds:
     @property
     def _first_asked(self) -> Set[int]:
         """Who is on probation, unless the others must be shown every attempt in a row (P25)."""
-        spared = self.terms.quorum < len(self.peers.roster.silos)
-        return set() if self.terms.correlation and spared else self.on_probation
+        spared = self.round_parameters.quorum < len(self.peers.roster.silos)
+        return set() if self.round_parameters.correlation and spared else self.on_probation
 
     def _end_probation(self, tried: Set[int], *, needs_all: bool) -> None:
         """Go on to ask the others only if their answers can be of use.
@@ -367,7 +376,7 @@ class Rounds:
         for index in tried:
             self._failed[index] = self._failed[index] + 1 if index in failed else 0
         left = len(self.peers.roster.silos) - len(self.absent.keys() & {*self.peers.roster.silos})
-        if not failed or (not needs_all and left >= self.terms.quorum):
+        if not failed or (not needs_all and left >= self.round_parameters.quorum):
             return
         raise AbortedError(f"expected an answer of {self._name(min(failed))} before others pay")
 
@@ -378,7 +387,7 @@ class Rounds:
         share too few leaves a node that cannot answer.
         """
         nodes = {receiver_of(frame) for frame in frames[1:]}
-        shared = self.terms.full_shares and tag is Tag.MASKED
+        shared = self.round_parameters.full_shares and tag is Tag.MASKED
         good = (
             tag_of(frames[0]) == tag
             and all(tag_of(frame) == Tag.SHARE for frame in frames[1:])

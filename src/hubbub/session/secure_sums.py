@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.planning import Exposure, Mechanism, SiloData, plan_alone
+from hubbub.planning import Exposure, Mechanism, SiloData, plan_alone, shares_of
 from hubbub.planning.mask_degree import mask_degree
 from hubbub.privacy import arguments as parameters
 from hubbub.protocol import (
@@ -80,7 +80,7 @@ def secure_sum(
     most = max(silos - 2, 0)
     given = min(max(_USUAL_COLLUDERS, silos // 10), most) if colluders is None else colluders
     colluders = parameters.whole("colluders", given, least=0, most=most)
-    terms = RoundParameters(
+    round_parameters = RoundParameters(
         dimension=integers[0].size,
         parameters=0,
         silos=silos,
@@ -102,7 +102,7 @@ def secure_sum(
     def silo(me: party.Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:
         return ExactSilo(masking, integers[me.index - 1], word_bits)
 
-    return in_process.assemble(layout, terms, silo, study=_STUDY).sum(1, _NOTHING)
+    return in_process.assemble(layout, round_parameters, silo, study=_STUDY).sum(1, _NOTHING)
 
 
 class ExactSilo:
@@ -213,8 +213,7 @@ def private_sum(
     privacy = Privacy(epsilon=epsilon, delta=delta, relation=relation)
     mechanism = Mechanism(purpose=VECTOR, relation=relation, delta=delta, steps=1, clip=sensitivity)
     query = VectorQuery(mechanism, reals[0].size)
-    shares = len(reals) - colluders - 1  # one silo more looks on (P3)
-    planned, threat = plan_alone(query, parties, privacy, shares)
+    planned, threat = plan_alone(query, parties, privacy, shares_of(parties))
     _check_capacity(reals, planned.sum_limit * sensitivity)
     federation = in_process.federate(
         Layout(names=parties.names, nodes=compute_nodes, degree=mask_degree(parties)),

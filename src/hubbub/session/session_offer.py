@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
@@ -75,7 +75,7 @@ class SessionOffer:
     """
 
     purpose: str
-    terms: Mapping[str, Any]
+    round_parameters: Mapping[str, Any]
     version: str = VERSION
     standardisation: Standardisation | None = None
     at: int = 0
@@ -84,19 +84,24 @@ class SessionOffer:
     def of(
         cls,
         purpose: str,
-        terms: RoundParameters,
+        round_parameters: RoundParameters,
         standardisation: Standardisation | None = None,
         at: int = 0,
     ) -> SessionOffer:
         """The offer of a session with these numbers."""
-        return cls(purpose=purpose, terms=asdict(terms), standardisation=standardisation, at=at)
+        return cls(
+            purpose=purpose,
+            round_parameters=round_parameters.to_plain(),
+            standardisation=standardisation,
+            at=at,
+        )
 
     def payload(self) -> bytes:
         """It as bytes."""
         found = self.standardisation
         content = {
             "purpose": self.purpose,
-            "terms": dict(self.terms),
+            "terms": dict(self.round_parameters),
             "version": self.version,
             "standardisation": json.loads(found.to_json()) if found else None,
             **({"at": self.at} if self.at else {}),
@@ -117,7 +122,7 @@ class SessionOffer:
             features = content["standardisation"]
             return cls(
                 purpose=str(content["purpose"]),
-                terms=dict(content["terms"]),
+                round_parameters=dict(content["terms"]),
                 version=str(content["version"])[:40],
                 standardisation=Standardisation.of_plain(features) if features else None,
                 at=_time_of(content.get("at", 0)),
@@ -132,9 +137,11 @@ class SessionOffer:
         Raises:
             RefusedError: naming the first number that differs.
         """
-        own = asdict(mine)
-        names = [*own, *sorted(self.terms.keys() - own.keys())]
-        name = next((one for one in names if not _same(own.get(one), self.terms.get(one))), None)
+        own = mine.to_plain()
+        names = [*own, *sorted(self.round_parameters.keys() - own.keys())]
+        name = next(
+            (one for one in names if not _same(own.get(one), self.round_parameters.get(one))), None
+        )
         if name is None:
             return
         apart = self.version != VERSION

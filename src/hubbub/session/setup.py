@@ -69,7 +69,7 @@ class SetUp:
     keys: Keys = field(repr=False)
     study: bytes
     layout: Layout
-    terms: RoundParameters
+    round_parameters: RoundParameters
     offer: session_offer.SessionOffer
     counts: Sequence[int] = ()
     attempts_per_list: int = 0
@@ -89,7 +89,7 @@ class SetUp:
             if wave:
                 asked = {index: [opening] for index in sorted(wave)}
                 opened |= self.peers.ask_all(Call.OPEN, asked, self.session)
-        owed = int(bool(self.terms.needs_joint_seed)) + int(self.attests is not None)
+        owed = int(bool(self.round_parameters.needs_joint_seed)) + int(self.attests is not None)
         silos = self.peers.roster.silos
         self._check_numbers(opened, {index: owed * (index in silos) for index in opened})
         told = [one for index in silos for one in opened[index]]
@@ -100,7 +100,7 @@ class SetUp:
         aggregator = Aggregator(
             keys=self.keys,
             roster=self.peers.roster,
-            terms=self.terms,
+            round_parameters=self.round_parameters,
             study=self.study,
             session=self.session,
             seeds=seeds,
@@ -108,7 +108,7 @@ class SetUp:
         return rounds.Rounds(
             peers=self.peers,
             aggregator=aggregator,
-            terms=self.terms,
+            round_parameters=self.round_parameters,
             layout=self.layout,
             study=self.study,
             session=self.session,
@@ -162,7 +162,7 @@ class SetUp:
         )
         finish = {}
         for index in self._everybody:
-            extra = confirmers_of(self.layout, roster, self.terms, index)
+            extra = confirmers_of(self.layout, roster, self.round_parameters, index)
             confirmers = sorted({*neighbours[index], *extra} - {index})
             finish[index] = [*(confirms[i] for i in confirmers if i in confirms), *proofs[index]]
         self.peers.ask_all(Call.FINISH, finish, self.session)
@@ -226,9 +226,9 @@ class SetUp:
 
     def _seed_check(self, anchors: Sequence[bytes]) -> SeedCheck | None:
         """What checks the links of joint seeds, where the rounds need them."""
-        if not self.terms.needs_joint_seed:
+        if not self.round_parameters.needs_joint_seed:
             return None
-        check = self.terms.seed_check(self.peers.roster, self.study, self.session)
+        check = self.round_parameters.seed_check(self.peers.roster, self.study, self.session)
         try:
             check.learn_anchors(anchors)
         except ProtocolError as error:

@@ -75,7 +75,7 @@ class SiloParty(party.Party):
         masking = Masking(
             keys=me.keys,
             roster=me.roster,
-            terms=me.terms,
+            round_parameters=me.round_parameters,
             session=agreed,
             mask_stream=me.mask_stream,
             source=me.source,
@@ -92,7 +92,7 @@ class SiloParty(party.Party):
             self._lists.prepare(parts[0], self._silo_with_seed)
         charge = silo.accept(parts[0])
         self._charge(silo, charge)
-        return self._link if self._me.terms.needs_joint_seed else self._answer
+        return self._link if self._me.round_parameters.needs_joint_seed else self._answer
 
     def _charge(self, silo: Contributor, charge: Charge) -> None:
         """P15: in the ledger before the answer exists.
@@ -121,7 +121,7 @@ class SiloParty(party.Party):
 
     def _epoch_of(self, charge: Charge) -> int:
         """Of correlated noise: as many of its rows as a record has a part in once."""
-        return (charge.row - 1) // self._me.terms.bands
+        return (charge.row - 1) // self._me.round_parameters.bands
 
     def _seed(self, parts: Sequence[bytes]) -> party.Work:
         """The links of all active silos: now the batch or the projection is fixed."""

@@ -13,8 +13,9 @@ from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.rehearsal import rehearse
 from hubbub.training.report_of_run import write_report
 from hubbub.training.result import Result, conclude, write_result
+from hubbub.training.run_checks import check_plan
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_sessions import RunSessions, SessionPlan
-from hubbub.training.run_study import check_plan, resume, run
+from hubbub.training.run_study import resume, run
 from hubbub.training.statistics_context import statistics
 from hubbub.training.trained_model import TrainedModel, load, predictions

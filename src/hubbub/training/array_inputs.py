@@ -155,11 +155,11 @@ def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Re
     """The records with the patients whose they are."""
     if who not in patients:
         raise DataError(f"expected the patients of {who} beside its records, found none; add them")
-    numbers = tabular.patient_numbers(_keys(patients[who]), f"of {who}, at {{}}".format)
+    numbers = tabular.patient_numbers(keys_of(patients[who]), f"of {who}, at {{}}".format)
     return replace(records, patients=numbers)
 
 
-def _keys(patients: Any) -> list[Any]:
+def keys_of(patients: Any) -> list[Any]:
     """A key for each record; objects keep what is missing as what it is."""
     if hasattr(patients, "detach"):
         patients = patients.detach().cpu()

@@ -77,16 +77,16 @@ def central(prepared: prepared_study.PreparedStudy, baseline: str) -> loop.Summa
 
 def _rehearsed(sums: _Sums) -> loop.Summation:
     """The law of a run: the noise of all shares, rounded onto the grid and decoded (P3, P5)."""
-    terms = sums.terms
-    noise = sums.noise_of(terms.sigma_grid * sqrt(len(sums.counts)))
+    round_parameters = sums.round_parameters
+    noise = sums.noise_of(round_parameters.sigma_grid * sqrt(len(sums.counts)))
 
     def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
-        sent = terms.sent(parameters)
+        sent = round_parameters.sent(parameters)
         chance = sums.chance(step, sent)
         residues = add_and_round(
-            sums.exact(sent, chance), noise(step), _WORD_BITS, grid_step=terms.grid_step
+            sums.exact(sent, chance), noise(step), _WORD_BITS, grid_step=round_parameters.grid_step
         )
-        total = decoded(terms, ring.to_integers(residues))
+        total = decoded(round_parameters, ring.to_integers(residues))
         return loop.Summed(gradient=sums.lifted(total, chance))
 
     return summation
@@ -111,7 +111,9 @@ def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> lo
         ) -> loop.Summed:
             chance = sums.chance(step, parameters)
             rows = sums.rows(silo, chance)
-            total = clipped_sum(sums.terms, task, parameters, rows, chance.draw) + noise(step)
+            total = clipped_sum(sums.round_parameters, task, parameters, rows, chance.draw) + noise(
+                step
+            )
             return loop.Summed(gradient=sums.lifted(total, chance))
 
         runs.append(loop.train(prepared, summation, progress, divisor=share))
@@ -150,7 +152,7 @@ class _Sums:
         groups: of each silo's places, where noise is correlated (P25).
     """
 
-    terms: RoundParameters
+    round_parameters: RoundParameters
     task: LocalTask = field(repr=False)
     counts: Sequence[int] = field(repr=False)
     capacities: Sequence[int]
@@ -161,75 +163,77 @@ class _Sums:
 
     @classmethod
     def of(cls, prepared: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
-        terms = round_parameters_of(prepared.plan.main)
+        round_parameters = round_parameters_of(prepared.plan.main)
         if not projects:
-            whole = prepared.plan.main.numbers or terms.dimension
-            terms = replace(terms, projection="", dimension=whole)
+            whole = prepared.plan.main.numbers or round_parameters.dimension
+            round_parameters = replace(round_parameters, projection="", dimension=whole)
         source, capacities = SecureSource(), prepared.max_units
-        correlated = capacities if terms.correlation else ()
+        correlated = capacities if round_parameters.correlation else ()
         return cls(
-            terms=terms,
+            round_parameters=round_parameters,
             task=prepared.pooled_task,
             counts=prepared.counts,
             capacities=capacities,
-            lift=prepared.lift(terms),
+            lift=prepared.lift(round_parameters),
             source=source,
             order=source.bytes(SEED_BYTES),
-            groups=[Groups(source, capacity, terms.bands) for capacity in correlated],
+            groups=[Groups(source, capacity, round_parameters.bands) for capacity in correlated],
         )
 
     def chance(self, step: int, parameters: prepared_study.Parameters) -> _Chance:
         """A fresh matrix and a joint batch for a step, if there are such."""
         seed = self.source.bytes(SEED_BYTES)
-        draw = draw_of(seed, step, 0, parameters) if self.terms.projection else None
-        batch = self.batch(step) if self.terms.batch else None
+        draw = draw_of(seed, step, 0, parameters) if self.round_parameters.projection else None
+        batch = self.batch(step) if self.round_parameters.batch else None
         return _Chance(step=step, draw=draw, batch=batch)
 
     def batch(self, step: int) -> Places:
         """Places of exactly b records: drawn anew (P10), or the step's part of an epoch (P9)."""
-        terms = self.terms
-        if not terms.fresh_lists:
-            return partition(self.order, terms.records, terms.batch, step)
-        return without_replacement(self.source.bytes(SEED_BYTES), terms.records, terms.batch, step)
+        round_parameters = self.round_parameters
+        if not round_parameters.fresh_lists:
+            return partition(self.order, round_parameters.records, round_parameters.batch, step)
+        return without_replacement(
+            self.source.bytes(SEED_BYTES), round_parameters.records, round_parameters.batch, step
+        )
 
     def rows(self, silo: int, chance: _Chance) -> Rows:
         """A silo's records in the joint batch, or a Poisson batch of its own (P1)."""
-        count, batch, rate = self.counts[silo], chance.batch, self.terms.sample_rate
+        count, batch, rate = self.counts[silo], chance.batch, self.round_parameters.sample_rate
         if self.groups:
             return self.groups[silo].rows(self.source, count, chance.step, rate)
         if batch is None:
             return poisson_rows(self.source, count, self.capacities[silo], rate)
         first = sum(self.counts[:silo])
         chosen = chosen_records(batch, np.arange(first, first + count))
-        return joint_rows(self.source, chosen, self.terms.batch, count)
+        return joint_rows(self.source, chosen, self.round_parameters.batch, count)
 
     def exact(self, parameters: prepared_study.Parameters, chance: _Chance) -> Array:
         """The clipped sum over every silo's part of the batch, without noise."""
-        batch, rate = chance.batch, self.terms.sample_rate
+        batch, rate = chance.batch, self.round_parameters.sample_rate
         if self.groups:
             batch = self._of_groups(chance.step)
         elif batch is None:
             batch = poisson_batches(self.source, self.counts, self.capacities, rate)
-        return clipped_sum(self.terms, self.task, parameters, batch, chance.draw)
+        return clipped_sum(self.round_parameters, self.task, parameters, batch, chance.draw)
 
     def _of_groups(self, step: int) -> Places:
         """The places of all records in a step's batch, where groups take turns (P25)."""
         first, found = 0, []
         for group, count in zip(self.groups, self.counts, strict=True):
-            heads = group.heads(self.source, step, self.terms.sample_rate)
+            heads = group.heads(self.source, step, self.round_parameters.sample_rate)
             found.append(first + heads[heads < count])
             first += count
         return np.concatenate(found)
 
     def noise_of(self, sigma: float) -> Callable[[int], Array]:
         """Gaussian noise on every number of a sum, by the step of one training."""
-        terms = self.terms
-        if terms.correlation and sigma > 0:
-            rows = CorrelatedNoise(terms.correlation, terms.dimension, sigma)
+        round_parameters = self.round_parameters
+        if round_parameters.correlation and sigma > 0:
+            rows = CorrelatedNoise(round_parameters.correlation, round_parameters.dimension, sigma)
             return lambda step: rows.row(step, self.source)
 
         def fresh(_: int) -> Array:
-            noise = np.zeros(terms.dimension)
+            noise = np.zeros(round_parameters.dimension)
             if sigma > 0:
                 standard_normal(self.source, noise)
             return noise * sigma

@@ -117,10 +117,10 @@ def compare(
         only_final = replace(prepared, looks=0)
         for mode in wanted:
             if mode == "federated" and first is None:
-                result = first = run_study.carried_out(prepared, out, ledgers=ledgers)
+                result = first = run_study.run_prepared(prepared, out, ledgers=ledgers)
             else:
                 how = baselines.REHEARSAL if mode == "federated" else mode
-                result = run_study.carried_out(only_final, None, baseline=how)
+                result = run_study.run_prepared(only_final, None, baseline=how)
             finals[mode].append(result.final)
             _check_metric(metric, result.final)
             if progress is not None:

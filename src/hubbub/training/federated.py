@@ -69,7 +69,7 @@ def train_federated(
         offer: told how features are standardised, before silos are told.
         begin: what more counts as spent before the first step.
     """
-    opened = through(sessions)
+    opened = private_queries(sessions)
     prepared = ask_before(prepared, opened, sessions.folder)
     offer(prepared.standardisation)
     schedule = evaluations(prepared, opened)
@@ -157,7 +157,7 @@ def _schedule(
     return loop.EvaluationSchedule(after=frozenset(steps), at=at)
 
 
-def through(sessions: run_sessions.RunSessions) -> Opened:
+def private_queries(sessions: run_sessions.RunSessions) -> Opened:
     """Sums through the protocol, by the run's ledgers."""
 
     def opened(
@@ -176,7 +176,7 @@ def through(sessions: run_sessions.RunSessions) -> Opened:
     return opened
 
 
-def exactly(
+def exact_queries(
     planned: PlannedQuery[Query],  # noqa: ARG001 (without noise, all are alike)
     tasks: Sequence[LocalTask],
     lift: FindLift = lambda _: None,  # noqa: ARG001 (and nothing is projected)

@@ -15,7 +15,17 @@ from hubbub.errors import ModelError, StudyError
 from hubbub.section import Section
 from hubbub.study import IN_MEMORY, Study, sources
 from hubbub.study.target import target_from
-from hubbub.training import array_inputs, loop, prepared_study, result, run_study, uncounted
+from hubbub.training import (
+    array_inputs,
+    loop,
+    notebook_tables,
+    prepared_study,
+    progress_bar,
+    result,
+    run_checks,
+    run_study,
+    uncounted,
+)
 
 
 def fit(
@@ -40,10 +50,11 @@ def fit(
     capacity: int | Sequence[int] | None = None,
     patients: Mapping[str, Any] | None = None,
     most_per_patient: int | None = None,
+    statistics: Mapping[str, Any] | None = None,
     name: str = "fit",
     out: str | Path | None = None,
     baseline: str | None = None,
-    progress: loop.Progress | None = None,
+    progress: bool | loop.Progress | None = None,
     device: str = "auto",
     clip: float | None = None,
 ) -> result.Result:
@@ -93,16 +104,21 @@ def fit(
             patient are one unit then, clipped once. None: each record is a unit.
         most_per_patient: beside `patients` the public number of records of one patient at most;
             further ones are left out. Without, it adds what a patient is promised to the plan.
+        statistics: what is asked beside the training, as `[statistics]` of a study has it:
+            `{"epsilon": 0.5, "baseline": {"kind": "table"}}`, of the data frames' `columns`; what
+            the model must not see of them has `"feature": False`. Its epsilon is a part of the
+            whole.
         name: of the study.
         out: folder for the results, with the silos' ledgers in `ledgers` beside it; None: write
             nothing, keep no ledger.
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
-        progress: called after every step with its number, from 1, and the newest metrics.
+        progress: called after every step with its number, from 1, and the newest metrics; True
+            shows a bar, False none, and None one in a notebook.
         device: "auto" (a GPU if there is one), "cpu" or "cuda".
         clip: what `clip_norm` was called before 0.2; goes with 0.3.
 
     Returns:
-        The model, its metrics and its epsilon.
+        The model, its metrics and its epsilon; with `statistics` their answers, too.
 
     Raises:
         StudyError: the numbers contradict each other.
@@ -127,7 +143,8 @@ def fit(
         clip_norm = clip
     array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos")
     stated = array_inputs.declared(columns)
-    encoded = tabular.columns_from(stated) if stated else ()
+    declared = tabular.columns_from(stated) if stated else ()
+    encoded = [column for column in declared if column.feature]
     _check_model(model)
     tables = {**silos, **({} if test is None else {sources.TEST: test})}
     if not encoded:
@@ -178,22 +195,39 @@ def fit(
                     "optimizer": _optimizer(optimizer),
                 },
                 "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
+                **({} if statistics is None else {"statistics": statistics}),
             }
         )
     )
-    run_study.check_wanted(study, out, baseline)
-    handed = prepared_study.InMemory(records=parts, model=None if named else model)
+    run_checks.check_wanted(study, out, baseline)
+    handed = prepared_study.InMemory(
+        records=parts,
+        model=None if named else model,
+        cells={} if statistics is None else _cells(silos, declared, patients, most_per_patient),
+    )
     prepared = prepared_study.PreparedStudy.of(study, device=device, handed=handed)
     if baseline is None:
-        ledgers = None if out is None else Path(out).parent / "ledgers"
-        uncounted.warn_if_uncounted(silos, ledgers)
-    learned = run_study.carried_out(prepared, out, baseline=baseline, progress=progress)
+        ledgers = None if out is None else (Path(out).parent / "ledgers").resolve()
+        uncounted.warn_if_uncounted(dict.fromkeys(silos, ledgers))
+    with progress_bar.telling(progress, study) as told:
+        learned = run_study.run_prepared(prepared, out, baseline=baseline, progress=told)
     read_off = [
         *([study.data.unit_count] if records is None else []),
         *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),
         *([result.classes_in_words(known)] if classes is None and not outcome else []),
     ]
     return replace(learned, made_public=tuple(read_off))
+
+
+def _cells(
+    silos: Mapping[str, array_inputs.Table],
+    columns: Sequence[tabular.Column],
+    patients: Mapping[str, Any] | None,
+    most_per_patient: int | None,
+) -> Mapping[str, tabular.CodedCells]:
+    """What statistics are made of: the data frames beside the targets."""
+    frames = {who: table[0] for who, table in silos.items()}
+    return notebook_tables.tables_of(frames, columns, patients, most_per_patient).cells
 
 
 def _one_or_each(capacity: Any) -> Any:

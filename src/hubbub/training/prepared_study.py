@@ -104,7 +104,6 @@ class PreparedStudy:
             UserError: there is no such device.
             DataError: a silo's records do not fit it.
         """
-        learning.device_of(device)
         _refuse_unavailable(study)
         for name, digest in imported_code.keep(study).items():
             known_code.note(name, digest)  # whoever runs a study runs its code
@@ -119,6 +118,7 @@ class PreparedStudy:
             silos = {name: _with_records(study, name, silos[name], records[name]) for name in names}
             if whose is None and study.data.files and study.data.outcome is None:
                 record_checks.check_classes(tuple(records.values()))
+            learning.device_of(device)
             learner = _learner(study, records, test, shape, handed, device)
             silos = {name: replace(one, learner=learner) for name, one in silos.items()}
         dimension = None if learner is None else learner.initial.size
@@ -167,9 +167,9 @@ class PreparedStudy:
         """All silos' records, one silo's after the other's, for who may see them all."""
         return self.plan.main.query.pooled_task(self.silos)
 
-    def lift(self, terms: RoundParameters) -> Lift | None:
+    def lift(self, round_parameters: RoundParameters) -> Lift | None:
         """From projected sums back to whole ones, where the study projects them."""
-        return self.plan.main.query.lift(terms, self.learner)
+        return self.plan.main.query.lift(round_parameters, self.learner)
 
     def trained(self, parameters: Parameters) -> Any:
         """The model with these parameters; None where none is trained."""
@@ -233,7 +233,8 @@ def _records(
             if handed
             else sources.records(study, name, folder=folder)
         )
-        return learning.through_frozen(model.extractor, loaded)
+        # Without frozen layers torch, which takes seconds to load, is not needed yet.
+        return learning.through_frozen(model.extractor, loaded) if model.extractor else loaded
 
     records = {name: of(name) for name in names}
     public = sources.TEST in handed.records if handed else sources.has_test_set(study)
@@ -252,22 +253,22 @@ def _learner(
     settings, training = study.learning
     given = handed.model if handed else None
     model = copy.deepcopy(given) if given else learning.model_of(study, shape)
-    goal = learning.goal_of(study)
-    on_units = learning.on_units(model, study.data.places)
+    target_type = learning.goal_of(study)
+    per_unit_model = learning.per_unit_model(model, study.data.places)
     method, first = "", next(iter(records.values()), None)
     if first is not None:
-        method = learning.method_for(on_units, shape, first.targets, goal=goal)
+        method = learning.method_for(per_unit_model, shape, first.targets, target_type=target_type)
     if not settings.is_built_in:
         for one in (*records.values(), test):
             if one is not None:
                 learning.check_classes(model, one)
-    if not settings.is_built_in or training.metrics or goal.loss_name:
-        learning.try_out(model, test, goal=goal, own=training.metrics)
+    if not settings.is_built_in or training.metrics or target_type.loss_name:
+        learning.try_out(model, test, target_type=target_type, own=training.metrics)
     return learning.Learner(
         model=model,
-        on_units=on_units,
+        per_unit_model=per_unit_model,
         initial=learning.parameters_vector(model),
-        goal=goal,
+        target_type=target_type,
         method=method,
         device=device,
         shape=shape,

@@ -60,7 +60,7 @@ def rehearse(
     prepared = prepared_study.PreparedStudy.of(study, device=device)
     found = []
     for _ in range(repeats):
-        found.append(run_study.carried_out(prepared, None, baseline=REHEARSAL))
+        found.append(run_study.run_prepared(prepared, None, baseline=REHEARSAL))
         if progress is not None:
             progress()
     return tuple(found)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hubbub.assurance import FILE, check_content, load, read_whole
 from hubbub.disk import json_value, write_bytes
 from hubbub.errors import IntegrityError, UserError
 from hubbub.queries import ANSWERS
 from hubbub.report import ArrangementTable, ReportedRun, render
+from hubbub.verification import FILE, check_content, load, read_whole
 
 REPORT = "report.html"
 COMPARISON = "comparison.json"

@@ -7,8 +7,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,16 @@ from hubbub import report
 from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
 from hubbub.planning import Plan, QueryState
-from hubbub.queries import STANDARDISED, STATISTICS, answers_of, answers_to_dict, write_answers
+from hubbub.queries import (
+    STANDARDISED,
+    STATISTICS,
+    answers_of,
+    planned_statistics,
+    sums_in,
+)
 from hubbub.study import Standardisation
-from hubbub.tabular import csv_text
 from hubbub.training import (
+    answer_files,
     baselines,
     loop,
     prepared_study,
@@ -30,11 +34,9 @@ from hubbub.training import (
     run_folder,
     trained_model,
 )
+from hubbub.verification import FILE
 
-TABLES = "tables"
-_LONGEST = 50  # letters of a file's name, of up to four bytes each, of which disks take 255
 _MOST_SHOWN = 10  # classes
-_CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -99,27 +101,51 @@ class Result:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return f"<pre>{escape(repr(self))}</pre>"
+        return report.shown_in_notebook(
+            self._heading,
+            self._promise,
+            [*self._read_off, *([f"written to {self.folder}"] if self.folder else [])],
+            final=None if self.model is None else self.final,
+            answers={name: one.to_dict() for name, one in self.statistics.items()},
+        )
 
     def _lines(self) -> Iterator[str]:
-        study, epsilon = self.plan.study, report.at_most(self.epsilon)
-        answered = [name for name, one in self.statistics.items() if not one.refusal]
         if self.model is not None:
-            yield f"{study.name}: {self.steps} of {self.plan.mechanism.steps} steps"
+            yield self._heading
         if self.statistics:
-            yield f"{study.name}: answers to {', '.join(answered) or 'nothing'}"
+            answered = [name for name, one in self.statistics.items() if not one.refusal]
+            yield f"{self.plan.study.name}: answers to {', '.join(answered) or 'nothing'}"
         for name, one in self.statistics.items():
             yield from (f"  {line}" for line in report.answer_lines(name, one.to_dict()))
-        yield f"epsilon {epsilon} at delta {study.privacy.delta:g} against {self.adversary}"
-        if self.made_public:
-            read_off = "; ".join(self.made_public)
-            yield f"made public, since it was not stated: {read_off}"
+        yield self._promise
+        yield from self._read_off
         known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
         if self.model is not None:
             shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
             yield shown or "not evaluated"
         if self.folder is not None:
             yield f"written to {self.folder}"
+
+    @property
+    def _heading(self) -> str:
+        """What was run."""
+        name = self.plan.study.name
+        if self.model is None:
+            return f"{name}: {len(self.statistics)} answers"
+        return f"{name}: {self.steps} of {self.plan.mechanism.steps} steps"
+
+    @property
+    def _promise(self) -> str:
+        """Its epsilon, and against whom."""
+        epsilon, delta = report.at_most(self.epsilon), self.plan.study.privacy.delta
+        return f"epsilon {epsilon} at delta {delta:g} against {self.adversary}"
+
+    @property
+    def _read_off(self) -> tuple[str, ...]:
+        """What the promise does not cover, in a sentence, if there is something."""
+        if not self.made_public:
+            return ()
+        return (f"made public, since it was not stated: {'; '.join(self.made_public)}",)
 
     @property
     def adversary(self) -> str:
@@ -227,13 +253,35 @@ def conclude(
     if folder is not None:
         prepared.plan.main.query.store(folder.path, trained)
         if kept is not None:
-            write_statistics(folder.path, prepared.plan, kept)
+            answer_files.write_statistics(folder.path, prepared.plan, kept)
         if result.model is not None:
             run_folder.write_model(folder.path, prepared.plan, result.model, result.shape)
         if evidence is not None:
             run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result
+
+
+def answered_in(folder: Path, plan: Plan) -> Result | None:
+    """What a folder holds of a study that asks for statistics alone; None if it is not finished.
+
+    Raises:
+        IntegrityError: a file of it was altered.
+    """
+    if not all((folder / name).is_file() for name in (FILE, report_of_run.REPORT)):
+        return None
+    planned = planned_statistics(plan)
+    kept = sums_in(folder, planned.query.layout)
+    planned.query.check_complete(QueryState(parameters=kept))
+    epsilon = plan.epsilon()
+    return Result(
+        model=None,
+        metrics=({"step": planned.query.layout.made(kept), "epsilon": epsilon},),
+        epsilon=epsilon,
+        plan=plan,
+        folder=folder,
+        statistics=answers_of(plan, kept),
+    )
 
 
 def write_result(
@@ -252,52 +300,4 @@ def write_result(
         write_text(folder / STANDARDISED, standardisation.to_json())
     if plan.main.purpose == STATISTICS:
         plan.main.query.store(folder, QueryState(parameters=parameters))
-        write_statistics(folder, plan, parameters)
-
-
-def write_statistics(folder: Path, plan: Plan, kept: NDArray[np.float32]) -> None:
-    """Write what the sums of statistics say: all of it, and every table, curve and test as CSV."""
-    answers = answers_to_dict(plan, kept)
-    write_answers(folder, answers)
-    (folder / TABLES).mkdir(exist_ok=True)
-    taken: set[str] = set()
-    for name, answer in answers["statistics"].items():
-        own = _own_name(name, taken)
-        for kind, rows in _tables(answer):
-            write_text(folder / TABLES / f"{own}{kind}.csv", _text(rows), durable=False)
-
-
-def _own_name(name: str, taken: set[str]) -> str:
-    """What the files of an answer are called, as no other's are; their names are then taken."""
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:_LONGEST]
-    numbered = (f"{safe}-{number}" for number in count(2))
-    own = next(one for one in chain([safe], numbered) if not taken & {*_files(one)})
-    taken.update(_files(own))
-    return own
-
-
-def _files(own: str) -> list[str]:
-    return [own + kind for kind in ("", "-curves", "-tests")]
-
-
-def _tables(answer: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    """What of an answer is a table, and the end of its file's name."""
-    found = {
-        "": answer["rows"],
-        "-curves": [row for one in answer["curves"] for row in _points(one)],
-        "-tests": answer["tests"],
-    }
-    yield from ((kind, rows) for kind, rows in found.items() if rows)
-
-
-def _points(curve: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One curve, a row for each place."""
-    known = [key for key in _CURVE if curve[key]]
-    for values in zip(*(curve[key] for key in known), strict=True):
-        yield {"name": curve["name"], **dict(zip(known, values, strict=True))}
-
-
-def _text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as a CSV file with a header."""
-    names = list(rows[0])
-    return csv_text([names, *([row.get(name) for name in names] for row in rows)])
+        answer_files.write_statistics(folder, plan, parameters)

@@ -30,7 +30,13 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import learning
-from hubbub.assurance import (
+from hubbub.disk import appending, json_value, locked, read_bytes, why_of, write_all, write_text
+from hubbub.errors import IntegrityError, UserError
+from hubbub.planning import Plan, QueryState, SteppedQuery
+from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters, Tag
+from hubbub.study import Study
+from hubbub.training import checkpoint, loop
+from hubbub.verification import (
     AUDIT,
     FILE,
     MODEL,
@@ -41,18 +47,12 @@ from hubbub.assurance import (
     recover,
     write_audit,
 )
-from hubbub.disk import appending, json_value, locked, read_bytes, why_of, write_all, write_text
-from hubbub.errors import IntegrityError, UserError
-from hubbub.planning import Plan, QueryState, SteppedQuery
-from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters, Tag
-from hubbub.study import Study
-from hubbub.training import checkpoint, loop
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Notes:
+class RunMetadata:
     """What a run must know of itself to go on after a crash: `run.json`.
 
     Args:
@@ -83,7 +83,7 @@ class Notes:
 class RunFolder:
     """The folder of one run, open in one process at a time."""
 
-    def __init__(self, path: Path, notes: Notes, *, full: bool) -> None:
+    def __init__(self, path: Path, notes: RunMetadata, *, full: bool) -> None:
         self.path = path
         self._notes = notes
         self._full = full
@@ -106,7 +106,7 @@ class RunFolder:
         Raises:
             UserError: it holds something already, or cannot be written.
         """
-        notes = Notes(
+        notes = RunMetadata(
             study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
         )
         folder = cls(path, notes, full=plan.study.transcript == "full")
@@ -205,7 +205,13 @@ class RunFolder:
         return frozenset(bytes.fromhex(one) for one in self._notes.sessions.get(purpose, ()))
 
     def new_transcript(
-        self, study: bytes, session: bytes, roster: Roster, terms: RoundParameters, *, purpose: str
+        self,
+        study: bytes,
+        session: bytes,
+        roster: Roster,
+        round_parameters: RoundParameters,
+        *,
+        purpose: str,
     ) -> Transcript:
         """Begin the transcript of a session, and write down that the session is open."""
         known = self._notes.sessions
@@ -219,7 +225,7 @@ class RunFolder:
             session=session,
             roster=roster,
             full=self._full,
-            terms=terms,
+            round_parameters=round_parameters,
             purpose=purpose,
         )
 
@@ -292,14 +298,14 @@ def _line(row: Mapping[str, float]) -> str:
     return json.dumps(dict(row)) + "\n"
 
 
-def _read_notes(path: Path) -> Notes:
+def _read_notes(path: Path) -> RunMetadata:
     """The notes in `run.json`."""
     try:
         said = json_value(read_bytes(path))
         if said.pop("format") != _FORMAT:
             raise ValueError
         sessions = {purpose: tuple(found) for purpose, found in said.pop("sessions").items()}
-        return Notes(**said, sessions=sessions)
+        return RunMetadata(**said, sessions=sessions)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise IntegrityError(
             f"expected {path} as this version writes it, found something else; restore it, or use "

@@ -1,7 +1,7 @@
 """Where the sums of a run come from: sessions, their transcripts, and what was paid for in them.
 
 The same for a run in one process and among machines; what differs is who sets a session up, and who
-says what was paid for (`Venue`).
+says what was paid for (`Backend`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SessionPlan:
 
     plan: Plan
     planned: PlannedQuery[Query]
-    terms: RoundParameters
+    round_parameters: RoundParameters
     tasks: Sequence[LocalTask] = field(repr=False)
 
     @property
@@ -46,7 +46,7 @@ class SessionPlan:
         return self.planned.purpose
 
 
-class Venue(Protocol):
+class Backend(Protocol):
     """Where the parties are."""
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
@@ -71,7 +71,7 @@ class RunSessions:
         opened: the sums that were asked for, by purpose.
     """
 
-    venue: Venue
+    backend: Backend
     plan: Plan
     folder: RunFolder | None
     stack: ExitStack = field(repr=False)
@@ -84,28 +84,34 @@ class RunSessions:
         lift: Callable[[RoundParameters], Lift | None] = lambda _: None,
     ) -> NoisySums:
         """Set up a session for a query's sums."""
-        terms = round_parameters_of(planned)
-        wanted = SessionPlan(plan=self.plan, planned=planned, terms=terms, tasks=tasks)
+        round_parameters = round_parameters_of(planned)
+        wanted = SessionPlan(
+            plan=self.plan, planned=planned, round_parameters=round_parameters, tasks=tasks
+        )
         sums = NoisySums(
-            set_up=lambda: self.venue.set_up(wanted),
+            set_up=lambda: self.backend.set_up(wanted),
             record=lambda rounds: self._recorder(rounds, planned.purpose),
-            terms=terms,
+            round_parameters=round_parameters,
             epoch=planned.mechanism.epoch,
-            lost=self.venue.lost,
-            lift=lift(terms),
+            lost=self.backend.lost,
+            lift=lift(round_parameters),
         )
         self.opened[planned.purpose] = sums
         return sums
 
     def charged(self, purpose: str) -> int:
         """Attempts that were paid for in this run for a purpose."""
-        return self.venue.charged(purpose)
+        return self.backend.charged(purpose)
 
     def _recorder(self, rounds: Rounds, purpose: str) -> Recorder:
         """The transcript of a session, if the run has a folder."""
         if self.folder is None:
             return NoRecorder()
         transcript = self.folder.new_transcript(
-            rounds.study, rounds.session, rounds.peers.roster, rounds.terms, purpose=purpose
+            rounds.study,
+            rounds.session,
+            rounds.peers.roster,
+            rounds.round_parameters,
+            purpose=purpose,
         )
         return self.stack.enter_context(transcript)

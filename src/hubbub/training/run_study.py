@@ -7,19 +7,17 @@ and with what the ledgers hold counted as spent (docs/privacy.md P15).
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import hubbub.learning as learning
-from hubbub.assurance import AUDIT, Ledger, difference, read_audit
-from hubbub.disk import json_value, read_bytes
-from hubbub.errors import IntegrityError, StudyError, UserError
+from hubbub.errors import IntegrityError, UserError
+from hubbub.ledger import Ledger
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
 from hubbub.study import Study, imported_code
@@ -27,13 +25,16 @@ from hubbub.training import (
     baselines,
     checkpoint,
     federated,
-    local_venue,
+    local_backend,
     loop,
     prepared_study,
+    progress_bar,
     result,
+    run_checks,
     run_folder,
     run_sessions,
 )
+from hubbub.verification import AUDIT, read_audit
 
 
 def _tell_nobody(*_: object) -> None:
@@ -46,7 +47,7 @@ def run(
     *,
     baseline: str | None = None,
     ledgers: str | Path | None = None,
-    progress: loop.Progress | None = None,
+    progress: bool | loop.Progress | None = None,
     plan: Plan | None = None,
     device: str = "auto",
     audit: str | Path | None = None,
@@ -67,7 +68,8 @@ def run(
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
         ledgers: folder of the silos' ledgers; `ledgers` beside `out` if None, and none at all if
             `out` is None too.
-        progress: called after every step with its number, from 1, and the newest metrics.
+        progress: called after every step with its number, from 1, and the newest metrics; True
+            shows a bar, False none, and None one in a notebook.
         plan: a plan made for this study, or for one that differs in the data's options only.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda"; it
             changes no guarantee.
@@ -99,49 +101,21 @@ def run(
     (2, True)
     """
     Study.expect(study)
-    check_wanted(study, out, baseline, audit)
+    run_checks.check_wanted(study, out, baseline, audit)
     prepared = prepared_study.PreparedStudy.of(study, plan, device)
-    return carried_out(
-        prepared,
-        out,
-        baseline=baseline,
-        ledgers=ledgers,
-        progress=progress,
-        notice=notice,
-        audit=None if audit is None else read_audit(Path(audit), prepared.plan),
-    )
-
-
-def check_wanted(
-    study: Study,
-    out: str | Path | None,
-    baseline: str | None,
-    audit: str | Path | None = None,
-) -> None:
-    """Refuse what cannot be run, or leaves nothing that an audit could stand in."""
-    if baseline is not None and baseline not in baselines.BASELINES:
-        raise StudyError(
-            f"expected baseline to be one of {', '.join(baselines.BASELINES)}, "
-            f"got {baseline!r}; choose one"
-        )
-    if study.parties.roster and baseline is None:
-        raise StudyError(
-            "expected a study without parties.roster in one process, where keys are made for the "
-            "run, got one with it; leave it out to try the study, or use hubbub serve and join"
-        )
-    if baseline is not None and study.training is None:
-        raise StudyError(
-            f"expected no baseline of a study that only asks for statistics, got {baseline!r}; "
-            "leave it out, or see what a run would give with hubbub.rehearse"
-        )
-    if audit is not None and (baseline is not None or out is None):
-        raise UserError(
-            "expected an audit with a run that leaves evidence, got one with "
-            f"{'no folder' if out is None else 'a baseline'}; leave it out"
+    with progress_bar.telling(progress, study) as told:
+        return run_prepared(
+            prepared,
+            out,
+            baseline=baseline,
+            ledgers=ledgers,
+            progress=told,
+            notice=notice,
+            audit=None if audit is None else read_audit(Path(audit), prepared.plan),
         )
 
 
-def carried_out(
+def run_prepared(
     prepared: prepared_study.PreparedStudy,
     out: str | Path | None,
     *,
@@ -158,7 +132,7 @@ def carried_out(
         if out is not None:
             run_folder.make_room(Path(out))
             home = home or Path(out).parent / "ledgers"
-        books = local_venue.opened_ledgers(home, study, stack) if baseline is None else {}
+        books = local_backend.opened_ledgers(home, study, stack) if baseline is None else {}
         folder = None
         if out is not None:
             folder = stack.enter_context(
@@ -177,7 +151,7 @@ def carried_out(
 def resume(
     folder: str | Path,
     *,
-    progress: loop.Progress | None = None,
+    progress: bool | loop.Progress | None = None,
     device: str = "auto",
     notice: Notice | None = None,
     trust_code: bool = False,
@@ -193,7 +167,7 @@ def resume(
 
     Args:
         folder: of the run; the study is read from it, and the ledgers stay where they were.
-        progress: called after every step with its number, from 1, and the newest metrics.
+        progress: see `run`.
         device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
         notice: told in a few words what takes long, such as the mixing of a shuffled token list.
         trust_code: code that the study names may run here, known or not.
@@ -245,15 +219,16 @@ def resume(
             )
         imported_code.keep_known(study, study.own_code, trusted=trust_code)
         prepared = prepared_study.PreparedStudy.of(study, device=device)
-        books = local_venue.opened_ledgers(opened.ledgers, study, stack)
+        books = local_backend.opened_ledgers(opened.ledgers, study, stack)
         found = opened.last_checkpoint()
         _check_heads(study, books, found)
         opened.begin(_heads(study, books))
-        check_plan(opened.path / "plan.json", prepared.plan)
+        run_checks.check_plan(opened.path / "plan.json", prepared.plan)
         if (opened.path / AUDIT).exists():
             opened.keep_audit(read_audit(opened.path / AUDIT, prepared.plan))
         start = found.state if found else None
-        return _finished(prepared, None, progress, notice, books, opened, start)
+        told = stack.enter_context(progress_bar.telling(progress, study))
+        return _finished(prepared, None, told, notice, books, opened, start)
 
 
 def _finished(
@@ -269,7 +244,7 @@ def _finished(
     began, progress = time.perf_counter(), progress or _tell_nobody
     asks = baseline is None or bool(prepared.plan.beside)
     saver = None if folder is None else checkpoint.CheckpointWriter(folder.keep)
-    venue = local_venue.LocalVenue(
+    backend = local_backend.LocalBackend(
         study=prepared.study,
         keys=layout_of(prepared.plan).keys() if asks else (),  # made for the run
         ledgers=ledgers,
@@ -283,11 +258,11 @@ def _finished(
         if saver is not None:
             saver.keep(state, _heads(prepared.study, ledgers))
 
-    with learning.threads_for(prepared.initial.size), ExitStack() as stack:
+    with _threads_for(prepared), ExitStack() as stack:
         if saver is not None:
             stack.enter_context(saver)
         sessions = run_sessions.RunSessions(
-            venue=venue, plan=prepared.plan, folder=folder, stack=stack
+            backend=backend, plan=prepared.plan, folder=folder, stack=stack
         )
         if baseline is None:
             prepared, trained = federated.train_federated(
@@ -298,7 +273,9 @@ def _finished(
         if saver is not None:
             saver.wait()
     spent = inf if baseline == "non-private" else prepared.plan.epsilon_after(trained.attempts)
-    text = partial(venue.evidence, prepared.plan, trained.attempts) if folder and ledgers else None
+    text = (
+        partial(backend.evidence, prepared.plan, trained.attempts) if folder and ledgers else None
+    )
     return result.conclude(
         prepared,
         trained,
@@ -306,9 +283,16 @@ def _finished(
         epsilon=spent,
         evidence=text,
         began=began,
-        is_copied=venue.is_copied,
+        is_copied=backend.is_copied,
         baseline=baseline,
     )
+
+
+def _threads_for(prepared: prepared_study.PreparedStudy) -> AbstractContextManager[None]:
+    """As many of torch's threads as a model is worth; without one torch is not even loaded."""
+    if prepared.learner is None:
+        return nullcontext()
+    return learning.threads_for(prepared.initial.size)
 
 
 def _compared(
@@ -319,7 +303,11 @@ def _compared(
 ) -> tuple[prepared_study.PreparedStudy, loop.State]:
     """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
     folder = sessions.folder
-    opened = federated.exactly if baseline == "non-private" else federated.through(sessions)
+    opened = (
+        federated.exact_queries
+        if baseline == "non-private"
+        else federated.private_queries(sessions)
+    )
     prepared = federated.ask_before(prepared, opened, folder)
     if baseline == "alone":
         trained = baselines.alone(prepared, progress)
@@ -348,16 +336,3 @@ def _check_heads(
     """Every ledger still holds what it held at the checkpoint, or spending would be forgotten."""
     for index, book in books.items():
         book.verify(head=found.heads.get(study.parties.names[index - 1]) if found else None)
-
-
-def check_plan(path: Path, made: Plan) -> None:
-    """The plan is still the one by which the run began: noise and account go together."""
-    try:
-        why = difference(json_value(read_bytes(path)), json.loads(made.to_json()))
-    except (OSError, ValueError, RecursionError, OverflowError) as error:
-        why = f"it cannot be read ({type(error).__name__})"
-    if why:
-        raise IntegrityError(
-            f"expected {path} to be the plan that follows from the study, {why}; restore it, or "
-            "use the version of hubbub that began the run"
-        )

@@ -1,29 +1,34 @@
 """Statistics from a notebook: tables in, questions asked, answers out, one budget over all of it.
 
-Queries compose by the basic rule: their epsilons and deltas add up, each with the part of delta
-that it has of epsilon. What belongs together is cheaper in one query, whose sums are shared.
+Queries are composed exactly (docs/privacy.md P22): what counts is the square of a query's noise,
+and not its epsilon, so a second query of the same size costs less than the first. What belongs
+together is cheaper still in one query, whose sums are shared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
+from math import floor, log10
+from pathlib import Path
 from typing import Any
 
 from hubbub import tabular
-from hubbub.errors import BudgetError, StudyError
+from hubbub.errors import BudgetError, SpentError, StudyError
 from hubbub.estimation import Expectation
+from hubbub.ledger import SumsBudget, Tally
 from hubbub.planning import Plan
 from hubbub.queries import expected_answers
 from hubbub.queries import plan as plan_study
 from hubbub.study import IN_MEMORY, CodedCells, Study
-from hubbub.training import array_inputs, prepared_study, run_study, uncounted
+from hubbub.training import array_inputs, notebook_tables, prepared_study
+from hubbub.training.notebook_ledgers import FolderLedgers, InMemoryLedgers, NotebookLedgers
 from hubbub.training.result import Result
 
 Questions = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
 _NAME = "statistics"
-_ROUNDING = 1e-9  # of epsilon, which parts that add up may miss by
 
 
 def statistics(
@@ -36,16 +41,24 @@ def statistics(
     colluders: int = 1,
     relation: str = "add-remove",
     records: int | None = None,
+    patients: str | Mapping[str, Any] | None = None,
+    most_per_patient: int | None = None,
+    out: str | Path | None = None,
 ) -> StatisticsContext:
     """Ask statistics of silos whose tables are in memory, with the whole protocol.
 
-    Nothing is released yet: `query()` says how exact answers will be, and its `release()` asks.
-    All numbers but the tables themselves are public. No ledger is kept: to share a budget between
-    notebooks, write a study.
+    Nothing is released yet: `query(epsilon=...)` says how exact answers will be, and its
+    `release()` asks. All numbers but the tables themselves are public.
 
     Guarantees:
-        1. All releases together are (epsilon, delta)-DP against the aggregator with `colluders`
-           silos, each row of a table being one unit.
+        1. All releases from these tables together are (epsilon, delta)-DP against the aggregator
+           with `colluders` silos, however later queries are chosen, each row of a table being one
+           unit, or with `patients` each patient (docs/privacy.md P22).
+        2. A cell that is run twice finds what it has spent: who hands over the same tables again
+           goes on with their ledgers, and a query that was answered is not asked again. Without
+           `out` this lasts as long as the program.
+        3. With `out` trainings that are charged there count too, as if all had been fixed
+           beforehand (P15).
 
     Args:
         silos: each silo's table by its name: a data frame, or a mapping of columns to values.
@@ -53,18 +66,25 @@ def statistics(
             `{"age": {"low": 20, "high": 90}}`.
         epsilon: what all queries together may cost; no unit.
         delta: the chance with which the promise may fail, a probability.
-        questions: what `query()` asks without arguments: tables as `[statistics.NAME]` of a study
-            has them, by name or in a list.
+        questions: what `query()` asks if it is given none: tables as `[statistics.NAME]` of a
+            study has them, by name or in a list.
         colluders: number of silos that may join the adversary.
         relation: of neighbouring data sets, "add-remove" or "substitute".
-        records: public number of records in all; None: as many as there are, which then counts as
+        records: public number of units in all; None: as many as there are, which then counts as
             public.
+        patients: whose each row is, so that all rows of one patient of a silo are one unit: the
+            name of a column that every table has, or by each silo's name (n,) numbers or texts.
+            None: each row is a unit.
+        most_per_patient: beside `patients` the public number of rows of one patient that count;
+            further ones are left out.
+        out: folder of these tables in which each query gets one of its own, beside the silos'
+            `ledgers`; None: write nothing.
 
     Returns:
         What asks, and knows what is left of epsilon.
 
     Raises:
-        DataError: a table does not fit the columns.
+        DataError: a table does not fit the columns, or a row has no patient.
         StudyError: a question is none, or the numbers contradict each other.
 
     >>> import numpy as np
@@ -82,88 +102,121 @@ def statistics(
     (True, 4.0)
     >>> answer = query.release().statistics["table"]
     >>> mean = next(row.value for row in answer.rows if row.quantity == "mean")
-    >>> bool(50 < mean < 60), asked.remaining()
-    (True, 1.0)
+    >>> bool(50 < mean < 60), round(asked.remaining(), 2)
+    (True, 2.35)
     """
     array_inputs.refuse_fewer(silos, "table", "hand them over")
-    declared = tabular.columns_from(array_inputs.declared(columns))
-    cells = {
-        who: tabular.coded_cells(tabular.cells_of(table), declared, who)
-        for who, table in silos.items()
-    }
-    known = sum(map(len, cells.values())) if records is None else records
+    stated = array_inputs.declared(columns)
+    declared = tabular.columns_from(stated)
+    tables = notebook_tables.tables_of(silos, declared, patients, most_per_patient)
+    known = sum(map(len, tables.cells.values())) if records is None else records
     context = StatisticsContext(
-        cells=cells,
+        cells=tables.cells,
         tables={
             "parties": {"names": list(silos), "colluders": colluders},
             "data": {
                 "source": IN_MEMORY,
                 "records": known,
-                "columns": array_inputs.declared(columns),
+                "columns": stated,
+                **({} if patients is None else {"patient": tables.patient}),
+                **({"most_per_patient": most_per_patient} if most_per_patient else {}),
             },
             "privacy": {"delta": delta, "relation": relation},
         },
         epsilon=float(epsilon),
         questions=questions,
-        made_public=() if records is not None else (f"the number of records ({known})",),
+        ledgers=InMemoryLedgers(tables=tables.digests)
+        if out is None
+        else FolderLedgers(home=Path(out), silos=tuple(silos)),
+        reads_records=records is None,
     )
     if questions:
-        context.query()  # refuses now what would be refused then
+        context.study(questions, context.epsilon)  # refuses now what would be refused then
     return context
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class StatisticsContext:
     """What asks silos in memory, and how much of its epsilon is spent; made by `statistics`."""
 
-    cells: Mapping[str, CodedCells] = field(repr=False)
-    tables: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    cells: Mapping[str, CodedCells]
+    tables: Mapping[str, Mapping[str, Any]]
     epsilon: float
-    questions: Questions = field(repr=False)
-    spent: float = 0.0
-    made_public: tuple[str, ...] = ()
+    questions: Questions
+    ledgers: NotebookLedgers
+    reads_records: bool
 
-    def remaining(self) -> float:
-        """What is left of epsilon."""
-        left = self.epsilon - self.spent
-        return left if left > _ROUNDING * self.epsilon else 0.0
+    def __repr__(self) -> str:
+        delta = self.tables["privacy"]["delta"]
+        return (
+            f"statistics of {', '.join(self.cells)}: epsilon {self.epsilon:g} at delta {delta:g} "
+            f"over all queries, {self.spent:.4g} spent, {_rounded_down(self.remaining())} left for "
+            "one more, however it is chosen"
+        )
 
-    def query(
-        self, questions: Questions | None = None, *, epsilon: float | None = None
-    ) -> ReleasableQuery:
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return f"<p>{escape(repr(self))}</p>"
+
+    @property
+    def budget(self) -> SumsBudget:
+        """The rule by which queries are let in."""
+        privacy = self.tables["privacy"]
+        return SumsBudget(
+            epsilon=self.epsilon, delta=privacy["delta"], relation=privacy["relation"]
+        )
+
+    @property
+    def spent(self) -> float:
+        """Epsilon of all that was charged, at the silo that has the most; no unit."""
+        privacy = self.tables["privacy"]
+        delta, relation = privacy["delta"], privacy["relation"]
+        return max(one.epsilon(delta=delta, relation=relation) for one in self.ledgers.tallies())
+
+    def remaining(self, queries: int = 1) -> float:
+        """The most epsilon that each of so many further queries may have.
+
+        Args:
+            queries: how many; 4 have about half of what one has, not a quarter.
+
+        Returns:
+            Epsilon of each, as if it were the only one; no unit, 0.0 if none is left.
+
+        Raises:
+            StudyError: there are fewer than 1, or more than 1000.
+        """
+        if not 1 <= queries <= 1000:
+            raise StudyError(f"expected 1 to 1000 queries, got {queries}; ask for some")
+        return min(self.budget.left(one, queries) for one in self.ledgers.tallies())
+
+    def query(self, questions: Questions | None = None, *, epsilon: float) -> ReleasableQuery:
         """A query that may be released; nothing is spent yet.
 
         Args:
             questions: those of the context if None.
-            epsilon: all that is left if None.
+            epsilon: of this query, as if it were the only one; `remaining` says how much may be.
 
         Raises:
-            StudyError: a question is none, or nothing is left.
+            StudyError: a question is none, or less is left.
         """
-        asked = _named(self.questions if questions is None else questions)
-        part = self.remaining() if epsilon is None else float(epsilon)
-        if not 0 < part <= self.remaining() * (1 + _ROUNDING):
+        study = self.study(self.questions if questions is None else questions, epsilon)
+        query = ReleasableQuery(context=self, study=study)
+        if not query.is_charged and not 0 < epsilon <= (left := self.remaining()):
             raise StudyError(
-                f"expected an epsilon above 0 and up to {self.remaining():g}, what is left, got "
-                f"{part:g}; ask for less"
+                f"expected an epsilon above 0 and up to {_rounded_down(left)}, what is left, got "
+                f"{epsilon:g}; ask for less"
             )
-        privacy = dict(self.tables["privacy"])
-        privacy |= {"epsilon": part, "delta": float(privacy["delta"]) * part / self.epsilon}
-        head = {"study": {"name": _NAME}, _NAME: asked}
-        study = Study.from_table(array_inputs.plain({**self.tables, **head, "privacy": privacy}))
-        return ReleasableQuery(context=self, study=study)
+        return query
 
-    def charge(self, epsilon: float) -> None:
-        """Count a release before it is made.
+    def study(self, questions: Questions, epsilon: float) -> Study:
+        """A query as a study.
 
         Raises:
-            BudgetError: less is left.
+            StudyError: a question is none, or a number is out of its range.
         """
-        if epsilon > self.remaining() * (1 + _ROUNDING):
-            raise BudgetError(
-                f"expected epsilon {epsilon:g} to be left, {self.remaining():g} is; ask for less"
-            )
-        self.spent += epsilon
+        privacy = {**self.tables["privacy"], "epsilon": epsilon}
+        head = {"study": {"name": _NAME}, _NAME: _named(questions)}
+        return Study.from_table(array_inputs.plain({**self.tables, **head, "privacy": privacy}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,23 +236,58 @@ class ReleasableQuery:
         """How exact each answer will be, and whether it will be given, by name."""
         return expected_answers(self.plan)
 
+    @property
+    def is_charged(self) -> bool:
+        """Whether a silo was charged for it before."""
+        return any(one.attempts(self.study.id) for one in self.context.ledgers.tallies())
+
     def release(self) -> Result:
-        """Ask the silos, and spend the query's epsilon.
+        """Ask the silos, and spend the query's epsilon; once, however often it is called.
 
         Returns:
-            The answers, as `statistics`, and what they promise.
+            The answers, as `statistics`, and what they promise. Where the same was asked of these
+            tables before, the answers that were given then.
 
         Raises:
             BudgetError: the context has too little left.
+            SpentError: it was charged before, and stopped before its answers were there.
             StudyError: an answer would not stand out from the noise; nothing is spent.
         """
-        handed = prepared_study.InMemory(cells=self.context.cells)
-        prepared = prepared_study.PreparedStudy.of(self.study, self.plan, handed=handed)
-        is_first, asked = not self.context.spent, self.study.parties.names
-        self.context.charge(self.study.privacy.epsilon)
-        if is_first:  # the context counts its own
-            uncounted.warn_if_uncounted(asked, None)
-        return replace(run_study.carried_out(prepared, None), made_public=self.context.made_public)
+        context = self.context
+        found = context.ledgers.answer(self.plan)
+        if found is None:
+            self._check_uncharged()
+            handed = prepared_study.InMemory(cells=context.cells)
+            prepared = prepared_study.PreparedStudy.of(self.study, self.plan, handed=handed)
+            self._check_left(context.ledgers.tallies())
+            found = context.ledgers.release(prepared)
+        read_off = (self.study.data.unit_count,) if context.reads_records else ()
+        return replace(found, made_public=read_off)
+
+    def _check_uncharged(self) -> None:
+        """Refuse to make a second release of what was charged as one."""
+        if self.is_charged:
+            raise SpentError(
+                "expected a query that is new or was answered, got one that was charged and "
+                "stopped before its answers were there; ask it with another epsilon, which is "
+                "another release"
+            )
+
+    def _check_left(self, tallies: Iterable[Tally]) -> None:
+        """Refuse what would carry a silo past the promise."""
+        if not all(self.context.budget.allows(one, self.plan) for one in tallies):
+            raise BudgetError(
+                f"expected epsilon {self.study.privacy.epsilon:g} to be left, "
+                f"{_rounded_down(self.context.remaining())} is; ask for less"
+            )
+
+
+def _rounded_down(epsilon: float) -> str:
+    """Four digits, and no more than is left."""
+    if epsilon <= 0:
+        return "0"
+    unit = 10.0 ** (floor(log10(epsilon)) - 3)
+    return f"{floor(epsilon / unit * (1 + 1e-12)) * unit:.4g}"
 
 
 def _named(questions: Questions) -> dict[str, Mapping[str, Any]]:

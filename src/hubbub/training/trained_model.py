@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub import tabular
-from hubbub.assurance import MODEL
 from hubbub.errors import DataError, UserError
-from hubbub.learning import model_file, prediction
 from hubbub.queries import STANDARDISED
 from hubbub.study import (
     Records,
@@ -29,6 +27,7 @@ from hubbub.study import (
     is_own,
     sources,
 )
+from hubbub.verification import MODEL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +76,8 @@ class TrainedModel:
     @property
     def scorer(self) -> Any:
         """A torch module that takes features as the study encodes them and gives predictions."""
-        goal = learning.goal_of(self.study)
-        return prediction.Scorer(self.module, self.standardisation, goal)
+        target_type = learning.goal_of(self.study)
+        return learning.Scorer(self.module, self.standardisation, target_type)
 
     def to_onnx(self, path: Path) -> None:
         """Write the scorer for other programs.
@@ -90,7 +89,7 @@ class TrainedModel:
             UserError: the packages `onnx` and `onnxscript` are not there, or cannot say the model.
             OSError: the file cannot be written.
         """
-        prediction.write_onnx(path, self.scorer, self.shape)
+        learning.write_onnx(path, self.scorer, self.shape)
 
     def predict(self, table: Any) -> NDArray[np.float32]:
         """Predictions for new records, which stay where they are.
@@ -108,7 +107,7 @@ class TrainedModel:
         Raises:
             DataError: the table cannot be read or does not fit the study.
         """
-        return prediction.scores(self.scorer, self.features(table))
+        return learning.scores(self.scorer, self.features(table))
 
     def features(self, table: Any) -> NDArray[np.float32]:
         """The features of new records, as the study encodes them, not yet standardised.
@@ -191,7 +190,7 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
     path = Path(folder)
     found = _study_in(path)
     _refuse_strange_code(found, builds=model is None, trusted=trust_code)
-    shape = model_file.stored_shape(path / MODEL)
+    shape = learning.stored_shape(path / MODEL)
     module = _built(found, path / MODEL, model, shape)
     learning.load_model(path / MODEL, module)
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
@@ -215,7 +214,7 @@ def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
         return model
     made = partial(learning.model_of, study, shape)
     if study.learning[0].is_built_in:
-        model_file.refuse_other_model(path, made)
+        learning.refuse_other_model(path, made)
     return made()
 
 

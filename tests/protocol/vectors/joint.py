@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.learning.layer_matrix import layer_matrices
+from hubbub.learning.layer_sketch import layer_matrices
 from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.primitives.randomness import SecureSource
@@ -63,7 +63,7 @@ def joint(w: World, set_up: JSON, sessions: dict[int, Session]) -> JSON:
     """The file, from a set-up whose transcript begins with the anchors."""
     silos, anchors, digest = committed(w)
     found: JSON = {"study": STUDY.hex(), "session": SESSION.hex()}
-    found |= {"rounds": w.terms.steps, "attempts": w.terms.attempts}
+    found |= {"rounds": w.round_parameters.steps, "attempts": w.round_parameters.attempts}
     found["tops"] = [SecureSource(secret(index)).bytes(32).hex() for index in silos]
     found["anchors"] = [anchor.hex() for anchor in anchors]
     found["anchors_digest"] = digest.hex()
@@ -107,7 +107,7 @@ def a_round(
     aggregator = w.aggregator(check)
     silos = {
         index: Silo(
-            terms=w.terms,
+            round_parameters=w.round_parameters,
             task=Given(total=SUMS[index]),
             masking=w.masking(sessions[index]),
             source=SecureSource(),
@@ -127,17 +127,17 @@ def a_round(
         aggregator.receive(masked[-1])
     seed, total = aggregator.seed, aggregator.integers()
     assert seed is not None
-    draw, projection = draw_of(seed, ROUND, ATTEMPT, PARAMETERS), projection_of(w.terms)
+    draw, projection = draw_of(seed, ROUND, ATTEMPT, PARAMETERS), projection_of(w.round_parameters)
     found: JSON = {"round": ROUND, "attempt": ATTEMPT, "active": list(SILOS)}
     found |= {"parameters": PARAMETERS.astype(float).tolist(), "model": model.hex()}
     found |= {"model_digest": draw.model.hex(), "links": [link.hex() for link in links]}
-    found |= {"seed": seed.hex(), "word_bits": 32, "grid_step": w.terms.grid_step}
-    found |= {"clip": w.terms.clip, "most_records": w.terms.most_records}
+    found |= {"seed": seed.hex(), "word_bits": 32, "grid_step": w.round_parameters.grid_step}
+    found |= {"clip": w.round_parameters.clip, "most_records": w.round_parameters.most_records}
     found |= {"quantum": projection.quantum, "draw_key": draw.key(projection).hex()}
-    found["layers_key"] = draw_key(w.terms, draw).hex()
+    found["layers_key"] = draw_key(w.round_parameters, draw).hex()
     found["sums"] = {str(silo): values for silo, values in SUMS.items()}
     found["masked"], found["sum"] = [each.hex() for each in masked], total.tolist()
-    found["lifted"] = lift(decoded(w.terms, total), projection, draw).tolist()
+    found["lifted"] = lift(decoded(w.round_parameters, total), projection, draw).tolist()
     assert len(found["lifted"]) == PROJECTED
     return found, draw
 

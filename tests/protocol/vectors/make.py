@@ -234,12 +234,12 @@ def shared(w: World, sessions: dict[int, Session], model: bytes) -> JSON:
         for_whom = replace(place, attempt=ATTEMPT + (index == 3))
         sealed = sealed_shares(residues, sessions[index], for_whom, SecureSource(bytes(16)))
         shares.append(w.forge(index, Tag.SHARE, sealed[node], **where))
-    terms = replace(w.terms, full_shares=True)
-    arrived = w.forge(0, Tag.ARRIVED, terms.named_payload(SILOS, model), **where)
+    round_parameters = replace(w.round_parameters, full_shares=True)
+    arrived = w.forge(0, Tag.ARRIVED, round_parameters.named_payload(SILOS, model), **where)
     one = ComputeNode(
         keys=w.keys[node],
         roster=w.roster,
-        terms=terms,
+        round_parameters=round_parameters,
         session=sessions[node],
         mask_stream=MaskStream(),
     )

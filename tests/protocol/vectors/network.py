@@ -8,14 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from dataclasses import asdict
 from typing import Any
 
-from hubbub.assurance.evidence import part_of
 from hubbub.network.envelope import NO_SESSION, answer, request
 from hubbub.protocol.primitives.wire import Tag
 from hubbub.session.ask import Call
 from hubbub.session.session_offer import SessionOffer, context_of
+from hubbub.verification.evidence import part_of
 from protocol.parties import SESSION, STUDY, World
 
 VERSION = "0.1.0"  # of hubbub, as the parties of the vectors say; the wire has its own
@@ -28,7 +27,9 @@ NOWHERE = {"study": bytes(32), "session": NO_SESSION}
 
 def network(w: World, model: bytes) -> dict[str, Any]:
     """The file: one frame of each tag, the offer's place in a transcript, and envelopes."""
-    opening = SessionOffer(purpose="training", terms=asdict(w.terms), version=VERSION)
+    opening = SessionOffer(
+        purpose="training", round_parameters=w.round_parameters.to_plain(), version=VERSION
+    )
     ready = {"version": VERSION, "attempts": {"training": 0}}
     said = part_of(w.keys[1], study=STUDY, sessions=[SESSION], **LEDGER)
     asked = request(Call.MODEL, SESSION, [model])

@@ -3,13 +3,14 @@
 `pieces` is what travels, `message_delivery` what two ends make of it however many pieces are lost,
 `relay_connection` a party's one connection, outward, to an `address`, perhaps through a `proxy`, to
 each `other_end`; `tls` is what of the server is believed, `server` what it is told, and how it is
-kept up. `carrier` is the aggregator's phase over all of it,
-`answering` a party's loop. Nothing here knows what is in an envelope.
+kept up, `leaf` what a site's own is told that leads to it. `carrier` is the aggregator's phase over
+all of it, `answering` a party's loop. Nothing here knows what is in an envelope.
 """
 
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.answering import Answering
 from hubbub.network.nats.carrier import Carrier
+from hubbub.network.nats.leaf import LeafFiles
 from hubbub.network.nats.login_trial import LoginTrial, ShownCertificate, tried
 from hubbub.network.nats.relay_connection import RelayConnection
 from hubbub.network.nats.server import Server, write_server

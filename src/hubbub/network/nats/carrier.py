@@ -32,10 +32,10 @@ class Carrier:
         roster: everybody.
         told: told when the line comes up or goes down.
         clock: by which answers are waited for.
-        twice: told which party takes part in two processes.
 
     Attributes:
         largest_answer: from a phase's name to the bytes that an answer in it may have.
+        twice: told which party takes part in two processes, on the line's thread.
     """
 
     def __init__(
@@ -45,7 +45,6 @@ class Carrier:
         roster: Roster,
         told: Told,
         clock: Clock | None = None,
-        twice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._clock = clock or Clock()
         ends = {one.name: (answers_of(one), asked_of(one)) for one in roster.parties[1:]}
@@ -57,9 +56,10 @@ class Carrier:
             arrived=self._take,
             told=told,
             clock=self._clock,
-            twice=twice,
+            twice=self._is_twice,
         )
         self.largest_answer: Callable[[str], int] = lambda _: MOST_BYTES
+        self.twice: Callable[[str], None] = lambda _: None
         self._number = time.time_ns()
         self._arrived: queue.SimpleQueue[tuple[str, bytes | Missing]] = queue.SimpleQueue()
 
@@ -98,6 +98,9 @@ class Carrier:
         finally:
             for party in requests:
                 self._line.settle(party)
+
+    def _is_twice(self, name: str) -> None:
+        self.twice(name)
 
     def _take(self, name: str, message: Message | None) -> None:
         """What comes of a party, on the line's thread."""

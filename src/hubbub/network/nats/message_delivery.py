@@ -16,6 +16,7 @@ Time comes in as an argument; what is to be sent is asked for with `due`.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from hubbub.network.engine import MOST_BYTES
 from hubbub.network.nats.pieces import DIGEST_BYTES, WINDOW, Incoming, Outgoing, Packet, PacketKind
 
 BEAT_SECONDS = 5.0
-_IT_SAYS_SO = frozenset((b"",))
+_TWICE_SECONDS = 60.0  # without a sign of two processes, until they are news again
 _PATIENCE, _MOST_PATIENCE = 10.0, 30.0  # seconds without news until the other end is asked
 
 
@@ -48,8 +49,8 @@ class MessageDelivery:
         most: bytes of a message that is taken in; of a reply, as `send` says.
         waste: packets that came and brought nothing, so far.
         too_large: bytes of the message that was refused last, for its size; 0 for none.
-        twice: the names of two processes that take part as the other end, or something if the
-            aggregator says that two take part as this one; none if empty.
+        twice: how often it was news that two processes take part as the other end or, as the
+            aggregator says, as this one.
     """
 
     replies: bool
@@ -58,13 +59,14 @@ class MessageDelivery:
     most: int = MOST_BYTES
     waste: int = 0
     too_large: int = 0
-    twice: frozenset[bytes] = frozenset()
+    twice: int = 0
     _me: bytes = field(default_factory=lambda: os.urandom(DIGEST_BYTES), repr=False)
     _other: bytes = field(default=b"", repr=False)
     _others: deque[bytes] = field(default_factory=lambda: deque(maxlen=8), repr=False)
     _words: dict[PacketKind, Packet] = field(default_factory=dict, repr=False)
     _going: Outgoing | None = field(default=None, repr=False)
     _coming: Incoming | None = field(default=None, repr=False)
+    _twice_at: float = -math.inf
     _newest: int = -1
     _replied: bool = False
     _asking: bool = False
@@ -127,27 +129,35 @@ class MessageDelivery:
             return self._joined(packet, now)
         self.waste += 1
         if packet.kind in (PacketKind.HELLO, PacketKind.BEAT):
-            self._met(packet.digest)
+            self._met(packet.digest, now)
         if packet.kind is PacketKind.HELLO:
             self._newest = -1
             self.say(PacketKind.BEAT)
             self._ask()
         elif packet.kind is PacketKind.TWICE and not self.replies:
-            self.twice = _IT_SAYS_SO
+            self._see_twice(now)
         elif packet.kind is PacketKind.ASK and self._begun(packet):
             self._since = now
             self._answer(again=True)
         return None
 
-    def _met(self, name: bytes) -> None:
-        """Hear which process the other end is; one that was started again does not come back."""
+    def _met(self, name: bytes, now: float) -> None:
+        """Hear which process the other end is; one that was started again does not come back.
+
+        Both are told as often as they take turns: a word may be lost like all others.
+        """
         if name == self._other:
             return
-        if name in self._others and self.twice != {name, self._other}:
-            self.twice = frozenset((name, self._other))
+        if name in self._others:
+            self._see_twice(now)
             self.say(PacketKind.TWICE)
         self._others.append(self._other)
         self._other = name
+
+    def _see_twice(self, now: float) -> None:
+        """See a sign of two processes."""
+        self.twice += now - self._twice_at > _TWICE_SECONDS
+        self._twice_at = now
 
     def _ask(self) -> None:
         """Ask how much has come of what is on its way."""

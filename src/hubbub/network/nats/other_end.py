@@ -27,7 +27,7 @@ class OtherEnd:
         wake: set when there may be something to send.
         unheard: whether nothing is taken in of it for now.
         subscription: the library's, by which it is heard.
-        told_twice: the two processes of it that somebody was told of.
+        told_twice: how often somebody was told that two processes take part as it.
     """
 
     hears: str
@@ -36,7 +36,7 @@ class OtherEnd:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     unheard: bool = False
     subscription: Any = field(default=None, repr=False)
-    told_twice: frozenset[bytes] = field(default=frozenset(), repr=False)
+    told_twice: int = 0
     _allowed: float = _WASTE
     _counted: tuple[int, float] = (0, 0.0)
 

@@ -1,4 +1,4 @@
-"""The HTTPS proxy on the way to a relay, and the credentials that it may ask for.
+"""The HTTP proxy on the way to a relay, and the credentials that it may ask for.
 
 The credentials are in a type of their own, which shows them to nobody but the proxy: an address has
 none, whoever names it, and what cannot be read as one is quoted in no error. They come with the
@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from base64 import b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,8 @@ from hubbub.errors import UserError
 VARIABLE = "HUBBUB_PROXY_CREDENTIALS"  # names a file with USER:PASSWORD
 _PORTS = {"http": 80, "https": 443}
 _MOST_BYTES = 1 << 12
+_SCHEMES = ("Negotiate", "NTLM", "Kerberos", "Digest", "Basic")
+_CHALLENGE = re.compile(rf"(?:^|,)\s*({'|'.join(_SCHEMES)})\b", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?")
 
 
@@ -69,18 +72,23 @@ class Proxy:
     def to(cls, url: str) -> Proxy | None:
         """The environment's proxy for a relay's URL; None where it is reached without one.
 
+        As with curl, HTTPS_PROXY is for HTTPS, which a WebSocket begins as, and ALL_PROXY for all
+        else: of that, an HTTP proxy alone is meant here.
+
         Raises:
             UserError: what the environment says cannot be used.
         """
-        named = urlsplit(url)
-        if proxy_bypass(f"{named.hostname}:{named.port or 443}") or not (
-            text := getproxies().get("https")
-        ):
+        named, found = urlsplit(url), getproxies()
+        kind = "https" if named.scheme == "wss" else "all"
+        text = found.get(kind, "")
+        if kind == "all" and not text.lower().startswith(("http://", "https://")):
             return None
-        return cls.of(text, os.environ.get(VARIABLE, ""))
+        if not text or proxy_bypass(f"{named.hostname}:{named.port or 443}"):
+            return None
+        return cls.of(text, os.environ.get(VARIABLE, ""), f"{kind.upper()}_PROXY")
 
     @classmethod
-    def of(cls, text: str, file: str = "") -> Proxy:
+    def of(cls, text: str, file: str = "", variable: str = "HTTPS_PROXY") -> Proxy:
         """The proxy in a URL, with or without a scheme, and with the credentials of a file if any.
 
         All before the last @ is credentials, also where it should have been percent-encoded.
@@ -97,7 +105,7 @@ class Proxy:
         port = int((address and address["port"]) or _PORTS.get(scheme, 0))
         if address is None or scheme not in _PORTS or not 0 < port < 1 << 16:
             raise UserError(
-                "expected HTTPS_PROXY as http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, got "
+                f"expected {variable} as http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, got "
                 "another text, which may hold a password and is not shown; fix it"
             )
         user, _, password = given.partition(":")
@@ -109,9 +117,30 @@ class Proxy:
             credentials=_read(Path(file)) if file else credentials,
         )
 
-    def refused(self, status: int, url: str) -> str:
-        """What an answer to CONNECT means, in a sentence without a word of the proxy's own."""
+    def connect(self, url: str) -> bytes:
+        """What it is asked, to reach a relay's URL (RFC 9110, 9.3.6)."""
         where = urlsplit(url).netloc
+        told = self.credentials.headers() if self.credentials else {}
+        lines = [f"CONNECT {where} HTTP/1.1", f"Host: {where}"]
+        lines += [f"{name}: {value}" for name, value in told.items()]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    def refused(self, status: int, url: str, challenges: Iterable[str] = ()) -> str:
+        """What an answer to CONNECT means, in a sentence without a word of the proxy's own.
+
+        Args:
+            status: of the answer.
+            url: of the relay.
+            challenges: what stands in its `Proxy-Authenticate`.
+        """
+        where = urlsplit(url).netloc
+        schemes = {one.lower() for line in challenges for one in _CHALLENGE.findall(line)}
+        if status == 407 and schemes and "basic" not in schemes:
+            wanted = " or ".join(name for name in _SCHEMES if name.lower() in schemes)
+            return (
+                f"the proxy {self} wants {wanted} (407), of which hubbub speaks none; run cntlm or "
+                "px on this machine, which do, and name that as the proxy"
+            )
         if status == 407:
             given = "other credentials than it was given" if self.credentials else "credentials"
             return (

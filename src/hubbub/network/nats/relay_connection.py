@@ -14,7 +14,6 @@ import asyncio
 import logging
 import random
 import threading
-from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -28,7 +27,7 @@ from hubbub.network.nats.message_delivery import BEAT_SECONDS, Message, MessageD
 from hubbub.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
 from hubbub.network.nats.pieces import LARGEST_PACKET, WINDOW, Packet, PacketKind
 from hubbub.network.nats.tls import client_context
-from hubbub.network.nats.transports import limit, watch, web_socket, without_web
+from hubbub.network.nats.transports import let_go, limit, tcp, watch, web_socket, without_web
 
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
@@ -54,8 +53,8 @@ class RelayConnection:
         arrived: told what comes, on the line's thread.
         told: told when the line comes up, goes down, or cannot be had, on the line's thread.
         clock: by which it is tried again.
-        twice: told which end takes part in two processes, or says that this party does, each such
-            pair once, on the line's thread.
+        twice: told which end takes part in two processes, or says that this party does, once until
+            a minute has passed without a sign of it, on the line's thread.
         most: bytes that a message may have which these ends send unasked, as things are.
     """
 
@@ -197,8 +196,8 @@ class RelayConnection:
         async def ended() -> None:
             lost.set()
 
-        if url.startswith("wss:"):
-            client._transport = await web_socket(url, self._context)  # noqa: SLF001 (there is no option for it)
+        web = url.startswith("wss:")
+        client._transport = await web_socket(url, self._context) if web else tcp(url)  # noqa: SLF001 (there is no option for it)
         try:
             await asyncio.wait_for(
                 client.connect(
@@ -209,7 +208,7 @@ class RelayConnection:
                     allow_reconnect=False,
                     connect_timeout=int(CONNECT_SECONDS),
                     tls=self._context,
-                    tls_hostname=None if url.startswith("wss:") else self._relay.name,
+                    tls_hostname=None if web else self._relay.name,
                     tls_handshake_first=True,
                     nkeys_seed_str=self._seed,
                     no_echo=True,
@@ -331,24 +330,8 @@ class RelayConnection:
             self._arrived(name, found)
 
     def _abandon(self, client: Any) -> None:
-        """Close a client in its own time, but not in the half minute that TLS gives a dead line."""
-        transport = client._transport  # noqa: SLF001 (the library waits for it, whatever comes)
-
-        async def close() -> None:
-            try:
-                with suppress(Exception):
-                    await asyncio.wait_for(client.close(), _BYE_SECONDS)
-            finally:  # also where the thread ends first
-                with suppress(Exception):
-                    transport.close()
-                if socket_of := getattr(transport, "_bare_io_writer", None):
-                    protocol = socket_of.transport.get_protocol()
-                    socket_of.transport.abort()
-                    # Where TLS began over a connection that was lost already, nobody tells it so.
-                    if isinstance(protocol, SSLProtocol):
-                        protocol.connection_lost(None)
-
-        task = asyncio.ensure_future(close())
+        """Close a client in its own time."""
+        task = asyncio.ensure_future(let_go(client, _BYE_SECONDS))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

@@ -40,7 +40,11 @@ _WITH_US = "import ctypes,os,sys;ctypes.CDLL(None).prctl(1,9);os.execv(sys.argv[
 
 
 def write_server(
-    folder: Path, roster: Roster, relay: Relay, certificate: RelayCertificate
+    folder: Path,
+    roster: Roster,
+    relay: Relay,
+    certificate: RelayCertificate,
+    leaf_port: int | None = None,
 ) -> tuple[Path, bool]:
     """Write the server's configuration, and have a server that runs with it read it again.
 
@@ -48,7 +52,7 @@ def write_server(
         The file, and whether a server was told.
     """
     path = folder / CONFIGURATION
-    write_text(path, configuration(folder, roster, relay, certificate))
+    write_text(path, configuration(folder, roster, relay, certificate, leaf_port))
     with contextlib.suppress(OSError, ValueError):
         process = int((folder / PROCESS_ID).read_text())
         if b"nats-server" in Path(f"/proc/{process}/cmdline").read_bytes():
@@ -57,33 +61,56 @@ def write_server(
     return path, False
 
 
-def configuration(folder: Path, roster: Roster, relay: Relay, certificate: RelayCertificate) -> str:
-    """The text of the server's configuration.
+def configuration(
+    folder: Path,
+    roster: Roster,
+    relay: Relay,
+    certificate: RelayCertificate,
+    leaf_port: int | None = None,
+) -> str:
+    """The text of the server's configuration; leaf relays are let in at a port of their own.
 
     Raises:
         StudyError: a party of the roster has no transport key.
     """
-    folder = folder.resolve()
-    tls = [
-        f"cert_file: {_quoted(certificate.path.resolve())}",
-        f"key_file: {_quoted(certificate.key.resolve())}",
+    tls = tls_lines(certificate)
+    lines = ["# Written by hubbub relay from the roster " + roster.digest.hex()[:16]]
+    lines += base_lines(folder.resolve(), relay, tls, len(roster.parties))
+    if relay.web:
+        lines += ["websocket {", f"  port: {relay.port}", '  handshake_timeout: "5s"', "  tls {"]
+        lines += [*(f"    {line}" for line in tls[:3]), "  }", "}"]
+    lines += _cluster(Relay.of(roster.parties[0].relay or relay.urls[0]), relay, certificate, tls)
+    if leaf_port is not None:  # a leaf logs in with parties' keys, and has their rights
+        lines += ["leafnodes {", f"  port: {leaf_port}", "  tls {"]
+        lines += [*(f"    {line}" for line in tls), "  }", "}"]
+    lines += ["authorization { timeout: 5 }", "accounts {", *_accounts(roster), "}"]
+    return "\n".join(lines) + "\n"
+
+
+def tls_lines(certificate: RelayCertificate) -> list[str]:
+    """What a server shows of itself."""
+    return [
+        f"cert_file: {quoted(certificate.path.resolve())}",
+        f"key_file: {quoted(certificate.key.resolve())}",
         'min_version: "1.3"',
         "timeout: 5",
     ]
-    port, web = (relay.port, None) if not relay.web else (-1, relay.port)
-    lines = [
-        "# Written by hubbub relay from the roster " + roster.digest.hex()[:16],
+
+
+def base_lines(folder: Path, relay: Relay, tls: list[str], subscriptions: int) -> list[str]:
+    """Where a server listens, and its limits."""
+    return [
         f"server_name: {json.dumps(f'{relay.host}:{relay.port}')}",
-        f'host: "{"127.0.0.1" if relay.web else "0.0.0.0"}"',  # noqa: S104 (a server)
-        f"port: {port}",
-        f"pid_file: {_quoted(folder / PROCESS_ID)}",
+        f'host: "{"127.0.0.1" if relay.web else "0.0.0.0"}"',  # noqa: S104 (a server; IPv6 too)
+        f"port: {-1 if relay.web else relay.port}",
+        f"pid_file: {quoted(folder / PROCESS_ID)}",
         f"max_payload: {LARGEST_PACKET}",
         f"logfile_size_limit: {_LARGEST_LOG}  # where it is started with a log of its own",
         "logfile_max_num: 3",
         "max_pending: 67108864",
         "max_connections: 10000  # most may be strangers, who have five seconds to log in",
         "max_control_line: 1024",
-        f"max_subscriptions: {len(roster.parties)}",
+        f"max_subscriptions: {subscriptions}",
         'write_deadline: "60s"',
         'ping_interval: "10s"',
         "ping_max: 3",
@@ -92,12 +119,6 @@ def configuration(folder: Path, roster: Roster, relay: Relay, certificate: Relay
         *(f"  {line}" for line in (*tls, "handshake_first: true")),
         "}",
     ]
-    if web is not None:
-        lines += ["websocket {", f"  port: {web}", '  handshake_timeout: "5s"', "  tls {"]
-        lines += [*(f"    {line}" for line in tls[:3]), "  }", "}"]
-    lines += _cluster(Relay.of(roster.parties[0].relay or relay.urls[0]), relay, certificate, tls)
-    lines += ["authorization { timeout: 5 }", "accounts {", *_accounts(roster), "}"]
-    return "\n".join(lines) + "\n"
 
 
 def _cluster(whole: Relay, here: Relay, certificate: RelayCertificate, tls: list[str]) -> list[str]:
@@ -111,7 +132,7 @@ def _cluster(whole: Relay, here: Relay, certificate: RelayCertificate, tls: list
         f"  routes: {json.dumps([f'tls://{one}' for one in whole.routes])}",
         "  tls {",
         *(f"    {line}" for line in tls),
-        f"    ca_file: {_quoted(certificate.path.resolve())}",
+        f"    ca_file: {quoted(certificate.path.resolve())}",
         "    verify: true",
         f"    pinned_certs: [{json.dumps(certificate.pin.hex())}]",
         "  }",
@@ -139,15 +160,12 @@ def _account(
     party: Identity, *, says: Sequence[tuple[str, str]], hears: Sequence[tuple[str, str]]
 ) -> list[str]:
     """A party's account: subjects, and who is on the other side of each."""
-    publish, subscribe = [one for one, _ in says], [one for one, _ in hears]
+    may = rights([one for one, _ in says], [one for one, _ in hears])
     exports = [{"stream": subject, "accounts": [other]} for subject, other in says]
     imports = [{"stream": {"account": other, "subject": subject}} for subject, other in hears]
     return [
         f"  {json.dumps(party.name)}: {{",
-        f"    users: [{{ nkey: {nkey_of(party)}, permissions: {{",
-        f"      publish: {{ allow: {json.dumps(publish)} }}",
-        f"      subscribe: {{ allow: {json.dumps(subscribe)} }}",
-        "    }}]",
+        f"    users: [{{ nkey: {nkey_of(party)}, permissions: {may} }}]",
         f"    exports: {json.dumps(exports)}",
         f"    imports: {json.dumps(imports)}",
         f"    limits: {{ max_connections: {_MOST_LOGINS} }}",
@@ -155,7 +173,16 @@ def _account(
     ]
 
 
-def _quoted(path: Path) -> str:
+def rights(publish: Sequence[str], subscribe: Sequence[str]) -> str:
+    """A user's permissions: these subjects, and no other."""
+    return (
+        f"{{ publish: {{ allow: {json.dumps(publish)} }}, "
+        f"subscribe: {{ allow: {json.dumps(subscribe)} }} }}"
+    )
+
+
+def quoted(path: Path) -> str:
+    """A path as a server's configuration has it."""
     return json.dumps(str(path))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -25,6 +26,9 @@ from hubbub.errors import UserError
 CERTIFICATE, KEY = "relay.pem", "relay.key"
 TELL_DAYS = 30  # before it expires, people are told
 _DAYS, _RENEW_DAYS = 365, 90
+_DER = 2  # of `_ssl`
+_MOST_NAME = 80  # characters of an issuer's
+_ISSUERS = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
 _NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hubbub relay")])
 
 
@@ -134,7 +138,7 @@ def check(certificate: bytes | None, pin: bytes) -> None:
     except ValueError:
         raise _refused("expected a certificate of the relay, got other bytes") from None
     if pin_of(read) != pin:
-        found = pin_of(read).hex()[:16]
+        found = f"{pin_of(read).hex()[:16]}, {_about(read)}"
         raise _refused(f"expected the relay's key {pin.hex()[:16]} of the roster, got {found}")
     now = datetime.now(UTC)
     if not read.not_valid_before_utc - timedelta(days=1) <= now <= read.not_valid_after_utc:
@@ -145,20 +149,49 @@ def check(certificate: bytes | None, pin: bytes) -> None:
         )
 
 
+def _about(certificate: x509.Certificate) -> str:
+    """Who has issued a certificate that is not believed, as it says itself."""
+    names = {one.oid: str(one.value) for one in certificate.issuer}
+    issuer = next((names[one] for one in _ISSUERS if names.get(one)), "nobody")
+    issuer = "".join(filter(str.isprintable, issuer))[:_MOST_NAME]
+    return (
+        f"in a certificate issued by {issuer!r}; if a proxy here inspects TLS under that name, "
+        "have it leave this host alone"
+    )
+
+
 def _refused(why: str) -> ssl.SSLError:
     return ssl.SSLError(ssl.SSL_ERROR_SSL, why)
+
+
+def _unbelieved(shown: bytes, error: ssl.SSLCertVerificationError) -> str:
+    """Why a certificate is not that of a relay for which a public CA vouches."""
+    said = "expected the relay's certificate from a CA that this machine trusts, got: "
+    said += error.verify_message
+    with suppress(ValueError):
+        return f"{said}, {_about(x509.load_der_x509_certificate(shown))}"
+    return said
 
 
 class _Compared(ssl.SSLObject):
     """A connection that is used only after its server's key was compared."""
 
     def do_handshake(self) -> None:
-        super().do_handshake()
-        context, shown = self.context, self.getpeercert(binary_form=True)
+        context = self.context
         assert isinstance(context, RelayContext)  # noqa: S101 (which makes it)
-        context.shown = shown or b""
+        try:
+            super().do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            context.shown = self._unverified()
+            raise _refused(_unbelieved(context.shown, error)) from None
+        context.shown = self.getpeercert(binary_form=True) or b""
         if context.pin:
-            check(shown, context.pin)
+            check(context.shown, context.pin)
+
+    def _unverified(self) -> bytes:
+        """The certificate that was shown and not believed, DER; public from Python 3.13 on."""
+        sent = self._sslobj.get_unverified_chain() or []  # type: ignore[attr-defined]
+        return bytes(sent[0].public_bytes(_DER)) if sent else b""
 
 
 class RelayContext(ssl.SSLContext):

@@ -63,7 +63,7 @@ def failure_bits(silos: int, colluders: int, dropouts: int, each: int) -> float:
     # Below the mean by 10 sqrt(each) lies less than e^-200 (Hoeffding): nothing is looked at there.
     usual = int(each * colluders / silos - 10 * sqrt(each))
     first = max(least, each - silos + colluders, usual)
-    terms: list[float] = []
+    round_parameters: list[float] = []
     top = -inf
     for bad in range(first, min(each, colluders) + 1):
         term = (
@@ -74,10 +74,10 @@ def failure_bits(silos: int, colluders: int, dropouts: int, each: int) -> float:
         top = max(top, term)
         if term < top - _LOG_NOTHING:  # past the largest, terms fall faster and faster
             break
-        terms.append(term)
-    if not terms:
+        round_parameters.append(term)
+    if not round_parameters:
         return inf
-    tail = top + log(sum(exp(term - top) for term in terms))
+    tail = top + log(sum(exp(term - top) for term in round_parameters))
     return -(log(silos * (silos - 1) / 2) + tail) / log(2)
 
 

@@ -38,12 +38,12 @@ class Aggregator:
         *,
         keys: Keys,
         roster: Roster,
-        terms: round_parameters.RoundParameters,
+        round_parameters: round_parameters.RoundParameters,
         study: bytes,
         session: bytes,
         seeds: SeedCheck | None = None,
     ) -> None:
-        self._keys, self._roster, self._terms = keys, roster, terms
+        self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._study, self._session = study, session
         self._turn, self._row = attempt_order.Turn(), 0
         self._active: frozenset[int] = frozenset()
@@ -54,7 +54,7 @@ class Aggregator:
         self._promised: dict[int, bytes] = {}  # node to the digest of its PROMISE
         self._answered: dict[int, bytes] = {}  # node to the digest of its answer
         self._asked = False
-        self._total = ring.zeros(0, terms.word_bits)
+        self._total = ring.zeros(0, round_parameters.word_bits)
         self._seeds = seeds
         self._seed: bytes | None = None
 
@@ -67,13 +67,13 @@ class Aggregator:
     ) -> bytes:
         """Open an attempt: the MODEL for everybody."""
         silos = frozenset(active)
-        payload = self._terms.model_payload(silos, parameters, self._row + 1)
-        self._turn.advance(round, attempt, self._terms.steps)
+        payload = self._round_parameters.model_payload(silos, parameters, self._row + 1)
+        self._turn.advance(round, attempt, self._round_parameters.steps)
         self._row += 1
         self._active, self._seed = silos, None
         self._arrived, self._promised, self._answered, self._asked = {}, {}, {}, False
         self._shares, self._held = {node: {} for node in self._roster.nodes}, {}
-        self._total = ring.zeros(self._terms.dimension, self._terms.word_bits)
+        self._total = ring.zeros(self._round_parameters.dimension, self._round_parameters.word_bits)
         model = self._frame(Tag.MODEL, EVERYBODY, payload)
         self._model = model.digest
         return model.sealed(self._keys)
@@ -96,12 +96,12 @@ class Aggregator:
                 raise ProtocolError(
                     f"expected no MASKED after the requests, got one of {sender}", culprit="relay"
                 )
-            self._total += self._terms.read_answer(frame, self._model, sender)
+            self._total += self._round_parameters.read_answer(frame, self._model, sender)
             self._arrived[frame.sender] = frame.digest
         elif frame.tag is Tag.TOTAL and self._all_promised:
             self._once(frame, self._roster.nodes, self._answered, sender)
-            vector = self._terms.read_total(frame, sender)
-            combine = np.add if self._terms.full_shares else np.subtract
+            vector = self._round_parameters.read_total(frame, sender)
+            combine = np.add if self._round_parameters.full_shares else np.subtract
             combine(self._total, vector, out=self._total)
             self._answered[frame.sender] = frame.digest
         else:
@@ -137,7 +137,7 @@ class Aggregator:
                 f"for {frame.round}.{frame.attempt}, which is still to come",
                 culprit=sender,
             )
-        self._terms.read_share(frame, sender)
+        self._round_parameters.read_share(frame, sender)
         return frame
 
     def arrivals(self) -> dict[int, bytes]:
@@ -158,7 +158,7 @@ class Aggregator:
         if frame.tag is not Tag.HELD or self._asked:
             raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
         self._once(frame, self._roster.nodes, self._held, sender)
-        closed, digest = self._terms.read_named(frame, sender)
+        closed, digest = self._round_parameters.read_named(frame, sender)
         handed, (round, attempt) = self._shares[frame.sender], self._turn.last
         place = additive_shares.Place(round=round, attempt=attempt, model=self._model)
         shares = {silo: each for silo, each in handed.items() if silo in self._arrived}
@@ -184,7 +184,7 @@ class Aggregator:
         if frame.tag is not Tag.PROMISE or not self._asked:
             raise ProtocolError(f"expected no {frame.tag.name} now, got one", culprit=sender)
         self._once(frame, self._roster.nodes, self._promised, sender)
-        if bytes(frame.payload) != self._terms.named_payload(self._arrived, self._model):
+        if bytes(frame.payload) != self._round_parameters.named_payload(self._arrived, self._model):
             raise ProtocolError(
                 f"expected {sender} to promise what it was asked for, got other silos or another "
                 "MODEL: it lies, or somebody else signs as the aggregator",
@@ -233,15 +233,15 @@ class Aggregator:
         return self._named(Tag.REQUEST)
 
     def _check_quorum(self) -> None:
-        if len(self._arrived) < self._terms.quorum:
+        if len(self._arrived) < self._round_parameters.quorum:
             raise ProtocolError(
-                f"expected at least {self._terms.quorum} silos to answer, "
+                f"expected at least {self._round_parameters.quorum} silos to answer, "
                 f"got {len(self._arrived)}; the attempt is abandoned"
             )
 
     def _named(self, tag: Tag) -> dict[int, bytes]:
         """For every node, who arrived and the MODEL that they have answered."""
-        payload = self._terms.named_payload(self._arrived, self._model)
+        payload = self._round_parameters.named_payload(self._arrived, self._model)
         return {
             node: self._frame(tag, node, payload).sealed(self._keys) for node in self._roster.nodes
         }
@@ -254,17 +254,17 @@ class Aggregator:
         """
         if not self._active:
             raise ProtocolError("expected an open attempt, got none; begin one first")
-        if self._terms.needs_joint_seed and self._seed is None:
+        if self._round_parameters.needs_joint_seed and self._seed is None:
             raise ProtocolError(
                 "expected the links of the active silos, got none; learn them first"
             )
-        if self._terms.nodes and len(self._answered) < len(self._roster.nodes):
+        if self._round_parameters.nodes and len(self._answered) < len(self._roster.nodes):
             waiting = min(set(self._roster.nodes).difference(self._answered))
             raise ProtocolError(
                 "expected its total, got none; the attempt is abandoned",
                 culprit=self._roster.name(waiting),
             )
-        if not self._terms.nodes and self.missing:
+        if not self._round_parameters.nodes and self.missing:
             raise ProtocolError(
                 "expected its masked vector, got none; the attempt is abandoned",
                 culprit=self._roster.name(min(self.missing)),

@@ -52,8 +52,8 @@ class Attendance:
         terms: the numbers of the rounds; where noise is independent nothing is asked.
     """
 
-    def __init__(self, terms: RoundParameters) -> None:
-        self._asked = bool(terms.correlation)
+    def __init__(self, round_parameters: RoundParameters) -> None:
+        self._asked = bool(round_parameters.correlation)
         self._present: frozenset[int] | None = None  # everybody, whom nobody need list
 
     def stay(self, silos: frozenset[int], sender: str) -> None:

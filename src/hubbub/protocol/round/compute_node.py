@@ -27,15 +27,17 @@ class ComputeNode:
         *,
         keys: Keys,
         roster: Roster,
-        terms: round_parameters.RoundParameters,
+        round_parameters: round_parameters.RoundParameters,
         session: Session,
         mask_stream: MaskStream,
     ) -> None:
-        self._keys, self._roster, self._terms = keys, roster, terms
+        self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._session, self._mask_stream = session, mask_stream
         self._turn, self._looked = attempt_order.Turn(), attempt_order.Turn()
-        self._attendance = attempt_order.Attendance(terms)
-        self._collection = additive_shares.Collection(session, terms.dimension, terms.word_bits)
+        self._attendance = attempt_order.Attendance(round_parameters)
+        self._collection = additive_shares.Collection(
+            session, round_parameters.dimension, round_parameters.word_bits
+        )
         # What was promised and is not told yet: the PROMISE, and whose masks for which MODEL.
         self._promised: tuple[Frame, additive_shares.Place, frozenset[int]] | None = None
 
@@ -52,11 +54,11 @@ class ComputeNode:
             raise ProtocolError(
                 f"expected a SHARE for me, got another {frame.tag.name}", culprit="relay"
             )
-        if not self._terms.full_shares or frame.sender not in self._session.secrets:
+        if not self._round_parameters.full_shares or frame.sender not in self._session.secrets:
             raise ProtocolError("expected no SHARE from this party, got one", culprit=sender)
         if (frame.round, frame.attempt) <= self._turn.last:
             raise ProtocolError("expected a share of an attempt not answered yet", culprit="relay")
-        self._collection.add(frame, self._terms.read_share(frame, sender), sender)
+        self._collection.add(frame, self._round_parameters.read_share(frame, sender), sender)
 
     def held(self, arrived: bytes) -> bytes:
         """What this node says of the shares of an attempt, before it is asked for their total.
@@ -74,13 +76,13 @@ class ComputeNode:
         frame, sender, silos, place = self._asked(arrived, Tag.ARRIVED)
         if (frame.round, frame.attempt) <= self._turn.last:
             raise ProtocolError("expected an attempt not answered yet", culprit="relay")
-        if not self._terms.full_shares:
+        if not self._round_parameters.full_shares:
             raise ProtocolError("expected no ARRIVED in this study, got one", culprit=sender)
         users = silos & set(self._session.secrets)
         self._collection.check_there(frame.round, frame.attempt, users)
-        self._looked.take(frame, self._terms.steps, sender)
+        self._looked.take(frame, self._round_parameters.steps, sender)
         closed, digest = self._collection.open(place, users)
-        payload = self._terms.named_payload(closed, digest)
+        payload = self._round_parameters.named_payload(closed, digest)
         return self._frame(Tag.HELD, frame, payload).sealed(self._keys)
 
     def promise(self, request: bytes) -> bytes:
@@ -100,9 +102,9 @@ class ComputeNode:
         """
         frame, sender, silos, place = self._asked(request, Tag.REQUEST)
         users = frozenset(silos & set(self._session.secrets))
-        if self._terms.full_shares:
+        if self._round_parameters.full_shares:
             self._collection.check_open(place, users)
-        self._turn.take(frame, self._terms.steps, sender)
+        self._turn.take(frame, self._round_parameters.steps, sender)
         self._attendance.stay(silos, sender)
         promise = self._frame(Tag.PROMISE, frame, bytes(frame.payload), EVERYBODY)
         self._promised = promise, place, users
@@ -125,7 +127,7 @@ class ComputeNode:
             )
         own, place, users = self._promised
         promises.check_promises(promised, own, self._roster)
-        if self._terms.full_shares:
+        if self._round_parameters.full_shares:
             residues = self._collection.total(place, users)
         else:
             residues = self._masks(place, users)
@@ -147,7 +149,7 @@ class ComputeNode:
             raise ProtocolError(
                 f"expected a {tag.name} for me, got another node's", culprit="relay"
             )
-        silos, model = self._terms.read_request(frame, sender)
+        silos, model = self._round_parameters.read_request(frame, sender)
         return (
             frame,
             sender,
@@ -170,7 +172,7 @@ class ComputeNode:
 
     def _masks(self, place: additive_shares.Place, silos: Set[int]) -> ring.Residues:
         """The total of these silos' masks."""
-        residues = ring.zeros(self._terms.dimension, self._terms.word_bits)
+        residues = ring.zeros(self._round_parameters.dimension, self._round_parameters.word_bits)
         keys = [
             self._session.secrets[silo].mask_key(
                 transcript=self._session.transcript,

@@ -28,7 +28,9 @@ class Tokens:
     def __repr__(self) -> str:
         return "Tokens(<private>)"
 
-    def chosen(self, terms: RoundParameters, seed: bytes, round: int) -> NDArray[np.intp]:
+    def chosen(
+        self, round_parameters: RoundParameters, seed: bytes, round: int
+    ) -> NDArray[np.intp]:
         """The silo's records in the batch of a round.
 
         The joint seed of its first round is the list's (P9): nobody knew it when the tokens were
@@ -39,10 +41,12 @@ class Tokens:
         """
         if round == self._first:
             self._seed = seed
-        if self._seed is None or (terms.fresh_lists and round != self._first):
+        if self._seed is None or (round_parameters.fresh_lists and round != self._first):
             raise ProtocolError(
                 "expected a new shuffled token list for this batch, got another's; make one (P9)"
             )
-        scheme = without_replacement if terms.fresh_lists else partition
-        places = scheme(self._seed, terms.records, terms.batch, round - self._first + 1)
+        scheme = without_replacement if round_parameters.fresh_lists else partition
+        places = scheme(
+            self._seed, round_parameters.records, round_parameters.batch, round - self._first + 1
+        )
         return chosen_records(places, self._positions)

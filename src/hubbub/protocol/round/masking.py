@@ -60,15 +60,15 @@ class Masking:
         *,
         keys: Keys,
         roster: Roster,
-        terms: round_parameters.RoundParameters,
+        round_parameters: round_parameters.RoundParameters,
         session: Session,
         mask_stream: MaskStream,
         source: SecureSource | None = None,
     ) -> None:
-        self._keys, self._roster, self._terms = keys, roster, terms
+        self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._session, self._mask_stream = session, mask_stream
         self._turn, self._row = attempt_order.Turn(), 0
-        self._attendance = attempt_order.Attendance(terms)
+        self._attendance = attempt_order.Attendance(round_parameters)
         self._masked: tuple[int, int] = (0, 0)
         self._source = source or SecureSource()
         self._shares: dict[int, bytes] = {}
@@ -89,16 +89,19 @@ class Masking:
                 f"{sender}",
                 culprit=sender if frame.tag is Tag.MODEL else "relay",
             )
-        active, parameters = self._terms.read_model(frame, sender)
+        active, parameters = self._round_parameters.read_model(frame, sender)
         if self._session.index not in active:
             raise ProtocolError("expected to be among the active silos, was not", culprit="relay")
-        if self._terms.needs_joint_seed and frame.attempt >= self._terms.attempts:
+        if (
+            self._round_parameters.needs_joint_seed
+            and frame.attempt >= self._round_parameters.attempts
+        ):
             raise ProtocolError(
-                f"expected at most {self._terms.attempts} attempts at a round, got attempt "
-                f"{frame.attempt}: nobody has committed to a link for it",
+                f"expected at most {self._round_parameters.attempts} attempts at a round, got "
+                f"attempt {frame.attempt}: nobody has committed to a link for it",
                 culprit=sender,
             )
-        self._turn.take(frame, self._terms.steps, sender)
+        self._turn.take(frame, self._round_parameters.steps, sender)
         self._follow(frame, active, sender)
         return Attempt(
             round=frame.round,
@@ -111,8 +114,8 @@ class Masking:
 
     def _follow(self, frame: Frame, active: frozenset[int], sender: str) -> None:
         """Every attempt of the session in its order, and nobody who has missed one (P25)."""
-        row = self._terms.row_of(frame)
-        if self._terms.correlation and row != self._row + 1:
+        row = self._round_parameters.row_of(frame)
+        if self._round_parameters.correlation and row != self._row + 1:
             raise ProtocolError(
                 f"expected attempt {self._row + 1} of the session, got attempt {row}: this silo "
                 "has missed one, and answers again in the next session",
@@ -133,7 +136,7 @@ class Masking:
         if number != self._turn.last or number == self._masked:
             raise ProtocolError(f"expected a new attempt to answer, got {number} again")
         self._masked = number
-        if self._terms.full_shares:
+        if self._round_parameters.full_shares:
             source = self._source.branch(b"shares" + attempt.model)
             sealed = additive_shares.sealed_shares(residues, self._session, attempt.place, source)
             self._shares = {
@@ -162,7 +165,7 @@ class Masking:
 
     def _add_masks(self, attempt: Attempt, residues: ring.Residues) -> None:
         """The mask of every compute node, or of every active neighbour with its sign."""
-        pairwise = self._terms.nodes == 0
+        pairwise = self._round_parameters.nodes == 0
         secrets = self._session.secrets
         others = [one for one in secrets if not pairwise or one in attempt.active]
         if not others:

@@ -50,24 +50,24 @@ def draw_of(seed: bytes, round: int, attempt: int, parameters: Parameters) -> Dr
     return Draw(seed=seed, step=round, attempt=attempt, model=model)
 
 
-def projection_of(terms: RoundParameters) -> Projection:
+def projection_of(round_parameters: RoundParameters) -> Projection:
     """The projection of the whole vector that the terms state."""
     return Projection(
-        kind=terms.projection,
-        parameters=terms.parameters,
-        dimension=terms.dimension,
-        clip=terms.clip,
-        records=terms.most_records,
+        kind=round_parameters.projection,
+        parameters=round_parameters.parameters,
+        dimension=round_parameters.dimension,
+        clip=round_parameters.clip,
+        records=round_parameters.most_records,
     )
 
 
-def draw_key(terms: RoundParameters, draw: Draw) -> bytes:
+def draw_key(round_parameters: RoundParameters, draw: Draw) -> bytes:
     """The public key from which the matrices of a projection layer by layer are made."""
-    return draw.key_of(LAYERS, terms.parameters, terms.dimension)
+    return draw.key_of(LAYERS, round_parameters.parameters, round_parameters.dimension)
 
 
 def clipped_sum(
-    terms: RoundParameters,
+    round_parameters: RoundParameters,
     task: LocalTask,
     parameters: Parameters,
     rows: Rows,
@@ -82,10 +82,10 @@ def clipped_sum(
         rows: the records in the batch, in their rows.
         draw: the matrix of the attempt, where there is a projection.
     """
-    if draw is None or not terms.projection:
+    if draw is None or not round_parameters.projection:
         return task.clipped_sum(parameters, rows)
-    if terms.projection == LAYERS:
+    if round_parameters.projection == LAYERS:
         projecting = cast(ProjectingTask, task)
-        key = draw_key(terms, draw)
-        return projecting.projected_sum(parameters, rows, terms.dimension, key)
-    return project(task.clipped_sum(parameters, rows), projection_of(terms), draw)
+        key = draw_key(round_parameters, draw)
+        return projecting.projected_sum(parameters, rows, round_parameters.dimension, key)
+    return project(task.clipped_sum(parameters, rows), projection_of(round_parameters), draw)

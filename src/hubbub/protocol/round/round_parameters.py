@@ -11,8 +11,10 @@ answered; a HELD is a bitmap and the digest of the shares that it speaks of.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +40,8 @@ class RoundParameters:
         steps: the last round.
         word_bits: 16, 32 or 64.
         grid_step: width of a grid step, in units of the gradient sum.
-        sigma_grid: standard deviation of a silo's noise share, in grid steps; 0 for none.
+        sigma_grid: standard deviation of a silo's noise share where all silos take part, in grid
+            steps; 0 for none.
         sample_rate: probability with which a record is in a batch.
         nodes: 0 with pairwise masks, else how many compute nodes there are.
         full_shares: whether silos send a share to every node instead of a masked vector.
@@ -51,6 +54,8 @@ class RoundParameters:
         short_models: whether models go down as bfloat16, half as long.
         correlation: the first column of the matrix by which noise is correlated over the attempts
             of a session, in units of 1 / UNIT (P25); empty where noise is independent.
+        announced_shares: how many shares add up to the stated noise where all silos take part, if
+            they follow from the set that a MODEL names (P3); 0 where every share is `sigma_grid`.
     """
 
     dimension: int
@@ -72,10 +77,42 @@ class RoundParameters:
     fresh_lists: bool = True
     short_models: bool = False
     correlation: tuple[int, ...] = ()
+    announced_shares: int = 0
 
     def __post_init__(self) -> None:
         """What was read from a file is a list."""
         object.__setattr__(self, "correlation", tuple(self.correlation))
+        if self.announced_shares and (self.nodes or self.correlation):
+            raise StudyError(
+                "expected shares that follow from the announced set with pairwise masks and "
+                "independent noise alone, got others; make the plan again"
+            )
+        if self.announced_shares and self.announced_shares <= self.silos - self.quorum:
+            raise StudyError(
+                f"expected more than {self.silos - self.quorum} shares, as so many silos may be "
+                f"missing, got {self.announced_shares}; make the plan again"
+            )
+
+    def to_plain(self) -> dict[str, Any]:
+        """The numbers by name, as an OPEN and a transcript have them.
+
+        `announced_shares` is left out where there are none, as before there could be.
+        """
+        plain = asdict(self)
+        if not self.announced_shares:
+            del plain["announced_shares"]
+        return plain
+
+    def share_sigma_grid(self, active: int) -> float:
+        """Standard deviation of a silo's noise share in an attempt of so many silos, in grid steps.
+
+        P3: of n silos each has the stated variance / (n - c), c the shares that the stated
+        adversary knows. `read_model` has refused fewer silos than the quorum.
+        """
+        if not self.announced_shares:
+            return self.sigma_grid
+        left = self.announced_shares - (self.silos - active)
+        return self.sigma_grid * sqrt(self.announced_shares / left)
 
     @property
     def bands(self) -> int:
@@ -237,7 +274,7 @@ def _widened(halves: NDArray[np.uint16]) -> Parameters:
     return (halves.astype("<u4") << np.uint32(16)).view("<f4")
 
 
-def decoded(terms: RoundParameters, total: NDArray[np.int64]) -> NDArray[np.float64]:
+def decoded(round_parameters: RoundParameters, total: NDArray[np.int64]) -> NDArray[np.float64]:
     """From the integers that a round reveals to the noisy sum; public, and the same everywhere.
 
     Args:
@@ -247,7 +284,7 @@ def decoded(terms: RoundParameters, total: NDArray[np.int64]) -> NDArray[np.floa
     Returns:
         (dimension,) float64, in units of the gradient.
     """
-    return np.multiply(total, terms.grid_step, dtype=np.float64)
+    return np.multiply(total, round_parameters.grid_step, dtype=np.float64)
 
 
 @lru_cache(maxsize=4)

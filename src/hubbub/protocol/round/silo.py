@@ -46,22 +46,28 @@ class Silo:
     def __init__(
         self,
         *,
-        terms: round_parameters.RoundParameters,
+        round_parameters: round_parameters.RoundParameters,
         task: projected_sum.LocalTask,
         masking: Masking,
         source: SecureSource,
         seeds: JointSeed | None = None,
     ) -> None:
-        self._terms, self._task = terms, task
+        self._round_parameters, self._task = round_parameters, task
         self._masking, self._source, self._seeds = masking, source, seeds
         self._accepted: Attempt | None = None
         self._seed: bytes | None = None
         self._tokens: joint_batch.Tokens | None = None
         self._noise: CorrelatedNoise | None = None
         self.groups: batch_rows.Groups | None = None
-        if terms.correlation:  # P25: one block of the matrix, and one division, for each session
-            self._noise = CorrelatedNoise(terms.correlation, terms.dimension, terms.sigma_grid)
-            self.groups = batch_rows.Groups(source, task.capacity, terms.bands)
+        if (
+            round_parameters.correlation
+        ):  # P25: one block of the matrix, and one division, for each session
+            self._noise = CorrelatedNoise(
+                round_parameters.correlation,
+                round_parameters.dimension,
+                round_parameters.sigma_grid,
+            )
+            self.groups = batch_rows.Groups(source, task.capacity, round_parameters.bands)
 
     def accept(self, model: bytes) -> Charge:
         """Check the aggregator's model for a new attempt at a round.
@@ -126,9 +132,13 @@ class Silo:
         attempt = self._opened()
         self._accepted = None
         source = self._source.branch(b"attempt" + attempt.model)  # P3: no attempt draws another's
-        terms, draw, rows = self._terms, self._draw(attempt), self._rows(attempt, source)
+        round_parameters, draw, rows = (
+            self._round_parameters,
+            self._draw(attempt),
+            self._rows(attempt, source),
+        )
         total = projected_sum.clipped_sum(
-            terms, self._task, attempt.parameters, rows, draw
+            round_parameters, self._task, attempt.parameters, rows, draw
         )  # P14, P8
         residues = self._noised(total, attempt, source)
         masked = self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
@@ -139,13 +149,21 @@ class Silo:
         self, total: NDArray[np.float64], attempt: Attempt, source: SecureSource
     ) -> ring.Residues:
         """The sum with this silo's share of the noise, which is added before rounding (P3, P5)."""
-        terms = self._terms
+        round_parameters = self._round_parameters
         if self._noise is None:
+            # P3: the share of the set that this very MODEL names.
+            sigma = round_parameters.share_sigma_grid(len(attempt.active))
             return noise.add_noise_and_round(
-                total, terms.sigma_grid, source, terms.word_bits, grid_step=terms.grid_step
+                total,
+                sigma,
+                source,
+                round_parameters.word_bits,
+                grid_step=round_parameters.grid_step,
             )
         share = self._noise.row(attempt.row, source)  # P25: each row once
-        return noise.add_and_round(total, share, terms.word_bits, grid_step=terms.grid_step)
+        return noise.add_and_round(
+            total, share, round_parameters.word_bits, grid_step=round_parameters.grid_step
+        )
 
     def _opened(self) -> Attempt:
         """The accepted attempt."""
@@ -155,21 +173,25 @@ class Silo:
 
     def _rows(self, attempt: Attempt, source: SecureSource) -> batch_rows.Rows:
         """The silo's records in the batch, in as many rows as are public (P19)."""
-        terms, task = self._terms, self._task
+        round_parameters, task = self._round_parameters, self._task
         if self.groups is not None:
-            return self.groups.rows(source, task.count, attempt.row, terms.sample_rate)
-        if not terms.batch:  # P1
-            return batch_rows.poisson_rows(source, task.count, task.capacity, terms.sample_rate)
+            return self.groups.rows(source, task.count, attempt.row, round_parameters.sample_rate)
+        if not round_parameters.batch:  # P1
+            return batch_rows.poisson_rows(
+                source, task.count, task.capacity, round_parameters.sample_rate
+            )
         if self._tokens is None or self._seed is None:
             raise ProtocolError(
                 "expected a shuffled token list and a joint seed, got none; get them"
             )
-        chosen = self._tokens.chosen(terms, self._seed, attempt.round)  # P9: joint batches
-        return batch_rows.joint_rows(source, chosen, terms.batch, task.count)
+        chosen = self._tokens.chosen(
+            round_parameters, self._seed, attempt.round
+        )  # P9: joint batches
+        return batch_rows.joint_rows(source, chosen, round_parameters.batch, task.count)
 
     def _draw(self, attempt: Attempt) -> Draw | None:
         """The matrix of the attempt, where sums are projected (P8)."""
-        if not self._terms.projection:
+        if not self._round_parameters.projection:
             return None
         if self._seed is None:
             raise ProtocolError("expected a joint seed for the projection, got none; learn it")

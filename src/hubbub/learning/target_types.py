@@ -1,0 +1,283 @@
+"""What a model is trained for: by the target's kind its loss, predictions, metrics and evaluations.
+
+A goal is public and follows from the study alone. `Classes` is the goal of every study that says
+nothing of its target.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hubbub import tabular
+from hubbub.errors import ModelError
+from hubbub.learning import linear_probe, losses, metrics, survival_metrics
+from hubbub.learning.batches import Loss
+from hubbub.learning.models import default_loss
+from hubbub.study import HUBER, LINEAR_PROBE, Model, Outcome, named_object
+
+# In nats. A loss beyond this counts as this in evaluations, so that what a record adds is bounded.
+MOST_LOSS = 5.0
+Outputs = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetType(ABC):
+    """What a model is trained for; hashable, and equal if all of its settings are.
+
+    Args:
+        loss_name: the user's own loss; empty if there is none.
+    """
+
+    loss_name: str = ""
+
+    def loss(self, outputs: int, targets: torch.dtype) -> Loss:
+        """One value per record, for a model with so many outputs and targets of a type.
+
+        Raises:
+            StudyError, ModelError: there is none for so many.
+        """
+        usual = self.usual_loss(outputs, targets)
+        if not self.loss_name:
+            return usual
+        function = named_object(self.loss_name, "model.loss")
+        return lambda found, wanted: function(self.apply_link(found), self.clip_targets(wanted))
+
+    @abstractmethod
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
+        """That of the kind of target, where the user has no other."""
+
+    def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
+        """Targets as a user's own loss is given them: clipped to what is public."""
+        return targets
+
+    def apply_link(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Outputs as a user's own loss is given them: as the kind's own loss reads them."""
+        return outputs
+
+    @abstractmethod
+    def some_targets(self, count: int) -> NDArray[Any]:
+        """Made-up targets of all sorts, to try a loss on."""
+
+    @abstractmethod
+    def record_score(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """How well each record is done, in [0, 1], for private evaluations: (n,)."""
+
+    @abstractmethod
+    def metric(self, mean: float) -> tuple[str, float]:
+        """The name of a mean of what `found` gives, and its value in the kind's own unit."""
+
+    @abstractmethod
+    def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
+        """What people are told of outputs: probabilities, or values in the target's unit."""
+
+    @abstractmethod
+    def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
+        """Metrics on public records by their usual names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classes(TargetType):
+    """A target of classes: logits (n,) for two of them, (n, classes) for more."""
+
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
+        """Cross entropy."""
+        return default_loss(outputs, targets)
+
+    def some_targets(self, count: int) -> NDArray[Any]:
+        """Both of two classes, which more have too."""
+        return np.arange(count) % 2
+
+    def record_score(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """1 if the class is found."""
+        single = outputs.ndim == 1
+        right = (outputs > 0) == (targets > 0.5) if single else outputs.argmax(1) == targets
+        return right.double()
+
+    def metric(self, mean: float) -> tuple[str, float]:
+        """Accuracy."""
+        return "held_back_accuracy", mean
+
+    def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Probability of the second of two classes, (n,), or of every class, (n, classes)."""
+        return torch.sigmoid(outputs) if outputs.ndim == 1 else torch.softmax(outputs, 1)
+
+    def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
+        """Accuracy; for two classes that both occur also AUC, Brier and calibration slope."""
+        found = {"accuracy": metrics.accuracy(outputs, targets)}
+        if outputs.ndim == 1 and len(np.unique(targets)) == 2 and np.isfinite(outputs).all():
+            found["auc"] = metrics.auc(outputs, targets)
+            found["brier"] = metrics.brier(outputs, targets)
+            found["calibration_slope"] = metrics.calibration_slope(outputs, targets)
+        return found
+
+
+CLASSES = Classes()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbedClasses(Classes):
+    """A target of classes, learned by a `LinearProbe` from its moments."""
+
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
+        """What makes a gradient of a record's part in the moments; cross entropy in use."""
+        usual = default_loss(outputs, targets)
+        return partial(linear_probe.moments_loss, outputs_in_use=outputs, usual=usual)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amount(TargetType):
+    """A number between public bounds: outputs (n,), in which the bounds are -1 and 1."""
+
+    low: float
+    high: float
+    is_huber: bool = False
+
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
+        """Squared error, or Huber's."""
+        _expect_outputs(outputs, 1)
+        kind = losses.huber if self.is_huber else losses.squared
+        return partial(kind, low=self.low, high=self.high)
+
+    def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
+        """Between -1 and 1."""
+        return losses.scaled(targets, self.low, self.high)
+
+    def some_targets(self, count: int) -> NDArray[Any]:
+        """From bound to bound."""
+        return np.linspace(self.low, self.high, count)
+
+    def record_score(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The squared error as a share of the squared range."""
+        return ((outputs - self.clip_targets(targets)) / 2.0) ** 2
+
+    def metric(self, mean: float) -> tuple[str, float]:
+        """Root mean squared error."""
+        return "held_back_rmse", sqrt(mean) * (self.high - self.low)
+
+    def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
+        """In the target's unit."""
+        return (outputs * (self.high - self.low) + (self.low + self.high)) / 2.0
+
+    def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
+        """Errors in the target's unit, of targets clipped to their bounds."""
+        predicted = np.asarray(self.predicted(torch.from_numpy(outputs).double()))
+        return metrics.errors(predicted, np.clip(targets, self.low, self.high))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count(TargetType):
+    """A whole number up to a public bound: outputs (n,), the logarithm of its rate."""
+
+    high: float
+
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
+        """Half the Poisson deviance."""
+        _expect_outputs(outputs, 1)
+        return partial(losses.poisson, high=self.high)
+
+    def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
+        """Up to the bound."""
+        return targets.clamp(0.0, self.high)
+
+    def some_targets(self, count: int) -> NDArray[Any]:
+        """Small numbers, and the bound."""
+        squares = np.arange(count, dtype=np.float64) ** 2
+        return squares.clip(max=self.high)
+
+    def record_score(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The squared error as a share of the squared bound."""
+        return ((outputs.exp() - self.clip_targets(targets)) / self.high) ** 2
+
+    def metric(self, mean: float) -> tuple[str, float]:
+        """Root mean squared error."""
+        return "held_back_rmse", sqrt(mean) * self.high
+
+    def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
+        """The rate: how many are expected."""
+        return outputs.exp()
+
+    def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
+        """Mean Poisson deviance, and errors, of targets clipped to their bound."""
+        rates, known = np.exp(outputs.astype(np.float64)), np.clip(targets, 0.0, self.high)
+        return {
+            "poisson_deviance": metrics.poisson_deviance(rates, known),
+            **metrics.errors(rates, known),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeToEvent(TargetType):
+    """The time to an event by hazards on a public grid: outputs (n, times), their log-odds."""
+
+    grid: tuple[float, ...]
+
+    def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
+        """Minus the log-likelihood of a record's own intervals."""
+        _expect_outputs(outputs, len(self.grid))
+        return partial(losses.hazards, grid=self.grid)
+
+    def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
+        """Times up to the grid's last; what happens later is not seen."""
+        time, last = targets[..., :1], self.grid[-1]
+        event = torch.where(time > last, 0.0, targets[..., 1:])
+        return torch.cat([time.clamp(0.0, last), event], -1)
+
+    def apply_link(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Log-odds of the hazards."""
+        return losses.log_odds(outputs, len(self.grid))
+
+    def some_targets(self, count: int) -> NDArray[Any]:
+        """Times within the grid and beyond, with the event and without."""
+        times = np.linspace(0.0, 1.1 * self.grid[-1], count)
+        return np.column_stack([times, np.arange(count) % 2])
+
+    def record_score(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The mean squared error of the hazards over the record's own intervals."""
+        return losses.hazard_errors(outputs, targets, grid=self.grid)
+
+    def metric(self, mean: float) -> tuple[str, float]:
+        """The Brier score of the hazards."""
+        return "held_back_hazard_brier", mean
+
+    def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
+        """The chance to be without the event after each time of the grid, (n, times)."""
+        return torch.exp(-torch.nn.functional.softplus(self.apply_link(outputs)).cumsum(-1))
+
+    def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
+        """Concordance by Harrell and by Uno, and the integrated Brier score."""
+        linked = self.apply_link(torch.from_numpy(outputs).double())
+        hazard = torch.nn.functional.softplus(linked).numpy()
+        return survival_metrics.scored(hazard, self.grid, targets[:, 0], targets[:, 1] > 0.5)
+
+
+def goal_for(outcome: Outcome | None, model: Model) -> TargetType:
+    """The goal of a study with this target and this model."""
+    own = "" if model.loss == HUBER else model.loss
+    if model.kind == LINEAR_PROBE:
+        return ProbedClasses()
+    if outcome is None:
+        return Classes(loss_name=own)
+    if outcome.kind == tabular.NUMERIC:
+        is_huber = model.loss == HUBER
+        return Amount(low=outcome.low, high=outcome.high, is_huber=is_huber, loss_name=own)
+    if outcome.kind == tabular.COUNT:
+        return Count(high=outcome.high, loss_name=own)
+    return TimeToEvent(grid=outcome.grid, loss_name=own)
+
+
+def _expect_outputs(outputs: int, wanted: int) -> None:
+    """A user's own model gives what the target's kind needs."""
+    if outputs != wanted:
+        shape = "(n,)" if wanted == 1 else f"(n, {wanted})"
+        raise ModelError(
+            f"expected a model with outputs of shape {shape} for the study's target, found "
+            f"{outputs} for each record; let it give {wanted}"
+        )

@@ -1,0 +1,70 @@
+"""The head of a chain as it was noted last, in a small file beside it.
+
+SQLite takes a log with a damaged end for one that ends earlier: after a crash a single flipped bit,
+or a `-wal` file that was thrown away, would shorten the chain, and what is left is a chain. So the
+number and the digest of the newest row are noted here, once they are on disk. The note itself is
+not synced: it survives a killed process, costs nothing, and never says more than the chain holds.
+It proves nothing against somebody who changes both files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from hubbub.disk import PRIVATE, read_bytes
+from hubbub.errors import IntegrityError
+from hubbub.ledger.row import Head
+
+_MOST_BYTES = 1024
+_LINE = re.compile(rb"(\d{20}) ([0-9a-f]{64})\n")
+
+
+class NotedHead:
+    """The note in one file, which is made when there is something to note."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def write(self, head: Head) -> None:
+        """Note a head that is on disk."""
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, PRIVATE)
+        line = f"{head.number:020d} {head.digest.hex()}\n".encode()
+        os.pwrite(self._descriptor, line, 0)  # of one length always, so that nothing is cut off
+
+    def read(self) -> Head | None:
+        """What was noted; None if nothing was, or a power cut took it."""
+        found = self._settled()
+        if not found:
+            return None
+        match = _LINE.fullmatch(found)
+        if match is None:
+            raise IntegrityError(
+                f"expected the number and the digest of a row in {self.path}, found something "
+                "else; restore it from a backup, or remove it once the ledger beside it was "
+                "verified against a head noted elsewhere"
+            )
+        return Head(int(match[1]), bytes.fromhex(match[2].decode()))
+
+    def _settled(self) -> bytes:
+        """The file's bytes, the same twice: another process may be writing them."""
+        before = None
+        while True:
+            try:
+                found = read_bytes(self.path, most=_MOST_BYTES)
+            except FileNotFoundError:
+                return b""
+            except OSError:
+                return b"?"  # no note, whatever it is
+            if found == before:
+                return found
+            before = found

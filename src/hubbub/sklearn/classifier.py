@@ -1,0 +1,178 @@
+"""A classifier: classes in, their probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hubbub.sklearn.federated import Federated, dealt
+from hubbub.training import array_inputs
+from hubbub.training.result import classes_in_words
+
+_FORMER = "deprecated"  # the value of a former argument that is not given
+
+
+class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
+    """A classifier that several silos train together, with differential privacy for each record.
+
+    The parties are simulated in this process, with the real protocol; `groups` says whose record
+    each row is. The noise is drawn from the operating system, so two fits differ, and there is no
+    `random_state`. What is not stated of `records`, `capacity` and `classes` is read off the rows
+    and counts as public; `result_` names it. Each fit is a release of its own, those of a
+    cross-validation too: with `out` the silos' ledgers count all of them, and without, the second
+    one warns.
+
+    Args:
+        epsilon: promised against the aggregator with `colluders` silos; no unit.
+        delta: the chance with which the promise may fail, a probability.
+        colluders: silos that may join the adversary.
+        silos: how many silos the rows are dealt to, in turn, where `fit` gets no groups.
+        model: "logistic", "mlp", or a torch module, as for `hubbub.fit`.
+        hidden: widths of the hidden layers of "mlp".
+        steps: number of steps.
+        sample_rate: the chance of a record to be in a batch, a probability.
+        clip_norm: the largest norm of a record's gradient.
+        optimizer: name and options; Adam with a rate of 0.1 if None.
+        relation: of neighbouring data sets, "add-remove" or "substitute".
+        records: public number of rows, as which the sum is divided; None: as many as there are.
+        capacity: public number of rows that a silo may hold; None: a step of a public ladder.
+        classes: all that y may hold; None: those that occur, of which with `groups` some silo must
+            hold all.
+        out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
+            `ledgers`; None: write nothing, keep no ledger.
+        clip: what `clip_norm` was called before 0.2; goes with 0.3.
+
+    Attributes:
+        classes_: (classes,), sorted.
+        n_features_in_: number of features.
+        result_: what `hubbub.fit` gave: the model, its metrics, its plan, its epsilon.
+        n_iter_: steps that were taken.
+
+    >>> from sklearn.datasets import make_classification
+    >>> X, y = make_classification(400, random_state=0)
+    >>> hospital = np.arange(400) % 3
+    >>> model = FederatedClassifier(epsilon=5).fit(X / 3, y, groups=hospital)
+    >>> model.predict_proba(X[:2] / 3).shape, bool(model.result_.epsilon <= 5)
+    ((2, 2), True)
+    """
+
+    classes: Sequence[Any] | None
+    clip: Any
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        colluders: int = 1,
+        silos: int = 4,
+        model: Any = "logistic",
+        hidden: tuple[int, ...] = (),
+        steps: int = 60,
+        sample_rate: float = 0.2,
+        clip_norm: float = 1.0,
+        optimizer: Mapping[str, Any] | None = None,
+        relation: str = "add-remove",
+        records: int | None = None,
+        capacity: int | None = None,
+        classes: Sequence[Any] | None = None,
+        out: str | Path | None = None,
+        clip: Any = _FORMER,
+    ) -> None:
+        self._keep(locals())
+
+    def __sklearn_tags__(self) -> Any:
+        """Few records give poor scores."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train.
+
+        Args:
+            X: (n, features), numbers, brought to about -1 to 1 by public numbers.
+            y: (n,), classes.
+            groups: (n,), whose record each is, by which its silo is called; dealt in turn to
+                `silos` silos if None.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: the rows or the numbers do not fit.
+        """
+        inputs, labels = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(labels)
+        silos = dealt(groups, len(labels), self.silos)
+        if self.classes is None and groups is not None:
+            array_inputs.refuse_several_codings({n: labels[rows] for n, rows in silos.items()})
+        self.classes_, numbers = _numbered(labels, self.classes)
+        learned = self._learned(
+            inputs,
+            numbers,
+            silos,
+            classes=range(len(self.classes_)),
+            clip=None if self.clip == _FORMER else self.clip,
+        )
+        read_off = [] if self.classes is not None else [classes_in_words(self.classes_.tolist())]
+        self.result_ = replace(learned, made_public=(*learned.made_public, *read_off))
+        self.n_iter_ = self.result_.steps
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probability of each class.
+
+        Args:
+            X: (n, features).
+
+        Returns:
+            (n, classes), each row adding up to 1.
+
+        Raises:
+            ValueError: the rows do not fit.
+        """
+        check_is_fitted(self)
+        inputs = validate_data(self, X, dtype=np.float64, reset=False)
+        found = self.result_.predict(inputs).astype(np.float64)
+        return np.column_stack([1 - found, found]) if found.ndim == 1 else found
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class.
+
+        Args:
+            X: (n, features).
+
+        Returns:
+            (n,), out of `classes_`.
+
+        Raises:
+            ValueError: the rows do not fit.
+        """
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]  # type: ignore[no-any-return]
+
+
+def _numbered(
+    labels: NDArray[Any], stated: Sequence[Any] | None
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The classes, sorted, and the number of each label among them."""
+    classes = np.unique(labels if stated is None else np.asarray(stated))
+    if len(classes) < 2:
+        raise ValueError("expected at least 2 classes in y, found 1 class; nothing to learn")
+    number = {name: place for place, name in enumerate(classes.tolist())}
+    numbers = np.array([number.get(label, -1) for label in labels.tolist()], dtype=np.intp)
+    if (numbers < 0).any():
+        raise ValueError(
+            f"expected y to hold {', '.join(map(str, number))}, as classes says, found another at "
+            f"row {int((numbers < 0).argmax())}; correct it, or add it to classes"
+        )
+    return classes, numbers

@@ -1,0 +1,148 @@
+"""A regressor of counts: whole numbers in, how many are expected out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
+from sklearn.metrics import d2_tweedie_score
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hubbub.sklearn.federated import Federated, dealt, warn_of_read_off
+
+
+class FederatedPoissonRegressor(RegressorMixin, Federated):  # type: ignore[misc]
+    """A Poisson regression that several silos train together, with privacy for each record.
+
+    As `FederatedClassifier`, for counts up to a public number; above it a count counts as the
+    number. Like scikit-learn's `PoissonRegressor` it is scored by the share of the deviance that it
+    explains.
+
+    Args:
+        high: public largest count; None: the largest that occurs, which then counts as public, with
+            a warning.
+        epsilon: promised against the aggregator with `colluders` silos; no unit.
+        delta: the chance with which the promise may fail, a probability.
+        colluders: silos that may join the adversary.
+        silos: how many silos the rows are dealt to, in turn, where `fit` gets no groups.
+        model: "linear", "mlp", or a torch module, as for `hubbub.fit`.
+        hidden: widths of the hidden layers of "mlp".
+        steps: number of steps.
+        sample_rate: the chance of a record to be in a batch, a probability.
+        clip_norm: the largest norm of a record's gradient.
+        optimizer: name and options; Adam with a rate of 0.1 if None.
+        relation: of neighbouring data sets, "add-remove" or "substitute".
+        records: public number of rows, as which the sum is divided; None: as many as there are.
+        capacity: public number of rows that a silo may hold; None: a step of a public ladder.
+        out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
+            `ledgers`; None: write nothing, keep no ledger.
+
+    Attributes:
+        n_features_in_: number of features.
+        result_: what `hubbub.fit` gave: the model, its metrics, its plan, its epsilon.
+        n_iter_: steps that were taken.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (900, 2))
+    >>> y = rng.poisson(np.exp(0.5 + X[:, 0]))
+    >>> hospital = np.arange(900) % 3
+    >>> model = FederatedPoissonRegressor(epsilon=8, high=12).fit(X, y, groups=hospital)
+    >>> model.predict(X[:2]).shape, bool(model.score(X, y) > 0.1)
+    ((2,), True)
+    """
+
+    high: float | None
+
+    def __init__(
+        self,
+        *,
+        high: float | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        colluders: int = 1,
+        silos: int = 4,
+        model: Any = "linear",
+        hidden: tuple[int, ...] = (),
+        steps: int = 60,
+        sample_rate: float = 0.2,
+        clip_norm: float = 1.0,
+        optimizer: Mapping[str, Any] | None = None,
+        relation: str = "add-remove",
+        records: int | None = None,
+        capacity: int | None = None,
+        out: str | Path | None = None,
+    ) -> None:
+        self._keep(locals())
+
+    def __sklearn_tags__(self) -> Any:
+        """Counts are not negative, and few records give poor scores."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        tags.target_tags.positive_only = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train.
+
+        Args:
+            X: (n, features), numbers, brought to about -1 to 1 by public numbers.
+            y: (n,), whole numbers from 0.
+            groups: (n,), whose record each is, by which its silo is called; dealt in turn to
+                `silos` silos if None.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: the rows or the numbers do not fit.
+        """
+        inputs, counts = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        high, read_off = self.high, []
+        if high is None:
+            high = max(1.0, float(counts.max()))
+            read_off = [f"the largest count ({high:g})"]
+            warn_of_read_off(read_off[0], "high")
+        silos = dealt(groups, len(counts), self.silos)
+        target = {"kind": "count", "high": float(high)}
+        learned = self._learned(inputs, counts.astype(np.float64), silos, target=target)
+        self.result_ = replace(learned, made_public=(*learned.made_public, *read_off))
+        self.n_iter_ = self.result_.steps
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """How many are expected.
+
+        Args:
+            X: (n, features).
+
+        Returns:
+            (n,), above 0.
+
+        Raises:
+            ValueError: the rows do not fit.
+        """
+        check_is_fitted(self)
+        inputs = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.result_.predict(inputs).astype(np.float64)
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """The share of the Poisson deviance that is explained, D²; 1 is best, 0 a constant.
+
+        Args:
+            X: (n, features).
+            y: (n,), counts.
+            sample_weight: (n,), how much each row counts; equally if None.
+
+        Returns:
+            D², no unit.
+
+        Raises:
+            ValueError: the rows do not fit.
+        """
+        found = self.predict(X)
+        return float(d2_tweedie_score(y, found, sample_weight=sample_weight, power=1))

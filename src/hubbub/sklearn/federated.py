@@ -1,0 +1,155 @@
+"""What all estimators have in common: parameters, whose row is whose, one call of `fit`."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from hubbub.errors import HubbubError
+from hubbub.study.parties import is_name, is_reserved
+from hubbub.tabular import canonical
+from hubbub.training import Result, fit
+
+Array = NDArray[Any]
+
+
+class Federated(BaseEstimator):  # type: ignore[misc]
+    """An estimator whose rows are several silos'; each kind of target derives from it once.
+
+    scikit-learn reads an estimator's parameters off its own constructor, so each has all of them.
+    """
+
+    epsilon: float
+    delta: float
+    colluders: int
+    silos: int
+    model: Any
+    hidden: tuple[int, ...]
+    steps: int
+    sample_rate: float
+    clip_norm: float
+    optimizer: Mapping[str, Any] | None
+    relation: str
+    records: int | None
+    capacity: int | None
+    out: str | Path | None
+
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Every parameter as it was given, as scikit-learn wants it."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+
+    def __sklearn_tags__(self) -> Any:
+        """The noise makes two fits differ."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+    def _learned(
+        self, inputs: Array, targets: Array, silos: Mapping[str, Array], **more: Any
+    ) -> Result:
+        """What `hubbub.fit` learns.
+
+        Args:
+            inputs: (n, features).
+            targets: (n,), or (n, 2) for times.
+            silos: by name the rows of each, (n,) true where a row is theirs.
+            more: what the target is, and else.
+
+        Raises:
+            ValueError: the rows or the numbers do not fit.
+        """
+        try:
+            return fit(
+                {name: (inputs[rows], targets[rows]) for name, rows in silos.items()},
+                epsilon=self.epsilon,
+                delta=self.delta,
+                colluders=self.colluders,
+                model="logistic" if self.model == "linear" else self.model,
+                hidden=self.hidden,
+                steps=self.steps,
+                sample_rate=self.sample_rate,
+                clip_norm=self.clip_norm,
+                optimizer=self.optimizer,
+                relation=self.relation,
+                records=self.records,
+                capacity=self.capacity,
+                out=None if self.out is None else _new_folder(Path(self.out)),
+                progress=False,
+                **more,
+            )
+        except HubbubError as error:
+            raise ValueError(str(error)) from error
+
+
+def dealt(groups: ArrayLike | None, rows: int, silos: int) -> dict[str, Array]:
+    """By each silo's name which rows are its own, (rows,): as groups say, or in turn."""
+    names, owners = _owners(groups, rows, silos)
+    return {name: owners == silo for silo, name in enumerate(names)}
+
+
+def warn_of_read_off(what: str, parameter: str) -> None:
+    """A bound that nobody has stated was read off a private row, and the model shows it."""
+    warnings.warn(
+        f"expected {parameter} to be stated, read {what} off y: a row's own value, which counts as "
+        f"public now; state {parameter} from what is known without the rows",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def _new_folder(parent: Path) -> Path:
+    """A folder that no other fit has, made here so that no other takes it."""
+    for number in count(1):
+        folder = parent / f"fit-{number}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ValueError(
+                f"expected a folder that can be written, got {parent}: {error.strerror}; choose "
+                "another out"
+            ) from None
+        return folder
+    raise AssertionError("numbers do not end")
+
+
+def _owners(groups: ArrayLike | None, rows: int, silos: int) -> tuple[list[str], NDArray[np.intp]]:
+    """What the silos are called, and the place of each row's silo among them."""
+    if groups is None and rows < silos:
+        raise ValueError(
+            f"expected a row for each of {silos} silos, found {rows} sample; give more, or fewer "
+            "silos"
+        )
+    if groups is None:
+        return [f"silo-{silo + 1}" for silo in range(silos)], np.arange(rows) % silos
+    given = np.asarray(groups)
+    if given.shape != (rows,):
+        raise ValueError(f"expected groups of shape ({rows},), found {given.shape}; give one a row")
+    if any(one is None or one != one or one == "" for one in given.tolist()):
+        raise ValueError("expected a silo for each row in groups, found a missing one; fill it in")
+    values, owners = np.unique(given, return_inverse=True)
+    names = [_silo_name(value) for value in values.tolist()]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            "expected every silo in groups in one spelling, found two that read alike, such as 7 "
+            "and 7.0; spell each in one way"
+        )
+    return names, owners
+
+
+def _silo_name(group: object) -> str:
+    """What a group's silo is called, whichever others there are: so is its ledger."""
+    text = canonical(str(group))
+    if is_name(text) and not is_reserved(text):
+        return f"silo-{text}" if text[0].isdigit() else text
+    return f"silo-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -1,0 +1,139 @@
+"""A regressor: numbers between public bounds in, numbers out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hubbub.sklearn.federated import Federated, dealt, warn_of_read_off
+
+
+class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
+    """A regressor that several silos train together, with differential privacy for each record.
+
+    As `FederatedClassifier`, for numbers between public bounds; beyond a bound a number counts as
+    the bound.
+
+    Args:
+        low: public lower bound of y, in its own unit; None: the smallest that occurs, which then
+            counts as public, with a warning.
+        high: public upper bound; None: the largest that occurs.
+        epsilon: promised against the aggregator with `colluders` silos; no unit.
+        delta: the chance with which the promise may fail, a probability.
+        colluders: silos that may join the adversary.
+        silos: how many silos the rows are dealt to, in turn, where `fit` gets no groups.
+        model: "linear", "mlp", or a torch module, as for `hubbub.fit`.
+        hidden: widths of the hidden layers of "mlp".
+        steps: number of steps.
+        sample_rate: the chance of a record to be in a batch, a probability.
+        clip_norm: the largest norm of a record's gradient.
+        optimizer: name and options; Adam with a rate of 0.1 if None.
+        relation: of neighbouring data sets, "add-remove" or "substitute".
+        records: public number of rows, as which the sum is divided; None: as many as there are.
+        capacity: public number of rows that a silo may hold; None: a step of a public ladder.
+        out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
+            `ledgers`; None: write nothing, keep no ledger.
+
+    Attributes:
+        n_features_in_: number of features.
+        result_: what `hubbub.fit` gave: the model, its metrics, its plan, its epsilon.
+        n_iter_: steps that were taken.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (600, 2))
+    >>> y = 50 + 30 * X[:, 0] + rng.normal(0, 3, 600)
+    >>> hospital = np.arange(600) % 3
+    >>> model = FederatedRegressor(epsilon=8, low=0, high=100).fit(X, y, groups=hospital)
+    >>> model.predict(X[:2]).shape, bool(model.score(X, y) > 0.5)
+    ((2,), True)
+    """
+
+    low: float | None
+    high: float | None
+
+    def __init__(
+        self,
+        *,
+        low: float | None = None,
+        high: float | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        colluders: int = 1,
+        silos: int = 4,
+        model: Any = "linear",
+        hidden: tuple[int, ...] = (),
+        steps: int = 60,
+        sample_rate: float = 0.2,
+        clip_norm: float = 1.0,
+        optimizer: Mapping[str, Any] | None = None,
+        relation: str = "add-remove",
+        records: int | None = None,
+        capacity: int | None = None,
+        out: str | Path | None = None,
+    ) -> None:
+        self._keep(locals())
+
+    def __sklearn_tags__(self) -> Any:
+        """Few records give poor scores."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Train.
+
+        Args:
+            X: (n, features), numbers, brought to about -1 to 1 by public numbers.
+            y: (n,), numbers.
+            groups: (n,), whose record each is, by which its silo is called; dealt in turn to
+                `silos` silos if None.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: the rows or the numbers do not fit.
+        """
+        inputs, numbers = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        low, high, read_off = self._bounds(numbers)
+        silos = dealt(groups, len(numbers), self.silos)
+        target = {"kind": "numeric", "low": low, "high": high}
+        learned = self._learned(inputs, numbers.astype(np.float64), silos, target=target)
+        self.result_ = replace(learned, made_public=(*learned.made_public, *read_off))
+        self.n_iter_ = self.result_.steps
+        return self
+
+    def _bounds(self, numbers: NDArray[Any]) -> tuple[float, float, tuple[str, ...]]:
+        """The bounds of y, and in words what of them was read off."""
+        low = float(numbers.min()) if self.low is None else float(self.low)
+        high = float(numbers.max()) if self.high is None else float(self.high)
+        if self.low is not None and self.high is not None:
+            return low, high, ()
+        if low == high:
+            high = low + 1.0
+        words = f"the bounds of y ({low:g} to {high:g})"
+        warn_of_read_off(words, "low and high")
+        return low, high, (words,)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Expected numbers.
+
+        Args:
+            X: (n, features).
+
+        Returns:
+            (n,), in the unit of y.
+
+        Raises:
+            ValueError: the rows do not fit.
+        """
+        check_is_fitted(self)
+        inputs = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.result_.predict(inputs).astype(np.float64)

@@ -1,0 +1,68 @@
+"""What the sums of statistics say, as files of a run: the whole, and its tables as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.disk import write_text
+from hubbub.planning import Plan
+from hubbub.queries import answers_to_dict, write_answers
+from hubbub.tabular import csv_text
+
+TABLES = "tables"
+_LONGEST = 50  # letters of a file's name, of up to four bytes each, of which disks take 255
+_CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
+
+
+def write_statistics(folder: Path, plan: Plan, kept: NDArray[np.float32]) -> None:
+    """Write what the sums of statistics say: all of it, and every table, curve and test as CSV."""
+    answers = answers_to_dict(plan, kept)
+    write_answers(folder, answers)
+    (folder / TABLES).mkdir(exist_ok=True)
+    taken: set[str] = set()
+    for name, answer in answers["statistics"].items():
+        own = _own_name(name, taken)
+        for kind, rows in _tables(answer):
+            write_text(folder / TABLES / f"{own}{kind}.csv", _text(rows), durable=False)
+
+
+def _own_name(name: str, taken: set[str]) -> str:
+    """What the files of an answer are called, as no other's are; their names are then taken."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:_LONGEST]
+    numbered = (f"{safe}-{number}" for number in count(2))
+    own = next(one for one in chain([safe], numbered) if not taken & {*_files(one)})
+    taken.update(_files(own))
+    return own
+
+
+def _files(own: str) -> list[str]:
+    return [own + kind for kind in ("", "-curves", "-tests")]
+
+
+def _tables(answer: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    """What of an answer is a table, and the end of its file's name."""
+    found = {
+        "": answer["rows"],
+        "-curves": [row for one in answer["curves"] for row in _points(one)],
+        "-tests": answer["tests"],
+    }
+    yield from ((kind, rows) for kind, rows in found.items() if rows)
+
+
+def _points(curve: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One curve, a row for each place."""
+    known = [key for key in _CURVE if curve[key]]
+    for values in zip(*(curve[key] for key in known), strict=True):
+        yield {"name": curve["name"], **dict(zip(known, values, strict=True))}
+
+
+def _text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a CSV file with a header."""
+    names = list(rows[0])
+    return csv_text([names, *([row.get(name) for name in names] for row in rows)])

@@ -1,0 +1,113 @@
+"""Where queries of tables in memory are charged, and their answers kept: memory, or a folder.
+
+In memory a ledger is of one silo's table, by its name and its cells: whoever makes the same silos
+again, as a notebook's cell does that is run twice, finds what was charged, as long as the program
+runs. A folder holds the same for longer: the silos' ledgers, and a run's folder for each query. A
+query that was answered is never asked again: asked twice it would be two releases. This file knows
+no rule by which a query is let in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from hubbub.ledger import Ledger, Tally
+from hubbub.planning import Plan
+from hubbub.study import Study
+from hubbub.training import prepared_study, run_study, uncounted
+from hubbub.training.result import Result, answered_in
+
+_LETTERS = 16  # of a study's id, in a folder's name
+
+
+class NotebookLedgers(Protocol):
+    """What counts a notebook's queries."""
+
+    def tallies(self) -> Sequence[Tally]:
+        """What was charged at each silo."""
+
+    def answer(self, plan: Plan) -> Result | None:
+        """What a query has given, if it was answered."""
+
+    def release(self, prepared: prepared_study.PreparedStudy) -> Result:
+        """Charge a query and ask it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InMemoryLedgers:
+    """Ledgers that last as long as the program.
+
+    Args:
+        tables: a digest of each silo's table, by the silo's name.
+    """
+
+    tables: Mapping[str, str] = field(repr=False)
+
+    def tallies(self) -> Sequence[Tally]:
+        """What was charged at each silo."""
+        return [_charged.get(one, Tally()) for one in self.tables.items()]
+
+    def answer(self, plan: Plan) -> Result | None:
+        """What a query has given, if it was answered."""
+        return _answers.get(self._key(plan.study))
+
+    def release(self, prepared: prepared_study.PreparedStudy) -> Result:
+        """Charge a query and ask it."""
+        uncounted.warn_if_uncounted(self.tables)
+        for one, tally in zip(self.tables.items(), self.tallies(), strict=True):
+            _charged[one] = tally.after(prepared.plan)
+        found = run_study.run_prepared(prepared, None)
+        return _answers.setdefault(self._key(prepared.study), found)
+
+    def _key(self, study: Study) -> tuple[bytes, frozenset[tuple[str, str]]]:
+        """A study of these tables."""
+        return study.id, frozenset(self.tables.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderLedgers:
+    """Ledgers in a folder, with a folder beside them for what each query has given.
+
+    Args:
+        home: of both.
+        silos: whose ledgers they are.
+    """
+
+    home: Path
+    silos: Sequence[str]
+
+    def tallies(self) -> Sequence[Tally]:
+        """What was charged at each silo."""
+        return [_read(self._ledgers / f"{name}.sqlite") for name in self.silos]
+
+    def answer(self, plan: Plan) -> Result | None:
+        """What a query has given, if it was answered."""
+        return answered_in(self._folder(plan.study), plan)
+
+    def release(self, prepared: prepared_study.PreparedStudy) -> Result:
+        """Charge a query and ask it."""
+        uncounted.warn_if_uncounted(dict.fromkeys(self.silos, self._ledgers.resolve()))
+        out = self._folder(prepared.study)
+        return run_study.run_prepared(prepared, out, ledgers=self._ledgers)
+
+    @property
+    def _ledgers(self) -> Path:
+        return self.home / "ledgers"
+
+    def _folder(self, study: Study) -> Path:
+        return self.home / f"{study.name}-{study.id.hex()[:_LETTERS]}"
+
+
+_charged: dict[tuple[str, str], Tally] = {}
+_answers: dict[tuple[bytes, frozenset[tuple[str, str]]], Result] = {}
+
+
+def _read(path: Path) -> Tally:
+    """What a ledger's file says; nothing where there is none yet."""
+    if not path.exists():
+        return Tally()
+    with Ledger(path) as ledger:
+        return ledger.tally

@@ -1,0 +1,71 @@
+"""From evidence to claims: which verifier is whose, and how evidence travels.
+
+Evidence is a platform's name, a quote, and the collateral with which it is verified. Both are what
+the platform's verifier takes, and never believed before it has.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hubbub.errors import AttestationError
+from hubbub.verification.attestation import attested_claims, dcap, nitro, snp, software
+
+# Takes a quote, its collateral and the time of verification in seconds since 1970.
+Verifier = Callable[[bytes, bytes, int], attested_claims.AttestedClaims]
+VERIFIERS: dict[str, Verifier] = {
+    "sgx": dcap.verify_sgx,
+    "tdx": dcap.verify_tdx,
+    "snp": snp.verify_snp,
+    "nitro": nitro.verify_nitro,
+    "software": software.verify_software,
+}
+_HEAD = struct.Struct("<B16sII")
+_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlatformEvidence:
+    """What an attested party shows.
+
+    Args:
+        platform: by its name in `VERIFIERS`.
+        quote: what the platform has signed.
+        collateral: the vendor's certificates and lists; empty where there are none.
+    """
+
+    platform: str
+    quote: bytes = field(repr=False)
+    collateral: bytes = field(default=b"", repr=False)
+
+    def to_bytes(self) -> bytes:
+        """It as bytes: a version, the platform, two lengths, the quote, the collateral."""
+        name = self.platform.encode()
+        head = _HEAD.pack(_VERSION, name, len(self.quote), len(self.collateral))
+        return head + self.quote + self.collateral
+
+    @classmethod
+    def read(cls, data: bytes) -> PlatformEvidence:
+        """What `to_bytes` wrote; AttestationError if it is another."""
+        if not _HEAD.size <= len(data) <= _HEAD.size + dcap.MOST_QUOTE + dcap.MOST_COLLATERAL:
+            raise AttestationError("size", "expected evidence, got too few bytes or too many")
+        version, name, quote, collateral = _HEAD.unpack_from(data)
+        known = {one.encode().ljust(16, b"\0"): one for one in VERIFIERS}
+        whole = _HEAD.size + quote + collateral == len(data)
+        if version != _VERSION or name not in known or not whole:
+            raise AttestationError("size", "expected evidence of a known platform, got other bytes")
+        body = data[_HEAD.size :]
+        return cls(platform=known[name], quote=body[:quote], collateral=body[quote:])
+
+    def verified(self, at: int) -> attested_claims.AttestedClaims:
+        """What it says, if it held at a time in seconds since 1970.
+
+        Raises:
+            AttestationError: it does not hold.
+            UserError: the extra "attest" is needed and not installed.
+        """
+        if self.platform not in VERIFIERS:
+            raise AttestationError("platform", "expected a known platform, got another")
+        return VERIFIERS[self.platform](self.quote, self.collateral, at)

@@ -1,0 +1,184 @@
+"""What silos have signed of their own ledgers, and what follows from it for the whole run.
+
+A count of attempts is known if every silo of the study has signed its last word: one after which it
+answers no attempt (docs/privacy.md P15). Where one is silent, or has signed a word of an older
+form, after which more may have been answered, the count is the aggregator's own. Messages that the
+file lists bound it from below. This file makes no plan and knows no frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from math import ceil
+
+from hubbub.protocol import Identity
+from hubbub.queries import main_of
+from hubbub.report import at_most
+from hubbub.study import Study
+from hubbub.verification.evidence.evidence_file import Plain, part_words
+from hubbub.verification.evidence.finding import Finding, judged, not_verifiable, signed, wrong
+from hubbub.verification.transcript import roster_of
+
+_MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiloWords:
+    """What the silos of a study have signed, as far as it is rightly signed and about this run.
+
+    Args:
+        wrongs: what is wrong with each part of the file, in its order; "" if nothing is.
+        spoken: silos that have rightly signed a part about this study.
+        doubtful: silos of the study without a last word.
+        attempts: the most that one of them has charged.
+        sessions: in which some have charged an attempt, hexadecimal.
+        unlisted: those of them of which there is no transcript.
+    """
+
+    wrongs: tuple[str, ...]
+    doubtful: tuple[str, ...]
+    spoken: frozenset[str] = frozenset()
+    attempts: int = 0
+    sessions: frozenset[str] = frozenset()
+    unlisted: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, content: Plain, study: Study) -> SiloWords:
+        """What silos have signed; one of MALFORMED if the file is not what the format says."""
+        roster, parts = roster_of(content["roster"]), content["silos"]
+        silos = {one.name: one for one in roster.parties if one.role == "silo"}
+        sessions = {one["session"] for one in content["transcripts"]}
+        other = study.parties.roster not in ("", roster.digest.hex())
+        wrongs = tuple(
+            "the roster is not the one that the study names"
+            if other
+            else _wrong_in(one, content, silos, sessions, study)
+            for one in parts
+        )
+        right = [one for one, why in zip(parts, wrongs, strict=True) if not why]
+        final = [one for one in right if one.get("closed") is True]
+        last = {one["silo"] for one in final}
+        unlisted = frozenset(name for one in final for name in one["unlisted"])
+        return cls(
+            wrongs=wrongs,
+            doubtful=tuple(name for name in study.parties.names if name not in last),
+            spoken=frozenset(one["silo"] for one in right),
+            attempts=max((one["attempts"] for one in right), default=0),
+            sessions=unlisted.union(*(one["sessions"] for one in final)),
+            unlisted=unlisted,
+        )
+
+    @property
+    def are_final(self) -> bool:
+        """Whether every silo has signed its last word."""
+        return not self.doubtful
+
+    def show(self, study: Study) -> bool:
+        """Whether one silo at least that is honest has signed that it took part in this study."""
+        return len(self.spoken) > study.parties.colluders
+
+    @property
+    def doubt(self) -> str:
+        """Who has not, as a clause."""
+        return f"{_some(self.doubtful)} did not sign a last word about it"
+
+
+def part_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Finding]:
+    """Whether the roster is the study's, and how each silo's part stands."""
+    roster, parts, wrongs = roster_of(content["roster"]), content["silos"], words.wrongs
+    names = [roster.name(index) for index in roster.silos]
+    why = "" if names == list(study.parties.names) else f"it lists {', '.join(names)}"
+    nodes = study.parties.compute_nodes
+    if len(roster.nodes) != nodes:
+        why = f"it lists {len(roster.nodes)} compute nodes, the study has {nodes}"
+    yield judged("the roster lists the study's silos, and as many compute nodes", why)
+    spoken = [part["silo"] for part in parts]
+    yield from (wrong(_said_by(p), why) for p, why in zip(parts, wrongs, strict=True) if why)
+    if len(set(spoken)) < len(spoken):
+        yield wrong("every silo speaks once", "one speaks twice")
+    if len(parts) > _MANY:
+        yield signed(f"{wrongs.count('')} silos say what their ledgers hold")
+    else:
+        right = (part for part, why in zip(parts, wrongs, strict=True) if not why)
+        yield from (signed(_said_by(part)) for part in right)
+    silent = [name for name in names if name not in spoken]
+    if silent:
+        yield not_verifiable(f"what the ledgers of {_some(silent)} hold: they have not signed")
+    older = [part["silo"] for part in parts if part.get("closed") is not True]
+    if older:
+        yield not_verifiable(
+            f"that {_some(older)} answered no attempt after signing: their words are of an older "
+            "form, which does not say so"
+        )
+
+
+def _wrong_in(
+    part: Plain, content: Plain, silos: Mapping[str, Identity], sessions: Set[str], study: Study
+) -> str:
+    """What is wrong with a silo's part; "" if nothing is."""
+    silo = silos.get(part["silo"])
+    if silo is None or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
+        return "the signature is not that of a silo of the roster"
+    if part["study"] != study.id.hex():
+        return "it is about another study"
+    if not set(part["sessions"]) <= sessions:
+        return "it names a session of which there is no transcript"
+    counted = count_of(content["epsilon"]["attempts"])
+    if count_of(part["attempts"]) > paid_for(counted, study):
+        return f"epsilon was counted for {counted} attempts only"
+    return ""
+
+
+def _said_by(part: Plain) -> str:
+    """A silo's part in words."""
+    ledger, total = part["ledger"], part["data_set"]
+    words = (
+        f"{part['silo']}: {part['attempts']} attempts charged; its ledger has {ledger['rows']} "
+        f"rows and the head {ledger['head'][:16]}…"
+    )
+    if total is None:
+        return f"{words}; what its data set has spent in all, it does not tell"
+    return (
+        f"{words}; its data set has spent epsilon {at_most(total['epsilon'])} at delta "
+        f"{total['delta']:g} ({total['relation']}) in all"
+    )
+
+
+def count_of(value: object) -> int:
+    """A count; ValueError if it is no whole number: half an attempt is none."""
+    if type(value) is not int or value < 0:
+        raise ValueError("a count that is no whole number")
+    return value
+
+
+def paid_for(attempts: int, study: Study) -> int:
+    """Attempts that are paid for where so many are made: whole epochs of a kept list (P9)."""
+    epoch = main_of(study).mechanism.epoch
+    return epoch * ceil(attempts / epoch)
+
+
+def least_attempts(content: Plain, study: Study) -> int:
+    """So many attempts at least belong to the messages that the file lists of the main query.
+
+    No attempt has more messages than one that everybody answers.
+    """
+    silos, nodes, mechanism = (
+        study.parties.silos,
+        study.parties.compute_nodes,
+        main_of(study).mechanism,
+    )
+    linked = bool(mechanism.projection) or mechanism.has_joint_batches
+    shared = study.parties.shares == "full"
+    most = 1 + silos * (1 + linked) + nodes * (3 + (2 + silos) * shared)
+    before = silos * linked  # anchors
+    if study.attestation is not None:
+        before += 1 + silos + 1 + silos + nodes  # the offer, nonces, evidence
+    mine = [one for one in content["transcripts"] if one["purpose"] == mechanism.purpose]
+    return sum(max(0, count_of(one["frames"]) - before) // most for one in mine)
+
+
+def _some(names: tuple[str, ...] | list[str]) -> str:
+    """Names, as far as they can be read at once."""
+    more = f" and {len(names) - _MANY} others" if len(names) > _MANY else ""
+    return ", ".join(names[:_MANY]) + more

@@ -1,0 +1,387 @@
+"""`hubbub verify DIR`: everything about a run that can be done again is done again.
+
+First the bytes (`integrity_check.py`): what was altered is named, and nothing is built on it. Then
+the study and its plan; then every session of the transcript is played
+(`replayed_session.py`), which gives the model bit for bit; then the attempts are counted, and at
+last come the claims of the evidence itself. This file knows where a run keeps what; it holds no data of any silo and runs no code that a
+study names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
+from hubbub.planning import Plan, QueryState
+from hubbub.protocol import EARLIER, Parameters, RoundParameters
+from hubbub.queries import (
+    STANDARDISED,
+    STATISTICS,
+    StandardisingQuery,
+    TrainingQuery,
+    main_of,
+)
+from hubbub.session import round_parameters_of
+from hubbub.study import Study
+from hubbub.verification.evidence import (
+    AUDIT,
+    FILE,
+    MALFORMED,
+    MODEL,
+    Finding,
+    Plain,
+    check_content,
+    difference,
+    judged,
+    load,
+    not_checked,
+    not_verifiable,
+    read_plain,
+    read_whole,
+    rederived,
+    remade_as,
+    within_seconds,
+    wrong,
+)
+from hubbub.verification.replay.integrity_check import (
+    METRICS,
+    RESTORE,
+    check_rows,
+    integrity_findings,
+)
+from hubbub.verification.replay.model_course import (
+    Course,
+    course_of,
+    initial_of,
+    last_model,
+    lift_for,
+)
+from hubbub.verification.replay.replayed_session import Replay, ReplayedSession, first_round
+from hubbub.verification.replay.statistics_check import statistic_findings
+from hubbub.verification.transcript import FOLDER, Header, files, plain_roster, read_header
+
+_BEYOND = (
+    "plan.json follows from study.toml",
+    "sums, attempts and the model are what the transcripts make of them",
+)
+_NOTHING = np.zeros(0, dtype=np.float32)
+_NO_EVIDENCE = (
+    f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
+    "nor what the ledgers hold; a finished run has one"
+)
+
+
+def verify(
+    folder: Path, look: Callable[[], None] = lambda: None, *, thorough: bool = False
+) -> list[Finding]:
+    """What of a run holds, what does not, and what nobody can show; UserError if there is no run.
+
+    `look` is called after every attempt that was played, to show progress. Sums are made again
+    whatever they take, which is in proportion to the transcripts; the accounts take seconds at
+    most, whatever the study asks for, unless the check is to be `thorough`.
+    """
+    with within_seconds(thorough=thorough):
+        return _verified(folder, look)
+
+
+def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
+    """The findings, within the work that is allowed for accounts."""
+    if not (folder / "study.toml").exists() and not (folder / FILE).exists():
+        raise UserError(
+            f"expected the folder of a run at {folder}, found no study.toml in it; name the folder "
+            "that --out named"
+        )
+    found = list(integrity_findings(folder))
+    if found:
+        return found
+    content = load(folder / FILE) if (folder / FILE).exists() else None
+    found = [_intact(folder, content)]
+    try:
+        study = Study.parse(read_whole(folder / "study.toml").decode())
+        stated = read_plain(folder / "plan.json")
+        made, beyond = _planned(study, stated)
+    except MALFORMED as error:
+        return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
+    claimed = {} if content is None else content.get("study")
+    if content is not None and (type(claimed) is not dict or claimed.get("id") != study.id.hex()):
+        why = f"it is about another study; {RESTORE}"
+        return [*found, wrong(f"{FILE} is about the study in study.toml", why)]
+    if content is not None and (folder / AUDIT).exists():
+        found.append(_audit_kept(folder / AUDIT, content))
+    claims = [not_verifiable(_NO_EVIDENCE)] if content is None else check_content(content)
+    if beyond:
+        return [*found, *map(not_checked, _BEYOND), *claims]
+    if made is None:
+        return [*found, *_without_plan(stated, content), *claims]
+    found.append(_alike("plan.json follows from study.toml", stated, made.to_dict()))
+    if found[-1].holds:
+        sound = content if all(one.holds for one in [*found, *claims]) else None
+        found += _played(folder, made, sound, look)
+        if sound is not None:
+            found.append(check_rows(folder / METRICS, made, sound))
+    return found + claims
+
+
+def _planned(study: Study, stated: Plain) -> tuple[Plan | None, bool]:
+    """The plan that is made again, if it can be; and whether it would take too long."""
+    try:
+        return remade_as(study, stated), False
+    except EffortError:
+        return None, True
+
+
+def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
+    """What can be said where a plan cannot be made again, and nothing played without one."""
+    if content is None:
+        yield not_verifiable(
+            "the plan: how many features a record has, only its own code or data know"
+        )
+    else:
+        yield _alike(f"plan.json is the plan of {FILE}", stated, content.get("plan"))
+    yield not_verifiable("that sums, attempts and the model are what the transcripts make of them")
+
+
+def _audit_kept(path: Path, content: Plain) -> Finding:
+    """Whether the evidence says of an audit what its file does."""
+    claim = f"{path.name} is what {FILE} says that an audit has found"
+    try:
+        return _alike(claim, read_plain(path), content.get("audit"))
+    except MALFORMED as error:
+        return wrong(claim, f"it cannot be read ({type(error).__name__})")
+
+
+def _alike(claim: str, stated: Plain, made: Plain | None) -> Finding:
+    """Whether plain values that were written down are those that follow."""
+    try:
+        why = difference(stated, made)
+    except (OverflowError, RecursionError):
+        why = "it has something past all measure"
+    return judged(claim, f"{why}; {RESTORE}" if why else "")
+
+
+def steps_of(folder: Path) -> int:
+    """How many attempts there may be to play; 0 if the study cannot be read."""
+    try:
+        return main_of(Study.parse(read_whole(folder / "study.toml").decode())).mechanism.steps
+    except MALFORMED:
+        return 0
+
+
+def _intact(folder: Path, content: Plain | None) -> Finding:
+    count = len(files(folder))
+    if content is None:
+        return rederived(f"{count} transcripts, each a whole chain")
+    return rederived(
+        f"{len(content['files'])} files and {count} transcripts are those that {FILE} lists"
+    )
+
+
+def _played(
+    folder: Path, plan: Plan, content: Plain | None, look: Callable[[], None]
+) -> Iterator[Finding]:
+    """The sessions, the attempts and the model."""
+    headers = {path: read_header(path) for path in files(folder)}
+    paths = sorted(headers, key=lambda path: (headers[path].number, path.name))
+    if not any(headers[path].purpose == plan.main.purpose for path in paths):
+        yield not_verifiable(
+            f"there is no transcript of {plan.main.purpose}, as of a baseline: nothing to play"
+        )
+        return
+    if not _has_room(folder, paths, plan):
+        yield not_verifiable(
+            "no file holds a model of the size that the plan states: nothing to play"
+        )
+        return
+    initial = initial_of(plan)
+    courses = _courses(plan, initial, {path: headers[path].purpose for path in paths})
+    done: list[tuple[Header, ReplayedSession]] = []
+    asked: Counter[str] = Counter()
+    last: dict[str, ReplayedSession] = {}
+    for path in paths:
+        header, name = headers[path], f"{FOLDER}/{path.name}"
+        try:
+            round_parameters = _round_parameters(path, header, plan)
+            lifted, liftable = lift_for(round_parameters, plan)
+            followed = courses.get(header.purpose)
+            replay = Replay(header, round_parameters, followed, lift=lifted, liftable=liftable)
+            played = replay.play(path, look)
+        except HubbubError as error:
+            yield wrong(f"{name} fits", error)
+            return
+        done += [(header, played)] if header.purpose == plan.main.purpose else []
+        asked[header.purpose] += played.attempts
+        last[header.purpose] = played
+        yield from _shown_by(name, header, played, steps=followed is not None)
+        if played.withheld and plan.study.transcript == "full":
+            why = 'the study says transcript = "full", which is what it was approved with'
+            yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
+        yield from _made_of_sums(folder, plan, header, courses)
+        yield from _other_keys(name, header, content)
+    if plan.study.model is not None and initial is None:
+        made_by = f"{plan.study.model.kind} makes; it is not run here"
+        yield not_verifiable(f"the first model, which {made_by}")
+    elif plan.study.model is not None:
+        yield rederived("the first model follows from the study id")
+    yield from _asked(plan, asked, content)
+    yield from _attempts(plan, done, content)
+    if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
+        yield last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
+    yield from statistic_findings(folder, plan, *_led_to(STATISTICS, courses, last))
+
+
+def _led_to(
+    purpose: str, courses: Mapping[str, Course], last: Mapping[str, ReplayedSession]
+) -> tuple[Parameters | None, Parameters | None]:
+    """What a query's sums led to, and what they did before the last one, if that may be lost.
+
+    It may where a session has followed in which nothing was asked any more: the run was
+    interrupted between the last sum that it could pay for and the step along it.
+    """
+    if purpose not in courses or purpose not in last:
+        return None, None
+    course = courses[purpose]
+    return course.made, None if last[purpose].attempts else course.before
+
+
+def _courses(
+    plan: Plan, initial: Parameters | None, purposes: Mapping[Path, str]
+) -> dict[str, Course]:
+    """Of everything that a run's sums lead to, by purpose."""
+    courses = {}
+    for planned in plan.stepped:
+        mine = [path for path, purpose in purposes.items() if purpose == planned.purpose]
+        starts = [first for path in mine if (first := first_round(path)) is not None]
+        courses[planned.purpose] = course_of(planned, planned.query.start(initial), starts)
+    return courses
+
+
+def _has_room(folder: Path, paths: Sequence[Path], plan: Plan) -> bool:
+    """Whether some file is large enough for one model, two bytes a number; none is built before."""
+    sizes = [path.stat().st_size for path in (*paths, folder / MODEL) if path.exists()]
+    return 2 * (plan.dimension or 0) <= max(sizes, default=0)
+
+
+def _round_parameters(path: Path, header: Header, plan: Plan) -> RoundParameters:
+    """The numbers of a session's rounds, which are those of the plan."""
+    if header.study != plan.study.id:
+        raise IntegrityError(f"expected {path} to be of this study, found another's; remove it")
+    if header.round_parameters is None:
+        raise IntegrityError(f"expected {path} to state the numbers of its rounds, it does not")
+    named = plan.study.parties.roster
+    if named and header.roster.digest.hex() != named:
+        raise IntegrityError(
+            f"expected {path} to be of the roster {named}, which the study names, found another's: "
+            "whose keys these are nothing says"
+        )
+    planned = plan.planned(header.purpose)
+    if planned is None:
+        raise IntegrityError(
+            f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
+        )
+    mine = round_parameters_of(planned)
+    if why := difference(header.round_parameters.to_plain(), mine.to_plain()):
+        raise IntegrityError(f"expected {path} to keep to the plan: {why}")
+    return header.round_parameters
+
+
+def _shown_by(
+    name: str, header: Header, played: ReplayedSession, *, steps: bool
+) -> Iterator[Finding]:
+    """What playing a session showed."""
+    purpose = f" ({header.purpose})"
+    yield rederived(
+        f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
+        f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
+        "each to one MODEL"
+    )
+    if played.held:
+        yield rederived(
+            f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
+            "them, and about the one MODEL"
+        )
+    if played.unshared:
+        yield not_verifiable(
+            f"that {played.unshared} words of nodes in {name} are about the shares that silos sent "
+            "them: none was kept, as by an older version"
+        )
+    if played.unseen:
+        yield not_verifiable(
+            f"the sums of {played.unseen} rounds in {name}, and the steps after them: masked "
+            'vectors were not kept (transcript = "hashes"), or sums were projected layer by layer '
+            "for a model of the study's own"
+        )
+    elif steps:
+        yield rederived(f"{name}: every sum, and every step along it, bit for bit")
+    if header.roster.nodes and played.version == EARLIER:
+        yield not_verifiable(
+            f"that no compute node told two totals of one attempt in {name}: it is of an earlier "
+            "version, in which nodes did not promise each other the silos of a sum"
+        )
+
+
+def _made_of_sums(
+    folder: Path, plan: Plan, header: Header, courses: Mapping[str, Course]
+) -> Iterator[Finding]:
+    """What a session gave that is neither a model nor statistics."""
+    planned, path = plan.planned(header.purpose), folder / STANDARDISED
+    query = None if planned is None else planned.query
+    if isinstance(query, StandardisingQuery):
+        state = QueryState(step=1, parameters=_NOTHING, optimizer=courses[header.purpose].state)
+        if state.optimizer and path.exists():
+            same = read_whole(path) == query.standardisation(state).to_json().encode()
+            yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
+            return
+    if header.purpose not in courses or isinstance(query, StandardisingQuery):
+        yield not_verifiable(f"that what the session for {header.purpose} gave follows from it")
+
+
+def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:
+    """A session is the parties' own if it has the keys with which they sign the evidence."""
+    if content is not None and plain_roster(header.roster) != content["roster"]:
+        yield not_verifiable(
+            f"that the keys in {name} are the parties': they are not those of {FILE}, as after a "
+            "run in one process was resumed"
+        )
+
+
+def _asked(plan: Plan, asked: Counter[str], content: Plain | None) -> Iterator[Finding]:
+    """What was asked of the silos besides the training, over all sessions (P16)."""
+    counted = plan.mechanism.steps if content is None else content["epsilon"]["attempts"]
+    for planned in plan.beside:
+        purpose, most = planned.purpose, planned.mechanism.due_by(int(counted))
+        why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
+        claim = f"the transcripts have {asked[purpose]} sums for {purpose}, of {most} that are due"
+        yield judged(f"{claim} after {counted} attempts", why)
+
+
+def _attempts(
+    plan: Plan, done: list[tuple[Header, ReplayedSession]], content: Plain | None
+) -> Iterator[Finding]:
+    """Attempts that somebody answered, against what may be made and what was charged."""
+    made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
+    why = "" if made <= steps else "the epsilon that is claimed does not hold"
+    yield judged(f"the transcripts have {made} attempts, of {steps} that the study allows", why)
+    if content is None:
+        return
+    counted = content["epsilon"]["attempts"]
+    why = "" if made <= counted else f"the evidence counts {counted}"
+    yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
+    if (unseen := min(counted, steps) - made) > 0:
+        yield not_verifiable(
+            f"that no sum was left out: {unseen} attempts that were charged have no answer in a "
+            "transcript, as where an interruption has lost them"
+        )
+    answers: Counter[str] = Counter()
+    for header, played in done:
+        answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
+    charged = {part["silo"]: part["attempts"] for part in content["silos"]}
+    less = [name for name, number in charged.items() if answers[name] > number]
+    why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
+    if charged:
+        yield judged("every silo that has signed has charged what it answered", why)
+    if silent := sorted(answers.keys() - charged.keys()):
+        yield not_verifiable(f"that {', '.join(silent[:12])} charged what they answered")

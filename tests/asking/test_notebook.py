@@ -1,0 +1,236 @@
+"""`hubbub.statistics`: queries of a notebook, composed exactly, charged once, found again."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.asking.made_up import COLUMNS, KINDS, SILOS, patients
+from tests.ledger.test_sums_budget import gaussian_delta
+
+import hubbub
+from hubbub.errors import BudgetError, DataError, SpentError, StudyError, UncountedWarning
+from hubbub.training import notebook_ledgers, run_study, uncounted
+
+TABLES = {name: patients(seed) for seed, name in enumerate(SILOS)}
+
+
+@pytest.fixture(autouse=True)
+def _a_program_that_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was asked before."""
+    begin(monkeypatch)
+
+
+def begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the program had been started anew."""
+    for module, name in (
+        (notebook_ledgers, "_charged"),
+        (notebook_ledgers, "_answers"),
+        (uncounted, "_ledgers_of"),
+    ):
+        monkeypatch.setattr(module, name, {})
+
+
+def asked(epsilon: float = 8.0, silos: Any = None, **more: Any) -> Any:
+    """Three silos of a notebook."""
+    return hubbub.statistics(silos or TABLES, columns=COLUMNS, epsilon=epsilon, **more)
+
+
+def test_a_notebooks_queries_spend_one_epsilon() -> None:
+    context = asked(questions=[KINDS["table"], KINDS["histogram"], KINDS["histogram"]])
+    query = context.query(epsilon=6.0)
+    assert list(query.expected) == ["table", "histogram", "histogram 2"]
+    found = query.release()
+    left = context.remaining()
+    assert 2.0 < left < 6.0  # more than what epsilons that are added up would leave
+    assert found.epsilon <= 6.0
+    assert all(one.refusal == "" for one in found.statistics.values())
+    with pytest.raises(StudyError, match="what is left"):
+        context.query([KINDS["table"]], epsilon=left + 0.01)
+    with pytest.raises(StudyError, match="stand out"):
+        context.query([KINDS["cox on numbers"]], epsilon=0.1).release()
+    assert context.remaining() == left
+    named = context.query({"ages": KINDS["histogram"]}, epsilon=left)
+    assert named.release().statistics["ages"].rows
+    assert context.remaining() < 0.1 * left
+    with pytest.raises(StudyError, match="what is left"):
+        context.query([KINDS["histogram"]], epsilon=0.5)
+
+
+def test_a_query_wants_its_epsilon() -> None:
+    with pytest.raises(TypeError, match="epsilon"):
+        asked(questions=[KINDS["table"]]).query()
+
+
+@pytest.mark.parametrize(("relation", "queries"), [("add-remove", 4), ("substitute", 3)])
+def test_p22_several_queries_together_are_what_is_promised_and_hardly_less(
+    relation: str, queries: int
+) -> None:
+    """By the noise that was drawn and how far a record moves a sum, which is 1 or a diameter."""
+    context = asked(2.0, relation=relation)
+    square = 0.0
+    for left in range(queries, 0, -1):
+        epsilon = context.remaining(left)
+        query = context.query([{**KINDS["histogram"], "bins": 4 + left}], epsilon=epsilon)
+        mechanism = query.plan.main.mechanism
+        moved = mechanism.diameter if relation == "substitute" else 1.0
+        square += mechanism.steps * (moved / query.plan.noise_multiplier) ** 2
+        query.release()
+    assert gaussian_delta(square**0.5, 2.0) <= 1e-5
+    assert gaussian_delta(1.01 * square**0.5, 2.0) > 1e-5
+    assert context.remaining() < 0.05
+
+
+def test_two_queries_that_were_made_before_either_was_released_do_not_both_fit() -> None:
+    context = asked(2.0)
+    one = context.query([KINDS["histogram"]], epsilon=1.6)
+    other = context.query([KINDS["crosstab"]], epsilon=1.6)
+    one.release()
+    with pytest.raises(BudgetError, match="to be left"):
+        other.release()
+
+
+def test_the_same_query_twice_is_one_release_and_gives_the_same_answer() -> None:
+    context = asked(questions=[KINDS["table"]])
+    query = context.query(epsilon=8.0)
+    first = query.release().statistics
+    assert query.release().statistics == first
+    assert context.query(epsilon=8.0).release().statistics == first
+    assert context.remaining() == 0.0
+    assert "spent, 0 left for one more" in repr(context)
+    assert "0 left" in context._repr_html_()
+
+
+def test_a_cell_that_is_run_twice_finds_its_ledger() -> None:
+    def cell(epsilon: float = 8.0) -> Any:
+        again = {name: patients(seed) for seed, name in enumerate(SILOS)}
+        context = asked(epsilon, again, questions=[KINDS["table"]])
+        return context, context.query(epsilon=4.0).release()
+
+    first, answer = cell()
+    second, same = cell()
+    assert same.statistics == answer.statistics
+    assert second.remaining() == first.remaining() < 8.0
+    edited, _ = cell(10.0)
+    assert edited.remaining() > first.remaining()
+    fewer = asked(8.0, {name: TABLES[name] for name in SILOS[:2]}, colluders=0)
+    assert fewer.remaining() == first.remaining()  # each silo has a ledger of its own
+
+
+def test_a_silo_whose_table_is_another_is_counted_apart_and_warned_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UncountedWarning)
+        context = asked(questions=[KINDS["table"]])
+        found = [context.query(epsilon=e).release() for e in (4.0, 3.0)]  # of one budget
+    assert "not stated: the number of records (1200)" in repr(found[1])
+    other = asked(silos={**TABLES, "north": patients(9)}, questions=[KINDS["table"]], records=1200)
+    with pytest.warns(UncountedWarning, match="from north, found"):
+        again = other.query(epsilon=0.5).release()
+    assert again.made_public == ()
+
+
+def test_what_is_below_the_noise_costs_a_notebook_nothing() -> None:
+    context = asked(epsilon=0.005)
+    with pytest.raises(StudyError, match="stand out"):
+        context.query([KINDS["table"]], epsilon=0.005).release()
+    assert context.remaining() == 0.005
+
+
+def test_a_folder_keeps_ledgers_and_answers_for_a_program_that_is_started_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "asked"
+    context = asked(2.0, questions=[KINDS["histogram"]], out=home)
+    first = context.query(epsilon=1.0).release()
+    left = context.remaining()
+    begin(monkeypatch)
+    later = asked(2.0, questions=[KINDS["histogram"]], out=home)
+    assert later.remaining() == left < 2.0
+    same = later.query(epsilon=1.0).release()
+    assert {name: one.to_dict() for name, one in same.statistics.items()} == {
+        name: one.to_dict() for name, one in first.statistics.items()
+    }
+    assert (same.epsilon <= 1.0, same.folder) == (True, first.folder)
+    assert "answers to histogram" in repr(same)
+    assert len(list(home.glob("statistics-*"))) == 1
+    assert {path.stem for path in (home / "ledgers").glob("*.sqlite")} == set(SILOS)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_query_that_was_stopped_is_charged_and_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_disk: bool
+) -> None:
+    context = asked(2.0, out=tmp_path / "asked" if on_disk else None)
+    query = context.query([KINDS["histogram"]], epsilon=1.0)
+    with monkeypatch.context() as broken:
+
+        def stop(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        broken.setattr(run_study.result, "conclude", stop)
+        with pytest.raises(KeyboardInterrupt):
+            query.release()
+    assert context.remaining() < 2.0
+    with pytest.raises(SpentError, match="stopped before its answers"):
+        query.release()
+
+
+def test_patients_are_units_by_a_column_or_by_keys() -> None:
+    rows = {name: len(table["age"]) for name, table in TABLES.items()}
+    whose = {name: [f"p{k // 2}" for k in range(number)] for name, number in rows.items()}
+    named = {name: {**table, "who": whose[name]} for name, table in TABLES.items()}
+    for silos, given in ((TABLES, whose), (named, "who")):
+        context = asked(
+            4.0, silos, questions=[KINDS["histogram"]], patients=given, most_per_patient=2
+        )
+        query = context.query(epsilon=4.0)
+        assert (query.study.data.unit, query.study.data.records) == ("patient", 600)
+        found = query.release()
+        assert found.made_public == ("the number of patients (600)",)
+        counted = sum(row.value for row in found.statistics["histogram"].rows if row.value > 1)
+        assert counted == pytest.approx(600, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("patients_", "most", "error", "words"),
+    [
+        ("who", 2, DataError, "a column 'who' that says whose each row of north is"),
+        ({"north": ["a"] * 400}, 2, DataError, "the patients of south"),
+        ({name: ["a"] * 3 for name in SILOS}, 2, DataError, "a patient for every row of north"),
+        ({name: ["a"] * 400 for name in SILOS}, None, StudyError, "most_per_patient beside"),
+        (
+            {name: [None, *["a"] * 399] for name in SILOS},
+            2,
+            DataError,
+            "expected a patient for every record",
+        ),
+    ],
+)
+def test_patients_that_are_missing_are_named(
+    patients_: Any, most: int | None, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        asked(patients=patients_, most_per_patient=most)
+
+
+def test_patients_may_be_numbers_of_an_array() -> None:
+    whose = {name: np.arange(400) // 2 for name in SILOS}
+    context = asked(patients=whose, most_per_patient=2)
+    assert len(context.cells["north"]) == 200
+
+
+def test_a_notebook_refuses_tables_and_questions_that_are_none() -> None:
+    with pytest.raises(DataError, match="at least two silos"):
+        hubbub.statistics({"north": patients(0)}, columns=COLUMNS, epsilon=1.0)
+    with pytest.raises(DataError, match="something else") as refused:
+        asked(silos={"north": patients(0), "south": patients(1) | {"sex": ["<b>"] * 400}})
+    assert "<b>" not in str(refused.value)
+    with pytest.raises(StudyError, match="one of the columns"):
+        asked(questions=[{"kind": "quantiles", "column": "bmi"}])
+    with pytest.raises(StudyError, match="questions such as"):
+        asked(questions=["table"])
+    with pytest.raises(StudyError, match="1 to 1000 queries"):
+        asked().remaining(0)

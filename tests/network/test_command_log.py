@@ -1,0 +1,78 @@
+"""Who typed which command at a party, as its folder remembers it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.cli import command_log, main
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A party's folder, made by its own command; the system's log is no test's."""
+    monkeypatch.setattr(command_log, "_SYSTEM", tmp_path / "none")
+    assert main(["keygen", "cleveland", "--home", str(tmp_path / "home")]) == 0
+    return tmp_path / "home"
+
+
+def lines(home: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (home / command_log.COMMANDS).read_text().splitlines()]
+
+
+def test_the_making_of_keys_is_noted_with_who_made_them(home):
+    (line,) = lines(home)  # before it there was no folder
+    assert line["actor"]["user"] == command_log.actor()["user"] != ""
+    assert (line["command"], line["exit_code"]) == (["keygen"], 0)
+    assert stat.S_IMODE((home / command_log.COMMANDS).stat().st_mode) == 0o600
+
+
+def test_a_command_is_noted_before_it_runs_and_how_it_ended(home):
+    typed = ["approve", "nowhere.toml", "--home", str(home), "--yes"]
+    assert main(typed) == 2
+    begun, ended = lines(home)[1:]
+    assert (begun["command"], "exit_code" in begun) == (typed, False)
+    assert (ended["command"], ended["exit_code"]) == (["approve"], 2)
+    assert begun["process"] == ended["process"]
+
+
+def test_a_cap_is_noted_in_the_folder_whose_ledger_it_is(home):
+    ledger = str(home / "ledger.sqlite")
+    assert main(["budget", "set", ledger, "--epsilon", "8", "--delta", "1e-5", "--new"]) == 0
+    assert lines(home)[-2]["command"][:3] == ["budget", "set", ledger]
+
+
+def test_whoever_became_another_user_is_named(home, monkeypatch):
+    monkeypatch.setenv("SUDO_USER", "ada")
+    assert command_log.actor()["sudo_user"] == "ada"
+
+
+def test_no_password_of_an_address_is_noted(home):
+    typed = ["join", "--home", str(home), "--relay", "tls://ada:S3cret@hub.example:4222"]
+    assert main(typed) == 2
+    assert "S3cret" not in (home / command_log.COMMANDS).read_text()
+    assert lines(home)[-2]["command"][-1] == "tls://***@hub.example:4222"
+
+
+def test_a_look_at_the_status_is_not_noted(home):
+    before = lines(home)
+    (home / "status.json").write_text('{"party": "cleveland", "time": 0}')
+    main(["status", str(home), "--check"])
+    assert lines(home) == before
+
+
+def test_a_full_disk_costs_the_line_and_no_command(home, monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(command_log, "appending", full)
+    assert (
+        main(
+            ["budget", "set", str(home / "l.sqlite"), "--epsilon", "8", "--delta", "1e-5", "--new"]
+        )
+        == 0
+    )

@@ -1,0 +1,205 @@
+"""A leaf relay: who may not leave a network is heard through it, with no more rights than ever."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hubbub.cli import main
+from hubbub.errors import UserError
+from hubbub.network.join import relay_of
+from hubbub.network.key_files import write_roster
+from hubbub.network.nats import LeafFiles, Relay, RelayCertificate, Server, tried, write_server
+from hubbub.network.nats.carrier import Carrier
+from hubbub.network.nats.pieces import Packet, PacketKind
+from hubbub.network.nats.server import CONFIGURATION, LOG, binary, rights
+from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
+from hubbub.network.nats.tls import client_context
+from hubbub.network.nats.transports import let_go
+from hubbub.protocol.primitives.identity import Keys
+from network.lines import Relayed, asked, come, free_port, missing, relayed, wait
+from network.test_over_nats import Everybody
+
+pytest.importorskip("nats", reason="needs the extra net")
+BEHIND = ("ann", "node-1")
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[tuple[Relayed, Relay]]:
+    """A relay that lets leaves in, and where."""
+    folder, port = tmp_path / "hub", free_port()
+    folder.mkdir()
+    with relayed(folder) as made:
+        write_server(folder, made.roster, made.relay, made.certificate, port)
+        made.kill()
+        wait(lambda: "Listening for leafnode" in (folder / LOG).read_text())
+        yield made, Relay.of(f"tls://localhost:{port}", made.relay.pin)
+
+
+@contextmanager
+def leaf(
+    folder: Path, hub: Relayed, where: Relay, *keys: Keys, free: bool = False
+) -> Iterator[Relay]:
+    """A leaf relay of some keys; if free, one whose administrator has struck all permissions."""
+    here = Relay.of(f"tls://localhost:{free_port()}")
+    made = LeafFiles.written(folder, keys, here, where, hub.certificate.path)
+    if free:
+        text = made.configuration.read_text()
+        for one in keys:
+            may = rights([answers_of(one.identity)], [asked_of(one.identity)])
+            assert may in text
+            text = text.replace(f", permissions: {may}", "")
+        made.configuration.write_text(text)
+    server = Server(folder, here.port, lambda _: None)
+    server.start()
+    try:
+        wait(lambda: "Server is ready" in (folder / LOG).read_text())
+        yield replace(here, pin=made.certificate.pin)
+    finally:
+        server.stop()
+
+
+def test_parties_behind_a_leaf_take_part_and_come_back(
+    hub: tuple[Relayed, Relay], tmp_path: Path
+) -> None:
+    own, where = hub
+    with leaf(tmp_path / "leaf", own, where, *(own.keys[name] for name in BEHIND)) as here:
+        parties = [own.party(name, relay=here) for name in BEHIND] + [own.party("bob")]
+        everybody, big = (*BEHIND, "bob"), bytes(range(256)) * 8000
+        carrier, _ = own.carrier()
+        with carrier:
+            come(carrier, *everybody)
+            assert asked(carrier, dict.fromkeys(everybody, big)) == dict.fromkeys(
+                everybody, big[::-1]
+            )
+            own.kill()
+            wait(lambda: len(own.told) == 2)
+            again = asked(carrier, dict.fromkeys(everybody, big[1:]), 60.0)
+            assert again == dict.fromkeys(everybody, big[1:][::-1])
+        for party in parties:
+            party.stop()
+
+
+def test_whoever_runs_a_leaf_may_at_the_relay_what_its_parties_may(
+    hub: tuple[Relayed, Relay], tmp_path: Path
+) -> None:
+    """It strikes out what it was told, speaks as others, and listens to all that comes."""
+    from nats.aio.client import Client
+
+    own, where = hub
+    ann, bob = own.keys["ann"], own.keys["bob"]
+    heard: set[str] = set()
+
+    async def hears(message: Any) -> None:
+        heard.add(message.subject)
+
+    async def meddles(here: Relay, carrier: Carrier) -> None:
+        client = Client()
+        options: dict[str, Any] = {
+            "allow_reconnect": False,
+            "tls": client_context(here.pin),
+            "tls_handshake_first": True,
+            "nkeys_seed_str": seed_of(ann),
+        }
+        await client.connect(here.urls[0], **options)
+        try:
+            await client.subscribe(">", cb=hears)
+            hello = Packet(kind=PacketKind.HELLO, digest=bytes(range(32))).encoded()
+            while not carrier._line.present("ann"):  # its line and the leaf's come up meanwhile
+                for one in (bob, ann):  # in this order, so that bob's would be heard no later
+                    await client.publish(answers_of(one.identity), hello)
+                await client.flush()
+                await asyncio.sleep(0.05)
+            heard.clear()
+            requests = {"bob": b"for bob", "ann": b"for ann"}
+            await asyncio.to_thread(asked, carrier, requests, 2.0)
+        finally:
+            await let_go(client, 5.0)
+
+    with leaf(tmp_path / "leaf", own, where, ann, free=True) as here:
+        carrier, _ = own.carrier()
+        with carrier:
+            asyncio.run(meddles(here, carrier))
+            assert carrier._line.present("ann") is True
+            assert carrier._line.present("bob") is None
+    assert heard == {asked_of(ann.identity)}
+
+
+def test_a_key_that_is_in_no_roster_opens_no_leaf(
+    hub: tuple[Relayed, Relay], tmp_path: Path
+) -> None:
+    own, where = hub
+    stranger = Keys.generate("ann", "silo").networked()
+    with leaf(tmp_path / "leaf", own, where, stranger) as here:
+        wait(lambda: "Authorization Violation" in (tmp_path / "leaf" / LOG).read_text())
+        party = replace(own, keys={**own.keys, "ann": stranger}).party("ann", relay=here)
+        wait(lambda: party.said == ["up"])  # at the leaf, which leads nowhere
+        carrier, _ = own.carrier()
+        with carrier:
+            assert missing(asked(carrier, {"ann": b"x"}, 1.0)["ann"]) == "it has not connected"
+        party.stop()
+
+
+def test_a_relay_of_another_key_is_no_hub(hub: tuple[Relayed, Relay], tmp_path: Path) -> None:
+    own, where = hub
+    other = tmp_path / "other"
+    other.mkdir()
+    shown = RelayCertificate.made(other, "localhost")
+    here = Relay.of("tls://localhost:1")
+    with pytest.raises(UserError, match="of the key that the roster names, found another"):
+        LeafFiles.written(tmp_path / "leaf", [own.keys["ann"]], here, where, shown.path)
+    assert not (tmp_path / "leaf").exists()
+    made = Relay.of("wss://localhost")
+    with pytest.raises(UserError, match="expected tls:// for a leaf"):
+        LeafFiles.written(tmp_path / "leaf", [own.keys["ann"]], made, where, own.certificate.path)
+
+
+def test_without_a_port_for_them_no_leaf_is_let_in(tmp_path: Path) -> None:
+    with relayed(tmp_path) as own:
+        assert "leafnodes" not in (tmp_path / CONFIGURATION).read_text()
+        assert "Listening for leafnode" not in (own.folder / LOG).read_text()
+
+
+def test_the_command_writes_a_leaf_for_parties_of_the_roster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everybody, out = Everybody(tmp_path), tmp_path / "leaf"
+    roster, shown = tmp_path / "roster.toml", tmp_path / "aggregator" / "relay" / "relay.pem"
+    write_roster(roster, everybody.roster)
+    command = ["leaf", str(roster), "--relay", "tls://leaf.test", "--hub", "tls://localhost:7422"]
+    command += ["--hub-certificate", str(shown), "--out", str(out)]
+    homes = [word for name in BEHIND for word in ("--home", str(tmp_path / name))]
+    assert main([*command, *homes]) == 0
+    assert f"--relay-certificate {out}/relay.pem" in "".join(capsys.readouterr().out.split("\n"))
+    text = (out / CONFIGURATION).read_text()
+    assert stat.S_IMODE((out / CONFIGURATION).stat().st_mode) == 0o600
+    for name in everybody.sites:
+        assert (seed_of(everybody.sites[name].keys) in text) is (name in BEHIND)
+    check = [binary(), "-t", "-c", str(out / CONFIGURATION)]
+    assert subprocess.run(check, capture_output=True, check=False).returncode == 0
+    assert main([*command, "--home", str(tmp_path / "aggregator")]) == 2
+    assert "expected silos or nodes" in capsys.readouterr().err
+
+
+def test_who_joins_by_a_leaf_names_its_certificate(
+    hub: tuple[Relayed, Relay], tmp_path: Path
+) -> None:
+    own, where = hub
+    with leaf(tmp_path / "leaf", own, where, own.keys["ann"]) as here:
+        site: Any = SimpleNamespace(roster=own.roster)
+        named = relay_of(site, here.urls[0], certificate=tmp_path / "leaf" / "relay.pem")
+        [trial] = tried(named, own.keys["ann"])
+        assert trial.why == ""
+        [trial] = tried(relay_of(site, here.urls[0], own.roster), own.keys["ann"])
+        assert trial.why != ""
+    with pytest.raises(UserError, match="expected --relay with --relay-certificate"):
+        relay_of(site, None, certificate=tmp_path / "leaf" / "relay.pem")
