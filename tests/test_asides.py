@@ -241,6 +241,39 @@ def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: 
         total, right = total + sums[0], right + sums[1]
     assert result.final["held_back_accuracy"] == pytest.approx(right / total, abs=0.05)
     assert total == sum(len(one.held_back) for one in prepared.silos) > 100
+    low, high = (result.final[f"held_back_accuracy_{end}"] for end in ("low", "high"))
+    assert low < right / total < high
+    assert result.final["held_back_records"] == pytest.approx(total, abs=30)
+    assert high - low < 0.3
+
+
+def test_the_interval_of_a_held_back_score_knows_noise_and_size():
+    query = PreparedStudy.of(study("every = 6, epsilon = 1.0")).plan.planned(EVALUATION).query
+    learner = PreparedStudy.of(study("every = 6, epsilon = 1.0")).learner
+
+    def width(count: float, sigma: float) -> float:
+        told = query.scores_of(np.array([count, 0.8 * count, 0.0]), learner, sigma)
+        return told["held_back_accuracy_high"] - told["held_back_accuracy_low"]
+
+    assert width(400, 0.0) == pytest.approx(2 * 1.96 * np.sqrt(0.16 / 400), rel=0.02)
+    assert width(100, 0.0) > 1.9 * width(400, 0.0)
+    assert width(400, 20.0) == pytest.approx(
+        2 * 1.96 * np.sqrt(0.16 / 400 + 1.64 * (20 / 400) ** 2), rel=0.02
+    )
+    perfect = query.scores_of(np.array([20.0, 20.0, 0.0]), learner, 0.0)
+    assert perfect["held_back_accuracy_low"] < 0.9
+
+
+def test_intervals_of_held_back_scores_hold_what_they_are_of():
+    """300 noisy sums: 95 % hold the true share; 274 or more do, but for 1 in 1000."""
+    prepared = PreparedStudy.of(study("every = 6, epsilon = 1.0"))
+    query = prepared.plan.planned(EVALUATION).query
+    draw, held = np.random.default_rng(7), 0
+    for _ in range(300):
+        noisy = np.array([200.0, draw.binomial(200, 0.7), 0.0]) + draw.normal(0, 12.0, 3)
+        told = query.scores_of(noisy, prepared.learner, 12.0)
+        held += told["held_back_accuracy_low"] <= 0.7 <= told["held_back_accuracy_high"]
+    assert held >= 274
 
 
 # Interruptions ---------------------------------------------------------------------------------

@@ -325,7 +325,7 @@ def test_init_says_what_it_cannot_learn_so(tmp_path, monkeypatch, capsys) -> Non
     assert main(["init", "words.csv", "--target", "y", "--kind", "numeric"]) == 2
     assert "expected numbers in the target 'y'" in capsys.readouterr().err
     assert main(["init", "words.csv", "--target", "y"]) == 2
-    assert "say --kind amount, count or time-to-event" in capsys.readouterr().err
+    assert "say --kind numeric, count or time-to-event" in capsys.readouterr().err
 
 
 def test_check_lists_every_cell_that_a_run_refuses(tmp_path, monkeypatch) -> None:

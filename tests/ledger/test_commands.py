@@ -114,8 +114,8 @@ def test_show_says_which_promise_a_cap_is_and_what_both_would_count(path, comman
     assert found["epsilon"] < found["least_cap"] < 1.2 * found["epsilon"]
     assert found["left"] == pytest.approx(20 - found["least_cap"])
     shown = command("ledger", "show", path)[1]
-    assert "over all studies, if they were fixed before the first" in shown
-    assert f"epsilon {found['least_cap']:.4g} at delta 1e-05 (add-remove) over all that" in shown
+    assert "spent in all: epsilon" in shown
+    assert f"counted by the cap: epsilon {found['least_cap']:.4g} at delta 1e-05" in shown
 
 
 def test_the_curve_that_is_exported_holds_what_is_spent_between_its_sides(path, ask):

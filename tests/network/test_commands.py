@@ -268,7 +268,7 @@ def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command,
     ):
         assert shown in flat
     assert "this study spends at most epsilon 0.9999 of it" in flat
-    assert "with it, all studies come to epsilon 0.9999 at delta 1e-05 (add-remove)" in flat
+    assert "counted by the cap with it: epsilon 0.9999 at delta 1e-05 (add-remove)" in flat
     assert "above the cap" not in flat
     assert command("budget", "set", ledger, "--epsilon", 0.5, "--delta", 1e-5)[0] == 0
     _, out, _ = command(*approval(home))

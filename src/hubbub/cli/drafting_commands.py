@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,20 @@ from hubbub.planning import about_own_code
 from hubbub.queries import plan
 from hubbub.study import KINDS, Outcome, Study, sources
 from hubbub.study.drafting import (
+    Answers,
     Draft,
     Fault,
+    Question,
+    Survey,
     all_faults,
     checked,
     draft,
     draft_text,
     likely_namesakes,
+    open_questions,
+    surveyed,
     with_tidy,
+    with_time,
     write_tidy,
 )
 
@@ -36,13 +43,20 @@ def add_commands(commands: Any) -> None:
     init = add_command(commands, "init", words, _init)
     init.add_argument("files", type=Path, nargs="+", help="a CSV or Parquet file for each silo")
     init.add_argument("--target", metavar="COLUMN", help="what to learn; default: it is guessed")
-    words = "whose a record is: all of one patient's are one unit; default: each record is one"
-    init.add_argument("--patient", metavar="COLUMN", help=words)
+    words = "whose a row is: all rows of one patient are one unit"
+    whose = init.add_mutually_exclusive_group()
+    whose.add_argument("--patient", metavar="COLUMN", help=words)
+    words = "every row is another person's, though values that look like persons come back"
+    whose.add_argument("--records-are-units", action="store_true", help=words)
     kinds = ("class", *KINDS)
     init.add_argument("--kind", choices=kinds, help="of what to learn; default: it is guessed")
     init.add_argument(
-        "--event", metavar="COLUMN", help="says whether the time in --target ends with the event"
+        "--event", metavar="COLUMN", help="says whether the time in --time ended with the event"
     )
+    words = "the time to learn, until the event; default with --event: it is guessed"
+    init.add_argument("--time", metavar="COLUMN", help=words)
+    words = "share of each silo's records that scores the model instead of training it"
+    init.add_argument("--test-share", type=float, metavar="SHARE", help=words)
     init.add_argument(
         "--out", type=Path, default=Path("study.toml"), help="the study; default study.toml"
     )
@@ -65,13 +79,12 @@ def _init(options: argparse.Namespace) -> int:
             f"expected no file {options.out} yet, found one; name another with --out, or add "
             "--replace"
         )
-    made = draft(
-        options.files,
-        target=options.target,
-        kind=options.kind,
-        event=options.event,
-        patient=options.patient,
-    )
+    share = 0.0 if options.test_share is None else _share(options.test_share)
+    survey = surveyed(options.files)
+    given = with_time(_answers(options), survey)
+    if questions := open_questions(survey, given):
+        return _ask(options, survey, questions)
+    made = replace(draft(survey, given), test_share=share)
     left_out: dict[str, int] = {}
     if options.tidy is not None:
         with writing(options.tidy, "folder"):
@@ -110,18 +123,74 @@ def _is_ready(made: Draft, faults: list[Fault]) -> bool:
     return bool(made.files) and not any(fault.refused for fault in faults)
 
 
+def _answers(options: argparse.Namespace) -> Answers:
+    """What was said of the files."""
+    if options.time is not None and options.event is None:
+        raise UserError(
+            f"expected --event with --time {options.time}, got none; name the column that says "
+            "whether the time ended with the event"
+        )
+    if options.time is not None and options.target not in (None, options.time):
+        raise UserError(
+            f"expected --time to be what is learned, got --target {options.target} too; leave one "
+            "of them out"
+        )
+    return Answers(
+        target=options.time or options.target,
+        kind=options.kind,
+        event=options.event,
+        patient=options.patient,
+        records_are_units=options.records_are_units,
+    )
+
+
+def _share(share: float) -> float:
+    """The share of records that is held back."""
+    if not 0.01 <= share <= 0.9:
+        raise UserError(f"expected --test-share from 0.01 to 0.9, got {share:g}; choose .2")
+    return share
+
+
+def _ask(options: argparse.Namespace, survey: Survey, questions: list[Question]) -> int:
+    """What has to be known first: nothing is written, and the exit code says so."""
+    likeliest = [word for one in questions for word in one.choices[0].options]
+    following = _again(options, *likeliest)
+    asked = [one.to_dict() for one in questions]
+    if options.json:
+        emit({"ready": False, "out": None, "questions": asked, "next": following})
+        return 1
+    say(f"{', '.join(one.origin for one in survey.tables)}: read; what follows is not in them")
+    for number, one in enumerate(questions, 1):
+        say(f"{number}. {one.asked}")
+        width = max(len(shlex.join(choice.options)) for choice in one.choices)
+        for choice in one.choices:
+            say(f"     {shlex.join(choice.options):{width}}  {choice.means}")
+    say("nothing was written: answer with these options; with the first answers it is")
+    say(f"    {following}")
+    return 1
+
+
+def _again(options: argparse.Namespace, *more: str) -> str:
+    """The same command with more options."""
+    words = ["hubbub", "init", *map(str, options.files)]
+    for name in ("target", "patient", "kind", "time", "event", "test_share"):
+        value = getattr(options, name)
+        option = f"--{name.replace('_', '-')}"
+        if value is not None and option not in more:
+            words += [option, str(value)]
+    words += ["--records-are-units"] if options.records_are_units else []
+    words += ["--out", str(options.out)] if options.out != Path("study.toml") else []
+    words += ["--tidy", str(options.tidy)] if options.tidy is not None else []
+    return shlex.join([*words, *more])
+
+
 def _next(options: argparse.Namespace, made: Draft, faults: list[Fault]) -> str:
     """The command that comes next."""
     if options.tidy is not None and not _is_ready(made, faults):
         return f"hubbub check {shlex.quote(str(options.out))}"
     if not _is_ready(made, faults):
-        more = ["--target", options.target or made.target.name, "--out", str(options.out)]
-        more += ["--patient", made.patient] if made.patient else []
-        if made.target.outcome is not None:
-            more += ["--kind", made.target.outcome.kind]
-            more += [part for one in made.target.columns[1:] for part in ("--event", one)]
-        more += ["--tidy", "tidy", "--replace"]
-        return shlex.join(["hubbub", "init", *map(str, options.files), *more])
+        guessed = ["--target", made.target.name] if made.target.guessed else []
+        return _again(options, *guessed, "--tidy", "tidy", "--replace")
     if len(made.tables) == 1:
         return f"hubbub plan {shlex.quote(str(options.out))}"
     return f"hubbub run {shlex.quote(str(options.out))}"
@@ -133,6 +202,8 @@ def _described(made: Draft, faults: list[Fault], left_out: dict[str, int]) -> di
         "parties": made.parties,
         "target": made.target.name,
         "guessed": made.target.guessed,
+        "other_targets": made.target.others,
+        "questions": [],
         "positive": made.target.positive,
         "negative": made.target.negative,
         "classes": made.target.classes,
@@ -185,7 +256,8 @@ def _learned(made: Draft) -> tuple[str, str, str]:
         meaning = (
             f"the target: 1 is {', '.join(target.positive)}; 0 is {', '.join(target.negative)}"
         )
-    guess = ("guessed: --target names another",) if target.guessed else ()
+    others = f" (perhaps {', '.join(target.others)})" if target.others else ""
+    guess = (f"guessed: --target names another{others}",) if target.guessed else ()
     return target.name, meaning, "; ".join((*guess, *target.notes))
 
 

@@ -135,8 +135,8 @@ def _show(options: argparse.Namespace) -> int:
     ]
     if rows:
         table(str(options.ledger), ("study", "steps", "sessions", "epsilon alone"), rows)
-    counted_as = f"at delta {delta:g} ({relation}) over all studies"
-    say(f"epsilon {number(spent)} {counted_as}, if they were fixed before the first")
+    counted_as = f"at delta {delta:g} ({relation})"
+    say(f"spent in all: epsilon {number(spent)} {counted_as}, studies fixed before the first")
     if tally.unit == "patient":
         say("it is that of a patient, all of whose records in the data set are one unit")
     if tally.is_mixed:
@@ -212,7 +212,7 @@ class _Books:
         if self.least_cap == 0:
             return [promise]
         needed = f"epsilon {number(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
-        return [f"{needed} over all that were let in, however each was chosen", promise]
+        return [f"counted by the cap: {needed}, however each study was chosen", promise]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +260,8 @@ def after(path: Path, plan: Plan) -> str:
         books = _Books.of(ledger)
     goal = books.cap or plan.study.privacy
     epsilon = books.after(plan)
-    words = f"with it, all studies come to epsilon {epsilon:.4g} at delta {goal.delta:g}"
+    by = "spent in all" if books.filter is None else "counted by the cap"
+    words = f"{by} with it: epsilon {epsilon:.4g} at delta {goal.delta:g}"
     if books.cap is None or epsilon <= books.cap.epsilon:
         return f"{words} ({goal.relation})"
     refused = "its last steps" if books.filter is None else "it"

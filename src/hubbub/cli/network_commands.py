@@ -214,7 +214,9 @@ def _join(options: argparse.Namespace) -> int:
     show = _Teller(json=options.json)
     try:
         with _terminated(), _sending(options, party_folder.name) as send:
-            event_log = EventLog(party=party_folder.name, folder=options.home, tell=_both(show, send))
+            event_log = EventLog(
+                party=party_folder.name, folder=options.home, tell=_both(show, send)
+            )
             with monitored(event_log, options.metrics_port), event_log.beating():
                 join(party_folder, relay, machine, event_log, url=options.relay)
     except KeyboardInterrupt:

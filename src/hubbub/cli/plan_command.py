@@ -13,6 +13,7 @@ from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table
 from hubbub.queries import expected_answers, plan
+from hubbub.report import broken
 from hubbub.study import Study
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def _show_spending(made: Plan, spent: Mapping[str, Spending]) -> None:
 def show_plan(made: Plan) -> None:
     """The plan as tables for people."""
     study = made.study
+    for words in broken(made.to_dict()):
+        say(f"note: {words}")
     table(
         f"{study.name}: what each adversary can learn about one {study.data.unit} "
         f"(delta {study.privacy.delta:g}, {study.privacy.relation})",

@@ -19,12 +19,26 @@ from hubbub.cli.output import (
     bar,
     finite,
     number,
+    say,
     show_answers,
+    table,
     warn,
 )
 from hubbub.errors import UserError
 from hubbub.queries import steps_of
-from hubbub.report import UNCHARGED_BASELINE, called, in_brief, interval, promised_against, spoken
+from hubbub.report import (
+    SCORES_HEAD,
+    UNCHARGED_BASELINE,
+    broken,
+    called,
+    in_a_sentence,
+    in_brief,
+    interval,
+    promised_against,
+    score_rows,
+    spent_words,
+    spoken,
+)
 from hubbub.study import Study, sources
 
 if TYPE_CHECKING:
@@ -75,8 +89,16 @@ def _run(options: argparse.Namespace) -> int:
     what = "steps" if study.training else "sum" if asked == 1 else "sums"
     said = f"{made} {what}" if made == asked else f"{made} of {asked} {what}"
     answers = {name: one.to_dict() for name, one in result.statistics.items()}
+    scores = {name: one.to_dict() for name, one in result.scores.items()}
+    spent = None if result.spending is None else result.spending.to_dict()
+    alarms = broken(result.plan.to_dict(), spent) if options.baseline is None else []
     if not options.json:
+        for words in alarms:
+            say(f"note: {words}")
         show_answers(answers)
+        if scores:
+            table("How good the model is, on public test records", SCORES_HEAD, score_rows(scores))
+    standing = in_a_sentence(scores, result.final) if options.baseline is None else ""
     answer(
         options,
         {
@@ -89,13 +111,18 @@ def _run(options: argparse.Namespace) -> int:
             "is_copied": result.is_copied,
             "baseline": options.baseline,
             "adversary": who,
+            "spending": spent,
+            "warnings": alarms,
+            "scores": scores,
             **({"note": UNCHARGED_BASELINE} if options.baseline else {}),
             **({"statistics": answers} if answers else {}),
         },
         f"{_title(study, options.baseline)}: {said} in {seconds:.1f} s; {_note(result.final)}",
         *([] if _is_scored(study) else [_NOT_SCORED]),
+        *([standing] if standing else []),
         _NO_NOISE if who is None else _promise(result, options.baseline, who),
         *([UNCHARGED_BASELINE] if options.baseline else []),
+        *([] if spent is None else [spent_words(spent)]),
         f"written to {out}; open {out / 'report.html'}",
         *([_COPIED] if stopped else []),
     )

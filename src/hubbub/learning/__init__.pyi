@@ -5,6 +5,7 @@ from hubbub.learning.clipped_sums import (
 from hubbub.learning.evaluation import (
     evaluate as evaluate,
     evaluate_records as evaluate_records,
+    scores_of as scores_of,
 )
 from hubbub.learning.frozen_features import (
     through_frozen as through_frozen,
@@ -33,6 +34,9 @@ from hubbub.learning.model_file import (
 from hubbub.learning.models import (
     build_model as build_model,
     default_loss as default_loss,
+)
+from hubbub.learning.null_model import (
+    Score as Score,
 )
 from hubbub.learning.optimizers import (
     Optimizer as Optimizer,

@@ -15,6 +15,7 @@ from torch import nn
 from hubbub.errors import DataError, StudyError
 from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.models import outputs_of
+from hubbub.learning.null_model import Score, beside_null
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import (
     device_of,
@@ -47,12 +48,12 @@ def evaluate(
         inputs: public records, (n, ...), or a tuple of such tensors, on any device.
         targets: (n, ...).
         chunk: records evaluated at once, where the model is.
-        goal: what the model is trained for; that of a classifier if it is left out.
+        target_type: what the model is trained for; that of a classifier if it is left out.
         own: functions "python:module:name" that score targets and predictions.
 
     Returns:
-        "loss" (in the loss's own unit) and the goal's metrics; of a classifier "accuracy" (a share
-        in [0, 1]) and, for two classes, "auc" (a probability), "brier" and "calibration_slope".
+        "loss" (in the loss's own unit) and the target type's metrics; of a classifier "accuracy" (a
+        share in [0, 1]) and, for two classes, "auc" (a probability), "brier" and "calibration_slope".
         Those of own functions stand under their names. Each where it is defined and finite.
 
     Raises:
@@ -64,6 +65,18 @@ def evaluate(
     >>> evaluate(nn.Identity(), loss, torch.eye(3), torch.arange(3))["accuracy"]
     1.0
     """
+    logits, losses = _outputs(model, loss, inputs, targets, chunk)
+    truth = targets.cpu().numpy()
+    found = {"loss": float(losses.double().mean()), **target_type.scored(logits.numpy(), truth)}
+    predicted = target_type.predicted(logits).numpy()
+    found |= {name.rpartition(":")[2]: _scored(name, truth, predicted) for name in own}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _outputs(
+    model: nn.Module, loss: Loss, inputs: Tensors, targets: torch.Tensor, chunk: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A model's outputs in eval mode, and its losses, record by record; its mode is put back."""
     batch, training = batch_of(inputs, targets), model.training
     device = device_under(model)
     outputs, losses = [], []
@@ -78,11 +91,7 @@ def evaluate(
         model.train(training)
     if not outputs:
         raise DataError("expected at least one record to evaluate, found none; check the test set")
-    logits, truth = torch.cat(outputs).cpu().numpy(), targets.cpu().numpy()
-    found = {"loss": float(torch.cat(losses).double().mean()), **target_type.scored(logits, truth)}
-    predicted = target_type.predicted(torch.from_numpy(logits)).numpy()
-    found |= {name.rpartition(":")[2]: _scored(name, truth, predicted) for name in own}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    return torch.cat(outputs).cpu(), torch.cat(losses).cpu()
 
 
 def _scored(name: str, targets: NDArray[Any], predicted: NDArray[Any]) -> float:
@@ -114,10 +123,10 @@ def evaluate_records(
         model: gives outputs of shape (n,) or (n, classes); left as it is.
         records: public, such as the test set; at least one.
         device: where they are computed, a name that `hubbub.learning.device_of` takes.
-        goal, own: as for `evaluate`.
+        target_type, own: as for `evaluate`.
 
     Returns:
-        What `evaluate` gives with the goal's loss.
+        What `evaluate` gives with the target type's loss.
 
     Raises:
         DataError: there are no records.
@@ -129,8 +138,40 @@ def evaluate_records(
     >>> evaluate_records(torch.nn.Identity(), records)["accuracy"]
     1.0
     """
+    placed, loss, inputs, targets = _placed(model, records, device, target_type)
+    return evaluate(placed, loss, inputs, targets, target_type=target_type, own=own)
+
+
+@torch.no_grad()
+def scores_of(
+    model: nn.Module,
+    records: Records,
+    *,
+    device: str = "cpu",
+    target_type: TargetType = CLASSES,
+) -> dict[str, Score]:
+    """A model's scores on public records beside those of one that knows nothing of a record.
+
+    Args:
+        model, records, device, target_type: as for `evaluate_records`.
+
+    Returns:
+        By metric its value, a 95 % interval, and the null model's; see `null_model`.
+
+    Raises:
+        DataError, ModelError, UserError: as for `evaluate_records`.
+    """
+    placed, loss, inputs, targets = _placed(model, records, device, target_type)
+    outputs, _ = _outputs(placed, loss, inputs, targets, _CHUNK)
+    return beside_null(target_type, outputs.numpy(), records.targets)
+
+
+def _placed(
+    model: nn.Module, records: Records, device: str, target_type: TargetType
+) -> tuple[nn.Module, Loss, torch.Tensor, torch.Tensor]:
+    """A model where it is computed, its loss, and the records as tensors."""
     place = device_of(device)
     model = model if is_on(model, place) else copy.deepcopy(model).to(place)
     inputs, targets = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
     loss = target_type.loss(outputs_of(model, inputs[:1].to(place)), targets.dtype)
-    return evaluate(model, loss, inputs, targets, target_type=target_type, own=own)
+    return model, loss, inputs, targets

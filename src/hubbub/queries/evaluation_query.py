@@ -27,6 +27,17 @@ if TYPE_CHECKING:
 EVALUATION = "evaluation"
 # An evaluated record says that it is there, whether it was right, and its loss between 0 and 1.
 _NUMBERS = 3
+_Z = 1.96  # standard errors on either side
+
+
+def _error(mean: float, count: float, sigma: float) -> float:
+    """The standard error of a noisy mean of numbers from 0 to 1: chance, and noise in both parts.
+
+    Numbers with this mean vary most if each is 0 or 1; of a share near 0 or 1 two records more are
+    taken to have been otherwise (Agresti and Coull 1998), so that none of ten is no certainty.
+    """
+    share = (mean * count + 2.0) / (count + 4.0)
+    return sqrt(share * (1 - share) / (count + 4.0) + (1 + mean**2) * (sigma / count) ** 2)
 
 
 @dataclass(frozen=True)
@@ -101,13 +112,28 @@ class EvaluationQuery(Query):
             target_type=learner.target_type,
         )
 
-    def scores_of(self, total: Array, learner: Any) -> Scores:
-        """Accuracy, or another goal's mean, and mean loss from one noisy sum."""
+    def scores_of(self, total: Array, learner: Any, sigma: float) -> Scores:
+        """Accuracy, or what another kind of target has, and mean loss from one noisy sum.
+
+        Args:
+            total: the sum.
+            learner: what the model is.
+            sigma: standard deviation of the noise in each of its numbers, at most.
+
+        Returns:
+            The mean, a 95 % interval of what it would be of ever more such records without noise,
+            how many records there were, with noise, and the loss.
+        """
         from hubbub import learning
 
         count = max(float(total[0]), 1.0)
-        name, value = learner.target_type.metric(float(np.clip(total[1] / count, 0.0, 1.0)))
+        mean = float(np.clip(total[1] / count, 0.0, 1.0))
+        width = _Z * _error(mean, count, sigma)
+        name, value = learner.target_type.metric(mean)
         return {
             name: value,
+            f"{name}_low": learner.target_type.metric(max(0.0, mean - width))[1],
+            f"{name}_high": learner.target_type.metric(min(1.0, mean + width))[1],
+            "held_back_records": count,
             "held_back_loss": float(np.clip(total[2] / count, 0.0, 1.0)) * learning.MOST_LOSS,
         }

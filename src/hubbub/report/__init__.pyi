@@ -35,9 +35,18 @@ from hubbub.report.number_format import (
 from hubbub.report.page import (
     render as render,
 )
+from hubbub.report.promises import (
+    broken as broken,
+    spent_words as spent_words,
+)
 from hubbub.report.scales import (
     bounds as bounds,
     linear as linear,
+)
+from hubbub.report.score_words import (
+    SCORES_HEAD as SCORES_HEAD,
+    in_a_sentence as in_a_sentence,
+    score_rows as score_rows,
 )
 from hubbub.report.several_runs import (
     ReportedRun as ReportedRun,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hubbub.report import adversary_words, charts, markup, scales
+from hubbub.report import adversary_words, charts, markup, scales, score_words
 from hubbub.report.metric_words import is_held_back, metrics_of, name_of, words_of
 from hubbub.report.number_format import Row, amount, at_most, finite
 
@@ -21,13 +21,19 @@ _AVERAGED = (
 )
 
 
-def learning(rows: Sequence[Row], against: str | None, cost: scales.Scale) -> markup.Html:
+def learning(
+    rows: Sequence[Row],
+    against: str | None,
+    cost: scales.Scale,
+    scores: score_words.Scores,
+) -> markup.Html:
     """The section with the learning curve.
 
     Args:
         rows: of the metrics.
         against: the adversary against whom their epsilon holds, if any.
         cost: the axis for it.
+        scores: on public test records beside a model that knows nothing, by metric.
     """
     found = metrics_of(rows)
     curves = _alike(found)
@@ -39,9 +45,20 @@ def learning(rows: Sequence[Row], against: str | None, cost: scales.Scale) -> ma
     return markup.section(
         "What was learned",
         *(markup.tag("p", words) for words in _words(found)),
+        *([_scores(scores)] if scores else []),
         *([markup.tag("div", *figures, class_="figures")] if figures else []),
         *(more if rows else []),
     )
+
+
+def _scores(scores: score_words.Scores) -> markup.Html:
+    """The final model's scores, each beside one that knows nothing."""
+    caption = (
+        "The trained model beside one that knows nothing of a record: intervals say how far chance "
+        "in the choice of test records may carry a score"
+    )
+    body = score_words.score_rows(scores)
+    return markup.table(caption, score_words.SCORES_HEAD, body, numeric=(1, 2, 3))
 
 
 def running_mean(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:

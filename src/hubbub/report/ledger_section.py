@@ -33,7 +33,7 @@ def ledgers(parts: Sequence[Part]) -> Html:
         "What each silo has signed about its ledger, after this study. An attempt is one try at a "
         "step; the head is a fingerprint of all rows"
     )
-    head = ("Silo", "attempts charged", "rows in all", "ε of its data, all studies", "head")
+    head = ("Silo", "attempts charged", "rows in all", "ε spent in all", "head")
     body = table(caption, head, rows, numeric=(1, 2, 3))
     return section("What the ledgers say", tag("p", words), body, *note)
 

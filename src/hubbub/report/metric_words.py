@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from hubbub.report.number_format import Row, amount, finite, score
 
-_OTHER = ("step", "epsilon", "seconds", "loss", "held_back_loss")
+_OTHER = ("step", "epsilon", "seconds", "loss", "held_back_loss", "held_back_records")
+_ENDS = ("_low", "_high")  # of the interval of a held-back metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +107,7 @@ _METRICS = {
 def metrics_of(rows: Sequence[Row]) -> list[str]:
     """The metrics that these rows hold, the telling one first, those of the study's own last."""
     held = dict.fromkeys(key for row in rows for key in row if finite(row, key) is not None)
-    own = [key for key in held if key not in (*_OTHER, *_METRICS)]
+    own = [key for key in held if key not in (*_OTHER, *_METRICS) and not _is_end(key)]
     return [*(key for key in _METRICS if key in held), *own]
 
 
@@ -131,6 +132,11 @@ def label_of(metric: str) -> str:
 def name_of(metric: str) -> str:
     """A metric's name for people."""
     return words_of(metric).name
+
+
+def _is_end(key: str) -> bool:
+    """Whether it is an end of a held-back metric's interval."""
+    return key.startswith("held_back_") and key.endswith(_ENDS)
 
 
 def is_held_back(metric: str) -> bool:

@@ -25,11 +25,13 @@ from hubbub.report import (
     plain_words,
     plan_numbers,
     privacy_cost,
+    promises,
+    score_words,
     several_runs,
     trust_models,
     who_sees_what,
 )
-from hubbub.report.number_format import Row, amount, at_most, finite
+from hubbub.report.number_format import Row, amount, at_most, chance, finite
 
 Plan = Mapping[str, Any]
 Metrics = Sequence[Row]
@@ -52,6 +54,8 @@ def render(
     attempts: int | None = None,
     seconds: float | None = None,
     statistics: Statistics | None = None,
+    spending: Mapping[str, Any] | None = None,
+    scores: score_words.Scores | None = None,
 ) -> str:
     """The report of a run as one self-contained HTML page, to be stored as UTF-8.
 
@@ -71,6 +75,8 @@ def render(
         attempts: made in all; as many as the last row has steps if None.
         seconds: that the run took, if somebody measured.
         statistics: answers to the study's statistics, by name.
+        spending: what the records have spent in all, as `Spending.to_dict` gives it.
+        scores: on public test records beside a model that knows nothing, by metric.
     """
     trains = plan.get("trains", True)
     mode = trust_models.FEDERATED if baseline is None else trust_models.BASELINES[baseline]
@@ -80,10 +86,10 @@ def render(
     so_far, by_coalition = privacy_cost.axis(plan, mode, metrics)
     compared = comparison or (several_runs.arrangements_of(beside) if beside else None)
     sections = [
-        _summary(plan, metrics, mode, against, checked),
+        _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}),
         *_warnings(plan["warnings"]),
         *([answers_section.answers(statistics)] if statistics else []),
-        *([learned.learning(metrics, against, so_far)] if trains else []),
+        *([learned.learning(metrics, against, so_far, scores or {})] if trains else []),
         privacy_cost.cost(plan, mode, by_coalition),
         *([comparison_section.joining(compared)] if trains or compared else []),
         *([several_runs.side_by_side(beside)] if beside else []),
@@ -118,9 +124,14 @@ def _summary(
     mode: trust_models.Mode,
     against: str | None,
     checked: Sequence[checks.Finding],
+    spending: Mapping[str, Any] | None,
+    parts: Sequence[Mapping[str, Any]],
+    scores: score_words.Scores,
 ) -> markup.Html:
     """The first screen: what happened in one sentence, a picture, and a few figures."""
-    tiles = [*_learned_tile(metrics), *_privacy_tiles(plan, against)]
+    tiles = [*_learned_tile(metrics, scores), *_privacy_tiles(plan, against)]
+    if mode is trust_models.FEDERATED:
+        tiles += _spent_tile(spending, parts)
     if mode is trust_models.FEDERATED:
         remark = "each silo sent only numbers that look random"
         tiles.append(_tile("records that left a silo", "none", remark))
@@ -129,11 +140,13 @@ def _summary(
         *([markup.tag("p", privacy_cost.plainly(plan, against))] if against else []),
         *([markup.tag("p", checks.briefly(checked))] if checked else []),
     )
+    alarms = promises.broken(plan, spending) if mode is trust_models.FEDERATED else []
     picture = who_sees_what.picture(plan, mode)
     return markup.tag(
         "header",
         markup.tag("p", "hubbub report", class_="kicker"),
         markup.tag("h1", markup.tag("bdi", plan["study"])),
+        *(markup.tag("p", words, class_="alarm") for words in alarms),
         markup.tag("p", _lead(plan, mode), class_="lead"),
         markup.tag("div", picture, markup.tag("div", *answer), class_="first"),
     )
@@ -154,7 +167,7 @@ def _lead(plan: Plan, mode: trust_models.Mode) -> str:
     )
 
 
-def _learned_tile(metrics: Metrics) -> list[markup.Html]:
+def _learned_tile(metrics: Metrics, scores: score_words.Scores) -> list[markup.Html]:
     found = metric_words.metrics_of(metrics[-1:])
     if not found:
         return []
@@ -164,9 +177,16 @@ def _learned_tile(metrics: Metrics) -> list[markup.Html]:
         _tile(
             metric_words.label_of(found[0]),
             words.shown(value),
-            f"{words.meaning} After {step} steps.",
+            f"{_standing(found[0], scores, metrics[-1])} {words.meaning} After {step} steps.",
         )
     ]
+
+
+def _standing(name: str, scores: score_words.Scores, row: Row) -> str:
+    """Whether a model is better than one that knows nothing, with an interval."""
+    said = score_words.remarks(scores, [name])
+    words = said[0] if said else score_words.in_a_sentence({}, row)
+    return words if not words or words.endswith(".") else f"{words}."
 
 
 def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
@@ -189,6 +209,27 @@ def _privacy_tiles(plan: Plan, against: str | None) -> list[markup.Html]:
             "finds 1",
         ),
     ]
+
+
+def _spent_tile(
+    spending: Mapping[str, Any] | None, parts: Sequence[Mapping[str, Any]]
+) -> list[markup.Html]:
+    """What the records have spent in all, by what ledgers said or what silos have signed."""
+    name = "ε spent in all by these records"
+    if spending is not None:
+        before = spending["before"]
+        was = f"charge {spending['charge']}; {at_most(before)} before this run. " if before else ""
+        was = was or "the first charge. "
+        cap = spending["cap"]
+        allowed = "No cap is set." if cap is None else f"The cap is {amount(cap)}."
+        remark = f"At δ = {chance(spending['delta'])}, all studies together: {was}{allowed}"
+        return [_tile(name, at_most(spending["epsilon"]), remark)]
+    told = [part["data_set"] for part in parts if part["data_set"]]
+    if not told:
+        return []
+    most = max(told, key=lambda one: one["epsilon"] or float("inf"))
+    remark = f"At δ = {chance(most['delta'])}, all studies together, by what the silos have signed"
+    return [_tile(name, at_most(most["epsilon"]), remark)]
 
 
 def _tile(name: str, value: str, remark: str, *more: markup.Html) -> markup.Html:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from hubbub.errors import StudyError
 from hubbub.settings import number, one_of, read, settings
 
 
 def privacy_from(table: Mapping[str, Any]) -> Privacy:
     """The promise that a table states."""
-    return read(Privacy, "privacy", table)
+    made: Privacy = read(Privacy, "privacy", table)
+    if 0 < made.cap < made.epsilon:
+        raise StudyError(
+            f"expected privacy.cap to be at least privacy.epsilon = {made.epsilon:g}, got "
+            f"{made.cap:g}; raise it, or leave it out"
+        )
+    return made
 
 
 @settings
@@ -36,3 +43,13 @@ class Privacy:
             'exchanged, as `"without-replacement"` asks for.',
         ),
     ] = "add-remove"
+    cap: Annotated[
+        float,
+        number(
+            0,
+            50,
+            "Epsilon that all studies of the same records together may come to. A run in one "
+            "process sets it, for [adaptive studies](ledger.md#what-you-do), in each ledger that "
+            "has no cap; among machines each silo sets its own. 0: none.",
+        ),
+    ] = 0.0

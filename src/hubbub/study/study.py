@@ -364,6 +364,8 @@ class Study:
             content["attestation"] = self.attestation.to_dict()
         if self.statistics is not None:
             content["statistics"] = self.statistics.canonical()
+        if not self.privacy.cap:  # a later key: studies without it keep their ids
+            del content["privacy"]["cap"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

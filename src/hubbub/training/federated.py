@@ -151,7 +151,8 @@ def _schedule(
         summed = asked.summation(number, parameters, number - spent)
         spent += summed.attempts
         total = summed.gradient
-        return {} if total is None else query.scores_of(total, prepared.learner)
+        sigma = planned.total_noise_multiplier * planned.mechanism.clip
+        return {} if total is None else query.scores_of(total, prepared.learner, sigma)
 
     steps = range(every, prepared.plan.mechanism.steps + 1, every)
     return loop.EvaluationSchedule(after=frozenset(steps), at=at)

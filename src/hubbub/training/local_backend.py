@@ -24,7 +24,7 @@ from hubbub.session import (
     raised_by,
 )
 from hubbub.study import Study
-from hubbub.training import run_folder, run_sessions
+from hubbub.training import run_folder, run_sessions, spending
 from hubbub.verification import (
     Attester,
     MachineAttester,
@@ -128,6 +128,16 @@ class LocalBackend:
         main = main_of(self.study).mechanism
         epoch = main.epoch if purpose == main.purpose else 1
         return len(made) * epoch  # a new shuffled token list is a new epoch
+
+    @property
+    def spending(self) -> spending.Spending | None:
+        """What the records have spent in all by now; None without ledgers or a folder."""
+        if self.folder is None or not self.ledgers:
+            return None
+        names = self.study.parties.names
+        books = {names[index - 1]: ledger for index, ledger in self.ledgers.items()}
+        heads = {name: self.folder.head(name) for name in books}
+        return spending.spending(books, heads, self.study.privacy)
 
     @property
     def is_copied(self) -> bool:

@@ -188,6 +188,18 @@ class PreparedStudy:
         """Metrics on the public test set, if there is one."""
         return self.plan.main.query.scores(self.learner, self.test, parameters)
 
+    def beside_null(self, parameters: Parameters) -> dict[str, learning.Score]:
+        """Scores on the public test set beside those of a model that knows nothing; {} without."""
+        if self.learner is None or self.test is None:
+            return {}
+        learner = self.learner
+        return learning.scores_of(
+            self.trained(parameters),
+            self.test,
+            device=learner.device,
+            target_type=learner.target_type,
+        )
+
     def with_answer(self, planned: PlannedQuery[Query], state: QueryState) -> PreparedStudy:
         """The study as it is once a query beside the main one is answered."""
         prepared = replace(self, states={**self.states, planned.purpose: state})

@@ -13,10 +13,12 @@ from hubbub.disk import json_value, write_bytes
 from hubbub.errors import IntegrityError, UserError
 from hubbub.queries import ANSWERS
 from hubbub.report import ArrangementTable, ReportedRun, render
+from hubbub.training.spending import SPENDING
 from hubbub.verification import FILE, check_content, load, read_whole
 
 REPORT = "report.html"
 COMPARISON = "comparison.json"
+SCORES = "scores.json"
 _MOST_ROWS = 100_000  # of metrics; a run has some twenty, or one for every step
 _MALFORMED = (
     *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError),
@@ -88,6 +90,8 @@ def _page(
         attempts=content["epsilon"]["attempts"] if content else None,
         seconds=seconds,
         statistics=_optional(folder / ANSWERS, {"statistics": None})["statistics"],
+        spending=_optional(folder / SPENDING, None),
+        scores=_optional(folder / SCORES, {}),
     )
 
 

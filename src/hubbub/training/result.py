@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import hubbub.learning as learning
 from hubbub import report
 from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
@@ -34,6 +35,7 @@ from hubbub.training import (
     run_folder,
     trained_model,
 )
+from hubbub.training.spending import Spending
 from hubbub.verification import FILE
 
 _MOST_SHOWN = 10  # classes
@@ -63,6 +65,11 @@ class Result:
         baseline: which one was run, or "rehearsal"; None for hubbub.
         shape: of one record's features.
         statistics: the answers to the study's statistics, by name.
+        scores: of the trained model on the public test set, by metric, each with an interval and
+            beside that of a model that knows nothing; see `hubbub.learning.null_model`. Empty where
+            there is no test set.
+        spending: what the silos' records have spent in all, this run included; None where no ledger
+            of this process says.
         made_public: what was read off the records because nobody had stated it, in words; the
             promise does not cover it.
 
@@ -94,6 +101,8 @@ class Result:
     baseline: str | None = None
     shape: tuple[int, ...] = ()
     statistics: Mapping[str, Answer] = field(default_factory=dict, repr=False)
+    scores: Mapping[str, learning.Score] = field(default_factory=dict, repr=False)
+    spending: Spending | None = None
     made_public: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -110,6 +119,8 @@ class Result:
         )
 
     def _lines(self) -> Iterator[str]:
+        spent = None if self.spending is None else self.spending.to_dict()
+        yield from report.broken(self.plan.to_dict(), spent)
         if self.model is not None:
             yield self._heading
         if self.statistics:
@@ -118,11 +129,15 @@ class Result:
         for name, one in self.statistics.items():
             yield from (f"  {line}" for line in report.answer_lines(name, one.to_dict()))
         yield self._promise
+        if spent is not None:
+            yield report.spent_words(spent)
         yield from self._read_off
         known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
         if self.model is not None:
             shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
             yield shown or "not evaluated"
+            if said := report.in_a_sentence(scores_to_dict(self.scores), self.final):
+                yield said
         if self.folder is not None:
             yield f"written to {self.folder}"
 
@@ -198,6 +213,8 @@ class Result:
             self.metrics,
             baseline=self.baseline,
             statistics={name: one.to_dict() for name, one in self.statistics.items()},
+            spending=None if self.spending is None else self.spending.to_dict(),
+            scores=scores_to_dict(self.scores),
         )
         write_bytes(file, page.encode())
         return file
@@ -211,6 +228,11 @@ class Result:
     def final(self) -> Mapping[str, float]:
         """The last row of `metrics`: those of the model that is returned."""
         return self.metrics[-1]
+
+
+def scores_to_dict(scores: Mapping[str, learning.Score]) -> dict[str, dict[str, Any]]:
+    """Scores as plain values."""
+    return {name: one.to_dict() for name, one in scores.items()}
 
 
 def classes_in_words(classes: Sequence[object]) -> str:
@@ -229,6 +251,7 @@ def conclude(
     began: float,
     is_copied: bool = False,
     baseline: str | None = None,
+    spending: Spending | None = None,
 ) -> Result:
     """The result of a run, and what its folder holds in the end: model, evidence, report.
 
@@ -247,6 +270,8 @@ def conclude(
         standardisation=prepared.standardisation,
         is_copied=is_copied,
         baseline=baseline,
+        spending=spending,
+        scores=prepared.beside_null(trained.parameters) if baseline is None else {},
         shape=prepared.learner.shape if prepared.learner else (),
         statistics={} if kept is None else answers_of(prepared.plan, kept),
     )
@@ -256,6 +281,11 @@ def conclude(
             answer_files.write_statistics(folder.path, prepared.plan, kept)
         if result.model is not None:
             run_folder.write_model(folder.path, prepared.plan, result.model, result.shape)
+        if result.scores:
+            kept_scores = json.dumps(scores_to_dict(result.scores), indent=2)
+            write_text(folder.path / report_of_run.SCORES, kept_scores)
+        if spending is not None:
+            spending.write(folder.path)
         if evidence is not None:
             run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)

@@ -33,6 +33,7 @@ from hubbub.training import (
     run_checks,
     run_folder,
     run_sessions,
+    spending,
 )
 from hubbub.verification import AUDIT, read_audit
 
@@ -145,6 +146,7 @@ def run_prepared(
                 )
             )
             folder.begin(_heads(study, books))
+        spending.set_caps(books.values(), study.privacy)
         return _finished(prepared, baseline, progress, notice, books, folder, None)
 
 
@@ -284,6 +286,7 @@ def _finished(
         evidence=text,
         began=began,
         is_copied=backend.is_copied,
+        spending=backend.spending if baseline is None else None,
         baseline=baseline,
     )
 

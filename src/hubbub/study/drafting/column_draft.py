@@ -96,13 +96,18 @@ def _is_alone(number: int, spelled: Sequence[set[str]]) -> bool:
     return bool(others) and not spelled[number] & others
 
 
+def is_named_key(name: str) -> bool:
+    """Whether a column is called as keys are."""
+    return bool(_KEY.match(name) or _CAMEL_KEY.match(name))
+
+
 def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
     """Whether a column, by its cells in each file, tells rows apart, as a patient's number does."""
-    named = _KEY.match(name) or _CAMEL_KEY.match(name)
-    if not all(_is_distinct(cells, named is not None) for cells in files):
+    named = is_named_key(name)
+    if not all(_is_distinct(cells, named) for cells in files):
         return False
     long = [cells for cells in files if len(cells) >= _FEW_ROWS]  # the others say too little
-    return (bool(long) and all(map(_is_row_key, long))) or (named is not None and len(files[0]) > 1)
+    return (bool(long) and all(map(_is_row_key, long))) or (named and len(files[0]) > 1)
 
 
 def _is_distinct(cells: Sequence[str], named: bool) -> bool:

@@ -12,6 +12,8 @@ from hubbub.study.drafting.study_draft import Draft
 from hubbub.study.target import target_table
 from hubbub.tabular import Column
 
+_EPSILON = 1.0
+
 
 def draft_text(made: Draft) -> str:
     """The text of a study file that `hubbub plan` accepts."""
@@ -120,7 +122,8 @@ def _model(made: Draft) -> list[str]:
 
 def _training(made: Draft) -> list[str]:
     shown = "" if made.is_evaluated else "# "
-    every = made.steps // 3
+    every = made.steps // (1 if made.test_share else 3)
+    share = f", holdout = {made.test_share:g}" if made.test_share else ""
     why = "a look at held-back records, paid from epsilon"
     if not made.is_evaluated:
         why = "with so few records the noise would hide what it shows: remove the # to try"
@@ -131,17 +134,19 @@ def _training(made: Draft) -> list[str]:
         f"sample_rate = {made.sample_rate:g}                # a record's chance to be in a batch",
         "clip_norm = 1.0",
         'optimizer = { name = "adam", lr = 0.1 }',
-        f"{shown}evaluate = {{ every = {every}, epsilon = 0.1 }}   # {why}",
+        f"{shown}evaluate = {{ every = {every}, epsilon = 0.1{share} }}   # {why}",
     ]
 
 
 def _privacy(made: Draft) -> list[str]:
     return [
         "[privacy]",
-        f"epsilon = 1.0                    # the promise to every "
+        f"epsilon = {_EPSILON:.1f}                    # the promise to every "
         f"{'patient' if made.patient else 'record'}; smaller promises more",
         f"delta = {made.delta:g}",
         'relation = "add-remove"',
+        f"cap = {3 * _EPSILON:g}                        # epsilon of all studies of these records "
+        "together; a ledger without a cap takes it",
     ]
 
 

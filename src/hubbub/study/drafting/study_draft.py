@@ -10,17 +10,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, log10
-from pathlib import Path
 
 from hubbub.errors import DataError
-from hubbub.study.drafting.cell_text import folded
 from hubbub.study.drafting.column_draft import ColumnDraft, column_draft
+from hubbub.study.drafting.open_questions import Answers, likely_keys, target_tiers
 from hubbub.study.drafting.party_names import party_names
-from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
+from hubbub.study.drafting.raw_table import Fault, RawTable
+from hubbub.study.drafting.survey import Survey
 from hubbub.study.drafting.target_draft import TargetDraft, learned
+from hubbub.study.drafting.telling_columns import telling
+from hubbub.study.drafting.time_event_pairs import time_event_pairs
 from hubbub.tabular import patient_key
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
+_TELLS_WHOSE = "it says whose a row is, which tells nothing about others"
+_OTHERS = 3  # columns that may be the target instead
 _NAMED = 12  # columns, before the rest are counted
 _EVALUATED = 5000  # records from which on an evaluation costs little
 _CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # records of a patient
@@ -41,6 +45,7 @@ class Draft:
         capacity: the most units that a silo may hold, rounded up.
         patient: the column that says whose a record is; empty: each record is a unit.
         most_per_patient: records of one patient at most, rounded up; 0 without `patient`.
+        test_share: share of each silo's records that scores the model; 0: nobody asked for it.
     """
 
     parties: tuple[str, ...]
@@ -53,6 +58,7 @@ class Draft:
     capacity: int
     patient: str = ""
     most_per_patient: int = 0
+    test_share: float = 0.0
 
     @property
     def used(self) -> tuple[ColumnDraft, ...]:
@@ -82,7 +88,7 @@ class Draft:
     @property
     def is_evaluated(self) -> bool:
         """Whether the records suffice for an evaluation that says something."""
-        return self.records >= _EVALUATED
+        return self.test_share > 0 or self.records >= _EVALUATED
 
     @property
     def private(self) -> tuple[str, ...]:
@@ -97,77 +103,92 @@ class Draft:
         return (*found, *([f"categories of {_few(listed)}"] if listed else []))
 
 
-def draft(
-    paths: Sequence[Path],
-    *,
-    target: str | None = None,
-    kind: str | None = None,
-    event: str | None = None,
-    patient: str | None = None,
-) -> Draft:
+def draft(survey: Survey, given: Answers) -> Draft:
     """A study of these files, one for each silo.
 
     Args:
-        paths: of the files; of one alone if a silo drafts by itself.
-        target: the column to be learned; None: it is guessed.
-        kind: of the target; None: it is guessed.
-        event: the column that says whether a time ends with the event.
-        patient: the column that says whose a record is; None: each record is a unit.
+        survey: the files.
+        given: what people have said of them; what they have not is guessed.
 
     Raises:
-        DataError: a file cannot be read, or nothing in them can be learned.
+        DataError: a column that was named is not there, or nothing in the files can be learned.
     """
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise DataError("expected every file once, got one twice; leave it out")
-    raw = [read_raw(path) for path in paths]
-    full = [table for table in raw if table.rows]
-    if not full:
-        raise DataError(
-            f"expected records in {', '.join(table.origin for table in raw)}, found none that can "
-            "be read; check the files, their separators and quotes"
-        )
-    tables, faults = _aligned(raw)
-    full = [table for table in tables if table.rows]
-    common = [name for name in full[0].header if all(name in one.header for one in full)]
-    cells = {name: [one.column(name) for one in full] for name in common}
-    for stated in (target, patient):
-        _refuse_absent(stated, full)
-    whose = _whose(cells, patient)
-    usual = next((one.usual_decimal for one in full if one.usual_decimal == ","), ".")
-    wanted = learned(
-        {name: [cell for one in found for cell in one] for name, found in cells.items()},
-        target,
-        kind=kind,
-        event=event,
-        elsewhere=[one.name for one in _elsewhere(full, common)],
-        usual=usual,
-    )
-    features = [name for name in cells if name not in wanted.columns]
-    columns = [column_draft(name, cells[name], usual) for name in features]
-    columns += _elsewhere(full, common)
-    if not any(one.column for one in columns):
-        why = "; ".join(f"{one.name}: {one.why}" for one in columns) or "there is no other"
+    for stated in (given.target, given.event, given.patient):
+        survey.refuse_absent(stated)
+    by_file = dict(survey.by_file)
+    whose = _whose(by_file, given.patient)
+    usual, tiers = survey.usual_decimal, target_tiers(survey, given)
+    asked = given.target or _guessed(survey, tiers)
+    columns = {name: cells for name, cells in survey.cells.items() if name in by_file}
+    wanted = learned(columns, asked, kind=given.kind, event=given.event, usual=usual)
+    wanted = replace(wanted, guessed=given.target is None, others=_others(tiers, wanted))
+    keys = {one.name for one in likely_keys(survey)}
+    happened = wanted.happened(columns)
+    ends = _ends(survey, wanted)
+    made = []
+    for name, cells in by_file.items():
+        if name in wanted.columns:
+            continue
+        why = _TELLS_WHOSE if name in keys else ends.get(name, "")
+        why = why or telling(columns[name], happened, wanted.sides)
+        made.append(ColumnDraft(name=name, why=why) if why else column_draft(name, cells, usual))
+    made += [
+        ColumnDraft(name=name, why=f"not in {files}: if it has another name there, rename it")
+        for name, files in survey.elsewhere.items()
+    ]
+    if not any(one.column for one in made):
+        why = "; ".join(f"{one.name}: {one.why}" for one in made) or "there is no other"
         raise DataError(
             f"expected a column besides the target {wanted.name!r} that can be used, found none "
             f"({why}); correct the files"
         )
-    names, files = party_names(paths)
-    units = [len(set(one)) for one in whose] if patient else [len(one.rows) for one in tables]
+    names, files = party_names(survey.paths)
+    patient = given.patient
+    units = [len(set(one)) for one in whose] if patient else [len(t.rows) for t in survey.tables]
     most = max(max(Counter(one).values()) for one in whose) if patient else 0
     names += _STANDINS if len(names) == 1 else ()
-    total = sum(units) * len(names) // len(tables)
+    total = sum(units) * len(names) // len(survey.tables)
     return Draft(
         parties=names,
         files=files,
         target=wanted,
-        columns=tuple(columns),
-        tables=tuple(tables),
-        faults=tuple(faults),
+        columns=tuple(made),
+        tables=survey.tables,
+        faults=survey.faults,
         records=max(_two_digits(total), len(names)),
         capacity=_ample(max(units)),
         patient=patient or "",
         most_per_patient=next(n for n in _CAPS if n >= min(most, _CAPS[-1])) if patient else 0,
     )
+
+
+def _guessed(survey: Survey, tiers: Sequence[Sequence[str]]) -> str:
+    """The likeliest target."""
+    if tiers:
+        return tiers[0][0]
+    elsewhere = survey.elsewhere
+    some = f" ({', '.join(elsewhere)}: only in some)" if elsewhere else ""
+    raise DataError(
+        f"expected a column with two values to learn, found none in all files{some}; name the "
+        "column with --target, or call it the same in all files"
+    )
+
+
+def _others(tiers: Sequence[Sequence[str]], wanted: TargetDraft) -> tuple[str, ...]:
+    """Columns that may be the target instead."""
+    return tuple(name for tier in tiers for name in tier if name not in wanted.columns)[:_OTHERS]
+
+
+def _ends(survey: Survey, wanted: TargetDraft) -> dict[str, str]:
+    """Times that end when the target is known, and why they are left out."""
+    if wanted.outcome is not None and wanted.outcome.event:
+        return {}
+    why = (
+        f"it looks like the time until {wanted.name!r} was known, which tells it: --time learns "
+        "both together"
+    )
+    pairs = time_event_pairs(survey.cells, survey.usual_decimal)
+    return {one.time: why for one in pairs if one.is_sure and one.event == wanted.name}
 
 
 def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[str]]:
@@ -183,59 +204,6 @@ def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[
     if not all(found):
         raise DataError(f"expected patients in column {patient!r}, found none; fill it in")
     return found
-
-
-def _refuse_absent(target: str | None, tables: Sequence[RawTable]) -> None:
-    """Refuse a column that only some files have, by the names of those that lack it."""
-    lacking = [one for one in tables if target not in one.header]
-    if target is None or not 0 < len(lacking) < len(tables):
-        return
-    raise DataError(
-        f"expected a column {target!r} in every file, found none in "
-        f"{', '.join(one.origin for one in lacking)}, which has {', '.join(lacking[0].header)}; "
-        "rename it there"
-    )
-
-
-def _aligned(raw: Sequence[RawTable]) -> tuple[list[RawTable], list[Fault]]:
-    """The tables with the names that most of them have, and what differs from those."""
-    first = next((one for one in raw if one.named and one.rows), raw[0])
-    usual = _usual_names([one for one in raw if one.named])
-    tables, faults = [], []
-    for table in raw:
-        header = tuple(usual.get(folded(name), name) for name in table.header)
-        if not table.named and len(table.header) == len(first.header):
-            header = tuple(usual.get(folded(name), name) for name in first.header)
-        elif len(set(header)) < len(header):
-            header = table.header
-        for old, new in zip(table.header, header, strict=True):
-            if old != new and table.named:
-                faults.append(_misnamed(table.origin, old, new))
-        tables.append(table.renamed(header))
-    return tables, faults
-
-
-def _usual_names(tables: Sequence[RawTable]) -> dict[str, str]:
-    """By folded name the spelling of a column that most files have, or the first of them."""
-    times = Counter(name for table in tables for name in table.header)
-    return {folded(name): name for name, _ in times.most_common()[::-1]}
-
-
-def _misnamed(file: str, old: str, new: str) -> Fault:
-    what = f"this column is spelled {new!r} in other files"
-    return Fault(file=file, column=old, what=what, remedy="spell it alike in all files")
-
-
-def _elsewhere(tables: Sequence[RawTable], common: Sequence[str]) -> list[ColumnDraft]:
-    """The columns that some file lacks."""
-    names = dict.fromkeys(name for one in tables for name in one.header if name not in common)
-    lacking = {
-        name: ", ".join(one.origin for one in tables if name not in one.header) for name in names
-    }
-    return [
-        ColumnDraft(name=name, why=f"not in {files}: if it has another name there, rename it")
-        for name, files in lacking.items()
-    ]
 
 
 def _few(names: Sequence[str]) -> str:

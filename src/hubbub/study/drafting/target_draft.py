@@ -16,38 +16,21 @@ from hubbub.errors import DataError
 from hubbub.study.drafting.cell_text import (
     decimal_of,
     folded,
-    is_missing,
     measured,
     plain_number,
 )
 from hubbub.study.drafting.column_draft import rounded_outward
+from hubbub.study.drafting.target_candidates import (
+    ANSWERS,
+    MOST_CLASSES,
+    ONES,
+    ZEROS,
+    counts_something,
+    is_absent,
+)
+from hubbub.study.drafting.time_event_pairs import is_censoring
 from hubbub.tabular import COUNT, KINDS, NUMERIC, TIME_TO_EVENT, Outcome, canonical
 
-_ANSWERS = (  # what counts as 1, and as 0
-    *(("yes", "no"), ("y", "n"), ("true", "false"), ("t", "f"), ("1", "0"), ("ja", "nein")),
-    *(("j", "n"), ("oui", "non"), ("si", "no"), ("sí", "no"), ("positive", "negative")),
-    *(("pos", "neg"), ("positiv", "negativ"), ("+", "-"), ("dead", "alive"), ("died", "survived")),
-    *(("deceased", "living"), ("case", "control"), ("ill", "healthy"), ("sick", "well")),
-    *(("present", "absent"), ("event", "censored")),
-)
-_ONES, _ZEROS = (frozenset(side) for side in zip(*_ANSWERS, strict=True))
-_NAMES = (
-    *(
-        "target",
-        "label",
-        "outcome",
-        "y",
-        "num",
-        "class",
-        "event",
-        "died",
-        "death",
-        "dead",
-        "deceased",
-    ),
-    *("mortality", "diagnosis", "disease", "result", "readmitted", "response", "relapse", "status"),
-)
-_MOST_CLASSES = 10
 _TIMES = 8  # of a grid
 
 
@@ -61,6 +44,7 @@ class TargetDraft:
         negative: those that count as 0.
         classes: spellings of more than two classes.
         guessed: whether nobody named the column.
+        others: columns that may be it instead.
         notes: what people should know of it.
         respelled: what a tidy copy writes for a spelling of a class that has several.
         outcome: what the target is if it is no class.
@@ -72,6 +56,7 @@ class TargetDraft:
     negative: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     guessed: bool = False
+    others: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     respelled: Mapping[str, str] = field(default_factory=dict)
     outcome: Outcome | None = None
@@ -82,6 +67,30 @@ class TargetDraft:
         """All columns of it."""
         return (self.name, *(self.outcome.columns if self.outcome else ()))
 
+    def happened(self, columns: Mapping[str, Sequence[str]]) -> list[bool | None]:
+        """For each row whether the outcome did; None where that is not known, or means nothing."""
+        outcome = self.outcome
+        if outcome is not None and not outcome.event:
+            numbers = (measured(cell, self.decimal) for cell in columns[self.name])
+            return [None if one is None else float(one) > 0 for one in numbers]
+        lists = (self.positive, self.negative)
+        if outcome is not None:
+            lists = (outcome.positive, outcome.negative)
+        ones, zeros = ({*map(canonical, one)} for one in lists)
+        cells = map(canonical, columns[outcome.event if outcome else self.name])
+        return [True if cell in ones else False if cell in zeros else None for cell in cells]
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What it says where the outcome happened, and where it did not, in words."""
+        outcome = self.outcome
+        if outcome is not None and not outcome.event:
+            return f"{self.name!r} is above 0", f"{self.name!r} is 0"
+        name = outcome.event if outcome else self.name
+        lists = (outcome.positive, outcome.negative) if outcome else (self.positive, self.negative)
+        yes, no = (f"{name!r} is {' or '.join(one[:2])}" for one in lists)
+        return yes, no
+
     @property
     def outputs(self) -> int:
         """How many numbers a model of it gives."""
@@ -90,17 +99,17 @@ class TargetDraft:
 
 def learned(
     columns: Mapping[str, Sequence[str]],
-    asked: str | None,
+    asked: str,
     *,
     kind: str | None = None,
     event: str | None = None,
-    elsewhere: Sequence[str] = (),
     usual: str = ".",
 ) -> TargetDraft:
-    """The target: a class unless another kind is asked for, or its column holds many numbers.
+    """The target: a class unless another kind is asked for, or its column counts or measures.
 
     Args:
-        columns, asked, elsewhere: as for `_class_draft`.
+        columns: the cells of all files, of every column that all files have.
+        asked: the name of the target.
         kind: "class", "numeric", "count" or "time-to-event"; None: it is guessed.
         event: the column that says whether a time ends with the event.
         usual: the decimal sign where a cell may mean two numbers.
@@ -109,14 +118,16 @@ def learned(
         DataError: there is no such column, or none that can be learned so.
     """
     wanted = TIME_TO_EVENT if kind is None and event is not None else kind
+    if wanted is None and asked in columns and counts_something(asked, columns[asked], usual):
+        note = f'whole numbers from 0, so kind = "{COUNT}": say --kind class if they are classes'
+        return _drafted(COUNT, asked, columns, None, usual, (note,))
     if wanted not in KINDS:
         try:
-            return _class_draft(columns, asked, elsewhere=elsewhere)
+            return _class_draft(columns, asked)
         except DataError:
-            known = asked is not None and asked in columns
-            if asked is None or not known or wanted or not _is_numeric(columns[asked], usual):
+            if asked not in columns or wanted or not _is_numeric(columns[asked], usual):
                 raise
-            note = 'numbers, so kind = "numeric": say --kind count if they count something'
+            note = f'numbers, so kind = "{NUMERIC}": say --kind {COUNT} if they count something'
             return _drafted(NUMERIC, asked, columns, None, usual, (note,))
     for name, key in ((asked, "--target"), (event, "--event")):
         if name not in columns and (key == "--target" or wanted == TIME_TO_EVENT):
@@ -124,7 +135,6 @@ def learned(
                 f'expected {key} to name a column of every file for kind = "{wanted}", found '
                 f"{name!r}; the files have {', '.join(columns)}"
             )
-    assert asked is not None  # noqa: S101 (it is in columns)
     return _drafted(wanted, asked, columns, event, usual, ())
 
 
@@ -159,7 +169,7 @@ def _drafted(
     elif kind == COUNT:
         outcome = Outcome(kind=kind, high=max(1.0, rounded_outward(0.0, most)[1]))
     else:
-        end, of_event = rounded_outward(0.0, most)[1], _class_draft(columns, event)
+        end, of_event = rounded_outward(0.0, most)[1], _event_of(columns, event or "")
         outcome = Outcome(
             kind=kind,
             event=of_event.name,
@@ -171,50 +181,36 @@ def _drafted(
     return TargetDraft(name=name, outcome=outcome, decimal=decimal, notes=notes)
 
 
-def _class_draft(
-    columns: Mapping[str, Sequence[str]], asked: str | None, *, elsewhere: Sequence[str] = ()
-) -> TargetDraft:
-    """The target, as asked for or guessed.
+def _event_of(columns: Mapping[str, Sequence[str]], name: str) -> TargetDraft:
+    """The event's spellings; of a column that says who was censored they are the other way round.
 
-    Args:
-        columns: the cells of all files, of every column that all files have.
-        asked: the name of the target; None: it is guessed.
-        elsewhere: columns that only some files have.
+    Raises:
+        DataError: the column has not two answers.
+    """
+    found = _class_draft(columns, name)
+    if found.classes:
+        raise DataError(
+            f"expected the event's column {name!r} to say yes or no, found "
+            f"{', '.join(found.classes)}; write who had the event in a column of two values"
+        )
+    if not is_censoring(name) or {"censored", "event"} & {*map(folded, found.positive)}:
+        return found
+    note = f"{name!r} says who was censored, so its {found.positive[0]!r} is no event"
+    return replace(found, positive=found.negative, negative=found.positive, notes=(note,))
+
+
+def _class_draft(columns: Mapping[str, Sequence[str]], asked: str) -> TargetDraft:
+    """The classes of a column that all files must have.
 
     Raises:
         DataError: there is no such column, or none that can be learned.
     """
-    if asked is not None:
-        if asked not in columns:
-            raise DataError(
-                f"expected a column {asked!r} in every file, found {', '.join(columns) or 'none'}; "
-                "name one of them with --target"
-            )
-        return _classes_of(asked, columns[asked])
-    values = {name: set(_values(cells)) for name, cells in columns.items()}
-    answers = [name for name, own in values.items() if own and own <= {*_ONES, *_ZEROS}]
-    two = [name for name, own in values.items() if len(own) == 2 and _is_full(columns[name])]
-    many = [name for name, own in values.items() if 1 < len(own) <= _MOST_CLASSES]
-    known = sorted(filter(_rank, dict.fromkeys((*answers, *many))), key=_rank)
-    several = [name for name in answers if name in two]
-    for name in (*known, *several[::-1], *two[::-1]):
-        return replace(_classes_of(name, columns[name]), guessed=True)
-    some = f" ({', '.join(elsewhere)}: only in some)" if elsewhere else ""
-    raise DataError(
-        f"expected a column with two values to learn, found none in all files{some}; name the "
-        "column with --target, or call it the same in all files"
-    )
-
-
-def _is_full(cells: Sequence[str]) -> bool:
-    """Whether nine cells in ten have a value, as a target's should."""
-    return sum(map(is_absent, cells)) * 10 <= len(cells)
-
-
-def _rank(name: str) -> int:
-    """From 1, the sooner a name is a target's; 0: it is none that is known."""
-    words = folded(name).replace("_", " ").replace("-", " ").split()
-    return next((k for k, known in enumerate(_NAMES, 1) if known in words), 0)
+    if asked not in columns:
+        raise DataError(
+            f"expected a column {asked!r} in every file, found {', '.join(columns) or 'none'}; "
+            "name one of them with --target"
+        )
+    return _classes_of(asked, columns[asked])
 
 
 def _values(cells: Sequence[str]) -> dict[str, Counter[str]]:
@@ -226,24 +222,19 @@ def _values(cells: Sequence[str]) -> dict[str, Counter[str]]:
     return found
 
 
-def is_absent(cell: str) -> bool:
-    """Whether a record has no target; “-” may mean negative, and “none” may be a class."""
-    return is_missing(cell) and folded(cell) not in ("-", "none", "nil")
-
-
 def _classes_of(name: str, cells: Sequence[str]) -> TargetDraft:
     """The classes of a column."""
     found = _values(cells)
-    if found and set(found) <= {*_ONES, *_ZEROS}:
+    if found and set(found) <= {*ONES, *ZEROS}:
         return _answers(name, found)
     if len(found) == 2:
         return _two(name, found)
-    if 2 < len(found) <= min(_MOST_CLASSES, max(3, len(cells) // 3)):
+    if 2 < len(found) <= min(MOST_CLASSES, max(3, len(cells) // 3)):
         return _several(name, found)
     what = "one value only" if len(found) == 1 else f"{len(found)} values"
     raise DataError(
-        f"expected a target {name!r} of two to {_MOST_CLASSES} classes, found {what} in all files; "
-        "name another column with --target, or say --kind amount, count or time-to-event"
+        f"expected a target {name!r} of two to {MOST_CLASSES} classes, found {what} in all files; "
+        "name another column with --target, or say --kind numeric, count or time-to-event"
     )
 
 
@@ -254,7 +245,7 @@ def _two(name: str, found: Mapping[str, Counter[str]]) -> TargetDraft:
     if all(plain_number(value) is not None for value in found):
         zero, one = sorted(found, key=lambda value: float(plain_number(value) or 0))
         why = "larger"
-    elif zero in _ONES or one in _ZEROS:
+    elif zero in ONES or one in ZEROS:
         zero, one, why = one, zero, "likelier"
     note = f"{one!r} counts as 1, since it is the {why} one: exchange the lists if it should not"
     return _pair(name, found[one], found[zero], note)
@@ -262,12 +253,12 @@ def _two(name: str, found: Mapping[str, Counter[str]]) -> TargetDraft:
 
 def _answers(name: str, found: Mapping[str, Counter[str]]) -> TargetDraft:
     """A target whose values all mean yes or no."""
-    ones = [spelling for value in found if value in _ONES for spelling in found[value]]
-    zeros = [spelling for value in found if value in _ZEROS for spelling in found[value]]
+    ones = [spelling for value in found if value in ONES for spelling in found[value]]
+    zeros = [spelling for value in found if value in ZEROS for spelling in found[value]]
     note = ""
     if not ones or not zeros:
         (value, *_) = found
-        missing = next(pair[1 if ones else 0] for pair in _ANSWERS if value in pair)
+        missing = next(pair[1 if ones else 0] for pair in ANSWERS if value in pair)
         (zeros if ones else ones).append(missing)
         note = f"only one class occurs; {missing!r} was made up for the other: correct it"
     return _pair(name, ones, zeros, note)

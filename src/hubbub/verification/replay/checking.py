@@ -3,8 +3,8 @@
 First the bytes (`integrity_check.py`): what was altered is named, and nothing is built on it. Then
 the study and its plan; then every session of the transcript is played
 (`replayed_session.py`), which gives the model bit for bit; then the attempts are counted, and at
-last come the claims of the evidence itself. This file knows where a run keeps what; it holds no data of any silo and runs no code that a
-study names.
+last come the claims of the evidence itself. This file knows where a run keeps what; it holds no
+data of any silo and runs no code that a study names.
 """
 
 from __future__ import annotations
