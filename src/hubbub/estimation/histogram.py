@@ -48,7 +48,7 @@ class Histogram(OneSum):
     edges: tuple[float, ...]
 
     kind = "histogram"
-    keys = ("column", "bins")
+    keys = ("column", "bins", "spacing")
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 
@@ -56,7 +56,7 @@ class Histogram(OneSum):
     def read(cls, keys: StatisticKeys) -> Histogram:
         """The statistic that a table of a study asks for."""
         column = keys.column("column", numeric=True)
-        return cls(column=column, edges=keys.edges(column, _BINS), **keys.common)
+        return cls(column=column, edges=keys.spaced(column, _BINS), **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import ceil, floor, log10
+from statistics import median
 
 from hubbub.study.drafting import cell_text
 from hubbub.tabular import Column, canonical
@@ -21,6 +22,7 @@ _MOST_CATEGORIES = 20
 _LONGEST = 40  # letters of a category
 _FEW_ROWS = 8  # below which nothing looks like a key
 _FIRST_CODE = 1000
+_TAIL = 10.0  # times the lower half of values is as wide as all, in a column with a long tail
 _CODES = frozenset(map(float, range(10)))
 _CODE = re.compile(r"[\w-]+")
 _KEY = re.compile(
@@ -164,6 +166,8 @@ def _number(
         notes.append(f"read as their numbers: {', '.join(limits[:5])}")
     if unread := sorted(strange | {cell for cell in numbers if read[cell] in gone}):
         notes.append(f"read as missing: {', '.join(unread)}")
+    if low >= 0 and median(values) - low < (high - low) / _TAIL:
+        notes.append('a long tail: ask for its quantiles and histogram with spacing = "log"')
     column = Column(
         name=name,
         low=low,
