@@ -80,9 +80,7 @@ def equations(blocks: Sequence[tuple[slice, float, Margins]], size: int) -> Arra
     plainest = sorted(by_margin.items(), key=lambda one: len(one[0].classes))
     pairs = [
         (margin, first, other)
-        for margin, (first, *others) in sorted(
-            by_margin.items(), key=lambda one: len(one[0].classes)
-        )
+        for margin, (first, *others) in plainest
         for other in others
     ]
     apart = np.zeros((min(len(pairs), _MOST), size))
