@@ -30,7 +30,7 @@ from hubbub.estimation import (
     stack,
 )
 from hubbub.estimation.prefix_coding import PrefixCode, rising
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 AGE = Column(name="age", low=20, high=90)
 TIME = Column(name="time", low=0, high=10)
