@@ -31,7 +31,7 @@ class Above(estimation.OneSum):
     column: Column
     than: float
 
-    kind, keys, importance = "above", ("column", "than"), 0.5
+    kind, keys = "above", ("column", "than")
     title, size, sensitivity, diameter = "Records above a limit", 1, 1.0, 1.0
 
     @classmethod

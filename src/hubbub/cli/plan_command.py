@@ -8,11 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubbub import estimation
 from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table
-from hubbub.queries import expected_answers, plan
+from hubbub.queries import PlannedAnswer, plan, planned_answers
 from hubbub.report import broken
 from hubbub.study import Study
 
@@ -20,7 +19,10 @@ if TYPE_CHECKING:
     from hubbub.cli.ledger_commands import Spending
 
 _LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
-_HEAD = ("statistic", "kind", "answered", "expected standard error, noise and chance together")
+_HEAD = (
+    *("statistic", "kind", "answered", "least epsilon", "part"),
+    "expected standard error, noise and chance together",
+)
 
 
 def add_commands(commands: Any) -> None:
@@ -44,7 +46,8 @@ def _plan(options: argparse.Namespace) -> int:
         asked = made.study.attestation
         more = {"attestation": asked.to_dict()} if asked else {}
         if made.study.statistics:
-            more["statistics"] = _expected_to_dict(made)
+            answers = planned_answers(made).items()
+            more["statistics"] = {name: one.to_dict() for name, one in answers}
         if spent:
             more["ledgers"] = {name: asdict(one) for name, one in spent.items()}
         emit({**made.to_dict(), "own_code": made.study.own_code, **more})
@@ -189,27 +192,21 @@ def _patient_row(made: Plan) -> list[tuple[str, str, str]]:
     return [(who, number(made.stated.noise_multiplier), shown)]
 
 
-def _expected_to_dict(made: Plan) -> dict[str, Any]:
-    """What is expected of each statistic, as plain values."""
-    expected = expected_answers(made).items()
-    return {name: {**asdict(one), "errors": dict(one.errors)} for name, one in expected}
-
-
 def _show_expected(made: Plan) -> None:
     """What will be said of each statistic, before any record is touched."""
     study = made.study
     if study.statistics is None:
         return
-    expected = expected_answers(made)
-    rows = [
-        (name, one.kind, *_foreseen(expected.get(name))) for name, one in study.statistics.named
-    ]
+    kinds, answers = dict(study.statistics.named), planned_answers(made)
+    rows = [(name, kinds[name].kind, *_foreseen(one)) for name, one in answers.items()]
     table("Statistics, before any record is touched", _HEAD, rows, texts=len(_HEAD))
 
 
-def _foreseen(expected: estimation.Expectation | None) -> tuple[str, str]:
-    """Whether something will be answered, and how well."""
+def _foreseen(answer: PlannedAnswer) -> tuple[str, str, str, str]:
+    """Whether something will be answered, from which epsilon on, its part, and how well."""
+    expected, part = answer.expected, f"{100 * answer.part:.2g} %"
     if expected is None:
-        return "not known", "state data.records, the public number of records"
+        return "not known", "", part, "state data.records, the public number of records"
     word = "yes" if expected.answered else "perhaps" if expected.possible else "no"
-    return word, expected.sentence
+    least = "none" if answer.least_epsilon is None else f"{answer.least_epsilon:g}"
+    return word, least, part, expected.sentence

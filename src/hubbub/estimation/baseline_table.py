@@ -62,7 +62,6 @@ class Table(OneSum):
 
     kind = "table"
     keys = ("columns", "by")
-    importance = 0.8
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Table:

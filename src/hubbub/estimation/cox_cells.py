@@ -86,8 +86,6 @@ class Cox(HazardRatios, OnRiskSets):
 
     on: tuple[Levels, ...]
 
-    importance = 0.1
-
     def __post_init__(self) -> None:
         """Refuses a grid, an event or covariates that are none."""
         _ = self.sets

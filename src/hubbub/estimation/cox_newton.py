@@ -63,7 +63,6 @@ def cox(
 class NewtonCox(HazardRatios, NewtonRegression):
     """Hazard ratios per unit and between classes, from a few sums."""
 
-    importance = 0.2
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = 2.0
     note = (

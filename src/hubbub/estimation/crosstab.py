@@ -61,7 +61,6 @@ class Crosstab(OneSum):
 
     kind = "crosstab"
     keys = ("rows", "columns", "test")
-    importance = 0.4
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 

@@ -49,7 +49,6 @@ class Histogram(OneSum):
 
     kind = "histogram"
     keys = ("column", "bins", "spacing")
-    importance = 0.2
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 

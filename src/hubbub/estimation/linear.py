@@ -57,7 +57,6 @@ class Linear(Regression, OneSum):
 
     kind = "linear"
     keys = ("outcome", "covariates")
-    importance = 0.2
     note = (
         f"{LEFT_OUT}; standard errors take residuals to spread alike everywhere, intervals and "
         "tests are a tenth wider for those that do not"

@@ -70,7 +70,6 @@ class _OddsRatios(Regression):
 
     kind = "logistic"
     keys = ("outcome", "covariates")
-    importance = 0.4
     ratio = "odds ratio"
 
     @classmethod

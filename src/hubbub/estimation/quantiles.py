@@ -62,7 +62,6 @@ class Quantiles(OneSum):
 
     kind = "quantiles"
     keys = ("column", "at", "bins", "spacing")
-    importance = 0.1
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Quantiles:

@@ -1,11 +1,12 @@
 """One vector for all questions of a study: blocks beside one another, each on its own scale.
 
-Theory of operation. Block b has sensitivity D_b, d_b numbers and weight w_b, which is
-what the study says times what noise does to answers of its kind. The scales s_b that
-make the weighted sum of all noise variances least, while no record's stacked vector is longer than
-1, are s_b^2 = sqrt(w_b d_b) / (D_b sum_c D_c sqrt(w_c d_c)): then sum (s_b D_b)^2 = 1. Under
+Theory of operation. Block b has sensitivity D_b and the part p_b of the budget: it is scaled by
+s_b = sqrt(p_b) / D_b, so no record's stacked vector is longer than 1 as parts add up to 1; under
 substitution diameters stand for sensitivities. One noise multiplier serves all (docs/privacy.md
-P23).
+P23). In a large cohort noise makes the variance of an answer larger by r_b / s_b^2 times that of
+sampling, r_b following from what the question itself expects. Parts in proportion to D_b^2 r_b, and
+to the weight that the study states, make that part the same for all: the largest is as small as it
+can be, whatever the number of records and epsilon.
 
 What is asked only once is asked in every sum where another question needs several, and averaged:
 k Gaussian sums with k times the variance say as much as one. So all sums of a study are alike, and
@@ -17,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +40,8 @@ _MARGIN = 1.0 - 2.0**-20
 # Records are rounded to this step and added as integers: exactly, in any order.
 _STEP = 2.0**-36
 _PIECE = 1 << 22  # numbers that are encoded at a time
+# Records so many that sampling and noise just add up, and noise that does nothing, or little.
+_MANY, _QUIET, _NOISY = 1e8, 1e-3, 1e3
 
 
 def stack(statistics: Mapping[str, OneSum | Iterated], relation: str = "add-remove") -> Stacked:
@@ -60,24 +64,36 @@ def stack(statistics: Mapping[str, OneSum | Iterated], relation: str = "add-remo
         for asked in statistics.values()
     ]
     rounds = max(asked.rounds for asked in statistics.values())
-    sizes = [
-        asked.weight * asked.importance * asked.size * asked.rounds / rounds
-        for asked in statistics.values()
+    needs = [
+        asked.weight * bound**2 * _noise_to_sampling(asked) * asked.rounds / rounds
+        for asked, bound in zip(statistics.values(), bounds, strict=True)
     ]
     return Stacked(
         names=tuple(statistics),
         statistics=tuple(statistics.values()),
-        scales=_scales(bounds, sizes),
+        parts=tuple(need / sum(needs) for need in needs),
+        scales=tuple(
+            math.sqrt(need / sum(needs)) / bound for need, bound in zip(needs, bounds, strict=True)
+        ),
     )
 
 
-def _scales(bounds: Sequence[float], sizes: Sequence[float]) -> tuple[float, ...]:
-    """How each block is scaled, so that bounds times scales have squares that add up to 1."""
-    total = sum(bound * math.sqrt(size) for bound, size in zip(bounds, sizes, strict=True))
-    return tuple(
-        math.sqrt(math.sqrt(size) / (bound * total))
-        for bound, size in zip(bounds, sizes, strict=True)
-    )
+@lru_cache(maxsize=256)
+def _noise_to_sampling(asked: OneSum | Iterated) -> float:
+    """By how much noise of variance 1 makes the worst of a question's variances larger.
+
+    As a part of that of sampling, times the number of records, which both have where they are many.
+    Three digits of it are kept: all parties and platforms find the same.
+    """
+    quiet, noisy = (asked.expected(_MANY, sigma).errors for sigma in (_QUIET, _NOISY))
+    ratios = [
+        (with_noise / error) ** 2 - 1.0
+        for (_, error), (_, with_noise) in zip(quiet, noisy, strict=True)
+        if error > 0 and with_noise < math.inf and with_noise < _NOISY / _QUIET / 2 * error
+    ]
+    # Where nothing is sampled, as in a count, noise is held against the count's own root.
+    each = max(ratios, default=asked.size * _NOISY**2 / _MANY) * _MANY / _NOISY**2
+    return float(f"{max(each, 1e-3):.3g}")
 
 
 class _Part(NamedTuple):
@@ -124,11 +140,13 @@ class Stacked:
     Args:
         names: of the questions.
         statistics: the questions themselves, as many.
+        parts: of the budget, by question; they add up to 1.
         scales: what their blocks are multiplied by; no unit.
     """
 
     names: tuple[str, ...]
     statistics: tuple[OneSum | Iterated, ...]
+    parts: tuple[float, ...]
     scales: tuple[float, ...]
 
     @property
@@ -227,13 +245,13 @@ class Stacked:
             records: about how many records there are, from the study.
             sigma: standard deviation of all noise in each number of one noisy sum.
         """
-        return {
-            part.name: part.asked.expected(
-                records,
-                sigma / part.unit / math.sqrt(self.rounds / part.asked.rounds),
-            )
-            for part in self._parts()
-        }
+        return {name: self.expected_of(name, records, sigma) for name in self.names}
+
+    def expected_of(self, name: str, records: float, sigma: float) -> Expectation:
+        """The same of one question."""
+        (part,) = (one for one in self._parts() if one.name == name)
+        noise = sigma / part.unit / math.sqrt(self.rounds / part.asked.rounds)
+        return part.asked.expected(records, noise)
 
     def answers(self, noisy: Sequence[Array], sigma: float) -> dict[str, Answer]:
         """What the noisy sums say.

@@ -269,7 +269,6 @@ class Statistic(ABC):
 
     kind: ClassVar[str]  # "table" for example
     keys: ClassVar[tuple[str, ...]]  # of its table, besides kind, weight and confidence
-    importance: ClassVar[float]  # what noise does to answers of its kind, beside survival curves
     rounds: ClassVar[int] = 1  # how many sums it needs
     if_noisy: ClassVar[str] = "refused"  # what becomes of it where noise is too large
 

@@ -56,7 +56,6 @@ class Survival(OnRiskSets):
 
     kind = "survival"
     keys = ("time", "event", "by", "bins", "horizon", "test")
-    importance = 0.65  # a third of its numbers say little, and count for nothing here
     if_noisy = "cut short or refused"
 
     @classmethod
@@ -105,12 +104,19 @@ class Survival(OnRiskSets):
             at_risk=at_risk,
             sigma=sigma,
         )
-        variance = (course.noise + course.greenwood)[-1:]
-        error = 0.6 * math.sqrt(variance[0]) if len(variance) else math.inf
+        variance = course.noise + course.greenwood
+        early, error = (
+            survived * math.sqrt(variance[place]) if len(variance) else math.inf
+            for survived, place in ((0.9, (len(variance) - 1) // 4), (0.6, -1))
+        )
         answered, possible = course.length == sets.bins, course.length > 0
         group = " of a group" if self.by else ""
         how = f"±{100 * error:.2g} points at the horizon (one standard error)"
-        errors = {"survival at the horizon": error, "at risk": course.at_risk_errors[0]}
+        errors = {
+            "survival at the horizon": error,
+            "survival at a quarter of it": early,
+            "at risk": float(course.at_risk_errors[0]),
+        }
         told = f"curve{group} known to {how}"
         return self.make_expectation(
             errors, sigma, told, answered=answered, possible=possible, group=group

@@ -5,6 +5,7 @@ A new kind is a file here with a `Query`, and the line of `study_queries` that f
 
 from hubbub.queries.evaluation_query import EVALUATION, EvaluationQuery
 from hubbub.queries.kept_sums import SUMS, sums_in
+from hubbub.queries.planned_answers import PlannedAnswer, planned_answers
 from hubbub.queries.standardising_query import (
     STANDARDISATION,
     STANDARDISED,

@@ -101,8 +101,12 @@ class SumLayout:
 
     def expected(self, records: float, sigma: float) -> dict[str, estimation.Expectation]:
         """What may be said of each question, before any record is touched."""
+        return {name: self.expected_of(name, records, sigma) for name in self.stacked.names}
+
+    def expected_of(self, name: str, records: float, sigma: float) -> estimation.Expectation:
+        """The same of one question."""
         spare = self.rounds / self.stacked.rounds
-        return self.stacked.expected(records, sigma * self.unit / sqrt(spare))
+        return self.stacked.expected_of(name, records, sigma * self.unit / sqrt(spare))
 
 
 @lru_cache(maxsize=16)

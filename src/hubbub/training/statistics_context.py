@@ -252,17 +252,21 @@ class ReleasableQuery:
             BudgetError: the context has too little left.
             SpentError: it was charged before, and stopped before its answers were there.
             StudyError: an answer would not stand out from the noise; nothing is spent.
+            UserError: another program asks out of the same folder, or it cannot be written.
         """
-        context = self.context
-        found = context.ledgers.answer(self.plan)
-        if found is None:
-            self._check_uncharged()
-            handed = prepared_study.InMemory(cells=context.cells)
-            prepared = prepared_study.PreparedStudy.of(self.study, self.plan, handed=handed)
-            self._check_left(context.ledgers.tallies())
-            found = context.ledgers.release(prepared)
-        read_off = (self.study.data.unit_count,) if context.reads_records else ()
+        with self.context.ledgers.alone():
+            found = self.context.ledgers.answer(self.plan) or self._asked()
+        read_off = (self.study.data.unit_count,) if self.context.reads_records else ()
         return replace(found, made_public=read_off)
+
+    def _asked(self) -> Result:
+        """The answers of a query that has none yet."""
+        context = self.context
+        self._check_uncharged()
+        handed = prepared_study.InMemory(cells=context.cells)
+        prepared = prepared_study.PreparedStudy.of(self.study, self.plan, handed=handed)
+        self._check_left(context.ledgers.tallies())
+        return context.ledgers.release(prepared)
 
     def _check_uncharged(self) -> None:
         """Refuse to make a second release of what was charged as one."""
