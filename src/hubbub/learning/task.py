@@ -48,7 +48,7 @@ from hubbub.learning.torch_settings import device_of, exact_products, is_on, pla
 from hubbub.learning.trial import Trial, tried_on, unquoted
 from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.learning.vmapped import vmapped_losses
-from hubbub.study import Records
+from hubbub.tabular import Records
 
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 # Silos of one process may share a replica of the model, whose parameters are written here.
