@@ -203,7 +203,7 @@ def test_a_point_has_the_epsilon_that_its_study_promises(experiment):
 
 
 def test_intervals_off_the_grid_hold_as_often_as_they_say():
-    """Of 1,000 intervals at least: .92 and .98 are four standard deviations from .95."""
+    """Of 200 releases and more; .95 of 200 has a standard deviation of .015."""
     rows = committed("coverage")
     assert {row["question"] for row in rows} == {
         *("survival", "log-rank", "cox", "quantiles", "linear")
@@ -211,7 +211,7 @@ def test_intervals_off_the_grid_hold_as_often_as_they_say():
     for row in rows:
         told = float(row["answered"]) * int(row["releases"])
         for name in ("coverage", "coverage_band", "median_coverage", "at_risk_coverage"):
-            if told > 100 and row[name] != "nan":
+            if told >= 200 and row[name] != "nan":
                 assert 0.91 <= float(row[name]) <= 0.98, row
         assert row["size"] == "nan" or float(row["size"]) <= 0.07
     curves = [row for row in rows if row["question"] == "survival"]
