@@ -28,6 +28,7 @@ from hubbub.estimation.intervals import (
     ratio_interval,
     share,
 )
+from hubbub.estimation.shared_margins import number_of, of_parts
 from hubbub.estimation.statistic import (
     MISSING,
     TOO_FEW,
@@ -37,6 +38,8 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
+    Margin,
+    Margins,
     OneSum,
     one_hot,
     scaled,
@@ -125,6 +128,20 @@ class Table(OneSum):
         groups = one_hot(self.by.places(cells), len(self.by))
         return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
 
+    @property
+    def margins(self) -> Margins:
+        """How many records there are, with each class and with two."""
+        told: dict[Margin, Array] = {number_of(): np.eye(self._width)[0]}
+        start = 1
+        for column in self.columns:
+            if column.categories:
+                rows = _counts(start, _width(column), self._width)
+                levels = (*column.categories, MISSING)[: len(rows)]
+                named = zip(levels, rows, strict=True)
+                told |= {number_of((column.name, level)): row for level, row in named}
+            start += _width(column)
+        return of_parts((self.by,) if self.by else (), told)
+
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""
         each = max(records / len(self._groups), 1.0)
@@ -190,18 +207,8 @@ class _Described(NamedTuple):
     def _z(self) -> float:
         return normal_quantile(self.table.confidence)
 
-    def _linear(self, start: int, size: int) -> Array:
-        """(size, width): counts of a column's categories as linear functions of the block.
-
-        Centred one-hot vectors add up to 0, so the noise in their sum is taken out.
-        """
-        counts = np.zeros((size, len(self.block)))
-        counts[:, start : start + size] = np.eye(size) - 1.0 / size
-        counts[:, 0] = 1.0 / size
-        return counts
-
     def _shares(self, column: Column, start: int) -> list[Estimate]:
-        counts = self._linear(start, _width(column))
+        counts = _counts(start, _width(column), len(self.block))
         everybody = counts.sum(axis=0)
         known = everybody if column.complete else everybody - counts[-1]
         rows = [
@@ -274,6 +281,17 @@ class _Described(NamedTuple):
 
 def _width(column: Column) -> int:
     return (len(column.categories) or 2) + (not column.complete)
+
+
+def _counts(start: int, size: int, width: int) -> Array:
+    """(size, width): counts of a column's categories as linear functions of a block.
+
+    Centred one-hot vectors add up to 0, so the noise in their sum is taken out.
+    """
+    counts = np.zeros((size, width))
+    counts[:, start : start + size] = np.eye(size) - 1.0 / size
+    counts[:, 0] = 1.0 / size
+    return counts
 
 
 def _norm_squared(column: Column) -> float:

@@ -28,6 +28,7 @@ from hubbub.estimation.statistic import (
     Expectation,
     Iterated,
     Levels,
+    Margins,
     OneSum,
 )
 from hubbub.tabular import Column
@@ -98,6 +99,11 @@ class Cox(HazardRatios, OnRiskSets):
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
         return self.sets.encode(cells, self.covariates.places(cells))
+
+    @property
+    def margins(self) -> Margins:
+        """How many are at risk in each bin and have the event, with each class and with two."""
+        return self.sets.margins(self.on)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.

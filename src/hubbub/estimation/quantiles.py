@@ -23,6 +23,7 @@ from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import CLEAR, COMPLETE, SURE, caution, normal_quantile, share
 from hubbub.estimation.prefix_coding import PrefixCode, rising
+from hubbub.estimation.shared_margins import number_of, of_parts
 from hubbub.estimation.statistic import (
     TOO_FEW,
     Answer,
@@ -32,6 +33,7 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
+    Margins,
     OneSum,
 )
 from hubbub.tabular import Column
@@ -111,6 +113,14 @@ class Quantiles(OneSum):
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
         return self._code.encode(self._levels.places(cells))
+
+    @property
+    def margins(self) -> Margins:
+        """How many records have a value, and in each bin."""
+        places = zip(self._levels.names, self._code.counts, strict=True)
+        bins = {number_of((self.column.name, level)): row for level, row in places}
+        whole = {number_of(): self._code.totals[-1]} if self.column.complete else {}
+        return of_parts((), bins | whole)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.

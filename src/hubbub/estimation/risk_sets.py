@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.estimation.prefix_coding import PrefixCode
-from hubbub.estimation.statistic import Array, Cells, OneSum, one_hot
+from hubbub.estimation.shared_margins import number_of, of_parts
+from hubbub.estimation.statistic import Array, Cells, Levels, Margin, Margins, OneSum, one_hot
 from hubbub.tabular import Column
 
 
@@ -196,6 +198,18 @@ class RiskSets:
         return StudyError(
             f"expected {expected} for times in column {self.time.name}, found {found}; correct it"
         )
+
+    def margins(self, levels: Sequence[Levels]) -> Margins:
+        """What a block tells, whose groups are all combinations of these classes."""
+        grid = f"{self.time.name}, {self.event.name}, {self.edges}"
+        told = {
+            Margin(f"{what} of bin {k}: {grid}"): row
+            for what, rows in (("events", self.events), ("exposed", self.exposed))
+            for k, row in enumerate(rows)
+        }
+        if self.counted and self.time.complete and self.event.complete:
+            told[number_of()] = self.at_risk[0]
+        return of_parts(levels, told)
 
 
 class _Seen(NamedTuple):

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -345,8 +345,40 @@ class Statistic(ABC):
         return Answer(refusal=refusal, **parts)
 
 
+class Margin(NamedTuple):
+    """What several blocks of a study may tell alike.
+
+    Args:
+        counted: what is counted, "records" for example.
+        classes: of whom: the column and the class of each; all records if there are none.
+    """
+
+    counted: str
+    classes: frozenset[tuple[str, str]] = frozenset()
+
+
+class Told(NamedTuple):
+    """How a block tells a margin: the same row of some of its parts, added up.
+
+    Args:
+        inside: (parts,) 1 for each of the block's parts that counts.
+        row: (width,) a linear function of a part.
+    """
+
+    inside: Array
+    row: Array
+
+
+Margins = Mapping[Margin, Told]
+
+
 class OneSum(Statistic):
     """One that needs a single sum."""
+
+    @property
+    def margins(self) -> Margins:
+        """What its block tells that others of the study may tell, too."""
+        return {}
 
     @abstractmethod
     def encode(self, cells: Cells) -> Array:

@@ -22,6 +22,7 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
+    Margins,
     NoisyTest,
 )
 from hubbub.estimation.survival_course import Course
@@ -86,6 +87,11 @@ class Survival(OnRiskSets):
         """The blocks of n records, (n, size)."""
         everybody = np.zeros(len(cells[self.time.name]), dtype=np.int64)
         return self.sets.encode(cells, self.by.places(cells) if self.by else everybody)
+
+    @property
+    def margins(self) -> Margins:
+        """How many are at risk in each bin and have the event, with each class."""
+        return self.sets.margins((self.by,) if self.by else ())
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
