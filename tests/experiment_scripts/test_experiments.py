@@ -19,7 +19,7 @@ from hubbub.study.datasets import HEART_COLUMNS, HEART_SILOS
 pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
 if not RESULTS.parent.is_dir():
     pytest.skip("experiments/ is not part of this copy of hubbub", allow_module_level=True)
