@@ -27,7 +27,7 @@ from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
 from hubbub.estimation import Answer, Cox, Levels, Linear, OneSum, Quantiles, Survival
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator

@@ -7,7 +7,7 @@ from typing import Any
 
 from hubbub.estimation import Levels
 from hubbub.report.answers_section import answers
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 
 def survival(**curve: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tests.asking.made_up import KINDS, study, table_of_study
 from hubbub import Study
 from hubbub.errors import StudyError
 from hubbub.estimation import statistic_from
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 HERE = Path()
 WRONG = {

@@ -12,7 +12,15 @@ from tests.asking.made_up import COLUMNS, KINDS, SILOS, patients
 from tests.ledger.test_sums_budget import gaussian_delta
 
 import hubbub
-from hubbub.errors import BudgetError, DataError, SpentError, StudyError, UncountedWarning
+from hubbub.disk import locked
+from hubbub.errors import (
+    BudgetError,
+    DataError,
+    SpentError,
+    StudyError,
+    UncountedWarning,
+    UserError,
+)
 from hubbub.training import notebook_ledgers, run_study, uncounted
 
 TABLES = {name: patients(seed) for seed, name in enumerate(SILOS)}
@@ -157,6 +165,23 @@ def test_a_folder_keeps_ledgers_and_answers_for_a_program_that_is_started_anew(
     assert "answers to histogram" in repr(same)
     assert len(list(home.glob("statistics-*"))) == 1
     assert {path.stem for path in (home / "ledgers").glob("*.sqlite")} == set(SILOS)
+
+
+def test_two_programs_do_not_ask_out_of_one_folder_at_once(tmp_path: Path) -> None:
+    """Each would find enough left, and both together would spend too much."""
+    context = asked(2.0, out=tmp_path / "asked")
+    query = context.query([KINDS["histogram"]], epsilon=2.0)
+    (tmp_path / "asked").mkdir()
+    with (
+        locked(tmp_path / "asked" / "lock"),
+        pytest.raises(UserError, match="another one does; wait"),
+    ):
+        query.release()
+    assert context.remaining() == 2.0
+    assert query.release().statistics
+    nowhere = asked(2.0, out="/dev/null/asked").query([KINDS["histogram"]], epsilon=2.0)
+    with pytest.raises(UserError, match="a folder that can be written"):
+        nowhere.release()
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

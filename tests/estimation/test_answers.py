@@ -34,7 +34,7 @@ from hubbub.estimation import (
     survival_course,
 )
 from hubbub.estimation.intervals import caution
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 PEERS = json.loads(Path(__file__).with_name("peers.json").read_text(encoding="utf-8"))
 CELLS = patients()

@@ -32,7 +32,7 @@ from hubbub.estimation import (
 )
 from hubbub.estimation.prefix_coding import PrefixCode, rising
 from hubbub.estimation.risk_sets import RiskSets
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 AGE = Column(name="age", low=20, high=90)
 TIME = Column(name="time", low=0, high=10)

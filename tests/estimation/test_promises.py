@@ -25,7 +25,7 @@ from hubbub.estimation import (
 )
 from hubbub.estimation.cox_cells import _Score
 from hubbub.estimation.effects import Root, clearness, sandwich
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 CELLS = patients()
 BY_SEX, BY_STAGE = Levels(column=SEX), Levels(column=STAGE)

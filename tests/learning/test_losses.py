@@ -22,7 +22,7 @@ from hubbub.learning.losses import (
     squared,
 )
 from hubbub.learning.target_types import Amount, Count, TargetType, TimeToEvent
-from hubbub.study import Records
+from hubbub.tabular import Records
 
 GRID = (1.0, 2.5, 4.0)
 GOALS = [

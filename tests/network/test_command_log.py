@@ -58,10 +58,11 @@ def test_no_password_of_an_address_is_noted(home):
     assert lines(home)[-2]["command"][-1] == "tls://***@hub.example:4222"
 
 
-def test_a_look_at_the_status_is_not_noted(home):
+def test_a_look_at_how_a_party_is_is_not_noted(home):
     before = lines(home)
     (home / "status.json").write_text('{"party": "cleveland", "time": 0}')
     main(["status", str(home), "--check"])
+    main(["join", "--home", str(home), "--check"])
     assert lines(home) == before
 
 

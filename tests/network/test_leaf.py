@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
+import base64
+import json
+import socket
+import ssl
 import stat
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,12 +24,9 @@ from hubbub.errors import UserError
 from hubbub.network.join import relay_of
 from hubbub.network.key_files import write_roster
 from hubbub.network.nats import LeafFiles, Relay, RelayCertificate, Server, tried, write_server
-from hubbub.network.nats.carrier import Carrier
 from hubbub.network.nats.pieces import Packet, PacketKind
-from hubbub.network.nats.server import CONFIGURATION, LOG, binary, rights
-from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
-from hubbub.network.nats.tls import client_context
-from hubbub.network.nats.transports import let_go
+from hubbub.network.nats.server import CONFIGURATION, LOG, binary
+from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.protocol.primitives.identity import Keys
 from network.lines import Relayed, asked, come, free_port, missing, relayed, wait
 from network.test_over_nats import Everybody
@@ -46,19 +48,10 @@ def hub(tmp_path: Path) -> Iterator[tuple[Relayed, Relay]]:
 
 
 @contextmanager
-def leaf(
-    folder: Path, hub: Relayed, where: Relay, *keys: Keys, free: bool = False
-) -> Iterator[Relay]:
-    """A leaf relay of some keys; if free, one whose administrator has struck all permissions."""
+def leaf(folder: Path, hub: Relayed, where: Relay, *keys: Keys) -> Iterator[Relay]:
+    """A leaf relay of some keys."""
     here = Relay.of(f"tls://localhost:{free_port()}")
     made = LeafFiles.written(folder, keys, here, where, hub.certificate.path)
-    if free:
-        text = made.configuration.read_text()
-        for one in keys:
-            may = rights([answers_of(one.identity)], [asked_of(one.identity)])
-            assert may in text
-            text = text.replace(f", permissions: {may}", "")
-        made.configuration.write_text(text)
     server = Server(folder, here.port, lambda _: None)
     server.start()
     try:
@@ -89,49 +82,74 @@ def test_parties_behind_a_leaf_take_part_and_come_back(
             party.stop()
 
 
-def test_whoever_runs_a_leaf_may_at_the_relay_what_its_parties_may(
-    hub: tuple[Relayed, Relay], tmp_path: Path
-) -> None:
-    """It strikes out what it was told, speaks as others, and listens to all that comes."""
-    from nats.aio.client import Client
+class Meddler:
+    """A leaf that keeps to nothing: it speaks the servers' own protocol with a party's key."""
 
+    def __init__(self, port: int, keys: Keys) -> None:
+        nkeys = pytest.importorskip("nkeys")
+        bare = socket.create_connection(("127.0.0.1", port), 10)
+        info = json.loads(bare.makefile("rb", 0).readline().removeprefix(b"INFO "))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        self._line = context.wrap_socket(bare)
+        signed = nkeys.from_seed(seed_of(keys).encode()).sign(info["nonce"].encode())
+        said = {
+            "nkey": nkey_of(keys.identity),
+            "sig": base64.urlsafe_b64encode(signed).rstrip(b"=").decode(),
+            "tls_required": True,
+            "name": "a leaf",
+            "headers": True,
+        }
+        self.says(f"CONNECT {json.dumps(said)}\r\nPING\r\n".encode())
+
+    def says(self, data: bytes) -> None:
+        with suppress(OSError):  # the relay has hung up
+            self._line.sendall(data)
+
+    def publishes(self, subject: str, data: bytes) -> None:
+        self.says(f"LMSG {subject} {len(data)}\r\n".encode() + data + b"\r\n")
+
+    def hears(self, seconds: float) -> bytes:
+        """All that comes, until it is hung up on or so many seconds have passed."""
+        found, end = b"", time.monotonic() + seconds
+        with suppress(OSError):
+            while (left := end - time.monotonic()) > 0:
+                self._line.settimeout(left)
+                if not (data := self._line.recv(1 << 16)):
+                    break
+                found += data
+        return found
+
+    def close(self) -> None:
+        self._line.close()
+
+
+def test_whoever_runs_a_leaf_may_at_the_relay_what_its_parties_may(
+    hub: tuple[Relayed, Relay],
+) -> None:
     own, where = hub
     ann, bob = own.keys["ann"], own.keys["bob"]
-    heard: set[str] = set()
-
-    async def hears(message: Any) -> None:
-        heard.add(message.subject)
-
-    async def meddles(here: Relay, carrier: Carrier) -> None:
-        client = Client()
-        options: dict[str, Any] = {
-            "allow_reconnect": False,
-            "tls": client_context(here.pin),
-            "tls_handshake_first": True,
-            "nkeys_seed_str": seed_of(ann),
-        }
-        await client.connect(here.urls[0], **options)
-        try:
-            await client.subscribe(">", cb=hears)
-            hello = Packet(kind=PacketKind.HELLO, digest=bytes(range(32))).encoded()
-            while not carrier._line.present("ann"):  # its line and the leaf's come up meanwhile
-                for one in (bob, ann):  # in this order, so that bob's would be heard no later
-                    await client.publish(answers_of(one.identity), hello)
-                await client.flush()
-                await asyncio.sleep(0.05)
-            heard.clear()
-            requests = {"bob": b"for bob", "ann": b"for ann"}
-            await asyncio.to_thread(asked, carrier, requests, 2.0)
-        finally:
-            await let_go(client, 5.0)
-
-    with leaf(tmp_path / "leaf", own, where, ann, free=True) as here:
-        carrier, _ = own.carrier()
-        with carrier:
-            asyncio.run(meddles(here, carrier))
-            assert carrier._line.present("ann") is True
-            assert carrier._line.present("bob") is None
-    assert heard == {asked_of(ann.identity)}
+    hello = Packet(kind=PacketKind.HELLO, digest=bytes(range(32))).encoded()
+    carrier, said = own.carrier()
+    with carrier:
+        wait(lambda: said == ["up"])
+        meddler = Meddler(where.port, ann)
+        meddler.publishes(answers_of(ann.identity), hello)
+        come(carrier, "ann")  # so it is let in, and heard as the party that it may speak for
+        meddler.says(f"LS+ {asked_of(ann.identity)}\r\n".encode())
+        threading.Timer(0.3, asked, (carrier, {"ann": b"x", "bob": b"x"}, 1.0)).start()
+        heard = meddler.hears(1.5)
+        assert f"LMSG {asked_of(ann.identity)} ".encode() in heard
+        meddler.publishes(answers_of(bob.identity), hello)
+        assert b"Violation" in meddler.hears(5.0)
+        meddler.close()
+        for subject in (asked_of(bob.identity), answers_of(bob.identity), ">", "hubbub.>"):
+            meddler = Meddler(where.port, ann)
+            meddler.says(f"LS+ {subject}\r\n".encode())
+            threading.Timer(0.1, asked, (carrier, {"bob": b"for bob"}, 0.5)).start()
+            assert b"for bob" not in meddler.hears(1.0)
+            meddler.close()
+        assert carrier._line.present("bob") is None
 
 
 def test_a_key_that_is_in_no_roster_opens_no_leaf(

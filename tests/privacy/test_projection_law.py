@@ -278,7 +278,7 @@ def test_the_numbers_of_the_table(dimension: int, add_remove: float, substitute:
 @pytest.mark.slow_cases(
     "poisson-0.02-add-remove",
     "without-replacement-0.02-add-remove",
-    "none-1.0-add-remove",
+    "full-batch-1.0-add-remove",
     "without-replacement-0.02-substitute",
 )
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])

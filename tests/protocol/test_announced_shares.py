@@ -450,19 +450,19 @@ def test_p3_shares_stay_as_they_were_where_a_sum_may_open_for_fewer_or_noise_com
     outsider = made.exposures[0].noise_multiplier
     assert outsider == pytest.approx(made.noise_multiplier * sqrt(4 / 2))
     assert "announced_shares" not in made.to_dict()
-    assert "announced_shares" not in terms.to_plain()
+    assert "announced_shares" not in terms.to_dict()
 
 
 def test_where_nobody_may_be_missing_nothing_has_changed() -> None:
     made = plan_of(5, 1, 0)
     assert "announced_shares" not in made.to_dict()
-    assert "announced_shares" not in round_parameters_of(made.main).to_plain()
+    assert "announced_shares" not in round_parameters_of(made.main).to_dict()
 
 
 def test_round_parameters_that_contradict_themselves_are_refused() -> None:
     right = round_parameters_of(plan_of(5, 1, 1).main)
-    assert right.to_plain()["announced_shares"] == right.announced_shares == 3
-    assert RoundParameters(**right.to_plain()) == right
+    assert right.to_dict()["announced_shares"] == right.announced_shares == 3
+    assert RoundParameters(**right.to_dict()) == right
     for wrong in ({"nodes": 2}, {"correlation": (1 << 16,)}, {"announced_shares": 1}):
         with pytest.raises(StudyError, match="make the plan again"):
             replace(right, **wrong)

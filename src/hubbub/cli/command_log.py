@@ -45,8 +45,8 @@ class CommandLog:
     _options: argparse.Namespace | None = field(default=None, repr=False)
 
     def begins(self, options: argparse.Namespace) -> None:
-        """Note who has typed what, unless it is only looked where a study stands."""
-        if self.typed[:1] != ["status"]:
+        """Note who has typed what, unless it only looks how a party is."""
+        if self.typed[:1] != ["status"] and not getattr(options, "check", False):
             self._options = options
             self._note(actor=actor(), command=[_PASSWORD.sub("***@", one) for one in self.typed])
 

@@ -7,11 +7,11 @@ which takes seconds and so waits for the first name of this room that is used.
 
 import os
 
-from hubbub import on_first_use
+import lazy_loader
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-__getattr__ = on_first_use(__name__)
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "MOST_LOSS",
@@ -19,7 +19,6 @@ __all__ = [
     "EvaluationTask",
     "LayerProjection",
     "Optimizer",
-    "Score",
     "TrainingTask",
     "TriedMethod",
     "build_model",
@@ -37,7 +36,6 @@ __all__ = [
     "method_for",
     "parameters_vector",
     "save_model",
-    "scores_of",
     "stepped",
     "stored_parameters",
     "threads_for",

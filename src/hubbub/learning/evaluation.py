@@ -24,7 +24,8 @@ from hubbub.learning.torch_settings import (
     is_on,
     plain_attention,
 )
-from hubbub.study import Records, attempted, named_object
+from hubbub.study import attempted, named_object
+from hubbub.tabular import Records
 
 _CHUNK = 1024  # records at once
 
@@ -53,8 +54,9 @@ def evaluate(
 
     Returns:
         "loss" (in the loss's own unit) and the target type's metrics; of a classifier "accuracy" (a
-        share in [0, 1]) and, for two classes, "auc" (a probability), "brier" and "calibration_slope".
-        Those of own functions stand under their names. Each where it is defined and finite.
+        share in [0, 1]) and, for two classes, "auc" (a probability), "brier" and
+        "calibration_slope". Those of own functions stand under their names. Each where it is
+        defined and finite.
 
     Raises:
         DataError: there is no record, or inputs and targets do not hold the same number.

@@ -25,7 +25,7 @@ class Learner:
         model: the module; steps are written into it to evaluate it.
         on_units: the same as the study's units see it: a patient's records at once.
         initial: its first weights.
-        goal: what it is trained for.
+        target_type: what it is trained for.
         method: how clipped gradients of it are made.
         device: where.
         shape: of one record's features.

@@ -26,7 +26,7 @@ class Scorer(nn.Module):
     Args:
         model: gives outputs (n,) or (n, outputs).
         standardisation: what was done to features before the model saw them; None if nothing.
-        goal: what the model was trained for; that of a classifier if it is left out.
+        target_type: what the model was trained for; that of a classifier if it is left out.
     """
 
     shift: torch.Tensor

@@ -34,7 +34,7 @@ from hubbub.learning.torch_settings import (
 from hubbub.learning.trial import MADE_UP, tried, tried_on, unquoted
 from hubbub.learning.unit_model import UnitModel
 from hubbub.learning.varying_work import work_varies
-from hubbub.study import Records
+from hubbub.tabular import Records
 
 _RECORDS = 4
 _TOLERANCE = 1e-9  # relative, in float64
@@ -124,7 +124,7 @@ def try_out(
     Args:
         model: left as it is.
         test: the test set; None or no records: nothing is tried.
-        goal: what the model is trained for.
+        target_type: what the model is trained for.
         own: metrics of the user's, which are tried on all of it.
 
     Raises:
@@ -188,7 +188,7 @@ def method_for(
         model: left as it is; a `UnitModel` where a unit may have several records.
         shape: of one record.
         targets: of any records; only their type and shape are looked at.
-        goal: what the model is trained for.
+        target_type: what the model is trained for.
 
     Returns:
         "chain", "vmap" or "loop", for use as `clipped_sum(method=...)`.
@@ -237,7 +237,7 @@ def method_and_work(
     """What `method_for` finds, and whether a record decides how much is done for it.
 
     Args:
-        model, shape, targets, goal: as for `method_for`.
+        model, shape, targets, target_type: as for `method_for`.
 
     Returns:
         Both; that the work varies is certain, that it does not is only what was seen (P19).

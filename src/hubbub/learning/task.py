@@ -48,7 +48,7 @@ from hubbub.learning.torch_settings import device_of, exact_products, is_on, pla
 from hubbub.learning.trial import Trial, tried_on, unquoted
 from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.learning.vmapped import vmapped_losses
-from hubbub.study import Records
+from hubbub.tabular import Records
 
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 # Silos of one process may share a replica of the model, whose parameters are written here.
@@ -77,7 +77,7 @@ class TrainingTask:
         capacity: the most records that the silo may hold, public; as many as there are if None.
         rows: of a batch, public; the capacity if None.
         device: a name that `hubbub.learning.device_of` takes.
-        goal: what the model is trained for; that of a classifier if it is left out.
+        target_type: what the model is trained for; that of a classifier if it is left out.
 
     Raises:
         UserError: there is no such device.
@@ -237,7 +237,7 @@ class EvaluationTask:
     Args:
         model: as for `TrainingTask`.
         records: those that are held back.
-        method, capacity, device, goal: as for `TrainingTask`.
+        method, capacity, device, target_type: as for `TrainingTask`.
 
     Raises:
         UserError: there is no such device.

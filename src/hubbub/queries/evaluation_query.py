@@ -18,8 +18,9 @@ from hubbub.planning import (
     SiloData,
     mechanism_of_all,
 )
-from hubbub.study import Data, Privacy, Records
+from hubbub.study import Data, Privacy
 from hubbub.study.training import Evaluate
+from hubbub.tabular import Records
 
 if TYPE_CHECKING:
     from hubbub.protocol import LocalTask

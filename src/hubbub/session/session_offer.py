@@ -91,7 +91,7 @@ class SessionOffer:
         """The offer of a session with these numbers."""
         return cls(
             purpose=purpose,
-            round_parameters=round_parameters.to_plain(),
+            round_parameters=round_parameters.to_dict(),
             standardisation=standardisation,
             at=at,
         )
@@ -137,11 +137,10 @@ class SessionOffer:
         Raises:
             RefusedError: naming the first number that differs.
         """
-        own = mine.to_plain()
-        names = [*own, *sorted(self.round_parameters.keys() - own.keys())]
-        name = next(
-            (one for one in names if not _same(own.get(one), self.round_parameters.get(one))), None
-        )
+        own = mine.to_dict()
+        theirs = self.round_parameters
+        odd = [one for one in own if not _same(own[one], theirs.get(one))]
+        name = next(iter((*odd, *sorted(theirs.keys() - own.keys()))), None)
         if name is None:
             return
         apart = self.version != VERSION

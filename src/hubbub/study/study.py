@@ -364,8 +364,11 @@ class Study:
             content["attestation"] = self.attestation.to_dict()
         if self.statistics is not None:
             content["statistics"] = self.statistics.canonical()
-        if not self.privacy.cap:  # a later key: studies without it keep their ids
+        if not self.privacy.cap:  # a later key, as is `other`: studies without keep their ids
             del content["privacy"]["cap"]
+        for column in content["data"]["columns"]:
+            if not column["other"]:
+                del column["other"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.settings import Key, by_hand, keys_of, number, settings, texts, truth
+from hubbub.settings import Key, by_hand, keys_of, number, settings, text, texts, truth
 from hubbub.tabular.cell_rule import (
     GAP,
     LARGEST,
@@ -124,6 +124,7 @@ def _column_from(name: str, entry: Any) -> Column:
         indicator=indicator,
         missing=_spellings(entry, "missing", where),
         ignore_case=ignore_case,
+        other=_text(entry, "other", where),
         feature=_truth(entry, "feature", where, otherwise=Column.feature),
         complete=_truth(entry, "complete", where),
     )
@@ -135,6 +136,13 @@ def _truth(entry: Mapping[str, Any], key: str, where: str, *, otherwise: bool = 
         raise StudyError(
             f"expected {where}.{key} to be true or false, found {value!r}; write one of the two"
         )
+    return value
+
+
+def _text(entry: Mapping[str, Any], key: str, where: str) -> str:
+    value = entry.get(key, "")
+    if not isinstance(value, str):
+        raise StudyError(f"expected {where}.{key} to be a text, found {value!r}; put it in quotes")
     return value
 
 
@@ -201,6 +209,14 @@ class Column:
     ignore_case: Annotated[
         bool, truth("Spellings that differ only in upper and lower case are one.")
     ] = False
+    other: Annotated[
+        str,
+        text(
+            "The category that a spelling in no list counts as; without it, such a cell is "
+            "an error.",
+            "one of the categories",
+        ),
+    ] = ""
     feature: Annotated[
         bool, truth("Whether the model, too, sees the column, not only `[statistics]`.")
     ] = True
@@ -274,13 +290,14 @@ class Column:
             *(SPELLING, f"one of the {len(places)} declared categories", "something else"),
             "correct the cell, or add its spelling to categories or missing in data.columns",
         )
+        beyond = places[self.spelled(self.other)] if self.other else unlisted
 
         def rule(text: str) -> float | CellFault:
             spelled = self.spelled(text)
             if spelled in absent:
                 return self._gap if self.complete else MISSING
             if places:
-                return places.get(spelled, unlisted)
+                return places.get(spelled, beyond)
             value, (low, high) = number_rule(spelled), self.bounds
             return value if isinstance(value, CellFault) else min(max(value, low), high)
 
@@ -319,11 +336,15 @@ class Column:
             self._refuse(
                 "missing to differ from the categories", list(self.missing), "remove the overlap"
             )
+        if self.other and self.spelled(self.other) not in known:
+            self._refuse("other to be a category", self.other, "add it to categories")
         if self.default is not None and self.spelled(str(self.default)) not in known:
             self._refuse("default to be a category", self.default, "add it to categories")
 
     def _check_numeric(self) -> None:
         (low, high), default = self.bounds, self.default
+        if self.other:
+            self._refuse("other beside categories alone", self.other, "remove it")
         if not (_is_number(low) and _is_number(high)):
             self._refuse("low and high to be numbers", (low, high), "give both public bounds")
         if low >= high:

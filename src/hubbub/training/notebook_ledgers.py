@@ -9,11 +9,15 @@ no rule by which a query is let in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import RLock
 from typing import Protocol
 
+from hubbub.disk import locked, why_of
+from hubbub.errors import UserError
 from hubbub.ledger import Ledger, Tally
 from hubbub.planning import Plan
 from hubbub.study import Study
@@ -25,6 +29,9 @@ _LETTERS = 16  # of a study's id, in a folder's name
 
 class NotebookLedgers(Protocol):
     """What counts a notebook's queries."""
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Nobody else charges them until this ends."""
 
     def tallies(self) -> Sequence[Tally]:
         """What was charged at each silo."""
@@ -45,6 +52,10 @@ class InMemoryLedgers:
     """
 
     tables: Mapping[str, str] = field(repr=False)
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Other threads wait."""
+        return _one_at_a_time
 
     def tallies(self) -> Sequence[Tally]:
         """What was charged at each silo."""
@@ -79,6 +90,25 @@ class FolderLedgers:
     home: Path
     silos: Sequence[str]
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Other programs are refused, other threads wait; UserError if another program is first."""
+        with _one_at_a_time, ExitStack() as stack:
+            try:
+                self.home.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(self.home / "lock"))
+            except BlockingIOError:
+                raise UserError(
+                    f"expected to be the only program that asks out of {self.home}, another one "
+                    "does; wait for it"
+                ) from None
+            except OSError as error:
+                raise UserError(
+                    f"expected a folder that can be written, got {self.home}: {why_of(error)}; "
+                    "choose another out"
+                ) from None
+            yield
+
     def tallies(self) -> Sequence[Tally]:
         """What was charged at each silo."""
         return [_read(self._ledgers / f"{name}.sqlite") for name in self.silos]
@@ -101,6 +131,7 @@ class FolderLedgers:
         return self.home / f"{study.name}-{study.id.hex()[:_LETTERS]}"
 
 
+_one_at_a_time = RLock()
 _charged: dict[tuple[str, str], Tally] = {}
 _answers: dict[tuple[bytes, frozenset[tuple[str, str]]], Result] = {}
 

@@ -22,7 +22,8 @@ from hubbub.ledger import SumsBudget, Tally
 from hubbub.planning import Plan
 from hubbub.queries import expected_answers
 from hubbub.queries import plan as plan_study
-from hubbub.study import IN_MEMORY, CodedCells, Study
+from hubbub.study import IN_MEMORY, Study
+from hubbub.tabular import CodedCells
 from hubbub.training import array_inputs, notebook_tables, prepared_study
 from hubbub.training.notebook_ledgers import FolderLedgers, InMemoryLedgers, NotebookLedgers
 from hubbub.training.result import Result
@@ -252,17 +253,21 @@ class ReleasableQuery:
             BudgetError: the context has too little left.
             SpentError: it was charged before, and stopped before its answers were there.
             StudyError: an answer would not stand out from the noise; nothing is spent.
+            UserError: another program asks out of the same folder, or it cannot be written.
         """
-        context = self.context
-        found = context.ledgers.answer(self.plan)
-        if found is None:
-            self._check_uncharged()
-            handed = prepared_study.InMemory(cells=context.cells)
-            prepared = prepared_study.PreparedStudy.of(self.study, self.plan, handed=handed)
-            self._check_left(context.ledgers.tallies())
-            found = context.ledgers.release(prepared)
-        read_off = (self.study.data.unit_count,) if context.reads_records else ()
+        with self.context.ledgers.alone():
+            found = self.context.ledgers.answer(self.plan) or self._asked()
+        read_off = (self.study.data.unit_count,) if self.context.reads_records else ()
         return replace(found, made_public=read_off)
+
+    def _asked(self) -> Result:
+        """The answers of a query that has none yet."""
+        context = self.context
+        self._check_uncharged()
+        handed = prepared_study.InMemory(cells=context.cells)
+        prepared = prepared_study.PreparedStudy.of(self.study, self.plan, handed=handed)
+        self._check_left(context.ledgers.tallies())
+        return context.ledgers.release(prepared)
 
     def _check_uncharged(self) -> None:
         """Refuse to make a second release of what was charged as one."""

@@ -28,7 +28,7 @@ NOWHERE = {"study": bytes(32), "session": NO_SESSION}
 def network(w: World, model: bytes) -> dict[str, Any]:
     """The file: one frame of each tag, the offer's place in a transcript, and envelopes."""
     opening = SessionOffer(
-        purpose="training", round_parameters=w.round_parameters.to_plain(), version=VERSION
+        purpose="training", round_parameters=w.round_parameters.to_dict(), version=VERSION
     )
     ready = {"version": VERSION, "attempts": {"training": 0}}
     said = part_of(w.keys[1], study=STUDY, sessions=[SESSION], **LEDGER)

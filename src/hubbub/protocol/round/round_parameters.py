@@ -93,7 +93,7 @@ class RoundParameters:
                 f"missing, got {self.announced_shares}; make the plan again"
             )
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The numbers by name, as an OPEN and a transcript have them.
 
         `announced_shares` is left out where there are none, as before there could be.

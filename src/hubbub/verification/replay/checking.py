@@ -283,7 +283,7 @@ def _round_parameters(path: Path, header: Header, plan: Plan) -> RoundParameters
             f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
         )
     mine = round_parameters_of(planned)
-    if why := difference(header.round_parameters.to_plain(), mine.to_plain()):
+    if why := difference(header.round_parameters.to_dict(), mine.to_dict()):
         raise IntegrityError(f"expected {path} to keep to the plan: {why}")
     return header.round_parameters
 

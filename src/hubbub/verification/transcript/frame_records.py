@@ -182,7 +182,7 @@ def _written(header: Header) -> bytes:
         "session": header.session.hex(),
         "purpose": header.purpose,
         "number": header.number,
-        "terms": None if header.round_parameters is None else header.round_parameters.to_plain(),
+        "terms": None if header.round_parameters is None else header.round_parameters.to_dict(),
         "roster": plain_roster(header.roster),
     }
     return json.dumps(plain, separators=(",", ":")).encode()
