@@ -17,14 +17,42 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from hubbub.estimation.statistic import Array, Levels, Margin, Margins, Told
+from hubbub.estimation.statistic import Array, Levels
 
 _TOGETHER = 2  # columns that a margin names at most
 _MOST = 500  # equations
 _DEPENDENT = 1e-9  # of the largest: equations that follow from others
+
+
+class Margin(NamedTuple):
+    """What several blocks of a study may tell alike.
+
+    Args:
+        counted: what is counted, "records" for example.
+        classes: of whom: the column and the class of each; all records if there are none.
+    """
+
+    counted: str
+    classes: frozenset[tuple[str, str]] = frozenset()
+
+
+class Told(NamedTuple):
+    """How a block tells a margin: the same row of some of its parts, added up.
+
+    Args:
+        inside: (parts,) 1 for each of the block's parts that counts.
+        row: (width,) a linear function of a part.
+    """
+
+    inside: Array
+    row: Array
+
+
+Margins = Mapping[Margin, Told]
 
 
 def number_of(*classes: tuple[str, str]) -> Margin:
@@ -78,11 +106,7 @@ def equations(blocks: Sequence[tuple[slice, float, Margins]], size: int) -> Arra
         for margin in told:
             by_margin.setdefault(margin, []).append(number)
     plainest = sorted(by_margin.items(), key=lambda one: len(one[0].classes))
-    pairs = [
-        (margin, first, other)
-        for margin, (first, *others) in plainest
-        for other in others
-    ]
+    pairs = [(margin, first, other) for margin, (first, *others) in plainest for other in others]
     apart = np.zeros((min(len(pairs), _MOST), size))
     for row, (margin, first, other) in zip(apart, pairs, strict=False):
         for number, sign in ((first, 1.0), (other, -1.0)):
