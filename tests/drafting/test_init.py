@@ -473,6 +473,17 @@ def test_what_looks_like_a_key_of_rows(cells, key):
     assert is_key("value", [cells]) == key
 
 
+@pytest.mark.parametrize(("step", "told"), [(0, False), (10, True)])
+def test_a_column_with_a_long_tail_is_told_of_log_bins(step, told):
+    """Values from 1 to 100, evenly or as a power of ten."""
+    from hubbub.study.drafting.column_draft import column_draft
+
+    cells = [f"{10 ** (k / 33):.2f}" if step else str(k + 1) for k in range(67)]
+    cells += [f"{100 * 1.08**k:.1f}" if step else str(k + 68) for k in range(33)]
+    made = column_draft("crp", [cells])
+    assert ('spacing = "log"' in made.why) == told
+
+
 def test_a_parquet_file_is_drafted_from_and_used_where_it_is(ask):
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -126,6 +126,7 @@ def _column_from(name: str, entry: Any) -> Column:
         ignore_case=ignore_case,
         other=_text(entry, "other", where),
         feature=_truth(entry, "feature", where, otherwise=Column.feature),
+        complete=_truth(entry, "complete", where),
     )
 
 
@@ -219,6 +220,13 @@ class Column:
     feature: Annotated[
         bool, truth("Whether the model, too, sees the column, not only `[statistics]`.")
     ] = True
+    complete: Annotated[
+        bool,
+        truth(
+            "No cell is missing: an empty one keeps the silo away, and Table 1 counts none, which "
+            "makes it more exact."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         """Refuses a column that is neither plainly numeric nor plainly categorical."""
@@ -226,6 +234,9 @@ class Column:
             self._check_categorical()
         else:
             self._check_numeric()
+        if self.complete and (self.missing or self.default is not None):
+            found = (*self.missing, self.default)
+            self._refuse("no missing and no default beside complete = true", found, "remove one")
         if self.indicator and self.default is None:
             self._refuse(
                 "a default beside indicator = true", None, "add default or remove indicator"
@@ -259,8 +270,7 @@ class Column:
         """What the column's cells say to a model: a missing one needs a default."""
         if self.default is not None:
             return self.rule_with_gaps
-        remedy = "give the column a public default in data.columns or remove the record"
-        gap, with_gaps = CellFault(GAP, "a value", "a missing cell", remedy), self.rule_with_gaps
+        gap, with_gaps = self._gap, self.rule_with_gaps
 
         def rule(text: str) -> float | CellFault:
             value = with_gaps(text)
@@ -270,7 +280,10 @@ class Column:
 
     @property
     def rule_with_gaps(self) -> Rule:
-        """What they say: a number within the bounds, a category's place from 0, or `MISSING`."""
+        """What they say: a number within the bounds, a category's place from 0, or `MISSING`.
+
+        In a complete column a missing cell is a fault.
+        """
         absent = {"", *map(self.spelled, self.missing)}
         places = {self.spelled(one): place for place, one in enumerate(self.categories)}
         unlisted = CellFault(
@@ -282,13 +295,20 @@ class Column:
         def rule(text: str) -> float | CellFault:
             spelled = self.spelled(text)
             if spelled in absent:
-                return MISSING
+                return self._gap if self.complete else MISSING
             if places:
                 return places.get(spelled, beyond)
             value, (low, high) = number_rule(spelled), self.bounds
             return value if isinstance(value, CellFault) else min(max(value, low), high)
 
         return rule
+
+    @property
+    def _gap(self) -> CellFault:
+        remedy = "give the column a public default in data.columns or remove the record"
+        if self.complete:
+            remedy = "mend the cell, or take complete = true off the column in data.columns"
+        return CellFault(GAP, "a value", "a missing cell", remedy)
 
     @property
     def width(self) -> int:

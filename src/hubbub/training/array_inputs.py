@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hubbub import tabular
 from hubbub.errors import DataError
-from hubbub.study import Records
+from hubbub.tabular import Records
 
 _SHOWN = 5  # columns
 _MOST = 100  # classes that are taken from targets without being stated

@@ -27,6 +27,7 @@ _RARE = 3  # rows, below which a category may point to a person
 _OTHER = "other"
 _FEW_ROWS = 8  # below which nothing looks like a key
 _FIRST_CODE = 1000
+_TAIL = 10.0  # times the lower half of values is as wide as all, in a column with a long tail
 _CODES = frozenset(map(float, range(10)))
 _CODE = re.compile(r"[\w-]+")
 _KEY = re.compile(
@@ -173,6 +174,8 @@ def _number(
         notes.append(f"read as their numbers: {', '.join(limits[:5])}")
     if unread := sorted(strange | {cell for cell in numbers if read[cell] in gone}):
         notes.append(f"read as missing: {', '.join(unread)}")
+    if low >= 0 and median(values) - low < (high - low) / _TAIL:
+        notes.append('a long tail: ask for its quantiles and histogram with spacing = "log"')
     column = Column(
         name=name,
         low=low,
