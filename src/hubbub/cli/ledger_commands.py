@@ -26,7 +26,7 @@ from hubbub.ledger import (
     attempts_of,
 )
 from hubbub.planning import Plan
-from hubbub.privacy import arguments
+from hubbub.privacy import ReferenceLaw, arguments
 
 
 def add_commands(commands: Any) -> None:
@@ -78,6 +78,13 @@ def add_commands(commands: Any) -> None:
         help="all studies were fixed before the first: the cap goes further, and promises nothing "
         "if one was chosen in view of earlier results",
     )
+    setter.add_argument(
+        "--law",
+        nargs=3,
+        metavar=("NOISE", "RATE", "STEPS"),
+        help="keep room for so many steps of training at most this rate and at least this noise: "
+        "they cost nothing for being chosen late; state it before the first study",
+    )
     _add_relation(setter, "add-remove", default="add-remove")
 
 
@@ -123,6 +130,7 @@ def _show(options: argparse.Namespace) -> int:
                 "cap": None if cap is None else cap.to_dict(),
                 "left": books.left,
                 "least_cap": books.least_cap,
+                **books.law_unused,
                 "studies": {one["study"]: one["steps"] for one in studies},
                 "by_study": studies,
                 "head": head,
@@ -197,6 +205,14 @@ class _Books:
         return self.tally.after(plan).epsilon(delta=goal.delta, relation=goal.relation)
 
     @property
+    def law_unused(self) -> dict[str, Any]:
+        """Steps of the cap's reference law that nobody used, and the epsilon that they keep."""
+        if self.filter is None or self.filter.cap.law is None:
+            return {}
+        kept = finite(self.filter.kept_back(self.tally))
+        return {"law_unused": self.filter.unused, "law_kept_back": kept}
+
+    @property
     def words(self) -> list[str]:
         """The cap, the promise that it is, and what is left of it."""
         if self.cap is None:
@@ -211,8 +227,19 @@ class _Books:
         promise = f"{words}; promised however later studies are chosen"
         if self.least_cap == 0:
             return [promise]
+        kept = [] if self.filter.cap.law is None else [self._law_words(self.filter)]
         needed = f"epsilon {number(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
-        return [f"counted by the cap: {needed}, however each study was chosen", promise]
+        return [f"counted by the cap: {needed}, however each study was chosen", *kept, promise]
+
+    def _law_words(self, filter_: PrivacyFilter) -> str:
+        """What of the reference law is not used, and what that keeps back."""
+        law, back = filter_.cap.law, filter_.kept_back(self.tally)
+        assert law is not None, "there are words of a law that is stated"  # noqa: S101
+        return (
+            f"reference law: noise {law.noise_multiplier:g}, rate {law.sample_rate:g}; "
+            f"{filter_.unused} of its {law.steps} steps are not used, which keeps back epsilon "
+            f"{back:.4g}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,14 +397,48 @@ def _set(options: argparse.Namespace) -> int:
         delta=options.delta,
         relation=options.relation,
         studies="fixed" if options.fixed_studies else "adaptive",
+        law=None if options.law is None else _law(*options.law),
     )
     if options.new and options.ledger.is_file():
         raise UserError(f"expected no {options.ledger} with --new, found one; leave --new out")
+    if options.new:
+        _check_law(cap, None, Tally())
     with Ledger(options.ledger) if options.new else _existing(options.ledger) as ledger:
+        _check_law(cap, ledger.filter, ledger.tally)
         ledger.set_cap(cap)
         books = _Books.of(ledger)
     answer(options, {"cap": cap.to_dict()}, *books.words)
     return 0
+
+
+def _law(noise: str, rate: str, steps: str) -> ReferenceLaw:
+    """A reference law as it is stated."""
+    try:
+        return ReferenceLaw(
+            noise_multiplier=float(noise), sample_rate=float(rate), steps=int(steps)
+        )
+    except ValueError:
+        raise UserError(
+            f"expected --law with two numbers and a whole one, got {noise} {rate} {steps}; state "
+            "the least noise multiplier, the largest sample rate, and how many steps"
+        ) from None
+
+
+def _check_law(cap: Cap, before: PrivacyFilter | None, tally: Tally) -> None:
+    """Refuse a law that is stated late, or that the cap has no room for."""
+    if cap.law is None:
+        return
+    if before is not None and before.admissions and before.cap.law != cap.law:
+        raise UserError(
+            "expected --law as it was before the first study was let in, got another; it promises "
+            "nothing if it is stated in view of results: repeat the former one, or leave it out"
+        )
+    after = before.under(cap) if before else PrivacyFilter.beginning(cap, tally)
+    if not after.keeps_its_law:
+        raise UserError(
+            f"expected a cap with room for its law, got epsilon {cap.epsilon:g} where at least "
+            f"{after.epsilon(tally):.4g} is needed; raise the cap or state fewer steps"
+        )
 
 
 def _existing(path: Path) -> Ledger:

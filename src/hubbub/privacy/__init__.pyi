@@ -71,6 +71,9 @@ from hubbub.privacy.questions import (
     noise_multiplier as noise_multiplier,
     trade_off as trade_off,
 )
+from hubbub.privacy.reference_law import (
+    ReferenceLaw as ReferenceLaw,
+)
 from hubbub.privacy.remaining_budget import (
     RemainingBudget as RemainingBudget,
     StudyLaw as StudyLaw,
