@@ -12,6 +12,7 @@
 #   make release   wheel, sdist, SBOM and SHA256SUMS of the last commit in dist/, built twice and compared
 #   make bundle   the release and all packages that it needs in one file, for machines without a network
 #   make image   the image of a party from that, with no registry (root); NODE=--node leaves torch out
+#   make check-deploy   have compose files and chart read by their own programs; needs PYTHON=python3.12 or newer
 #   make lock    write constraints.txt and deploy/requirements.txt anew; ARGS=--upgrade for newer versions
 #   make clean   remove .venv and all that the tools left behind
 #
@@ -54,7 +55,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all coverage check lint docs bench experiments release bundle image lock clean
+.PHONY: help demo demo-network test test-all coverage check lint docs bench experiments release bundle image check-deploy lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -132,6 +133,9 @@ bundle: release
 image: bundle
 	$(SAY) building the image
 	@sh deploy/image.sh $(NODE) $(BASE)
+
+check-deploy:
+	@sh deploy/check.sh $(PYTHON)
 
 lock: $(RELEASE)
 	@$(COMPILE) --all-extras --output-file constraints.txt $(ARGS) pyproject.toml

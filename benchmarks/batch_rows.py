@@ -28,7 +28,7 @@ from benchmarks.learning import made
 from hubbub.learning import TrainingTask, parameters_vector
 from hubbub.planning import SUM_MARGIN
 from hubbub.protocol import EMPTY, most_rows
-from hubbub.study import Records
+from hubbub.tabular import Records
 
 TABLE = Path(__file__).parent / "results" / "batch_rows.csv"
 RATE, RECORDS = 0.002, 400

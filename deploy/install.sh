@@ -27,7 +27,7 @@ if [ "$wanted" != "$found" ]; then
 fi
 
 "$python" -m venv "$to"
-install() { "$to/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check --no-index --find-links wheels "$@"; }
+install() { "$to/bin/python" -m pip --isolated install --quiet --no-cache-dir --disable-pip-version-check --no-index --find-links wheels "$@"; }
 install --require-hashes --requirement requirements-build.txt
 for lock in $locks; do
   install --require-hashes --no-build-isolation --requirement "$lock"

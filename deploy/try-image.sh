@@ -14,7 +14,7 @@ set -eu
 here=$(dirname "$0")
 cd "$here/.."
 engine() { ${ENGINE:-podman} "$@"; }
-version=$(sed -n 's/^VERSION = "\(.*\)"/\1/p' src/hubbub/__init__.py)
+version=$(sed -n 's/^VERSION = "\([^"]*\)".*/\1/p' src/hubbub/__init__.py)
 image=${1:-localhost/hubbub:$version}
 small=${2:-localhost/hubbub-node:$version}
 scratch=$(mktemp -d)
@@ -79,16 +79,25 @@ echo "hubbub: all have approved the study"
 for one in $silos $nodes; do
   party "$one" --detach --name "$names-$one" -- join > "$scratch/$one.log"
 done
-party aggregator --name "$names-aggregator" -- serve /public/study.toml 2>&1 | tee "$scratch/aggregator.log"
-
-for one in $silos $nodes; do
-  engine exec "$names-$one" hubbub status --check hubbub-home > "$scratch/$one.log" 2>&1 || fail "expected $one to be well"
+party aggregator --name "$names-aggregator" -- serve /public/study.toml &
+serving=$!
+for one in $silos $nodes; do # well while they are in the study, whose relay ends with it
+  tries=0
+  until engine exec "$names-$one" hubbub status --check hubbub-home > "$scratch/$one.log" 2>&1; do
+    tries=$((tries + 1))
+    [ $tries -lt 200 ] || fail "expected $one to be well"
+    sleep 1
+  done
 done
-echo "hubbub: all are well; now one of them is frozen"
+echo "hubbub: all are well"
+wait $serving || fail "expected the study to be done"
 engine kill --signal STOP "$names-cleveland" > "$scratch/kill.log"
 sleep 45
-engine exec "$names-cleveland" hubbub status --check --most-age 40 hubbub-home && fail "expected the check to notice"
+engine exec "$names-cleveland" hubbub status --check --most-age 40 hubbub-home > "$scratch/cleveland.log" \
+  && fail "expected a frozen party not to be well"
+grep --quiet "wrote its status" "$scratch/cleveland.log" || fail "expected to hear how old its status is"
 engine kill --signal CONT "$names-cleveland" > "$scratch/kill.log"
+echo "hubbub: one that was frozen was noticed"
 run=$(cd "$scratch/aggregator" && echo hubbub-home/runs/*)
 party aggregator -- verify "$run" || fail "expected the run to verify"
 for one in $silos; do

@@ -28,8 +28,8 @@ from experiments.datasets import BRCA_SILOS, flamby_brca, flamby_heart
 from experiments.results import Table, summarise
 from hubbub.errors import DataError
 from hubbub.learning import accuracy, survival_metrics
-from hubbub.study import Records
 from hubbub.study.datasets import HEART_SILOS
+from hubbub.tabular import Records
 
 METHODS = ("hubbub", "local-dp", "non-private")
 KEY = ("data", "method", "epsilon", "seed")

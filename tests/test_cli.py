@@ -181,7 +181,7 @@ def test_plan_looks_at_the_ledgers_that_a_run_would_charge(ask, command, study, 
     assert all(8 < one["spent"] * 1.2 < one["after"] < 16 for one in moved.values())
     assert "of 9: will be refused" in moved["hungary"]["words"]
     said = command("plan", other, "--ledgers", "runs/ledgers").out
-    assert "What these records have spent in all studies" in said
+    assert "Spent in all by these records" in said
     nowhere = command("plan", study, "--ledgers", tmp_path)
     assert (nowhere.code, nowhere.out) == (2, "")
     assert "expected ledgers of" in nowhere.err

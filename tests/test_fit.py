@@ -231,7 +231,7 @@ def test_data_frames_in_another_order_are_not_taken_by_place():
     pandas = pytest.importorskip("pandas")
     frames = {n: (pandas.DataFrame(x, columns=[*"abc"]), y) for n, (x, y) in SILOS.items()}
     frames["south"] = (frames["south"][0][[*"cab"]], frames["south"][1])
-    with pytest.raises(DataError, match="others for south than for north; put them in one order"):
+    with pytest.raises(DataError, match="in place 1 for south and not for north; put"):
         hubbub.fit(frames, **SHORT)
     named = {one: {"low": -1, "high": 1} for one in "abc"}
     assert hubbub.fit(frames, **SHORT, columns=named).plan.dimension == 4
@@ -393,3 +393,27 @@ def test_the_former_name_of_the_clipping_norm_works_for_one_version_more() -> No
     with pytest.warns(DeprecationWarning, match="clip_norm"):
         result = hubbub.fit(SILOS, epsilon=8, steps=1, clip=0.25)
     assert result.plan.clip == 0.25
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda table: table.assign(ward="A"), "found others in 'ward'"),
+        (lambda table: table.rename(columns={"b": "c"}), "'c', no 'b' for south and not for north"),
+        (lambda table: table[["b", "a"]], "'b' in place 1 for south"),
+    ],
+)
+def test_a_data_frame_that_does_not_fit_is_refused_by_the_names_of_its_columns(change, words):
+    frames = pytest.importorskip("pandas")
+    table = frames.DataFrame({"a": [0.1, 0.2, 0.3, 0.4], "b": [1.0, 0.0, 1.0, 0.0]})
+    second = change(table)
+    first = second if "others in" in words else table
+    labels = ["no", "yes", "no", "yes"]
+    with pytest.raises(DataError, match=words):
+        hubbub.fit(
+            {"north": (first, labels), "south": (second, labels), "west": (first, labels)},
+            epsilon=1.0,
+            classes=["no", "yes"],
+            records=12,
+            capacity=9,
+        )

@@ -14,9 +14,9 @@ from hubbub import Study, plan
 from hubbub.cli import main
 from hubbub.errors import DataError, StudyError
 from hubbub.learning import TrainingTask
-from hubbub.study import Records, sources
+from hubbub.study import sources
 from hubbub.study.drafting.table_check import checked
-from hubbub.tabular import patient_key
+from hubbub.tabular import Records, patient_key
 from hubbub.training import PreparedStudy
 from hubbub.training.array_inputs import with_patients
 from hubbub.verification.replay.checking import verify

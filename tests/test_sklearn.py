@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from hubbub.errors import UncountedWarning
+from hubbub.errors import UncountedWarning, UnnoisedWarning
 from hubbub.ledger import Ledger
 from hubbub.sklearn import (
     FederatedClassifier,
@@ -113,6 +113,7 @@ def test_groups_say_whose_record_each_row_is():
     )
 
 
+@pytest.mark.filterwarnings("ignore::hubbub.errors.UnnoisedWarning")
 def test_it_goes_into_pipelines_and_cross_validation():
     inputs, labels = table()
     model = make_pipeline(MaxAbsScaler(), FederatedClassifier(epsilon=8, steps=20))
@@ -317,3 +318,38 @@ def test_every_kind_goes_into_pipelines_and_keeps_ledgers(tmp_path):
     model = FederatedSurvival(grid=[6, 12], steps=1, out=tmp_path / "fits")
     model.fit(inputs, np.column_stack(followed(inputs)), groups=hospital)
     assert (tmp_path / "fits" / "ledgers" / "north.sqlite").exists()
+
+
+def rows_of(seed: int, n: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    inputs = draw.uniform(-1, 1, (n, 3))
+    return inputs, (inputs[:, 0] + 0.3 * draw.normal(size=n) > 0).astype(int)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_search_and_a_cross_validation_are_told_what_their_fits_cost():
+    from sklearn.model_selection import GridSearchCV, cross_val_score
+
+    inputs, labels = rows_of(1)
+    one = FederatedClassifier(steps=1, epsilon=2.0, classes=[0, 1], records=60, capacity=30)
+    with pytest.warns(UncountedWarning, match=r"up to epsilon 2, they add up.*made-up records"):
+        GridSearchCV(one, {"clip_norm": [1.0, 2.0]}, cv=2).fit(inputs, labels)
+    with pytest.warns(UncountedWarning, match="a search or a cross-validation"):
+        cross_val_score(one, inputs, labels, cv=2)
+
+
+@pytest.mark.filterwarnings("ignore::hubbub.errors.UncountedWarning")
+def test_a_scaler_that_has_seen_all_silos_rows_is_no_private_one():
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
+
+    inputs, labels = rows_of(2)
+    one = FederatedClassifier(steps=1, classes=[0, 1], records=60, capacity=30)
+    with pytest.warns(UnnoisedWarning, match="MinMaxScaler, which has seen all silos' rows"):
+        make_pipeline(MinMaxScaler(), one).fit(inputs, labels)
+    with pytest.warns(UnnoisedWarning, match="each mean 0 and each deviation 1"):
+        one.fit(StandardScaler().fit_transform(inputs), labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnnoisedWarning)
+        one.fit(inputs, labels)
+        make_pipeline(FunctionTransformer(lambda table: table / 2), one).fit(inputs, labels)

@@ -214,7 +214,7 @@ REFUSED = [
     ),
     ([("steps = 60", "steps = 0")], ["training.steps", "from 1 to 1000000", "got 0", "choose"]),
     ([("steps = 60", "steps = 1e3")], ["training.steps", "a whole number", "1000.0", "choose"]),
-    ([("steps = 60", "epochs = 60")], ["epochs = 60", "[training]", "steps", "remove it"]),
+    ([("steps = 60", "epochs = 60")], ["epochs = 60", "[training]", "did you mean steps?"]),
     (
         [('sampling = "poisson"', 'sampling = "Poisson"')],
         ["training.sampling", '"poisson"', "choose"],

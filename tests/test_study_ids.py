@@ -58,6 +58,13 @@ def test_the_id_of_a_study_is_the_one_that_is_pinned(name: str) -> None:
     assert Study.parse(_texts()[name]).id.hex() == json.loads(_PINNED.read_text())[name]
 
 
+def test_a_complete_column_makes_another_study() -> None:
+    text = _texts()["statistics"]
+    complete = Study.parse(text.replace("high=1}", "high=1,complete=true}", 1))
+    assert complete.id != Study.parse(text).id
+    assert complete.data.columns[0].complete
+
+
 def test_every_pinned_study_is_another() -> None:
     assert len({*json.loads(_PINNED.read_text()).values()}) == len(_texts())
 

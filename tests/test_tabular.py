@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import math
 import tomllib
 import traceback
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from hubbub.errors import DataError, StudyError
 from hubbub.study.datasets import HEART_COLUMNS
-from hubbub.tabular import Column, Records, columns_from, encode_table, read_cells
+from hubbub.tabular import CellFault, Column, Records, columns_from, encode_table, read_cells
 
 SECRET = "s3cr3t-cell"
 AGE = Column(name="age", low=20, high=90)
@@ -201,6 +202,16 @@ def test_a_column_may_ignore_case():
     assert encode_table(cells, target="y", columns=[sex]).inputs.tolist() == [[-1], [1], [1], [1]]
     with pytest.raises(StudyError, match="two different"):
         Column(name="sex", categories=("F", "f"), ignore_case=True)
+
+
+def test_a_complete_column_has_no_missing_cell_not_even_for_statistics():
+    complete = Column(name="sex", categories=("F", "M"), complete=True)
+    assert isinstance(complete.rule_with_gaps(""), CellFault)
+    assert isinstance(complete.rule(""), CellFault)
+    assert math.isnan(replace(complete, complete=False).rule_with_gaps(""))
+    for more in ({"missing": ("na",)}, {"default": "M"}):
+        with pytest.raises(StudyError, match="complete = true"):
+            replace(complete, **more)
 
 
 def test_several_classes_become_class_numbers(tmp_path):

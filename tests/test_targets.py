@@ -14,9 +14,8 @@ import hubbub
 from hubbub import Study, tabular
 from hubbub.cli import main
 from hubbub.errors import DataError, ModelError, StudyError
-from hubbub.study import Records
 from hubbub.study.drafting import checked
-from hubbub.tabular import Outcome, encode_table
+from hubbub.tabular import Outcome, Records, encode_table
 from hubbub.training import compare, load, rehearse
 
 AMOUNT = {"kind": "numeric", "column": "y", "low": 0, "high": 20}

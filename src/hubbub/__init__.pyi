@@ -1,15 +1,12 @@
-from collections.abc import Callable
-from typing import Any
-
-from hubbub import learning as learning
-from hubbub.verification.audit import (
+from . import learning as learning
+from .verification.audit import (
     Audit as Audit,
     audit as audit,
 )
-from hubbub.planning import (
+from .planning import (
     Plan as Plan,
 )
-from hubbub.privacy import (
+from .privacy import (
     Bound as Bound,
     JointBatches as JointBatches,
     ProjectedStep as ProjectedStep,
@@ -25,20 +22,22 @@ from hubbub.privacy import (
     projection_bound as projection_bound,
     trade_off as trade_off,
 )
-from hubbub.queries import (
+from .queries import (
     plan as plan,
 )
-from hubbub.session import (
+from .session import (
     PrivateSum as PrivateSum,
     private_sum as private_sum,
     secure_sum as secure_sum,
 )
-from hubbub.study import (
-    Column as Column,
-    Records as Records,
+from .study import (
     Study as Study,
 )
-from hubbub.training import (
+from .tabular import (
+    Column as Column,
+    Records as Records,
+)
+from .training import (
     Result as Result,
     TrainedModel as TrainedModel,
     fit as fit,
@@ -52,5 +51,3 @@ from hubbub.training import (
 VERSION: str
 __version__: str
 __all__: list[str]
-
-def on_first_use(room: str) -> Callable[[str], Any]: ...

@@ -23,6 +23,10 @@ class UncountedWarning(UserWarning):
     """Something is learned again from records of which no ledger counts what was learned before."""
 
 
+class UnnoisedWarning(UserWarning):
+    """Something that was learned from private rows reaches a model without noise."""
+
+
 class HubbubError(Exception):
     """Base of all deliberate errors; catch this to catch them all."""
 

@@ -25,17 +25,34 @@ _NEW_KEYS = {
     "on": "covariates",
 }
 _NEW_WORDS = {("sampling", "none"): "full-batch", ("kind", "amount"): "numeric"}
+# What people call keys elsewhere.
+_MEANT = {
+    "outcome": "target",
+    "label": "target",
+    "y": "target",
+    "features": "columns",
+    "epochs": "steps",
+    "batch_size": "batch",
+    "lr": "optimizer",
+    "learning_rate": "optimizer",
+    "max_grad_norm": "clip_norm",
+    "clients": "silos",
+    "sites": "silos",
+    "patient_id": "patient",
+    "rows": "records",
+}
+_CLOSE = 0.7  # how like a key a word must be before it is offered
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def key_of(key: str) -> str:
     """A key as it is written in TOML."""
-    return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
+    return key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 
 
 def shown(value: object) -> str:
     """A value of the file, shortened, for an error message."""
-    return shortened(json.dumps(value, default=str), 80)
+    return shortened(json.dumps(value, default=str, ensure_ascii=False), 80)
 
 
 def shortened(text: str, longest: int) -> str:
@@ -63,7 +80,8 @@ class Section:
         self.name, self.content, self.known = name, table, known
         for key in table:
             if key not in known:
-                close = get_close_matches(key, known, n=1)
+                meant = [_MEANT[key]] if _MEANT.get(key) in known else []
+                close = meant or get_close_matches(key, known, n=1, cutoff=_CLOSE)
                 remedy = f"did you mean {close[0]}?" if close else "remove it"
                 if _NEW_KEYS.get(key) in known:
                     remedy = f"since 0.2 it is called {_NEW_KEYS[key]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from tests.asking.made_up import KINDS, study, table_of_study
 
 from hubbub import Study
 from hubbub.errors import StudyError
+from hubbub.estimation import statistic_from
+from hubbub.tabular import Column
 
 HERE = Path()
 WRONG = {
@@ -26,6 +29,11 @@ WRONG = {
     "bins out of order": ({**KINDS["histogram"], "bins": [50, 40]}, "put them in order"),
     "bins beyond the bounds": ({**KINDS["histogram"], "bins": [50, 95]}, "bounds 20 and 90"),
     "too few bins": ({**KINDS["histogram"], "bins": 1}, "a whole number from 2 to 1000"),
+    "another spacing": ({**KINDS["histogram"], "spacing": "even"}, 'one of "equal", "log"'),
+    "break points that are spaced": (
+        {**KINDS["histogram"], "bins": [50, 60], "spacing": "log"},
+        "absent where bins",
+    ),
     "no probabilities": ({**KINDS["quantiles"], "at": [0, 0.5]}, "between 0 and 1"),
     "a column against itself": ({**KINDS["crosstab"], "columns": "sex"}, "another column"),
     "an event of three": ({**KINDS["survival"], "event": "stage"}, "of which the second"),
@@ -133,3 +141,25 @@ def _hidden(*names: str) -> dict[str, Any]:
         for name, one in columns.items()
         if name != "died"
     }
+
+
+@pytest.mark.parametrize(("low", "first"), [(2.0, []), (0.0, [0.0])])
+def test_log_bins_have_equal_ratios_from_a_thousandth_of_the_upper_bound(
+    low: float, first: list[float]
+) -> None:
+    columns = {"crp": Column(name="crp", low=low, high=400)}
+    table = {"kind": "quantiles", "column": "crp", "bins": 20, "spacing": "log"}
+    asked = statistic_from("q", table, columns)
+    edges = list(asked.edges)
+    assert len(edges) == 21
+    assert (edges[0], edges[-1]) == (low, 400)
+    ratios = [b / a for a, b in pairwise(edges[len(first) :])]
+    assert ratios == pytest.approx([(400 / (low or 0.4)) ** (1 / len(ratios))] * len(ratios))
+    assert statistic_from("q", asked.to_table(), columns) == asked
+
+
+def test_log_bins_of_a_column_below_zero_are_refused() -> None:
+    columns = {"base_excess": Column(name="base_excess", low=-20, high=20)}
+    table = {"kind": "histogram", "column": "base_excess", "spacing": "log"}
+    with pytest.raises(StudyError, match="a bound below 0"):
+        statistic_from("q", table, columns)

@@ -75,7 +75,7 @@ def test_answers_are_near_the_pooled_truth(folder: Path) -> None:
     cell = of(found["crosstab"], "records", group="male", level="II")
     truth = ((whole["sex"] == "male") & (whole["stage"] == "II")).sum()
     assert near(cell.value, truth, cell.standard_error)
-    lowest = of(found["histogram"], "records", level="20 to 30")
+    lowest = of(found["histogram"], "records", level="20 to <30")
     assert near(lowest.value, (age < 30).sum(), lowest.standard_error)
 
 

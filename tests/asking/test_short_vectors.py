@@ -14,9 +14,10 @@ from hubbub.learning import EvaluationTask
 from hubbub.planning import account_of, mechanism_of_all
 from hubbub.planning.accounts import least_noise
 from hubbub.queries import EvaluationQuery, StandardisingQuery
-from hubbub.study import Data, FeatureSums, Privacy, Records, ScoreVector, standardisation_from
+from hubbub.study import Data, FeatureSums, Privacy, ScoreVector, standardisation_from
 from hubbub.study.data import Standardise
 from hubbub.study.training import Evaluate
+from hubbub.tabular import Records
 
 RELATIONS = ("add-remove", "substitute")
 MARGIN = 2.0**-8

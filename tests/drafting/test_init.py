@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from drafting.cohorts import SILOS as COHORT_SILOS
+from drafting.cohorts import lay as lay_cohort
 from drafting.messy import CASES, HEADER, added, clean, column, lay, text
 from hubbub import Study
 from hubbub.cli import drafting_commands, main
@@ -22,6 +24,7 @@ from hubbub.study import sources
 from hubbub.study.drafting import read_raw
 
 GUESSED = {"no header": "column-6"}
+COHORT = [f"{name}.csv" for name in COHORT_SILOS]
 NEVER_READY = {"one class only", "an empty file", "a header alone"}
 
 
@@ -364,12 +367,52 @@ def test_a_file_that_spells_all_categories_otherwise_is_noted(command):
     assert "one file shares no spelling with the others" in " ".join(out.replace("│", "").split())
 
 
-def test_categories_that_may_point_to_a_person_are_counted_for_their_owner_alone(command):
+def test_rare_categories_are_pooled_and_stand_in_no_study(command):
     made = clean()
     column(made["west"], "sex", lambda k, cell: "intersex" if k == 1 else cell)
     _, out, _ = command("init", *write(made))
-    assert "may point to a person: 1" in " ".join(out.replace("│", "").split())
-    assert "point to a person" not in Path("study.toml").read_text()
+    assert "1 rare spellings, which may point to a person, count as 'other'" in " ".join(
+        out.replace("│", "").split()
+    )
+    assert "intersex" not in Path("study.toml").read_text()
+    study = Study.load("study.toml")
+    (sex,) = [one for one in study.data.columns if one.name == "sex"]
+    assert sex.categories == ("F", "M", "other")
+    assert len(sources.records(study, "west")) == 40
+
+
+def test_of_many_codes_the_commonest_are_categories_and_the_rest_is_pooled(ask):
+    lay_cohort("wide", Path(), 400)
+    ask("init", *COHORT)
+    study = Study.load("study.toml")
+    (codes,) = [one for one in study.data.columns if one.name == "main_code"]
+    assert codes.other == "other"
+    assert codes.categories[-1] == "other"
+    assert 10 <= len(codes.categories) <= 21
+    read = sources.records(study, "north")
+    assert len(read) == 400
+    beyond = codes.rule_with_gaps("a code that no file has")
+    assert beyond == codes.categories.index("other")
+
+
+def test_names_and_free_text_are_still_left_out(ask):
+    made = clean()
+    for silo, rows in made.items():
+        added(rows, "note", lambda k, silo=silo: f"seen by {silo} number {k}, well")
+    assert "free text" in ask("init", *write(made))["left_out"]["note"]
+
+
+def test_a_long_tail_is_clipped_and_a_gap_counts_as_a_typical_value(ask):
+    lay_cohort("counts", Path(), 400)
+    found = ask("init", *COHORT)
+    study = Study.load("study.toml")
+    columns = {one.name: one for one in study.data.columns}
+    assert columns["CRP"].high <= 200  # of values up to 400
+    assert columns["CRP"].default == 10.0  # of a median of 11
+    assert "Größe cm" in columns
+    text = Path("study.toml").read_text()
+    assert '"Größe cm" = {' in text
+    assert "bounds, typical values and missing of age" in str(found["private"])
 
 
 def test_numbers_in_one_file_and_words_in_another_are_left_out_and_said(ask):
@@ -428,6 +471,17 @@ def test_what_looks_like_a_key_of_rows(cells, key):
     from hubbub.study.drafting.column_draft import is_key
 
     assert is_key("value", [cells]) == key
+
+
+@pytest.mark.parametrize(("step", "told"), [(0, False), (10, True)])
+def test_a_column_with_a_long_tail_is_told_of_log_bins(step, told):
+    """Values from 1 to 100, evenly or as a power of ten."""
+    from hubbub.study.drafting.column_draft import column_draft
+
+    cells = [f"{10 ** (k / 33):.2f}" if step else str(k + 1) for k in range(67)]
+    cells += [f"{100 * 1.08**k:.1f}" if step else str(k + 68) for k in range(33)]
+    made = column_draft("crp", [cells])
+    assert ('spacing = "log"' in made.why) == told
 
 
 def test_a_parquet_file_is_drafted_from_and_used_where_it_is(ask):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ from hubbub.estimation import (
     stack,
 )
 from hubbub.estimation.prefix_coding import PrefixCode, rising
-from hubbub.study import Column
+from hubbub.estimation.risk_sets import RiskSets
+from hubbub.tabular import Column
 
 AGE = Column(name="age", low=20, high=90)
 TIME = Column(name="time", low=0, high=10)
@@ -46,6 +48,9 @@ BY_SEX, BY_BLOOD, BY_AGE = (
 GRID = tuple(map(float, range(9)))
 KINDS = {
     "table": Table(columns=(AGE, TIME, SEX, BLOOD)),
+    "table of complete columns": Table(
+        columns=tuple(replace(one, complete=True) for one in (AGE, TIME, SEX, BLOOD))
+    ),
     "table of numbers": Table(columns=(AGE, TIME)),
     "table by group": Table(columns=(AGE, BLOOD), by=BY_SEX),
     "histogram": Histogram(column=AGE, edges=(20, 40, 60, 90)),
@@ -64,7 +69,7 @@ ON_NUMBERS = {"logistic on numbers", "cox on numbers"}
 # Cells at which bounds are reached, and what nobody should send.
 WORST = {
     "age": [20.0, 55.0, 90.0, math.nan, math.inf, -1e308],
-    "time": [0.0, 0.5, 5.0, 8.0, 10.0, math.nan, -math.inf, 5e-324],
+    "time": [0.0, 0.5, 3.75, 5.0, 7.5, 8.0, 10.0, math.nan, -math.inf, 5e-324],
     "sex": [0.0, 1.0, math.nan, 2.0, -0.5],
     "blood": [0.0, 3.0, math.nan, 1e300],
     "died": [0.0, 1.0, math.nan],
@@ -224,6 +229,43 @@ def test_p23_no_column_of_a_code_is_longer_than_the_first(bins: int, power: floa
     assert code.diameter <= math.sqrt(2) * code.sensitivity * ROUNDING
     np.testing.assert_allclose(code.counts @ code.matrix, np.eye(bins), atol=1e-9)
     np.testing.assert_allclose(code.totals @ code.matrix, np.tril(np.ones((bins, bins))), atol=1e-9)
+
+
+@given(
+    bins=st.integers(2, 40),
+    power=st.floats(0, 1),
+    place=st.integers(0, 39),
+    part=st.floats(0, 1, exclude_min=True),
+)
+def test_p23_who_leaves_within_a_bin_is_no_longer_than_the_mean_of_two_columns(
+    bins: int, power: float, place: int, part: float
+) -> None:
+    """What is told of the part costs nothing: at power 1 and half of a bin there is no room."""
+    bin_ = min(place, bins - 1)
+    edges = tuple(10.0 * k / bins for k in range(bins + 1))
+    sets = RiskSets(time=TIME, event=DIED, edges=edges, power=power, counted=True)
+    cells = {"time": np.array([edges[bin_] + part * 10 / bins]), "died": np.zeros(1)}
+    (found,) = sets.encode(cells, np.zeros(1, np.int64))
+    lengths = np.sum(sets._leaving.matrix**2, axis=0)[::-1]  # of the column of each bin
+    before = lengths[bin_ - 1] if bin_ else 1.0
+    part = sets._seen(cells).part[0]
+    assert (
+        found @ found <= part * lengths[sets._seen(cells).place[0]] * ROUNDING + (1 - part) * before
+    )
+    assert (found >= 0).all()
+    assert max(lengths) <= sets.sensitivity**2 * ROUNDING
+
+
+def test_p23_sensitivity_of_times_is_that_of_their_code_alone() -> None:
+    """Parts of bins are told beside the columns and make no record longer."""
+    for counted in (False, True):
+        sets = RiskSets(time=TIME, event=DIED, edges=GRID, counted=counted)
+        assert sets.sensitivity == PrefixCode(bins=len(GRID), power=sets.power).sensitivity
+        assert sets.diameter == pytest.approx(math.sqrt(2) * sets.sensitivity)
+    months = tuple(map(float, range(0, 39, 3)))
+    year = Column(name="time", low=0, high=36)
+    asked = Survival(time=year, event=DIED, edges=months)
+    assert asked.sensitivity == pytest.approx(1.1024, abs=1e-4)
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])

@@ -9,7 +9,7 @@ import pytest
 
 from hubbub.errors import StudyError
 from hubbub.estimation import Answer, Levels, cox, logistic, stack
-from hubbub.study import Column
+from hubbub.tabular import Column
 
 RELEASES, RECORDS = 200, 6800
 # The total noise of 67 silos, one of which may collude, at delta 1e-5, as if all sums were one.

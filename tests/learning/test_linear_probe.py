@@ -16,7 +16,7 @@ from hubbub.learning import TrainingTask, build_model, parameters_vector
 from hubbub.learning.linear_probe import least_squares, normalised
 from hubbub.learning.target_types import ProbedClasses
 from hubbub.planning import told_shape
-from hubbub.study import Records
+from hubbub.tabular import Records
 from hubbub.verification.replay.checking import verify
 
 torch.set_num_threads(1)

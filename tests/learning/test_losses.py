@@ -22,7 +22,8 @@ from hubbub.learning.losses import (
     squared,
 )
 from hubbub.learning.target_types import Amount, Count, TargetType, TimeToEvent
-from hubbub.study import Records, ScoreVector
+from hubbub.study import ScoreVector
+from hubbub.tabular import Records
 
 VECTOR = ScoreVector.of("add-remove")
 GRID = (1.0, 2.5, 4.0)

@@ -25,7 +25,8 @@ from hubbub.learning.per_record import Outer, norms_of
 from hubbub.learning.target_types import Classes
 from hubbub.learning.task import rows_within
 from hubbub.learning.trial import tried
-from hubbub.study import Records, ScoreVector
+from hubbub.study import ScoreVector
+from hubbub.tabular import Records
 
 WIDTH, HIDDEN, MARGIN = 20, 16, 2.0**-9
 EMPTY = -1

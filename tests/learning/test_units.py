@@ -25,7 +25,8 @@ from hubbub.learning.per_record import Outer, Products, Stack, from_positions
 from hubbub.learning.task import rows_within
 from hubbub.protocol.projection import Draw, Projection, project
 from hubbub.protocol.round import projected_sum
-from hubbub.study import FeatureSums, Records, ScoreVector
+from hubbub.study import FeatureSums, ScoreVector
+from hubbub.tabular import Records
 
 torch.set_num_threads(1)
 MARGIN = 2.0**-9

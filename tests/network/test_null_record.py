@@ -17,8 +17,8 @@ from torch import nn
 from hubbub.errors import ModelError
 from hubbub.learning.task import held_back
 from hubbub.queries import EVALUATION, TRAINING
-from hubbub.study import Records
 from hubbub.study.code_hashes import source_hash
+from hubbub.tabular import Records
 from network.relay import NAMES, Watched, opened, setting_of, tiny
 
 MOST = 40

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -515,7 +515,7 @@ def test_features_are_those_of_the_session_whatever_is_opened_beside_it(gather: 
     )
     query = planned(parties.study).planned(STANDARDISATION)
     assert query is not None
-    round_parameters = asdict(round_parameters_of(query))
+    round_parameters = round_parameters_of(query).to_dict()
     old = open_frame(parties, NEW, round_parameters, purpose=STANDARDISATION)
 
     def asks(name: str, party: str, blob: bytes) -> bytes:

@@ -17,7 +17,7 @@ from hubbub.disk import write_text
 from hubbub.errors import UserError
 from hubbub.planning import about_own_code
 from hubbub.queries import plan
-from hubbub.study import KINDS, Outcome, Study, sources
+from hubbub.study import Study, sources
 from hubbub.study.drafting import (
     Answers,
     Draft,
@@ -35,6 +35,7 @@ from hubbub.study.drafting import (
     with_time,
     write_tidy,
 )
+from hubbub.tabular import KINDS, Outcome
 
 
 def add_commands(commands: Any) -> None:

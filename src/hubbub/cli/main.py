@@ -44,6 +44,8 @@ _FAMILIES = {
     "bench_command": ("bench",),
 }
 
+_CLOSE = 0.75  # how like an option a word must be before it is offered
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
@@ -123,7 +125,7 @@ class _Parser(argparse.ArgumentParser):
         bare = word.lstrip("-").partition("=")[0]
         options = [one for action in self._actions for one in action.option_strings]
         close = [one for one in options if len(bare) > 2 and bare in one]
-        close += get_close_matches(word, options, n=1)
+        close += get_close_matches(word, options, n=1, cutoff=_CLOSE)
         return f" (did you mean {close[0]}?)" if close and word.startswith("-") else ""
 
     def error(self, message: str) -> NoReturn:

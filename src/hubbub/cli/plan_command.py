@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubbub.cli import trial_study
 from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.errors import UserError
 from hubbub.planning import Plan, as_table
 from hubbub.queries import PlannedAnswer, plan, planned_answers
 from hubbub.report import broken
-from hubbub.study import Study
 
 if TYPE_CHECKING:
     from hubbub.cli.ledger_books import Spending
@@ -30,6 +30,7 @@ def add_commands(commands: Any) -> None:
     words = "what a study means: noise, epsilon per adversary"
     planned = add_command(commands, "plan", words, _plan)
     planned.add_argument("study", type=Path, help="the study's TOML file")
+    trial_study.add_trial_options(planned)
     planned.add_argument(
         "--ledgers",
         type=Path,
@@ -40,7 +41,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    made = plan(Study.load(options.study))
+    study = trial_study.load(options.study, options)
+    made = plan(study)
     spent = _spending(made, options.ledgers)
     if options.json:
         asked = made.study.attestation
@@ -52,6 +54,8 @@ def _plan(options: argparse.Namespace) -> int:
             more["ledgers"] = {name: asdict(one) for name, one in spent.items()}
         emit({**made.to_dict(), "own_code": made.study.own_code, **more})
     else:
+        if trial_study.is_trial(options):
+            say(trial_study.words(study, options.study))
         show_plan(made)
         _show_spending(made, spent)
     return 0
@@ -80,7 +84,7 @@ def _show_spending(made: Plan, spent: Mapping[str, Spending]) -> None:
         return
     goal = made.study.privacy
     table(
-        f"What these records have spent in all studies (at delta {goal.delta:g}, {goal.relation}, "
+        f"Spent in all by these records (at delta {goal.delta:g}, {goal.relation}, "
         "if they were fixed before the first)",
         ("silo", "epsilon so far", "with this study", "its cap"),
         [(name, number(one.spent), number(one.after), one.words) for name, one in spent.items()],

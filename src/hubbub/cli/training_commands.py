@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hubbub.cli import trial_study
 from hubbub.cli.output import (
     AUDIT_WORDS,
     INTERRUPTED,
@@ -38,6 +39,7 @@ from hubbub.report import (
     score_rows,
     spent_words,
     spoken,
+    what_next,
 )
 from hubbub.study import Study, sources
 
@@ -59,6 +61,7 @@ def add_commands(commands: Any) -> None:
     """Register the command."""
     trained = add_command(commands, "run", "train a study with all parties in this process", _run)
     trained.add_argument("study", type=Path, nargs="?", help="the study's TOML file")
+    trial_study.add_trial_options(trained)
     trained.add_argument("--out", type=Path, help="folder for the run; default runs/<name>-<time>")
     trained.add_argument("--ledgers", type=Path, help="folder of the silos' ledgers")
     trained.add_argument("--baseline", help="trusted, local-dp, alone or non-private")
@@ -124,6 +127,7 @@ def _run(options: argparse.Namespace) -> int:
         *([UNCHARGED_BASELINE] if options.baseline else []),
         *([] if spent is None else [spent_words(spent)]),
         f"written to {out}; open {out / 'report.html'}",
+        *([what_next(scores, result.final)] if study.training and not options.baseline else []),
         *([_COPIED] if stopped else []),
     )
     return int(stopped)
@@ -169,7 +173,9 @@ def _asked(options: argparse.Namespace) -> tuple[Study, Path]:
             "expected --trust-code with --resume DIR, got it with a study, whose code runs because "
             "you name it here; leave it out"
         )
-    study = Study.load(options.study)
+    study = trial_study.load(options.study, options)
+    if trial_study.is_trial(options) and not options.json:
+        say(trial_study.words(study, options.study))
     return study, options.out or new_folder(study.name)
 
 
@@ -196,8 +202,8 @@ def _resumed(options: argparse.Namespace) -> Result:
     """A run that was stopped, from where it stood."""
     from hubbub.training import resume
 
-    for name in ("study", "out", "ledgers", "baseline", "audit"):
-        if getattr(options, name) is not None:
+    for name in ("study", "out", "ledgers", "baseline", "audit", "epsilon", "set"):
+        if getattr(options, name) not in (None, []):
             raise UserError(
                 f"expected --resume alone, got {name} too; the run's folder says all of it: leave "
                 f"{name} out"

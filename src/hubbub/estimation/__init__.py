@@ -5,6 +5,6 @@ them. What a block is and how an answer is read from it is in one file per kind.
 silos, budgets or a network: it stands on the study's columns alone.
 """
 
-from hubbub import on_first_use
+import lazy_loader
 
-__getattr__ = on_first_use(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

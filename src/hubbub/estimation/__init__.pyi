@@ -1,42 +1,42 @@
-from hubbub.estimation.asked_keys import (
+from .asked_keys import (
     COMMON as COMMON,
     KEYS as KEYS,
 )
-from hubbub.estimation.baseline_table import (
+from .baseline_table import (
     Table as Table,
 )
-from hubbub.estimation.cox_cells import (
+from .cox_cells import (
     Cox as Cox,
 )
-from hubbub.estimation.cox_newton import (
+from .cox_newton import (
     cox as cox,
 )
-from hubbub.estimation.crosstab import (
+from .crosstab import (
     Crosstab as Crosstab,
 )
-from hubbub.estimation.histogram import (
+from .histogram import (
     Histogram as Histogram,
 )
-from hubbub.estimation.kinds import (
+from .kinds import (
     KINDS as KINDS,
     register as register,
     statistic_from as statistic_from,
 )
-from hubbub.estimation.linear import (
+from .linear import (
     Linear as Linear,
 )
-from hubbub.estimation.logistic_regression import (
+from .logistic_regression import (
     Logistic as Logistic,
     logistic as logistic,
 )
-from hubbub.estimation.quantiles import (
+from .quantiles import (
     Quantiles as Quantiles,
 )
-from hubbub.estimation.stacking import (
+from .stacking import (
     Stacked as Stacked,
     stack as stack,
 )
-from hubbub.estimation.statistic import (
+from .statistic import (
     Answer as Answer,
     Expectation as Expectation,
     Iterated as Iterated,
@@ -44,6 +44,6 @@ from hubbub.estimation.statistic import (
     OneSum as OneSum,
     Parameters as Parameters,
 )
-from hubbub.estimation.survival import (
+from .survival import (
     Survival as Survival,
 )

@@ -18,6 +18,7 @@ from hubbub.settings import Key, number, numbers, one_of, table, text, texts
 from hubbub.tabular import Column
 
 _MOST_BINS, _MOST_COVARIATES = 1000, 30
+_SPACINGS = ("equal", "log")
 COMMON: Mapping[str, Key] = {
     "weight": number(
         1e-3, 1e3, "How much its errors count beside those of others.", default="`1.0`"
@@ -54,6 +55,12 @@ KEYS: Mapping[str, Key] = {
                 {"type": "array", "items": {"type": "number"}},
             ]
         },
+        default="none",
+    ),
+    "spacing": one_of(
+        *_SPACINGS,
+        says='`"histogram"`, `"quantiles"` without break points: `"log"` for a long tail, bins of '
+        "equal ratios; from 0, the first one ends at a thousandth of the upper bound.",
         default="none",
     ),
     "rows": text(
@@ -165,6 +172,28 @@ class StatisticKeys:
             return (low, *self._cuts("bins", value, low, high), high)
         number = self.section.whole("bins", bins, least=2, most=_MOST_BINS)
         return (*(low + (high - low) * k / number for k in range(number)), high)
+
+    def spaced(self, column: Column, bins: int) -> tuple[float, ...]:
+        """Edges between a column's bounds by the keys `bins` and `spacing`.
+
+        With `spacing = "log"` bins have equal ratios; from 0, all but the first, which ends at a
+        thousandth of the upper bound.
+        """
+        if self.section.text("spacing", _SPACINGS[0], options=_SPACINGS) == _SPACINGS[0]:
+            return self.edges(column, bins)
+        low, high = (float(bound) for bound in column.bounds)
+        if low < 0:
+            raise self.section.refusal(
+                "spacing", '"equal" for a column with a bound below 0', "or list break points"
+            )
+        if isinstance(self.section.content.get("bins"), list):
+            raise self.section.refusal(
+                "spacing", "absent where bins lists break points", "remove it"
+            )
+        number = self.section.whole("bins", bins, least=2, most=_MOST_BINS)
+        start, ratios = (low, number) if low else (high / 1000, number - 1)
+        first = () if low else (low,)
+        return (*first, *(start * (high / start) ** (k / ratios) for k in range(ratios)), high)
 
     def survived(self, bins: int) -> dict[str, Any]:
         """Time, event, and the grid from 0 to the horizon."""

@@ -2,7 +2,8 @@
 
 Theory of operation (after ResidualPlanner, Xiao et al. 2023). One record's block is a 1, for each
 categorical column the one-hot vector of its category, or of "missing", less its mean 1/m, and for
-each numeric column x in [-1, 1] and x^2 - 1/2, or a 1 at "missing". What all categories have in
+each numeric column x in [-1, 1] and x^2 - 1/2, or a 1 at "missing"; a column that is complete has
+no place for "missing". What all categories have in
 common is so told once, by the 1, and a record's block is shorter than with plain one-hot vectors.
 With groups, a record's block stands in the place of its group.
 """
@@ -27,6 +28,7 @@ from hubbub.estimation.intervals import (
     ratio_interval,
     share,
 )
+from hubbub.estimation.shared_margins import number_of, of_parts
 from hubbub.estimation.statistic import (
     MISSING,
     TOO_FEW,
@@ -36,6 +38,8 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
+    Margin,
+    Margins,
     OneSum,
     one_hot,
     scaled,
@@ -124,6 +128,20 @@ class Table(OneSum):
         groups = one_hot(self.by.places(cells), len(self.by))
         return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
 
+    @property
+    def margins(self) -> Margins:
+        """How many records there are, with each class and with two."""
+        told: dict[Margin, Array] = {number_of(): np.eye(self._width)[0]}
+        start = 1
+        for column in self.columns:
+            if column.categories:
+                rows = _counts(start, _width(column), self._width)
+                levels = (*column.categories, MISSING)[: len(rows)]
+                named = zip(levels, rows, strict=True)
+                told |= {number_of((column.name, level)): row for level, row in named}
+            start += _width(column)
+        return of_parts((self.by,) if self.by else (), told)
+
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""
         each = max(records / len(self._groups), 1.0)
@@ -189,38 +207,31 @@ class _Described(NamedTuple):
     def _z(self) -> float:
         return normal_quantile(self.table.confidence)
 
-    def _linear(self, start: int, size: int) -> Array:
-        """(size, width): counts of a column's categories as linear functions of the block.
-
-        Centred one-hot vectors add up to 0, so the noise in their sum is taken out.
-        """
-        counts = np.zeros((size, len(self.block)))
-        counts[:, start : start + size] = np.eye(size) - 1.0 / size
-        counts[:, 0] = 1.0 / size
-        return counts
-
     def _shares(self, column: Column, start: int) -> list[Estimate]:
-        counts = self._linear(start, _width(column))
+        counts = _counts(start, _width(column), len(self.block))
         everybody = counts.sum(axis=0)
-        known = everybody - counts[-1]
+        known = everybody if column.complete else everybody - counts[-1]
         rows = [
             self._share(column, level, counts[place], known)
             for place, level in enumerate(column.categories)
         ]
-        return [*rows, self._share(column, MISSING, counts[-1], everybody)]
+        gone = [] if column.complete else [self._share(column, MISSING, counts[-1], everybody)]
+        return rows + gone
 
     def _share(self, column: Column, level: str, part: Array, whole: Array) -> Estimate:
         found = share(self.block, part, whole, self.sigma, self._z)
         return replace(found, column=column.name, level=level, group=self.group)
 
     def _moments(self, column: Column, start: int) -> list[Estimate]:
-        total, squares, missing = self.block[start : start + 3]
-        records, noise = max(self.block[0] - missing, 1.0), self.sigma**2
+        total, squares = self.block[start : start + 2]
+        known = self.block[0] - (0.0 if column.complete else self.block[start + 2])
+        records, noise = max(known, 1.0), self.sigma**2
+        counted = 1.0 if column.complete else 2.0  # noisy numbers that make up that of records
         total = min(max(total, -records), records)
         mean = total / records
         spread = min(max(squares / records + 0.5 - mean**2, 0.0), 1.0 - mean**2)
-        variance = (noise + records * spread, 0.0, 2.0 * noise)
-        ends = ratio_interval(total, self.block[0] - missing, variance, self._z, (-1.0, 1.0))
+        variance = (noise + records * spread, 0.0, counted * noise)
+        ends = ratio_interval(total, known, variance, self._z, (-1.0, 1.0))
         low, high = column.bounds
         half = (high - low) / 2
         middle = Estimate(
@@ -232,19 +243,19 @@ class _Described(NamedTuple):
             low=low + half * (ends[0] + 1),
             high=low + half * (ends[1] + 1),
         )
-        return [
-            middle,
-            self._deviation(column, mean, spread, records),
-            self._missing(column, start),
-        ]
+        deviation = self._deviation(column, mean, spread, records, counted)
+        gone = [] if column.complete else [self._missing(column, start)]
+        return [middle, deviation, *gone]
 
-    def _deviation(self, column: Column, mean: float, spread: float, records: float) -> Estimate:
+    def _deviation(
+        self, column: Column, mean: float, spread: float, records: float, counted: float
+    ) -> Estimate:
         """The standard deviation.
 
         A number in [-1, 1] has a fourth central moment of at most spread (1 + |mean|)^2, which
         bounds the sampling variance of its spread without knowing its law.
         """
-        gradient = 1 + 4 * mean**2 + 2 * (spread + mean**2 - 0.5 - 2 * mean**2) ** 2
+        gradient = 1 + 4 * mean**2 + counted * (spread + mean**2 - 0.5 - 2 * mean**2) ** 2
         error = math.sqrt(
             (self.sigma / records) ** 2 * gradient
             + max(spread * (1 + abs(mean)) ** 2 - spread**2, 0.0) / records
@@ -269,11 +280,22 @@ class _Described(NamedTuple):
 
 
 def _width(column: Column) -> int:
-    return len(column.categories) + 1 if column.categories else 3
+    return (len(column.categories) or 2) + (not column.complete)
+
+
+def _counts(start: int, size: int, width: int) -> Array:
+    """(size, width): counts of a column's categories as linear functions of a block.
+
+    Centred one-hot vectors add up to 0, so the noise in their sum is taken out.
+    """
+    counts = np.zeros((size, width))
+    counts[:, start : start + size] = np.eye(size) - 1.0 / size
+    counts[:, 0] = 1.0 / size
+    return counts
 
 
 def _norm_squared(column: Column) -> float:
-    """Of one column's part: 1 - 1/m for m classes with "missing", t^2 + 1/4 <= 5/4 for numbers."""
+    """Of one column's part: 1 - 1/m for m places of classes, t^2 + 1/4 <= 5/4 for numbers."""
     return 1.0 - 1.0 / _width(column) if column.categories else 1.25
 
 
@@ -282,7 +304,9 @@ def _block(cells: Cells, column: Column) -> Array:
     if column.categories:
         size = _width(column)
         places = Levels(column=column).places(cells)
-        return one_hot(np.where(places < 0, size - 1, places), size) - 1.0 / size
+        missing = -1 if column.complete else size - 1
+        return one_hot(np.where(places < 0, missing, places), size) - 1.0 / size
     x = scaled(cells, column)
     gone = np.isnan(x)
-    return np.column_stack([np.where(gone, 0, x), np.where(gone, 0, x * x - 0.5), gone])
+    parts = [np.where(gone, 0, x), np.where(gone, 0, x * x - 0.5), gone]
+    return np.column_stack(parts[: _width(column)])

@@ -3,9 +3,11 @@
 Theory of operation. Records are summed like those of survival curves, each pattern of covariates a
 group. Events D_pk and numbers at risk Y_pk of pattern p in bin k are all that the score
 U(b) = sum_pk D_pk (x_p - mean_k(b)) needs, mean_k(b) being the mean of x over who is at risk,
-weighted by exp(b x). Half of a bin's events count as still at risk, which is Efron's rule for ties
-up to second order. U is linear in the noise up to second order, so the effects have the covariance
-I^-1 (I + C) I^-1, with the information I and the covariance C of the noise in U.
+weighted by exp(b x). Of a bin's D events the part (D + 1) / 2 D counts as still at risk, which is
+Efron's rule for ties up to second order, and exact where there is one. Who left in a bin counts for
+the part of it that it was followed. U is linear in the noise up to second order, so the effects
+have the covariance I^-1 (I + C) I^-1, with the information I and the covariance C of the noise in
+U.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from hubbub.estimation.statistic import (
     Expectation,
     Iterated,
     Levels,
+    Margins,
     OneSum,
 )
 from hubbub.tabular import Column
@@ -97,6 +100,11 @@ class Cox(HazardRatios, OnRiskSets):
         """The blocks of n records, (n, size)."""
         return self.sets.encode(cells, self.covariates.places(cells))
 
+    @property
+    def margins(self) -> Margins:
+        """How many are at risk in each bin and have the event, with each class and with two."""
+        return self.sets.margins(self.on)
+
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
@@ -116,7 +124,7 @@ class Cox(HazardRatios, OnRiskSets):
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         blocks = sums.reshape(len(self.covariates), self.sets.width)
-        events, at_risk = blocks @ self.sets.events.T, blocks @ self.sets.at_risk[:-1].T
+        events, at_risk = blocks @ self.sets.events.T, blocks @ self.sets.exposed[:-1].T
         return self.answer_with(_Score(self, events, at_risk, sigma).fit())
 
     @property
@@ -136,9 +144,10 @@ class _Score:
 
     def __init__(self, asked: Cox, events: Array, at_risk: Array, sigma: float) -> None:
         self.sets, self._design = asked.sets, asked.covariates.table
-        self._events, self._exposed = events, at_risk - events / 2
-        self._sigma = sigma
+        self._events, self._sigma = events, sigma
         self._total = events.sum(axis=0)
+        self._gone = 0.5 - 0.5 / np.maximum(self._total, 1.0)  # of a bin's events, on average
+        self._exposed = at_risk - events * self._gone
 
     def fit(self) -> Effects | None:
         """The effects by Newton's method; None where there is no maximum to be found."""
@@ -146,6 +155,11 @@ class _Score:
         if found is None:
             return None
         return sandwich(found, self._noise(found.values), self._doubt(found.values))
+
+    @property
+    def _exposed_rows(self) -> Array:
+        """(bins, width): from a pattern's sum to who is exposed."""
+        return np.asarray(self.sets.exposed[:-1] - self.sets.events * self._gone[:, None])
 
     def _at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
@@ -165,7 +179,7 @@ class _Score:
         ratios = np.exp(self._design @ effects)
         hazard = np.maximum(self._total, 0.0) / (self._exposed * ratios[:, None]).sum(axis=0)
         means = self._weights(effects).T @ self._design
-        exposed = self.sets.at_risk[:-1] - self.sets.events / 2
+        exposed = self._exposed_rows
         noise = np.zeros((len(effects), len(effects)))
         for x, ratio in zip(self._design, ratios, strict=True):
             apart = (x - means).T
@@ -181,7 +195,7 @@ class _Score:
         hazard = self._total / (self._exposed * ratios[:, None]).sum(axis=0)
         squares = np.einsum("pk,pi,pj->kij", weights, x, x, optimize=True)
         spread = squares - means[:, :, None] * means[:, None, :]  # of who is at risk, in each bin
-        exposed = self.sets.at_risk[:-1] - self.sets.events / 2
+        exposed = self._exposed_rows
         of_events = np.einsum("kij,kw->wij", spread, self.sets.events, optimize=True)
         found = []
         for row, ratio in zip(x, ratios, strict=True):

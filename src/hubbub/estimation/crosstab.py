@@ -25,6 +25,7 @@ from hubbub.estimation.intervals import (
     normal_quantile,
     share,
 )
+from hubbub.estimation.shared_margins import number_of, of_parts
 from hubbub.estimation.statistic import (
     TOO_FEW,
     Answer,
@@ -33,6 +34,7 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
+    Margins,
     NoisyTest,
     OneSum,
     one_hot,
@@ -99,6 +101,11 @@ class Crosstab(OneSum):
         row, column = self.rows.places(cells), self.across.places(cells)
         known = (row >= 0) & (column >= 0)
         return one_hot(np.where(known, row * len(self.across) + column, -1), self.size)
+
+    @property
+    def margins(self) -> Margins:
+        """How many records there are, with each class and with two."""
+        return of_parts((self.rows, self.across), {number_of(): np.ones(1)})
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""

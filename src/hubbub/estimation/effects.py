@@ -12,14 +12,22 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from hubbub.estimation.covariates import PER_UNIT, SKEWED, USUAL, Covariates, Guess
 from hubbub.estimation.intervals import caution, normal_quantile
-from hubbub.estimation.statistic import Answer, Array, Estimate, Expectation, Levels, Statistic
+from hubbub.estimation.statistic import (
+    LOGARITHM,
+    Answer,
+    Array,
+    Estimate,
+    Expectation,
+    Levels,
+    Statistic,
+)
 from hubbub.tabular import Column
 
 # Standard deviations of its noise that the information must have in every direction together, and
@@ -44,23 +52,33 @@ class Effects:
         values: (q,) logarithms of ratios, or slopes.
         covariance: (q, q) by sampling and noise.
         clear: (q,) how clear of its noise the information of each is, over what it must be.
+        sampling: (q,) variances without noise.
+        wider: how many times wider intervals and tests take what sampling adds.
     """
 
     values: Array
     covariance: Array
     clear: Array
+    sampling: Array
+    wider: float = 1.0
 
     @property
     def errors(self) -> Array:
         """(q,) standard errors."""
         return np.asarray(np.sqrt(np.diag(self.covariance)))
 
+    @property
+    def reach(self) -> Array:
+        """(q,) standard errors of intervals and tests."""
+        return np.asarray(np.sqrt(self.errors**2 + (self.wider**2 - 1.0) * self.sampling))
+
     def per(self, unit: Array) -> Effects:
         """The same effects on another unit of each covariate: times `unit`, (q,)."""
-        return Effects(
+        return replace(
+            self,
             values=self.values * unit,
             covariance=self.covariance * np.outer(unit, unit),
-            clear=self.clear,
+            sampling=self.sampling * unit**2,
         )
 
     def rows(self, names: Names, ratio: str, confidence: float) -> tuple[Estimate, ...]:
@@ -72,14 +90,15 @@ class Effects:
                 column=column,
                 level=level,
                 value=shown(effect),
-                standard_error=float(error),
-                low=shown(effect - z * error),
-                high=shown(effect + z * error),
-                p_value=two_sided(float(effect / error)),
+                standard_error=float(self.errors[place]),
+                error_of=LOGARITHM if ratio else "",
+                low=shown(effect - z * reach),
+                high=shown(effect + z * reach),
+                p_value=two_sided(float(effect / reach)),
             )
             for place in told(self)
             for column, level in [names[place]]
-            for effect, error in [(self.values[place], self.errors[place])]
+            for effect, reach in [(self.values[place], self.reach[place])]
         )
 
 
@@ -240,6 +259,7 @@ def sandwich(
         values=np.asarray(root.values[first:]),
         covariance=np.asarray(covariance[first:, first:]),
         clear=np.asarray(clear[first:]) / least[1],
+        sampling=np.diag(inverse)[first:],
     )
 
 

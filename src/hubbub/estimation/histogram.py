@@ -13,6 +13,7 @@ import numpy as np
 
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import CLEAR, SURE, caution, count, normal_quantile, share
+from hubbub.estimation.shared_margins import number_of, of_parts
 from hubbub.estimation.statistic import (
     MISSING,
     TOO_FEW,
@@ -22,6 +23,7 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
+    Margins,
     OneSum,
     one_hot,
 )
@@ -48,7 +50,7 @@ class Histogram(OneSum):
     edges: tuple[float, ...]
 
     kind = "histogram"
-    keys = ("column", "bins")
+    keys = ("column", "bins", "spacing")
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 
@@ -56,7 +58,7 @@ class Histogram(OneSum):
     def read(cls, keys: StatisticKeys) -> Histogram:
         """The statistic that a table of a study asks for."""
         column = keys.column("column", numeric=True)
-        return cls(column=column, edges=keys.edges(column, _BINS), **keys.common)
+        return cls(column=column, edges=keys.spaced(column, _BINS), **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
@@ -80,6 +82,14 @@ class Histogram(OneSum):
         """The blocks of n records, (n, size)."""
         places = self._levels.places(cells)
         return one_hot(np.where(places < 0, self.size - 1, places), self.size)
+
+    @property
+    def margins(self) -> Margins:
+        """How many records there are, and in each bin."""
+        levels = self._levels.names if self.column.complete else (*self._levels.names, MISSING)
+        parts = zip(levels, np.eye(self.size), strict=False)
+        bins = {number_of((self.column.name, level)): part for level, part in parts}
+        return of_parts((), {number_of(): np.ones(self.size), **bins})
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""

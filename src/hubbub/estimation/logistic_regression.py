@@ -23,12 +23,14 @@ from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
 from hubbub.estimation.covariates import Guess, Patterns
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
+from hubbub.estimation.shared_margins import number_of, of_parts
 from hubbub.estimation.statistic import (
     Answer,
     Array,
     Cells,
     Expectation,
     Levels,
+    Margins,
     OneSum,
     Parameters,
     one_hot,
@@ -121,6 +123,12 @@ class Logistic(_OddsRatios, OneSum):
         outcome = Levels(column=self.outcome).places(cells)
         known = (pattern >= 0) & (outcome >= 0)
         return one_hot(np.where(known, 2 * pattern + outcome, -1), self.size)
+
+    @property
+    def margins(self) -> Margins:
+        """How many records there are, with each class and with two."""
+        levels = (*self.on, Levels(column=self.outcome))
+        return of_parts(levels, {number_of(): np.ones(1)})
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.

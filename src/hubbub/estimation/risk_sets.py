@@ -1,24 +1,32 @@
 """Who is at risk and who has the event, bin by bin and group by group, from prefix-coded blocks.
 
-A record's block lies in the place of its group and is one column of a code: of the events, where it
-had the event in a bin, else of the leavings, where it was last seen in a bin or after the horizon.
-Bins are coded from the last to the first, so that the number at risk, which is all that follow, is
-a running total: its noise is small where few are left.
+A record's block lies in the place of its group and is a column of a code: of the events, where it
+had the event in a bin, else of the leavings, where it was last seen after the horizon. Bins are
+coded from the last to the first, so that the number at risk, which is all that follow, is a running
+total: its noise is small where few are left.
+
+Who left after a part u of a bin was at risk for that part. Its column is u times that of the bin
+and 1 - u times that of the bin before, which is no longer than the longer of the two. It is shorter
+by so much that 2 u (1 - u) can be told beside it for nothing, and, in the first bin, 1 - u: where
+numbers at risk at the edges are wanted, they say how many of those who left are counted in part.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.estimation.prefix_coding import PrefixCode
-from hubbub.estimation.statistic import Array, Cells, OneSum, one_hot
+from hubbub.estimation.shared_margins import number_of, of_parts
+from hubbub.estimation.statistic import Array, Cells, Levels, Margin, Margins, OneSum, one_hot
 from hubbub.tabular import Column
 
 
@@ -33,6 +41,7 @@ class RiskSets:
             to an edge belongs to the bin below it, and one below the first edge to the first bin.
         groups: how many groups there are.
         power: of the prefix code; .3 is best for curves, more for sums over all bins.
+        counted: whether the numbers at risk at the edges are told, too.
 
     Raises:
         StudyError: edges outside of the bounds or not increasing, or an event that is no such
@@ -44,6 +53,7 @@ class RiskSets:
     edges: tuple[float, ...]
     groups: int = 1
     power: float = 0.3
+    counted: bool = False
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
@@ -63,7 +73,7 @@ class RiskSets:
     @property
     def width(self) -> int:
         """How many numbers a group has."""
-        return 2 * self.bins + 1
+        return 2 * self.bins + 1 + (self.bins + 1) * self.counted
 
     @property
     def size(self) -> int:
@@ -82,52 +92,99 @@ class RiskSets:
 
     def encode(self, cells: Cells, group: NDArray[np.int64]) -> Array:
         """The blocks of n records, (n, size); zeros where time, event or group is missing."""
-        place, died, seen = self._seen(cells)
+        place, part, died, seen = self._seen(cells)
         known = (group >= 0) & seen
-        event = known & died
-        blocks = np.column_stack(
-            [
-                self._events.encode(np.where(event, self.bins - 1 - place, -1)),
-                self._leaving.encode(np.where(known & ~event, self.bins - place, -1)),
-            ]
-        )
-        stacked = np.zeros((len(blocks), self.groups, self.width))
+        event, left = known & died, known & ~died
+        blocks = [
+            self._events.encode(np.where(event, self.bins - 1 - place, -1)),
+            self._left(np.where(left, place, -1), part),
+        ]
+        if self.counted:
+            blocks.append(self._partly(np.where(left, place, -1), part))
+        stacked = np.zeros((len(place), self.groups, self.width))
         rows = np.flatnonzero(known)
-        stacked[rows, group[rows]] = blocks[rows]
-        return stacked.reshape(len(blocks), self.size)
+        stacked[rows, group[rows]] = np.column_stack(blocks)[rows]
+        return stacked.reshape(len(place), self.size)
+
+    def _left(self, place: NDArray[np.int64], part: Array) -> Array:
+        """(n, bins + 1) between the columns of a leaving's bin and of the one before."""
+        whole = self._leaving.encode(np.where(place >= 0, self.bins - place, -1))
+        before = self._leaving.encode(np.where(place >= 1, self.bins - place + 1, -1))
+        return np.asarray(part[:, None] * whole + (1.0 - part)[:, None] * before)
+
+    def _partly(self, place: NDArray[np.int64], part: Array) -> Array:
+        """(n, bins + 1) what is missing of those who left in the first bin; 2 u (1 - u) by bin."""
+        missing = np.where(place == 0, 1.0 - part, 0.0)
+        by_bin = one_hot(np.where(place < self.bins, place, -1), self.bins)
+        return np.column_stack([missing, by_bin * (2.0 * part * (1.0 - part))[:, None]])
 
     def followed(self, cells: Cells) -> tuple[Array, Array]:
         """(n, bins) 1 in the bin of the event; and what part of each bin a record was at risk.
 
         Half of the bin of its event: times may be rounded to the grid.
         """
-        place, died, known = self._seen(cells)
+        place, _, died, known = self._seen(cells)
         event = one_hot(np.where(died, place, -1), self.bins)
         starts, ends = np.asarray(self.edges[:-1]), np.asarray(self.edges[1:])
         times = np.where(known, cells[self.time.name], starts[0])[:, None]
         present = np.clip((np.clip(times, starts[0], ends[-1]) - starts) / (ends - starts), 0, 1)
         return event, np.where(event > 0, 0.5, present)
 
-    def _seen(self, cells: Cells) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.bool_]]:
-        """The bin of each record's time, whether it had the event there; what is known at all."""
-        low, high = self.time.bounds
-        times, ended = np.clip(cells[self.time.name], low, high), cells[self.event.name]
-        place = np.searchsorted(np.asarray(self.edges[1:]), times, side="left")
+    def _seen(self, cells: Cells) -> _Seen:
+        """What each record's time and event say, whatever floats they are.
+
+        A time beyond the horizon is one, also where the horizon is the bound of the column.
+        """
+        times, ended = cells[self.time.name], cells[self.event.name]
+        edges = np.asarray(self.edges)
+        place = np.searchsorted(edges[1:], times, side="left")
         died = (ended >= 1) & (ended < 2)
         known = ~np.isnan(times) & (died | ((ended >= 0) & (ended < 1)))
-        return place, known & died & (place < self.bins), known
+        start, end = edges[:-1], edges[1:]
+        inside = np.minimum(place, self.bins - 1)
+        part = (np.where(known, times, 0.0) - start[inside]) / (end - start)[inside]
+        return _Seen(place, np.clip(part, 0.0, 1.0), known & died & (place < self.bins), known)
 
     @cached_property
     def events(self) -> Array:
         """(bins, width): from a group's coded sum to its events in each bin."""
-        rows = self._events.counts[::-1]
-        return np.hstack([rows, np.zeros((self.bins, self.bins + 1))])
+        return self._padded(self._events.counts[::-1])
+
+    @cached_property
+    def exposed(self) -> Array:
+        """(bins + 1, width): to the records at risk in each bin, and at the horizon.
+
+        Of who left in a bin, the part that it was followed counts.
+        """
+        deaths = np.vstack([self._events.totals[::-1], np.zeros(self.bins)])
+        return self._padded(np.hstack([deaths, self._leaving.totals[::-1]]))
+
+    @cached_property
+    def partly(self) -> Array:
+        """(bins, width): to the sum of 2 u (1 - u) over who left after a part u of each bin."""
+        if not self.counted:
+            raise ValueError("expected risk sets that are counted; the sum holds no such numbers")
+        rows = np.zeros((self.bins, self.width))
+        rows[:, -self.bins :] = np.eye(self.bins)
+        return rows
 
     @cached_property
     def at_risk(self) -> Array:
-        """(bins + 1, width): to the records at risk at the start of each bin and at the horizon."""
-        deaths = np.vstack([self._events.totals[::-1], np.zeros(self.bins)])
-        return np.hstack([deaths, self._leaving.totals[::-1]])
+        """(bins + 1, width): to the records at risk just after each edge.
+
+        If who leaves in a bin is spread over it on a slope, half is missing less the slope / 12,
+        and half is 3 / 2 of the sum of 2 u (1 - u), whose mean is 1 / 3. Of who leaves at edges, as
+        rounded times seem to, nothing is missing, and that sum is 0. In the first bin it is told.
+        """
+        rows, edges = self.exposed.copy(), np.asarray(self.edges)
+        width, middle = np.diff(edges)[:, None], (edges[1:] + edges[:-1]) / 2
+        slope = np.gradient(3.0 * self.partly / width, middle, axis=0) * width**2
+        rows[1:-1] += (1.5 * self.partly - slope / 12)[1:]
+        rows[0, -self.bins - 1] = 1.0
+        return rows
+
+    def _padded(self, rows: Array) -> Array:
+        return np.pad(rows, ((0, 0), (0, self.width - rows.shape[1])))
 
     @property
     def _events(self) -> PrefixCode:
@@ -141,6 +198,27 @@ class RiskSets:
         return StudyError(
             f"expected {expected} for times in column {self.time.name}, found {found}; correct it"
         )
+
+    def margins(self, levels: Sequence[Levels]) -> Margins:
+        """What a block tells, whose groups are all combinations of these classes."""
+        grid = f"{self.time.name}, {self.event.name}, {self.edges}"
+        told = {
+            Margin(f"{what} of bin {k}: {grid}"): row
+            for what, rows in (("events", self.events), ("exposed", self.exposed))
+            for k, row in enumerate(rows)
+        }
+        if self.counted and self.time.complete and self.event.complete:
+            told[number_of()] = self.at_risk[0]
+        return of_parts(levels, told)
+
+
+class _Seen(NamedTuple):
+    """What times and events say."""
+
+    place: NDArray[np.intp]  # the bin of the time; bins after the horizon
+    part: Array  # how much of that bin had passed
+    died: NDArray[np.bool_]  # in that bin
+    known: NDArray[np.bool_]  # whether there are a time and an event
 
 
 class OnRiskSets(OneSum):

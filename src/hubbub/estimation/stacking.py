@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from hubbub.errors import DataError, StudyError
+from hubbub.estimation.shared_margins import equations, projected
 from hubbub.estimation.statistic import (
     Answer,
     Array,
@@ -273,7 +274,19 @@ class Stacked:
                 f"{[len(vector) for vector in noisy]}; hand over all sums of the study"
             )
         sums = np.asarray(noisy, dtype=np.float64)
+        mean = sums.mean(axis=0)
+        sums += projected(mean, self._apart) - mean
         return {part.name: part.answer(sums, sigma, self.rounds) for part in self._parts()}
+
+    @cached_property
+    def _apart(self) -> Array:
+        """(k, size) what is 0 on a sum without noise, as several blocks tell the same."""
+        blocks = [
+            (part.place, part.unit, part.asked.margins)
+            for part in self._parts()
+            if isinstance(part.asked, OneSum)
+        ]
+        return equations(blocks, self.size)
 
     def _scaled(self) -> Iterator[tuple[OneSum | Iterated, float]]:
         return zip(self.statistics, self.scales, strict=True)

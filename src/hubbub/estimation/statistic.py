@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ Array = NDArray[np.float64]
 Cells = Mapping[str, Array]
 
 MISSING = "missing"
+LOGARITHM = "logarithm"  # of a ratio, which a standard error is of
 TOO_FEW = "too few records for the noise"
 
 
@@ -67,7 +68,7 @@ class Levels:
         StudyError: no classes, or cuts that do not increase inside the bounds.
 
     >>> Levels(column=Column(name="age", low=20, high=90), cuts=(40, 60)).names
-    ('20 to 40', '40 to 60', '60 to 90')
+    ('20 to <40', '40 to <60', '60 to 90')
     """
 
     column: Column
@@ -91,7 +92,8 @@ class Levels:
         if self.column.categories:
             return self.column.categories
         edges = (self.column.bounds[0], *self.cuts, self.column.bounds[1])
-        return tuple(f"{a:g} to {b:g}" for a, b in pairwise(edges))
+        below = [f"{a:g} to <{b:g}" for a, b in pairwise(edges[:-1])]
+        return (*below, f"{edges[-2]:g} to {edges[-1]:g}")
 
     def __len__(self) -> int:
         return len(self.names)
@@ -121,7 +123,9 @@ class Estimate:
         level: the category or class, empty where there is none.
         group: the group of records, empty for all.
         value: the estimate, in the unit of the quantity.
-        standard_error: of sampling and noise together; of the logarithm for a ratio.
+        standard_error: of sampling and noise together, on the scale that `error_of` names.
+        error_of: "logarithm" where `standard_error` is that of the value's logarithm, as of ratios;
+            empty where it is the value's own.
         low: lower end of the interval.
         high: upper end of the interval.
         p_value: of the test that a ratio is 1 or a slope 0; None where nothing is tested.
@@ -133,6 +137,7 @@ class Estimate:
     group: str = ""
     value: float
     standard_error: float
+    error_of: str = ""
     low: float
     high: float
     p_value: float | None = None
@@ -165,21 +170,23 @@ class NoisyTest:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """A step function with point-wise intervals and, for survival, a band and numbers at risk.
+    """A function with point-wise intervals and, for survival, a band and numbers at risk.
 
     Args:
         name: of its group, empty for all records.
+        column: whose values x are; empty where that is not said.
         x: where it is known, in the unit of its column.
-        y: its value from each x to the next.
+        y: its value at each x; between two it goes straight from one to the other.
         low: lower ends of the point-wise intervals.
         high: their upper ends.
         band_low: lower ends of the band that holds the whole curve with the stated confidence.
         band_high: its upper ends.
-        at_risk: records at risk just after each x, with noise.
+        at_risk: records at risk just after each x, all of them at the first, with noise.
         at_risk_error: standard error of these numbers.
     """
 
     name: str
+    column: str = ""
     x: tuple[float, ...]
     y: tuple[float, ...]
     low: tuple[float, ...]
@@ -338,8 +345,40 @@ class Statistic(ABC):
         return Answer(refusal=refusal, **parts)
 
 
+class Margin(NamedTuple):
+    """What several blocks of a study may tell alike.
+
+    Args:
+        counted: what is counted, "records" for example.
+        classes: of whom: the column and the class of each; all records if there are none.
+    """
+
+    counted: str
+    classes: frozenset[tuple[str, str]] = frozenset()
+
+
+class Told(NamedTuple):
+    """How a block tells a margin: the same row of some of its parts, added up.
+
+    Args:
+        inside: (parts,) 1 for each of the block's parts that counts.
+        row: (width,) a linear function of a part.
+    """
+
+    inside: Array
+    row: Array
+
+
+Margins = Mapping[Margin, Told]
+
+
 class OneSum(Statistic):
     """One that needs a single sum."""
+
+    @property
+    def margins(self) -> Margins:
+        """What its block tells that others of the study may tell, too."""
+        return {}
 
     @abstractmethod
     def encode(self, cells: Cells) -> Array:

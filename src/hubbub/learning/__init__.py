@@ -7,11 +7,11 @@ which takes seconds and so waits for the first name of this room that is used.
 
 import os
 
-from hubbub import on_first_use
+import lazy_loader
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-__getattr__ = on_first_use(__name__)
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "MOST_LOSS",

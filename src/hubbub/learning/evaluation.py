@@ -24,7 +24,8 @@ from hubbub.learning.torch_settings import (
     is_on,
     plain_attention,
 )
-from hubbub.study import Records, attempted, named_object
+from hubbub.study import attempted, named_object
+from hubbub.tabular import Records
 
 _CHUNK = 1024  # records at once
 

@@ -34,7 +34,8 @@ from hubbub.learning.model_file import read_pinned
 from hubbub.learning.model_state import ModelState, state_unchanged
 from hubbub.learning.models import module_from
 from hubbub.learning.torch_settings import seeded
-from hubbub.study import Frozen, Records, attempted, data_folder, named_object
+from hubbub.study import Frozen, attempted, data_folder, named_object
+from hubbub.tabular import Records
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
 _LOG = logging.getLogger(__name__)

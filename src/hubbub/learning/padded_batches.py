@@ -38,7 +38,7 @@ from hubbub.learning.independence_check import WILD, LedgerMechanism
 from hubbub.learning.torch_settings import seeded
 from hubbub.learning.trial import Trial, unquoted
 from hubbub.protocol import EMPTY, SecureSource
-from hubbub.study import Records, unit_rows
+from hubbub.tabular import Records, unit_rows
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]

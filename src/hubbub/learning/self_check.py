@@ -34,7 +34,7 @@ from hubbub.learning.torch_settings import (
 from hubbub.learning.trial import MADE_UP, tried, tried_on, unquoted
 from hubbub.learning.unit_model import UnitModel
 from hubbub.learning.varying_work import work_varies
-from hubbub.study import Records
+from hubbub.tabular import Records
 
 _RECORDS = 4
 _TOLERANCE = 1e-9  # relative, in float64

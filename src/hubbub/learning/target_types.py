@@ -21,7 +21,8 @@ from hubbub.errors import ModelError
 from hubbub.learning import linear_probe, losses, metrics, survival_metrics
 from hubbub.learning.batches import Loss
 from hubbub.learning.models import default_loss
-from hubbub.study import HUBER, LINEAR_PROBE, Model, Outcome, named_object
+from hubbub.study import HUBER, LINEAR_PROBE, Model, named_object
+from hubbub.tabular import Outcome
 
 # In nats. A loss beyond this counts as this in evaluations, so that what a record adds is bounded.
 MOST_LOSS = 5.0

@@ -48,7 +48,8 @@ from hubbub.learning.torch_settings import device_of, exact_products, is_on, pla
 from hubbub.learning.trial import Trial, tried_on, unquoted
 from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.learning.vmapped import vmapped_losses
-from hubbub.study import Records, ScoreVector
+from hubbub.study import ScoreVector
+from hubbub.tabular import Records
 
 _ADD_REMOVE = ScoreVector.of("add-remove")
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from hubbub.disk import json_value, open_ordinary
 from hubbub.errors import DataError
-from hubbub.study import LINEAR_PROBE, LORA, Column, Model, Study, is_own, sources
+from hubbub.study import LINEAR_PROBE, LORA, Model, Study, is_own, sources
+from hubbub.tabular import Column
 
 _MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
 

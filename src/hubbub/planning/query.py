@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.planning.mechanism import Mechanism
-from hubbub.study import CodedCells, Records
 from hubbub.study.parties import Parties
+from hubbub.tabular import CodedCells, Records
 
 if TYPE_CHECKING:
     from hubbub.planning.planned_query import PlannedQuery

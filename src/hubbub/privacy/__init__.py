@@ -9,6 +9,6 @@ order in which the data go through. SciPy takes longer to import than most answe
 functions that need it load it.
 """
 
-from hubbub import on_first_use
+import lazy_loader
 
-__getattr__ = on_first_use(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-from hubbub.protocol.agreement import (
+from .agreement import (
     SESSION_BYTES as SESSION_BYTES,
     Agreement as Agreement,
     JointSeed as JointSeed,
@@ -8,7 +8,7 @@ from hubbub.protocol.agreement import (
     mask_graph as mask_graph,
     sent_digest as sent_digest,
 )
-from hubbub.protocol.primitives import (
+from .primitives import (
     CHUNK_BYTES as CHUNK_BYTES,
     DIGEST_BYTES as DIGEST_BYTES,
     EARLIER as EARLIER,
@@ -51,7 +51,7 @@ from hubbub.protocol.primitives import (
     tag_of as tag_of,
     unverified as unverified,
 )
-from hubbub.protocol.projection import (
+from .projection import (
     KINDS as KINDS,
     SEED_BYTES as SEED_BYTES,
     Array as Array,
@@ -63,7 +63,7 @@ from hubbub.protocol.projection import (
     quantum as quantum,
     to_grid as to_grid,
 )
-from hubbub.protocol.round import (
+from .round import (
     EMPTY as EMPTY,
     LAYERS as LAYERS,
     Aggregator as Aggregator,
@@ -93,7 +93,7 @@ from hubbub.protocol.round import (
     poisson_rows as poisson_rows,
     projection_of as projection_of,
 )
-from hubbub.protocol.token_lists import (
+from .token_lists import (
     PublishedFrames as PublishedFrames,
     Executor as Executor,
     ListContext as ListContext,

@@ -16,8 +16,9 @@ from hubbub.planning import (
     SiloData,
     mechanism_of_all,
 )
-from hubbub.study import Data, Privacy, Records, ScoreVector
+from hubbub.study import Data, Privacy, ScoreVector
 from hubbub.study.training import Evaluate
+from hubbub.tabular import Records
 
 if TYPE_CHECKING:
     from hubbub.protocol import LocalTask

@@ -9,7 +9,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hubbub.estimation import Expectation
+from hubbub import estimation
 from hubbub.planning import Plan, PlannedQuery, account_of, epsilon_of, releases
 from hubbub.queries.statistic_answers import planned_statistics
 from hubbub.queries.statistics_query import StatisticsQuery
@@ -30,7 +30,7 @@ class PlannedAnswer:
             none is known.
     """
 
-    expected: Expectation | None
+    expected: estimation.Expectation | None
     part: float
     least_epsilon: float | None
 

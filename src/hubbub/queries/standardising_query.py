@@ -26,15 +26,9 @@ from hubbub.planning import (
     Stepper,
     mechanism_of_all,
 )
-from hubbub.study import (
-    Data,
-    FeatureSums,
-    Privacy,
-    Records,
-    Standardisation,
-    standardisation_from,
-)
+from hubbub.study import Data, FeatureSums, Privacy, Standardisation, standardisation_from
 from hubbub.study.data import Standardise
+from hubbub.tabular import Records
 
 if TYPE_CHECKING:
     from hubbub.protocol import LocalTask

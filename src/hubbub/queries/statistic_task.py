@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.queries.statistic_sums import SumLayout
-from hubbub.study import CodedCells, UnitRows
+from hubbub.tabular import CodedCells, UnitRows
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]

@@ -23,8 +23,9 @@ from hubbub.planning import (
     record_clip,
     words_about,
 )
-from hubbub.study import Parties, Privacy, Records, Training
+from hubbub.study import Parties, Privacy, Training
 from hubbub.study.data import Data
+from hubbub.tabular import Records
 
 if TYPE_CHECKING:
     from hubbub.protocol import Lift, LocalTask, RoundParameters

@@ -6,6 +6,6 @@ plan, no model and no records, reads no clock, and the page loads nothing and ru
 it can be mailed, archived and printed.
 """
 
-from hubbub import on_first_use
+import lazy_loader
 
-__getattr__ = on_first_use(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,53 +1,54 @@
-from hubbub.report.adversary_words import (
+from .adversary_words import (
     spoken as spoken,
 )
-from hubbub.report.answer_tables import (
+from .answer_tables import (
     answer_lines as answer_lines,
     curves_of as curves_of,
     table_of as table_of,
     test_words as test_words,
 )
-from hubbub.report.comparison_table import (
+from .comparison_table import (
     Arrangement as Arrangement,
     ArrangementTable as ArrangementTable,
     UNCHARGED_BASELINE as UNCHARGED_BASELINE,
     interval as interval,
 )
-from hubbub.report.markup import (
+from .markup import (
     tag as tag,
 )
-from hubbub.report.metric_words import (
+from .metric_words import (
     in_brief as in_brief,
     metrics_of as metrics_of,
     words_of as words_of,
 )
-from hubbub.report.trust_models import (
+from .trust_models import (
     called as called,
     promised_against as promised_against,
 )
-from hubbub.report.notebook_view import (
+from .notebook_view import (
     shown_in_notebook as shown_in_notebook,
 )
-from hubbub.report.number_format import (
+from .number_format import (
     at_least as at_least,
     at_most as at_most,
 )
-from hubbub.report.page import (
+from .page import (
     render as render,
 )
-from hubbub.report.promises import (
+from .promises import (
     broken as broken,
     spent_words as spent_words,
 )
-from hubbub.report.scales import (
+from .scales import (
     bounds as bounds,
     linear as linear,
 )
-from hubbub.report.score_words import (
+from .score_words import (
     SCORES_HEAD as SCORES_HEAD,
     in_a_sentence as in_a_sentence,
     score_rows as score_rows,
+    what_next as what_next,
 )
-from hubbub.report.several_runs import (
+from .several_runs import (
     ReportedRun as ReportedRun,
 )

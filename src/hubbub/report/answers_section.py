@@ -60,31 +60,32 @@ def _figure(answer: Answer) -> markup.Html | None:
 
 
 def _curves(answer: Answer) -> markup.Html:
-    """Step curves with their bands, and numbers at risk below."""
+    """Curves with their bands, and numbers at risk below."""
     curves = answer["curves"][:_MOST_CURVES]
     places = [x for one in curves for x in one["x"]]
     survival = answer["kind"] == "survival"
     start = [0.0] if survival else []
     across = scales.linear([*start, *places], charts.LEFT, charts.RIGHT)
     up = scales.linear([0.0, 1.0], *charts.vertical(charts.HEIGHT))
-    labels, held = ("value", "share of records up to here"), "each point"
+    what, held = "share of records up to here", "each point"
     if survival:
-        labels, held = ("time", "share without the event"), "the whole curve"
+        what, held = "share without the event", "the whole curve"
     words = (
         f"{answer['title']}. The shaded area holds {held} with {_percent(answer)} probability, "
         "noise included."
     )
-    axes = charts.Axes(across=across, up=up, labels=labels)
-    chart = charts.steps([_steps(one) for one in curves], axes, described=words)
+    name = curves[0].get("column") or ("time" if survival else "value")  # older answers have none
+    axes = charts.Axes(across=across, up=up, labels=(name, what))
+    chart = charts.curves([_drawn(one) for one in curves], axes, described=words)
     told = [_at_risk(curves, across.ticks)] if any(one["at_risk"] for one in curves) else []
     return markup.figure(chart, words, *told)
 
 
-def _steps(curve: Mapping[str, Any]) -> charts.Steps:
+def _drawn(curve: Mapping[str, Any]) -> charts.Curve:
     """One curve, with its simultaneous band where it has one."""
     low = curve["band_low"] or curve["low"]
     high = curve["band_high"] or curve["high"]
-    return charts.Steps(
+    return charts.Curve(
         name=curve["name"] or "all",
         x=tuple(curve["x"]),
         y=tuple(curve["y"]),
@@ -94,18 +95,19 @@ def _steps(curve: Mapping[str, Any]) -> charts.Steps:
 
 
 def _at_risk(curves: Sequence[Mapping[str, Any]], ticks: Sequence[float]) -> markup.Html:
-    """Numbers at risk at the ticks of the axis."""
-    shown = [tick for tick in ticks if tick >= 0]
-    rows = [(one["name"] or "all", *(_risk_at(one, tick) for tick in shown)) for one in curves]
-    head = ("", *map(amount, shown))
-    return markup.table("Records at risk, with noise", head, rows, numeric=range(1, len(head)))
+    """Numbers at risk at the times of the grid that are nearest to the ticks of the axis."""
+    grid = max((one["x"] for one in curves), key=len)
+    shown = sorted({min(grid, key=lambda x: abs(x - tick)) for tick in ticks if tick >= 0})
+    rows = [(one["name"] or "all", *(_risk_at(one, time) for time in shown)) for one in curves]
+    head = (curves[0].get("column", ""), *map(amount, shown))
+    caption = "Records at risk just after these times, with noise"
+    return markup.table(caption, head, rows, numeric=range(1, len(head)))
 
 
-def _risk_at(curve: Mapping[str, Any], tick: float) -> str:
-    """How many are at risk just after a time, as far as the curve goes."""
-    before = [k for k, x in enumerate(curve["x"]) if x <= tick * (1 + 1e-9)]
-    known = before and tick <= curve["x"][-1]
-    return f"{max(curve['at_risk'][before[-1]], 0):,.0f}" if known else ""
+def _risk_at(curve: Mapping[str, Any], time: float) -> str:
+    """How many are at risk just after a time of the grid, as far as the curve goes."""
+    known = dict(zip(curve["x"], curve["at_risk"], strict=False))
+    return f"{max(known[time], 0):,.0f}" if time in known else ""
 
 
 def _histogram(answer: Answer) -> markup.Html:

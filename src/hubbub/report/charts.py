@@ -83,8 +83,8 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps:
-    """A step curve: each y holds from its x to the next; `low` and `high` are around it."""
+class Curve:
+    """A curve that goes straight from point to point, between `low` and `high`."""
 
     name: str
     x: tuple[float, ...]
@@ -196,33 +196,27 @@ def intervals(
     return _svg(parts, foot + _BELOW, described)
 
 
-def steps(curves: Sequence[Steps], axes: Axes, *, described: str) -> markup.Html:
-    """Step curves over their areas, at most six."""
+def curves(drawn: Sequence[Curve], axes: Axes, *, described: str) -> markup.Html:
+    """Curves over their areas, at most six."""
     parts = []
-    for index, one in enumerate(curves):
+    for index, one in enumerate(drawn):
         colour = f"series-{index}"
-        line, low, high = (_stairs(one.x, y, axes) for y in (one.y, one.low, one.high))
+        line, low, high = (
+            axes.path(list(zip(one.x, y, strict=False))) for y in (one.y, one.low, one.high)
+        )
         if low:
             area = markup.tag("polygon", points=" ".join([*high, *low[::-1]]), class_="area")
             parts.append(markup.tag("g", area, class_=colour))
         stroke = markup.tag("polyline", points=" ".join(line))
         parts.append(markup.tag("g", stroke, class_=colour, data_name=one.name))
-    if len(curves) > 1:
-        room = (RIGHT - LEFT) / min(len(curves), 3)
-        for index, one in enumerate(curves):
+    if len(drawn) > 1:
+        room = (RIGHT - LEFT) / min(len(drawn), 3)
+        for index, one in enumerate(drawn):
             x, y = LEFT + room * (index % 3), 12 + 16 * (index // 3)
             stroke = markup.tag("polyline", points=f"{x:g},{y} {x + 20:g},{y}")
             parts.append(markup.tag("g", stroke, class_=f"series-{index}"))
             parts.append(markup.tag("text", one.name, x=x + 26, y=y + 4))
     return axes.drawn(parts, described)
-
-
-def _stairs(x: Sequence[float], y: Sequence[float], axes: Axes) -> list[str]:
-    """The corners of a step curve; none where it is not known."""
-    corners = list(zip(x[:1], y[:1], strict=False))
-    for here, value in zip(x[1:], y[1:], strict=False):
-        corners += [(here, corners[-1][1]), (here, value)]
-    return axes.path(corners)
 
 
 def bars(

@@ -135,12 +135,15 @@ def _summary(
     if mode is trust_models.FEDERATED:
         remark = "each silo sent only numbers that look random"
         tiles.append(_tile("records that left a silo", "none", remark))
+    is_federated = mode is trust_models.FEDERATED
+    alarms = promises.broken(plan, spending) if is_federated else []
+    following = [_next(metrics, scores)] if is_federated and plan.get("trains", True) else []
     answer = (
         markup.tag("dl", *tiles, class_="tiles"),
         *([markup.tag("p", privacy_cost.plainly(plan, against))] if against else []),
         *([markup.tag("p", checks.briefly(checked))] if checked else []),
+        *(markup.tag("p", words) for words in following),
     )
-    alarms = promises.broken(plan, spending) if mode is trust_models.FEDERATED else []
     picture = who_sees_what.picture(plan, mode)
     return markup.tag(
         "header",
@@ -180,6 +183,12 @@ def _learned_tile(metrics: Metrics, scores: score_words.Scores) -> list[markup.H
             f"{_standing(found[0], scores, metrics[-1])} {words.meaning} After {step} steps.",
         )
     ]
+
+
+def _next(metrics: Metrics, scores: score_words.Scores) -> str:
+    """What to do with the model, as a sentence of its own."""
+    said = score_words.what_next(scores, metrics[-1] if metrics else {}).removeprefix("next: ")
+    return f"What to do next: {said}."
 
 
 def _standing(name: str, scores: score_words.Scores, row: Row) -> str:

@@ -55,6 +55,28 @@ def in_a_sentence(scores: Scores, row: Row) -> str:
     return _held_back(row)
 
 
+def what_next(scores: Scores, row: Row) -> str:
+    """What to do with a model, or about it, in one sentence; empty where nothing was trained.
+
+    Args:
+        scores, row: as for `in_a_sentence`.
+    """
+    name = telling(scores)
+    if name and scores[name]["is_better"]:
+        return "next: use it with hubbub predict, or ask colleagues what it should be held against"
+    if name:
+        return (
+            "next: do not use it; look for the reason on public or made-up records with hubbub "
+            "rehearse, where it costs nothing (docs/howto/bad_model.md)"
+        )
+    if any(map(is_held_back, row)):
+        return "next: judge it on public records before it is used (data.test)"
+    return (
+        "next: judge it on records that were not used for it: data.test, or hubbub init "
+        "--test-share .2, holds some back"
+    )
+
+
 def telling(scores: Scores) -> str:
     """The name of the score that says most; empty if there is none."""
     return next(iter(scores), "")

@@ -1,5 +1,5 @@
 """The order of the protocol, once: set-up, rounds, token lists, and who answers what."""
 
-from hubbub import on_first_use
+import lazy_loader
 
-__getattr__ = on_first_use(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,45 +1,45 @@
-from hubbub.session.ask import (
+from .ask import (
     Absent as Absent,
     AbsentError as AbsentError,
     Answer as Answer,
     Call as Call,
     Peers as Peers,
 )
-from hubbub.session.attestation_exchange import (
+from .attestation_exchange import (
     AttestedHashes as AttestedHashes,
     AttestedSession as AttestedSession,
     Attests as Attests,
     digest_of as digest_of,
 )
-from hubbub.session.in_process import (
+from .in_process import (
     Federation as Federation,
     Notice as Notice,
     federate as federate,
     raised_by as raised_by,
 )
-from hubbub.session.layout import (
+from .layout import (
     Layout as Layout,
     layout_of as layout_of,
     round_parameters_of as round_parameters_of,
 )
-from hubbub.session.node_party import (
+from .node_party import (
     NodeParty as NodeParty,
 )
-from hubbub.session.noisy_sums import (
+from .noisy_sums import (
     NoisySums as NoisySums,
 )
-from hubbub.session.party import (
+from .party import (
     Membership as Membership,
     Party as Party,
 )
-from hubbub.session.recorder import (
+from .recorder import (
     NoRecorder as NoRecorder,
     Recorder as Recorder,
 )
-from hubbub.session.rounds import (
+from .rounds import (
     Rounds as Rounds,
 )
-from hubbub.session.session_offer import (
+from .session_offer import (
     LARGEST_OFFER as LARGEST_OFFER,
     OWN as OWN,
     REASONS as REASONS,
@@ -48,14 +48,14 @@ from hubbub.session.session_offer import (
     check_apart as check_apart,
     planned_for as planned_for,
 )
-from hubbub.session.setup import (
+from .setup import (
     SetUp as SetUp,
 )
-from hubbub.session.silo_party import (
+from .silo_party import (
     SiloParty as SiloParty,
     lists_of as lists_of,
 )
-from hubbub.session.secure_sums import (
+from .secure_sums import (
     PrivateSum as PrivateSum,
     private_sum as private_sum,
     secure_sum as secure_sum,

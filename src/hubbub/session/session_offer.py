@@ -138,10 +138,9 @@ class SessionOffer:
             RefusedError: naming the first number that differs.
         """
         own = mine.to_dict()
-        names = [*own, *sorted(self.round_parameters.keys() - own.keys())]
-        name = next(
-            (one for one in names if not _same(own.get(one), self.round_parameters.get(one))), None
-        )
+        theirs = self.round_parameters
+        odd = [one for one in own if not _same(own[one], theirs.get(one))]
+        name = next(iter((*odd, *sorted(theirs.keys() - own.keys()))), None)
         if name is None:
             return
         apart = self.version != VERSION

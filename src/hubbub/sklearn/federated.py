@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from hubbub.errors import HubbubError
+from hubbub.sklearn.around_fit import warn_of_what_is_around
 from hubbub.study.parties import is_name, is_reserved
 from hubbub.tabular import canonical
 from hubbub.training import Result, fit
@@ -67,6 +68,7 @@ class Federated(BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: the rows or the numbers do not fit.
         """
+        warn_of_what_is_around(inputs, self.epsilon)
         try:
             return fit(
                 {name: (inputs[rows], targets[rows]) for name, rows in silos.items()},

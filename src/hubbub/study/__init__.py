@@ -10,6 +10,6 @@ settings and how they are read. They stand on `section` (one table, one sentence
 `contradictions`, `toml_text` and `study` stand on them.
 """
 
-from hubbub import on_first_use
+import lazy_loader
 
-__getattr__ = on_first_use(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -351,15 +351,24 @@ class Study:
 
     @property
     def canonical(self) -> bytes:
-        """The canonical form: JSON with sorted keys, every default written out."""
+        """The canonical form: JSON with sorted keys, every default written out.
+
+        But for `complete` of columns, which came later: it is there where it is true.
+        """
         content = asdict(self)
         del content["toml"]
+        for column in content["data"]["columns"]:
+            if not column["complete"]:
+                del column["complete"]
         if self.attestation is not None:
             content["attestation"] = self.attestation.to_dict()
         if self.statistics is not None:
             content["statistics"] = self.statistics.canonical()
-        if not self.privacy.cap:  # a later key: studies without it keep their ids
+        if not self.privacy.cap:  # a later key, as is `other`: studies without keep their ids
             del content["privacy"]["cap"]
+        for column in content["data"]["columns"]:
+            if not column["other"]:
+                del column["other"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
@@ -57,7 +58,14 @@ def cells_of(table: Any) -> dict[str, list[str]]:
             "convert it"
         ) from None
     if len(set(map(len, cells.values()))) > 1 or len(cells) < len(names):
-        raise DataError("expected columns of one length with names of their own, found others")
+        lengths = {name: len(own) for name, own in cells.items()}
+        usual = Counter(lengths.values()).most_common(1)[0][0]
+        odd = [name for name, length in lengths.items() if length != usual]
+        twice = [name for name, times in Counter(map(str, names)).items() if times > 1]
+        raise DataError(
+            "expected columns of one length with names of their own, found others: "
+            f"{', '.join(map(repr, (odd or twice)[:5]))}; correct the table"
+        )
     return cells
 
 

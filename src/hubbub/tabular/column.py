@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.settings import Key, by_hand, keys_of, number, settings, texts, truth
+from hubbub.settings import Key, by_hand, keys_of, number, settings, text, texts, truth
 from hubbub.tabular.cell_rule import (
     GAP,
     LARGEST,
@@ -124,7 +124,9 @@ def _column_from(name: str, entry: Any) -> Column:
         indicator=indicator,
         missing=_spellings(entry, "missing", where),
         ignore_case=ignore_case,
+        other=_text(entry, "other", where),
         feature=_truth(entry, "feature", where, otherwise=Column.feature),
+        complete=_truth(entry, "complete", where),
     )
 
 
@@ -134,6 +136,13 @@ def _truth(entry: Mapping[str, Any], key: str, where: str, *, otherwise: bool = 
         raise StudyError(
             f"expected {where}.{key} to be true or false, found {value!r}; write one of the two"
         )
+    return value
+
+
+def _text(entry: Mapping[str, Any], key: str, where: str) -> str:
+    value = entry.get(key, "")
+    if not isinstance(value, str):
+        raise StudyError(f"expected {where}.{key} to be a text, found {value!r}; put it in quotes")
     return value
 
 
@@ -200,9 +209,24 @@ class Column:
     ignore_case: Annotated[
         bool, truth("Spellings that differ only in upper and lower case are one.")
     ] = False
+    other: Annotated[
+        str,
+        text(
+            "The category that a spelling in no list counts as; without it, such a cell is "
+            "an error.",
+            "one of the categories",
+        ),
+    ] = ""
     feature: Annotated[
         bool, truth("Whether the model, too, sees the column, not only `[statistics]`.")
     ] = True
+    complete: Annotated[
+        bool,
+        truth(
+            "No cell is missing: an empty one keeps the silo away, and Table 1 counts none, which "
+            "makes it more exact."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         """Refuses a column that is neither plainly numeric nor plainly categorical."""
@@ -210,6 +234,9 @@ class Column:
             self._check_categorical()
         else:
             self._check_numeric()
+        if self.complete and (self.missing or self.default is not None):
+            found = (*self.missing, self.default)
+            self._refuse("no missing and no default beside complete = true", found, "remove one")
         if self.indicator and self.default is None:
             self._refuse(
                 "a default beside indicator = true", None, "add default or remove indicator"
@@ -243,8 +270,7 @@ class Column:
         """What the column's cells say to a model: a missing one needs a default."""
         if self.default is not None:
             return self.rule_with_gaps
-        remedy = "give the column a public default in data.columns or remove the record"
-        gap, with_gaps = CellFault(GAP, "a value", "a missing cell", remedy), self.rule_with_gaps
+        gap, with_gaps = self._gap, self.rule_with_gaps
 
         def rule(text: str) -> float | CellFault:
             value = with_gaps(text)
@@ -254,24 +280,35 @@ class Column:
 
     @property
     def rule_with_gaps(self) -> Rule:
-        """What they say: a number within the bounds, a category's place from 0, or `MISSING`."""
+        """What they say: a number within the bounds, a category's place from 0, or `MISSING`.
+
+        In a complete column a missing cell is a fault.
+        """
         absent = {"", *map(self.spelled, self.missing)}
         places = {self.spelled(one): place for place, one in enumerate(self.categories)}
         unlisted = CellFault(
             *(SPELLING, f"one of the {len(places)} declared categories", "something else"),
             "correct the cell, or add its spelling to categories or missing in data.columns",
         )
+        beyond = places[self.spelled(self.other)] if self.other else unlisted
 
         def rule(text: str) -> float | CellFault:
             spelled = self.spelled(text)
             if spelled in absent:
-                return MISSING
+                return self._gap if self.complete else MISSING
             if places:
-                return places.get(spelled, unlisted)
+                return places.get(spelled, beyond)
             value, (low, high) = number_rule(spelled), self.bounds
             return value if isinstance(value, CellFault) else min(max(value, low), high)
 
         return rule
+
+    @property
+    def _gap(self) -> CellFault:
+        remedy = "give the column a public default in data.columns or remove the record"
+        if self.complete:
+            remedy = "mend the cell, or take complete = true off the column in data.columns"
+        return CellFault(GAP, "a value", "a missing cell", remedy)
 
     @property
     def width(self) -> int:
@@ -299,11 +336,15 @@ class Column:
             self._refuse(
                 "missing to differ from the categories", list(self.missing), "remove the overlap"
             )
+        if self.other and self.spelled(self.other) not in known:
+            self._refuse("other to be a category", self.other, "add it to categories")
         if self.default is not None and self.spelled(str(self.default)) not in known:
             self._refuse("default to be a category", self.default, "add it to categories")
 
     def _check_numeric(self) -> None:
         (low, high), default = self.bounds, self.default
+        if self.other:
+            self._refuse("other beside categories alone", self.other, "remove it")
         if not (_is_number(low) and _is_number(high)):
             self._refuse("low and high to be numbers", (low, high), "give both public bounds")
         if low >= high:

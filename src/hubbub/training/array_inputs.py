@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from hubbub import tabular
 from hubbub.errors import DataError
-from hubbub.study import Records
+from hubbub.tabular import Records
 
+_SHOWN = 5  # columns
 _MOST = 100  # classes that are taken from targets without being stated
 # A silo's features and targets.
 Table = tuple[Any, Any]
@@ -118,9 +119,20 @@ def refuse_other_columns(tables: Mapping[str, Table]) -> None:
     for who, own in names.items():
         if first is not None and own != names[first]:
             raise DataError(
-                f"expected data frames with the same columns in the same order, found others for "
-                f"{who} than for {first}; put them in one order, or say with columns what they are"
+                f"expected data frames with the same columns in the same order, found "
+                f"{_difference(own, names[first])} for {who} and not for {first}; put them in one "
+                "order, or say with columns what they are"
             )
+
+
+def _difference(own: Sequence[str], others: Sequence[str]) -> str:
+    """What one data frame's columns have that another's have not."""
+    more = [name for name in own if name not in others]
+    fewer = [name for name in others if name not in own]
+    if more or fewer:
+        return ", ".join([*map(repr, more), *(f"no {name!r}" for name in fewer)][:_SHOWN])
+    moved = next(k for k, (one, other) in enumerate(zip(own, others, strict=True)) if one != other)
+    return f"{own[moved]!r} in place {moved + 1}"
 
 
 def records_of(
@@ -197,7 +209,26 @@ def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
         remedy = (
             "say with columns how they become numbers" if what == "features" else "convert them"
         )
-        raise DataError(f"expected numbers as {what} of {who}, found others; {remedy}") from None
+        raise DataError(
+            f"expected numbers as {what} of {who}, found others{_where(table)}; {remedy}"
+        ) from None
+
+
+def _where(table: Any) -> str:
+    """In which columns of a data frame something is no number; nothing of an array."""
+    if not hasattr(table, "columns"):
+        return ""
+    wrong = [str(name) for name in table.columns if not _are_numbers(table[name])]
+    more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return f" in {', '.join(map(repr, wrong[:_SHOWN]))}{more}" if wrong else ""
+
+
+def _are_numbers(column: Any) -> bool:
+    try:
+        np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _pair(who: str, table: Any) -> Table:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hubbub import tabular
 from hubbub.errors import DataError, StudyError
-from hubbub.study import CodedCells
+from hubbub.tabular import CodedCells
 from hubbub.training import array_inputs
 
 _PATIENT = "patient"

@@ -27,15 +27,8 @@ from hubbub.planning import (
 from hubbub.protocol import Lift, LocalTask, RoundParameters
 from hubbub.queries import StandardisingQuery, check_expected, features_of
 from hubbub.queries import plan as plan_study
-from hubbub.study import (
-    CodedCells,
-    Records,
-    Standardisation,
-    Study,
-    imported_code,
-    known_code,
-    sources,
-)
+from hubbub.study import Standardisation, Study, imported_code, known_code, sources
+from hubbub.tabular import CodedCells, Records
 from hubbub.training import record_checks
 
 Parameters = NDArray[np.float32]

@@ -10,7 +10,8 @@ from hubbub import tabular
 from hubbub.errors import DataError
 from hubbub.planning import owned_records
 from hubbub.queries import training_of
-from hubbub.study import Records, Study, sources
+from hubbub.study import Study, sources
+from hubbub.tabular import Records
 
 
 def check_records(

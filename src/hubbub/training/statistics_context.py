@@ -22,7 +22,8 @@ from hubbub.ledger import SumsBudget, Tally
 from hubbub.planning import Plan
 from hubbub.queries import expected_answers
 from hubbub.queries import plan as plan_study
-from hubbub.study import IN_MEMORY, CodedCells, Study
+from hubbub.study import IN_MEMORY, Study
+from hubbub.tabular import CodedCells
 from hubbub.training import array_inputs, notebook_tables, prepared_study
 from hubbub.training.notebook_ledgers import FolderLedgers, InMemoryLedgers, NotebookLedgers
 from hubbub.training.result import Result

@@ -19,14 +19,8 @@ import hubbub.learning as learning
 from hubbub import tabular
 from hubbub.errors import DataError, UserError
 from hubbub.queries import STANDARDISED
-from hubbub.study import (
-    Records,
-    Standardisation,
-    Study,
-    imported_code,
-    is_own,
-    sources,
-)
+from hubbub.study import Standardisation, Study, imported_code, is_own, sources
+from hubbub.tabular import Records
 from hubbub.verification import MODEL
 
 

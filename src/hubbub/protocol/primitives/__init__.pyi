@@ -1,11 +1,11 @@
-from hubbub.protocol.primitives.correlated_noise import (
+from .correlated_noise import (
     UNIT as UNIT,
     CorrelatedNoise as CorrelatedNoise,
 )
-from hubbub.protocol.primitives.expected_frames import (
+from .expected_frames import (
     ExpectedFrames as ExpectedFrames,
 )
-from hubbub.protocol.primitives.identity import (
+from .identity import (
     ROLES as ROLES,
     Identity as Identity,
     Keys as Keys,
@@ -13,7 +13,7 @@ from hubbub.protocol.primitives.identity import (
     identity_of as identity_of,
     plain_identity as plain_identity,
 )
-from hubbub.protocol.primitives.message_sizes import (
+from .message_sizes import (
     DIGEST_BYTES as DIGEST_BYTES,
     HEADER as HEADER,
     HEADER_BYTES as HEADER_BYTES,
@@ -22,12 +22,12 @@ from hubbub.protocol.primitives.message_sizes import (
     SHARE_SEAL_BYTES as SHARE_SEAL_BYTES,
     SIGNATURE_BYTES as SIGNATURE_BYTES,
 )
-from hubbub.protocol.primitives.noise import (
+from .noise import (
     add_and_round as add_and_round,
     add_noise_and_round as add_noise_and_round,
     standard_normal as standard_normal,
 )
-from hubbub.protocol.primitives.randomness import (
+from .randomness import (
     BLOCK_BYTES as BLOCK_BYTES,
     CHUNK_BYTES as CHUNK_BYTES,
     KEY_BYTES as KEY_BYTES,
@@ -36,10 +36,10 @@ from hubbub.protocol.primitives.randomness import (
     cipher_at as cipher_at,
     keystream_into as keystream_into,
 )
-from hubbub.protocol.primitives.ring import (
+from .ring import (
     Residues as Residues,
 )
-from hubbub.protocol.primitives.wire import (
+from .wire import (
     EARLIER as EARLIER,
     EVERYBODY as EVERYBODY,
     SIGNED_FIRST as SIGNED_FIRST,

@@ -13,6 +13,6 @@ linear-algebra library cannot change a single bit, and the entries of P come fro
 AES and operations that IEEE 754 rounds in one way only. Every party that makes P makes the same.
 """
 
-from hubbub import on_first_use
+import lazy_loader
 
-__getattr__ = on_first_use(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

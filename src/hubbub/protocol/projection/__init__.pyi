@@ -1,16 +1,16 @@
-from hubbub.protocol.projection.exact_grid import (
+from .exact_grid import (
     Array as Array,
     Integers as Integers,
     quantum as quantum,
     to_grid as to_grid,
 )
-from hubbub.protocol.projection.matrix import (
+from .matrix import (
     KINDS as KINDS,
     SEED_BYTES as SEED_BYTES,
     Draw as Draw,
     Projection as Projection,
 )
-from hubbub.protocol.projection.product import (
+from .product import (
     Lift as Lift,
     lift as lift,
     project as project,

@@ -3,6 +3,6 @@
 They do no I/O, read no clock and draw no global randomness; whoever runs them carries the bytes.
 """
 
-from hubbub import on_first_use
+import lazy_loader
 
-__getattr__ = on_first_use(__name__)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

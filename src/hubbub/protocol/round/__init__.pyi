@@ -1,14 +1,14 @@
-from hubbub.protocol.round.additive_shares import (
+from .additive_shares import (
     Place as Place,
     digest_of_shares as digest_of_shares,
 )
-from hubbub.protocol.round.aggregator import (
+from .aggregator import (
     Aggregator as Aggregator,
 )
-from hubbub.protocol.round.attempt_order import (
+from .attempt_order import (
     Attendance as Attendance,
 )
-from hubbub.protocol.round.batch_rows import (
+from .batch_rows import (
     EMPTY as EMPTY,
     Groups as Groups,
     Rows as Rows,
@@ -20,14 +20,14 @@ from hubbub.protocol.round.batch_rows import (
     poisson_batches as poisson_batches,
     poisson_rows as poisson_rows,
 )
-from hubbub.protocol.round.compute_node import (
+from .compute_node import (
     ComputeNode as ComputeNode,
 )
-from hubbub.protocol.round.masking import (
+from .masking import (
     Attempt as Attempt,
     Masking as Masking,
 )
-from hubbub.protocol.round.projected_sum import (
+from .projected_sum import (
     LAYERS as LAYERS,
     LocalTask as LocalTask,
     clipped_sum as clipped_sum,
@@ -35,12 +35,12 @@ from hubbub.protocol.round.projected_sum import (
     draw_of as draw_of,
     projection_of as projection_of,
 )
-from hubbub.protocol.round.round_parameters import (
+from .round_parameters import (
     Parameters as Parameters,
     RoundParameters as RoundParameters,
     decoded as decoded,
 )
-from hubbub.protocol.round.silo import (
+from .silo import (
     Charge as Charge,
     Silo as Silo,
 )

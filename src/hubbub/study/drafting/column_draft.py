@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import ceil, floor, log10
+from statistics import median
 
 from hubbub.study.drafting import cell_text
 from hubbub.tabular import Column, canonical
@@ -19,8 +20,14 @@ from hubbub.tabular import Column, canonical
 NOT_RECORDED = "not recorded"
 _MOST_CATEGORIES = 20
 _LONGEST = 40  # letters of a category
+_MANY = 200  # values, from which on a hundredth at either end is no single person
+_FEW_VALUES = 20  # different ones, as of a score
+_FEWEST_OF_ONE = 10  # rows of a category among many
+_RARE = 3  # rows, below which a category may point to a person
+_OTHER = "other"
 _FEW_ROWS = 8  # below which nothing looks like a key
 _FIRST_CODE = 1000
+_TAIL = 10.0  # times the lower half of values is as wide as all, in a column with a long tail
 _CODES = frozenset(map(float, range(10)))
 _CODE = re.compile(r"[\w-]+")
 _KEY = re.compile(
@@ -159,16 +166,21 @@ def _number(
     low, high = rounded_outward(*_core(values))
     absent = sorted({cell for cell in cells if cell and _is_gone(cell, read[cell], gone, strange)})
     outside = sum(not low <= value <= high for value in values)
-    notes = [f"{outside} of {len(values)} values lie outside"] if outside else []
+    shown = outside and len(values) < _MANY
+    notes = [f"{outside} of {len(values)} values lie outside"] if shown else []
+    if _is_lopsided(values, low, high):
+        notes.append("most values lie close to one bound: narrower bounds tell them apart")
     if limits := sorted({cell for cell in numbers if cell_text.is_limit(cell)}):
         notes.append(f"read as their numbers: {', '.join(limits[:5])}")
     if unread := sorted(strange | {cell for cell in numbers if read[cell] in gone}):
         notes.append(f"read as missing: {', '.join(unread)}")
+    if low >= 0 and median(values) - low < (high - low) / _TAIL:
+        notes.append('a long tail: ask for its quantiles and histogram with spacing = "log"')
     column = Column(
         name=name,
         low=low,
         high=high,
-        default=_round((low + high) / 2, high - low),
+        default=_typical(values, low, high),
         indicator=len(values) < len(cells),
         missing=tuple(absent),
     )
@@ -184,6 +196,9 @@ def _is_gone(cell: str, number: str | None, gone: set[str], strange: set[str]) -
 def _core(values: Sequence[float]) -> tuple[float, float]:
     """The least and largest value, without a few that lie far beyond all others."""
     ordered = sorted(values)
+    if len(ordered) >= _MANY and len(set(ordered)) > _FEW_VALUES:
+        cut = len(ordered) // 100  # what is clipped there costs little, what is wide costs much
+        return ordered[cut], ordered[-1 - cut]
     cut = len(ordered) // 50 if len(ordered) >= 50 else min(1, len(ordered) // 10)
     low, high = ordered[cut], ordered[-1 - cut]
     room = 5 * (high - low)
@@ -207,6 +222,29 @@ def rounded_outward(low: float, high: float) -> tuple[float, float]:
     return (below, above) if below < above else (low - span, high + span)
 
 
+def _typical(values: Sequence[float], low: float, high: float) -> float:
+    """What a missing value counts as: the median, to one digit, within the bounds.
+
+    >>> _typical([3.0, 12.0, 400.0], 0.0, 400.0)
+    10.0
+    """
+    middle = median(values)
+    digits = -floor(log10(abs(middle))) if middle else 0
+    return min(max(round(middle, digits) + 0.0, low), high)
+
+
+def _is_lopsided(values: Sequence[float], low: float, high: float) -> bool:
+    """Whether nearly all values lie in a tenth of what the bounds hold, at one end."""
+    if len(values) < _MANY or len(set(values)) <= _FEW_VALUES:
+        return False
+    tenth = (high - low) / 10
+    ends = (
+        sum(value < low + tenth for value in values),
+        sum(value > high - tenth for value in values),
+    )
+    return max(ends) >= 0.8 * len(values)
+
+
 def _round(value: float, span: float) -> float:
     """Without the digits that a difference of `span` does not need."""
     return round(value, 2 - floor(log10(span))) + 0.0
@@ -221,22 +259,45 @@ def _categories(name: str, cells: Sequence[str]) -> ColumnDraft:
         variants.setdefault(spelling.casefold(), spelling)
     if len(variants) < 2:
         return ColumnDraft(name=name, why="it has the same value in every row")
-    if not _are_categories(variants.values(), len(there)):
+    merged = Counter(canonical(cell).casefold() for cell in there)
+    kept = _kept(variants, merged, len(there))
+    if not kept:
         return ColumnDraft(name=name, why="free text, or too many values for categories")
-    named = sorted(variants.values(), key=_in_order)
+    pooled = len(variants) - len(kept)
+    named = sorted(kept, key=_in_order)
+    other = next((one for one in named if one.casefold() == _OTHER), _OTHER) if pooled else ""
+    named += [other] if pooled and other not in named else []
     absent = sorted({cell for cell in cells if cell and canonical(cell) not in counts})
     gaps = len(there) < len(cells)
-    merged = Counter(canonical(cell).casefold() for cell in there)
     column = Column(
         name=name,
         categories=(*named, NOT_RECORDED) if gaps else tuple(named),
         default=NOT_RECORDED if gaps else None,
         missing=tuple(absent),
         ignore_case=len(variants) < len(counts),
+        other=other,
     )
-    rare = sum(times < 3 for times in merged.values())
-    why = f"categories that occur once or twice, and may point to a person: {rare}" if rare else ""
-    return ColumnDraft(name=name, column=column, why=why)
+    why = f"{pooled} rare spellings, which may point to a person, count as {other!r}"
+    return ColumnDraft(name=name, column=column, why=why if pooled else "")
+
+
+def _kept(variants: Mapping[str, str], merged: Mapping[str, int], cells: int) -> list[str]:
+    """The spellings that become categories of their own; none if the column is free text.
+
+    Of few categories the rare ones are pooled, of many all but the commonest: what is not named
+    points to nobody, and costs no weight of the model.
+    """
+    if _are_categories(variants.values(), cells):
+        common = [one for folded, one in variants.items() if merged[folded] >= _RARE]
+        return common if len(common) > 1 else list(variants.values())
+    often = sorted(variants, key=lambda folded: (-merged[folded], folded))[:_MOST_CATEGORIES]
+    often = [folded for folded in often if merged[folded] >= max(_FEWEST_OF_ONE, cells // 100)]
+    covered = sum(merged[folded] for folded in often)
+    named = [variants[folded] for folded in often]
+    rest = [one for folded, one in variants.items() if folded not in often]
+    numbers = sum(map(_is_number, rest)) * 2 > len(rest)  # they measure, and mean no category
+    is_text = not _are_categories(named, cells) or covered * 3 < cells or numbers
+    return [] if len(often) < 2 or is_text else named
 
 
 def _are_categories(spellings: Collection[str], cells: int) -> bool:

@@ -58,7 +58,7 @@ def _data(made: Draft) -> list[str]:
         f"records = {made.records}                    # from records, rounded: of all silos",
         f"capacity = {made.capacity}                   # from records, rounded up: of each silo",
         "",
-        "[data.columns]                   # bounds, categories, missing: from records",
+        "[data.columns]                   # bounds, categories, defaults, missing: from records",
         *(_column(one.column) for one in made.used if one.column),
         *[line for one in made.columns if not one.column for line in _left_out(one)],
     ]
@@ -107,6 +107,8 @@ def _column(column: Column) -> str:
         parts.append(f"default = {said}")
     if column.missing:
         parts.append(f"missing = {_list(column.missing)}")
+    if column.other:
+        parts.append(f"other = {_text(column.other)}")
     parts += [f"{key} = true" for key in ("indicator", "ignore_case") if getattr(column, key)]
     return f"{key_of(column.name)} = {{ {', '.join(parts)} }}"
 

@@ -99,7 +99,7 @@ class Draft:
         listed = [one.name for one in self.used if one.column and one.column.categories]
         found = [spelled, "data.records", "data.capacity"]
         found += ["data.most_per_patient"] if self.patient else []
-        found += [f"bounds and missing of {_few(bounded)}"] if bounded else []
+        found += [f"bounds, typical values and missing of {_few(bounded)}"] if bounded else []
         return (*found, *([f"categories of {_few(listed)}"] if listed else []))
 
 

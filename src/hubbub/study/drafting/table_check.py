@@ -41,6 +41,7 @@ from hubbub.tabular import (
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
+_WORTH_SAYING = 50  # of so many values one outside the bounds costs nothing
 
 
 def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
@@ -141,6 +142,7 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
     rule = column.rule if needed else column.rule_with_gaps
     yield from _rows(table, column.name, rule, column.categories, instead="set ignore_case = true")
     if column.categories:
+        yield from _pooled(table, column)
         return
     low, high = column.bounds
     numbers = [number_in(canonical(cell)) for cell in table.column(column.name)]
@@ -150,11 +152,26 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
         number is not None and cell not in absent and not low <= number <= high
         for cell, number in zip(cells, numbers, strict=True)
     )
-    if outside:
+    if outside * _WORTH_SAYING > len(numbers):
         yield _odd(
             table,
             f"{outside} of {len(numbers)} values lie outside {low:g} to {high:g}",
             "they will count as the nearer bound: widen the bounds if that is too many",
+            column.name,
+        )
+
+
+def _pooled(table: RawTable, column: Column) -> Iterator[Fault]:
+    """How many cells count as the category for whatever is in no list."""
+    if not column.other:
+        return
+    known = {"", *map(column.spelled, (*column.categories, *column.missing))}
+    cells = [cell for cell in table.column(column.name) if column.spelled(cell) not in known]
+    if len(cells) * 3 > len(table.rows):
+        yield _odd(
+            table,
+            f"{len(cells)} of {len(table.rows)} cells are in no list and count as {column.other!r}",
+            "list the commonest of them if they are another spelling of a category",
             column.name,
         )
 

@@ -160,8 +160,8 @@ def _drafted(
     least, most = min(values, default=0.0), max(values, default=0.0)
     if not all(value == value for value in values) or not least < most:
         raise DataError(
-            f'expected numbers in the target {name!r} for kind = "{kind}", found others, or one '
-            "only; correct the files, or name another kind or column"
+            f'expected numbers in the target {name!r} for kind = "{kind}", found '
+            f"{_others(there, decimal)}; correct the files, or name another kind or column"
         )
     if kind == NUMERIC:
         low, high = rounded_outward(least, most)
@@ -179,6 +179,14 @@ def _drafted(
         )
         notes = (*notes, *of_event.notes)
     return TargetDraft(name=name, outcome=outcome, decimal=decimal, notes=notes)
+
+
+def _others(there: Sequence[str], decimal: str) -> str:
+    """What a target of numbers has that is none."""
+    words = [cell for cell in dict.fromkeys(there) if measured(cell, decimal) is None]
+    if words:
+        return f"{', '.join(map(repr, words[:3]))}{' and others' if len(words) > 3 else ''}"
+    return "one number only" if there else "none"
 
 
 def _event_of(columns: Mapping[str, Sequence[str]], name: str) -> TargetDraft:

@@ -31,7 +31,7 @@ from hubbub.protocol import (
     group_rows,
 )
 from hubbub.session import round_parameters_of
-from hubbub.study import Records
+from hubbub.tabular import Records
 from hubbub.verification.audit.expected_power import joint_part
 
 Array = NDArray[np.float64]

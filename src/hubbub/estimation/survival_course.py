@@ -1,0 +1,237 @@
+"""One group's noisy events and numbers at risk, and the survival curve that they give.
+
+Theory of operation. With D_k events in a bin and Y_k records at risk in it, all linear in the noisy
+sum, the cumulative hazard at the edges is H_t = sum_k<=t log Y_k - log(Y_k - D_k) and S = exp(-H).
+Who left after a part u of a bin with the hazard h is at risk for u of it, less what makes that the
+right share of the bin's events: of those it could not have (1 - exp(-h (1 - u))) / (1 - exp(-h)),
+which is 1 - u + h u (1 - u) / 2 but for h squared. Between edges hazards are taken as constant.
+
+The noise in H is linear in the noise of the sum, up to second order, whose mean is known and taken
+out. An interval holds each h that lies within z standard deviations of the estimate, by its noise
+and by the sampling variance that h itself would have (Greenwood's, in proportion): a score
+interval, which needs no logarithm of an H that noise may have made negative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from hubbub.estimation.intervals import caution, normal_quantile
+from hubbub.estimation.prefix_coding import rising
+from hubbub.estimation.risk_sets import RiskSets
+from hubbub.estimation.statistic import Array, Curve, Estimate
+
+_DRAWS = 2000  # of a band's simulation
+_CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
+_SEED = 1  # public: bands follow from the noisy sum alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """One group's noisy events and numbers at risk, and the curve that they give.
+
+    Args:
+        sets: how its times are summed, numbers at risk counted.
+        events: (bins,).
+        exposed: (bins + 1,) at risk in each bin, who left in it in part, and at the horizon.
+        partly: (bins,) sums of 2 u (1 - u) over who left after a part u of each bin.
+        at_risk: (bins + 1,) just after each edge.
+        sigma: standard deviation of the noise in each number of the sum.
+    """
+
+    sets: RiskSets
+    events: Array
+    exposed: Array
+    partly: Array
+    at_risk: Array
+    sigma: float
+
+    @classmethod
+    def of(cls, sets: RiskSets, sums: Array, sigma: float) -> Course:
+        """From one group's noisy sum, (width,)."""
+        return cls(
+            sets=sets,
+            events=sets.events @ sums,
+            exposed=sets.exposed @ sums,
+            partly=sets.partly @ sums,
+            at_risk=sets.at_risk @ sums,
+            sigma=sigma,
+        )
+
+    @classmethod
+    def together(cls, courses: Sequence[Course]) -> Course:
+        """All groups as one, with the noise of each."""
+        return cls(
+            sets=courses[0].sets,
+            events=np.sum([one.events for one in courses], axis=0),
+            exposed=np.sum([one.exposed for one in courses], axis=0),
+            partly=np.sum([one.partly for one in courses], axis=0),
+            at_risk=np.sum([one.at_risk for one in courses], axis=0),
+            sigma=courses[0].sigma * math.sqrt(len(courses)),
+        )
+
+    @cached_property
+    def entered(self) -> Array:
+        """(bins,) Y: at risk in each bin, of who left in it what could have had its events.
+
+        The noise that the second part adds is below a hundredth of the first's: it counts h / 4
+        times.
+        """
+        whole = self.exposed[:-1]
+        hazard = np.clip(self.events / np.maximum(whole, 1.0), 0.0, 1.0)
+        return np.asarray(whole - hazard / 4 * self.partly)
+
+    @cached_property
+    def length(self) -> int:
+        """How many bins come before the first whose survivors do not stand out from the noise.
+
+        A curve over less than a quarter of the grid is none: it would be there by luck.
+        """
+        length = self.bins_clear_of(_CLEAR)
+        return length if 4 * length >= self.sets.bins else 0
+
+    @cached_property
+    def wider(self) -> Array:
+        """(length,) how many times wider the noise is taken, as bins are told that are clear."""
+        errors = self.sigma * np.linalg.norm(self._left, axis=1)
+        clear = np.minimum.accumulate((self.entered - self.events) / errors - _CLEAR)
+        shown = min(-(-self.sets.bins // 4), self.length)  # are told together
+        return caution(np.minimum(clear, clear[shown - 1])[: self.length])
+
+    def bins_clear_of(self, deviations: float) -> int:
+        """How many bins come before the first with fewer survivors than so much of their noise."""
+        left = self.entered - self.events
+        noisy = left < deviations * self.sigma * np.linalg.norm(self._left, axis=1)
+        return int(np.argmax(noisy)) if noisy.any() else self.sets.bins
+
+    @cached_property
+    def _left(self) -> Array:
+        """Y - D as linear functions of the group's sum, (bins, width)."""
+        return self.sets.exposed[:-1] - self.sets.events
+
+    @cached_property
+    def hazard(self) -> Array:
+        """(length,) cumulative, with the mean of the noise's second order taken out."""
+        y, left = self._positive
+        noise = [
+            np.sum(rows[: self.length] ** 2, axis=1) * self.sigma**2
+            for rows in (self.sets.exposed, self._left)
+        ]
+        return np.cumsum(np.log(y / left) + 0.5 * (noise[0] / y**2 - noise[1] / left**2))
+
+    @cached_property
+    def _noise_rows(self) -> Array:
+        """(length, width): the cumulative hazard's noise as linear functions of the sum's."""
+        y, left = self._positive
+        rows = self.sets.exposed[: self.length] / y[:, None]
+        return np.asarray(np.cumsum(rows - self._left[: self.length] / left[:, None], axis=0))
+
+    @property
+    def noise(self) -> Array:
+        """(length,) variance of the cumulative hazard by noise."""
+        return np.asarray((self.sigma * self.wider) ** 2 * np.sum(self._noise_rows**2, axis=1))
+
+    @cached_property
+    def greenwood(self) -> Array:
+        """(length,) its sampling variance, after Greenwood."""
+        y, left = self._positive
+        return np.cumsum(np.maximum(self.events[: self.length], 0.0) / (y * left))
+
+    @property
+    def at_risk_errors(self) -> Array:
+        """(bins + 1,) standard errors of the numbers at risk.
+
+        Where in a bin each one left adds 2 / 15, the variance of 1 - u - 3 u (1 - u).
+        """
+        inside = np.pad(np.maximum(self.partly[1:], 0.0), 1) * (3 * 2 / 15)
+        noise = np.sum(self.sets.at_risk**2, axis=1)
+        return np.asarray(np.sqrt(self.sigma**2 * noise + inside))
+
+    @property
+    def _positive(self) -> tuple[Array, Array]:
+        """Y, and Y - D, before the curve ends."""
+        y = self.entered[: self.length]
+        left = y - self.events[: self.length]
+        return np.maximum(y, left * 0.5), left
+
+    @property
+    def survived(self) -> Array:
+        """(length,) the share without the event at the end of each bin, made to fall."""
+        return np.asarray(np.exp(-rising(np.maximum(self.hazard, 0.0))))
+
+    def ends(self, z: float) -> tuple[Array, Array]:
+        """Survival's lower and upper limits at z standard deviations, both non-increasing."""
+        y, _ = self._positive
+        risen = np.cumsum(np.maximum(self.events[: self.length], 0.0) / y)
+        per_hazard = np.where(risen > 0, self.greenwood / np.maximum(risen, 1e-300), 1.0 / y)
+        middle = self.hazard + z * z * per_hazard / 2
+        root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - self.hazard**2, 0.0))
+        low, high = (np.exp(-np.maximum(middle + sign * root, 0.0)) for sign in (1, -1))
+        return np.minimum.accumulate(low), np.maximum.accumulate(high[::-1])[::-1]
+
+    def band_quantile(self, confidence: float) -> float:
+        """How many standard deviations a band reaches that holds the whole curve."""
+        rows = self._noise_rows * (self.sigma * self.wider)[:, None]
+        covariance = rows @ rows.T + np.minimum.outer(self.greenwood, self.greenwood)
+        errors = np.sqrt(np.diag(covariance))
+        correlation = covariance / np.outer(errors, errors) + 1e-9 * np.eye(self.length)
+        draws = np.random.default_rng(_SEED).standard_normal((_DRAWS, self.length))
+        widest = np.max(np.abs(draws @ np.linalg.cholesky(correlation).T), axis=1)
+        return float(np.quantile(widest, confidence))
+
+    def curve(self, name: str, confidence: float) -> Curve:
+        """The curve up to where it ends."""
+        low, high = self.ends(normal_quantile(confidence))
+        band = self.ends(self.band_quantile(confidence))
+        end = self.length + 1
+        return Curve(
+            name=name,
+            column=self.sets.time.name,
+            x=self.sets.edges[:end],
+            y=_from_one(self.survived),
+            low=_from_one(low),
+            high=_from_one(high),
+            band_low=_from_one(band[0]),
+            band_high=_from_one(band[1]),
+            at_risk=tuple(map(float, np.maximum(self.at_risk[:end], 0.0))),
+            at_risk_error=tuple(map(float, self.at_risk_errors[:end])),
+        )
+
+    def median(self, name: str, confidence: float) -> list[Estimate]:
+        """The median time, where the curve and its interval's ends come down to one half."""
+        z = normal_quantile(confidence)
+        lines = (self.survived, *self.ends(z))
+        middle, low, high = (_crossing(self.sets.edges, _from_one(line)) for line in lines)
+        if not math.isfinite(middle):
+            return []
+        return [
+            Estimate(
+                quantity="median",
+                column=self.sets.time.name,
+                group=name,
+                value=middle,
+                standard_error=(high - low) / (2 * z),
+                low=low,
+                high=high,
+            )
+        ]
+
+
+def _crossing(x: Sequence[float], survived: Sequence[float]) -> float:
+    """When a falling curve comes to one half, hazards being constant between x; inf if never."""
+    below = np.flatnonzero(np.asarray(survived) <= 0.5)
+    if not len(below):
+        return math.inf
+    hazard = -np.log(np.maximum(survived, 1e-300))
+    before, after = below[0] - 1, below[0]
+    part = (math.log(2.0) - hazard[before]) / (hazard[after] - hazard[before])
+    return float(x[before] + part * (x[after] - x[before]))
+
+
+def _from_one(after: Array) -> tuple[float, ...]:
+    return (1.0, *map(float, after))

@@ -1,0 +1,66 @@
+"""From six cohorts to scored reports, by doing what is printed and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from drafting.cohorts import COHORTS, SILOS, lay
+from hubbub import Study
+from hubbub.cli import main
+
+MOST = 4  # invocations
+TARGETS = {
+    "visits": "readmitted",
+    "survival": "futime",
+    "counts": "exacerbations",
+    "amounts": "total_cost",
+    "rare": "died_30d",
+    "wide": "disease",
+}
+KINDS = {"survival": "time-to-event", "counts": "count", "amounts": "numeric"}
+
+
+def followed(capsys, words: list[str]) -> list[str]:
+    """The commands that were typed, each the last line that the one before has printed."""
+    typed = []
+    while len(typed) < MOST:
+        typed.append(" ".join(words))
+        capsys.readouterr()
+        code = main(words)
+        said = capsys.readouterr().out
+        assert code == (1 if "nothing was written" in said else 0), said
+        if words[0] == "run":
+            return typed
+        (*_, last) = said.splitlines()
+        assert last.startswith("    hubbub "), said
+        words = shlex.split(last)[1:]
+    raise AssertionError(typed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COHORTS)
+def test_a_cohort_becomes_a_scored_report_by_what_is_printed_alone(
+    name, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    lay(name, Path(), 120)
+    typed = followed(capsys, ["init", *(f"{silo}.csv" for silo in SILOS), "--test-share", ".2"])
+    assert len(typed) <= MOST
+    study = Study.load("study.toml")
+    assert study.data.target == TARGETS[name]
+    kind = study.data.outcome.kind if study.data.outcome else "class"
+    assert kind == KINDS.get(name, "class")
+    assert study.data.patient == ("patient_id" if name == "visits" else "")
+    (run,) = tmp_path.glob("runs/*/report.html")
+    page = run.read_text()
+    assert "ε spent in all by these records" in page
+    assert "the first charge" in page
+    assert "What to do next" in page
+    row = json.loads((run.parent / "metrics.jsonl").read_text().splitlines()[-1])
+    (told,) = [key for key in row if key.endswith("_low")]
+    assert row[told] <= row[told.removesuffix("_low")]
+    assert "noise and about" in page
