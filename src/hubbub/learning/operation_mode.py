@@ -28,7 +28,7 @@ class OperationMode(TorchDispatchMode):
 
 
 def _not_compiled(seen: Any) -> Any:
-    kept_away = torch._disable_dynamo(seen)  # type: ignore[no-untyped-call]  # noqa: SLF001 (torch's own way)
+    kept_away = torch._disable_dynamo(seen)  # noqa: SLF001 (torch's own way)
 
     @functools.wraps(seen)
     def called(*args: Any, **kwargs: Any) -> Any:
