@@ -16,7 +16,7 @@ from hubbub.queries import PlannedAnswer, plan, planned_answers
 from hubbub.report import broken
 
 if TYPE_CHECKING:
-    from hubbub.cli.ledger_commands import Spending
+    from hubbub.cli.ledger_books import Spending
 
 _LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
 _HEAD = (
@@ -73,7 +73,7 @@ def _spending(made: Plan, stated: Path | None) -> dict[str, Spending]:
         )
     if not there:
         return {}
-    from hubbub.cli.ledger_commands import spending  # a plan alone needs nothing of ledgers
+    from hubbub.cli.ledger_books import spending  # a plan alone needs nothing of ledgers
 
     return {name: spending(path, made) for name, path in there.items()}
 

@@ -71,6 +71,9 @@ from .questions import (
     noise_multiplier as noise_multiplier,
     trade_off as trade_off,
 )
+from .reference_law import (
+    ReferenceLaw as ReferenceLaw,
+)
 from .remaining_budget import (
     RemainingBudget as RemainingBudget,
     StudyLaw as StudyLaw,
