@@ -38,7 +38,7 @@ def measured(batch: int, malicious: int, steps: int) -> dict[str, object]:
     mixture = mixture_epsilon(batch, malicious, steps)
     worst = quantile_rate(RECORDS, batch, malicious, 0.0)
     quantile = hubbub.malicious_epsilon(
-        n=RECORDS,
+        records=RECORDS,
         batch=batch,
         malicious=malicious,
         noise_multiplier=NOISE,
@@ -64,7 +64,7 @@ def measured(batch: int, malicious: int, steps: int) -> dict[str, object]:
 def mixture_epsilon(batch: int, malicious: int, steps: int) -> float:
     """Certified epsilon of the exact mixture."""
     return hubbub.malicious_epsilon(
-        n=RECORDS,
+        records=RECORDS,
         batch=batch,
         malicious=malicious,
         noise_multiplier=NOISE,

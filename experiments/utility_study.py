@@ -158,7 +158,7 @@ class PreparedStudy:
         steps = self.steps
         if point.sampling == FRESH:
             return hubbub.malicious_epsilon(
-                n=self.records,
+                records=self.records,
                 batch=self.batch,
                 malicious=known,
                 noise_multiplier=noise,

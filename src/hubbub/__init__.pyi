@@ -8,6 +8,8 @@ from .planning import (
 )
 from .privacy import (
     Bound as Bound,
+    JointBatches as JointBatches,
+    ProjectedStep as ProjectedStep,
     Step as Step,
     TradeOff as TradeOff,
     attack_power as attack_power,

@@ -25,12 +25,13 @@ from hubbub.learning.per_record import Outer, Products, Stack, from_positions
 from hubbub.learning.task import rows_within
 from hubbub.protocol.projection import Draw, Projection, project
 from hubbub.protocol.round import projected_sum
-from hubbub.study import FeatureSums
+from hubbub.study import FeatureSums, ScoreVector
 from hubbub.tabular import Records
 
 torch.set_num_threads(1)
 MARGIN = 2.0**-9
 EMPTY = -1
+VECTOR = ScoreVector.of("add-remove")
 
 
 class Attentive(nn.Module):
@@ -420,7 +421,7 @@ def test_an_evaluation_counts_patients_by_the_mean_of_their_rows() -> None:
     model, most = MODELS["small"][0], 3
     records = records_for("small", np.array([0, 0, 0, 1, 2, 2]))
     task = EvaluationTask(per_unit_model(model, most), records)
-    found = task.clipped_sum(vector_of(model), np.arange(3))
+    found = VECTOR.sums_of(task.clipped_sum(vector_of(model), np.arange(3)))
     with torch.no_grad():
         outputs = model(torch.from_numpy(records.inputs))
         targets = torch.from_numpy(records.targets)
@@ -434,7 +435,9 @@ def test_standardisation_counts_patients_by_the_mean_of_their_rows() -> None:
     records = records_for("small", np.array([0, 0, 0, 1, 2, 2]))
     found = FeatureSums(records, 2.0, most=3).clipped_sum(np.zeros(0, np.float32), np.arange(3))
     scaled = np.clip(records.inputs / 2.0, -1, 1)
-    means = [[v[records.patients == p].mean(0) for p in range(3)] for v in (scaled, scaled**2)]
+    means = [
+        [v[records.patients == p].mean(0) for p in range(3)] for v in (scaled, scaled**2 - 0.5)
+    ]
     np.testing.assert_allclose(found, [3, *np.sum(means, axis=1).reshape(-1)], atol=1e-6)
 
 

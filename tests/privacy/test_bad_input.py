@@ -17,7 +17,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "delta": {"noise_multiplier": 1.0, "sample_rate": 0.01, "steps": 100, "epsilon": 1.0},
     "noise_multiplier": {"epsilon": 1.0, "delta": 1e-5, "sample_rate": 0.01, "steps": 100},
     "malicious_epsilon": {
-        "n": 1000, "batch": 50, "malicious": 10,
+        "records": 1000, "batch": 50, "malicious": 10,
         "noise_multiplier": 4.0, "steps": 10, "delta": 1e-5,
     },
     "projection_bound": {"dimension": 100, "delta": 1e-6},
@@ -36,7 +36,7 @@ BAD: dict[str, list[object]] = {
     "epsilon": [-1.0, NAN, INF, "1", True, None],
     "relation": ["add", "", 1, None],
     "sampling": ["uniform", "", 1, None],
-    "n": [0, -5, 1.5, "1000", True],
+    "records": [0, -5, 1.5, "1000", True],
     "batch": [0, -1, 1001, 2.5, "50", True],
     "malicious": [-1, 1000, 2000, 0.5, "3", True],
     "dimension": [0, -1, 1.5, NAN, "100", True],

@@ -103,7 +103,7 @@ def test_unlike_steps_together_hold_the_truth(question: Question) -> None:
 @every(MALICIOUS)
 def test_malicious_interval_holds_the_exact_mixture(question: Question) -> None:
     bound = hubbub.malicious_epsilon(
-        n=50_000, batch=500, noise_multiplier=2.0, steps=1250, delta=1e-5, **said(question)
+        records=50_000, batch=500, noise_multiplier=2.0, steps=1250, delta=1e-5, **said(question)
     )
     holds(bound, truth(question))
 

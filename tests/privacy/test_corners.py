@@ -32,7 +32,7 @@ def test_p10_weights_of_huge_numbers_keep_their_digits(
 ) -> None:
     n, batch, malicious, noise, delta = arguments
     bound = hubbub.malicious_epsilon(
-        n=n, batch=batch, malicious=malicious, noise_multiplier=noise, steps=1, delta=delta
+        records=n, batch=batch, malicious=malicious, noise_multiplier=noise, steps=1, delta=delta
     )
     assert bound.lower <= truth + 1e-6
     assert bound.upper >= truth - 5e-6
@@ -94,7 +94,7 @@ def test_no_corner_ends_in_anything_but_a_bound_or_a_study_error() -> None:
             sampling="without-replacement",
         ),
         lambda: hubbub.malicious_epsilon(
-            n=10**6, batch=1, malicious=0, noise_multiplier=0.08, steps=66, delta=0.3
+            records=10**6, batch=1, malicious=0, noise_multiplier=0.08, steps=66, delta=0.3
         ),
         lambda: hubbub.composed_epsilon([gaussian, sampled], delta=1e-5),
     ):
@@ -108,7 +108,7 @@ def test_no_corner_ends_in_anything_but_a_bound_or_a_study_error() -> None:
 
 def test_round_off_of_a_mixtures_weights_is_no_lost_mass() -> None:
     bound = hubbub.malicious_epsilon(
-        n=50_000, batch=500, malicious=25_000, noise_multiplier=1000, steps=10**6, delta=1e-12
+        records=50_000, batch=500, malicious=25_000, noise_multiplier=1000, steps=10**6, delta=1e-12
     )
     assert 0.1 < bound.lower <= bound.upper < 0.2
 

@@ -104,7 +104,7 @@ def test_ten_silos_of_which_some_collude(colluding: int, printed: str) -> None:
     assert meets(hubbub.epsilon(noise_multiplier=noise, **CIFAR), printed)
 
 
-MALICIOUS: dict[str, Any] = {"n": 50_000, "batch": 500, "noise_multiplier": 2.0, **LENGTH}
+MALICIOUS: dict[str, Any] = {"records": 50_000, "batch": 500, "noise_multiplier": 2.0, **LENGTH}
 
 
 def test_malicious_silos_cost_almost_nothing() -> None:

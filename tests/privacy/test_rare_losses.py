@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import log, sqrt
 
+import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import hubbub
+from hubbub.errors import StudyError
+from hubbub.privacy import coarse_law, discretise, fft_window, release
 
 Array = NDArray[np.float64]
 Real = np.longdouble  # the sum cancels down to a hundred-millionth of its terms
@@ -146,3 +149,66 @@ def test_a_power_of_a_transform_keeps_its_digits() -> None:
             )
             away = float(abs((1 + less) ** count - mp.mpc(complex(value[k]))))
             assert away <= error[k] < 1e-12
+
+
+# Beside others ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("other", "truth"),
+    [
+        (hubbub.Step(noise_multiplier=1.0, sample_rate=0.01, count=1000), 5.41147),
+        (hubbub.Step(noise_multiplier=2.0, sample_rate=0.05, count=300), None),
+        (hubbub.Step(noise_multiplier=0.8, sample_rate=0.001, count=5000), None),
+        (hubbub.Step(noise_multiplier=5.0, sampling="full-batch", count=50), None),
+    ],
+)
+def test_p13_a_bulk_within_one_cell_costs_the_lower_side_nothing(other, truth) -> None:
+    """Rounded down 10,000 times it was .0055 below: such pairs were refused, or nearly so."""
+    rare = hubbub.Step(noise_multiplier=0.4, sample_rate=1e-5, count=10_000)
+    found = hubbub.composed_epsilon([rare, other], delta=1e-9)
+    assert found.upper - found.lower < 3e-4 * found.upper
+    if truth:
+        assert found.lower < truth < found.upper
+
+
+def test_p12_cuts_that_are_moved_are_still_dominated() -> None:
+    """At every threshold: less than the truth, and by next to nothing."""
+    law = release(hubbub.Step(noise_multiplier=0.4, sample_rate=1e-5), "add-remove").laws[0]
+    made = coarse_law.sketch(law, 10_000, 1e-26)
+    cells = fft_window.grid(made, 3.0, 5e-4, 0.3)
+    below, above = discretise.bracket(law, cells, 3.0)
+    assert below.offset != cells.offset  # or nothing is tried here
+    for epsilon in (-1e-5, 0.0, 1e-5, 1e-3, 0.1, 1.0, 5.0):
+        exact = single(0.4, 1e-5, epsilon)
+        low, high = (curve(one, epsilon) for one in (below, above))
+        assert low <= exact * (1 + 1e-11) + 1e-18
+        assert exact * (1 - 1e-11) - 1e-18 <= high
+    lost = law_mean(above) - law_mean(below)
+    assert 0 < 10_000 * lost < 1e-3
+
+
+def curve(law: discretise.GridLaw, epsilon: float) -> float:
+    return float(law.infinite + law.mass @ np.maximum(0.0, -np.expm1(epsilon - law.losses)))
+
+
+def law_mean(law: discretise.GridLaw) -> float:
+    return float(law.mass @ law.losses)
+
+
+def single(noise: float, rate: float, epsilon: float) -> float:
+    """Delta of one step, in closed form with 50 digits."""
+    with mpmath.workdps(50):
+        q, shift, a = mpmath.mpf(rate), 1 / mpmath.mpf(noise), mpmath.e ** mpmath.mpf(epsilon)
+        if a <= 1 - q:
+            return float(1 - a)
+        x = mpmath.log((a - 1 + q) / q) / shift + shift / 2
+        return float(q * mpmath.ncdf(shift - x) + (1 - q - a) * mpmath.ncdf(-x))
+
+
+def test_losses_beyond_floats_are_refused_at_once_by_what_they_are() -> None:
+    """Five records of a patient at .1: it was "bounds of 1548 and inf", after seconds."""
+    with pytest.raises(StudyError, match="got larger ones with more than delta; add noise"):
+        hubbub.epsilon(
+            noise_multiplier=0.1, sample_rate=0.2, steps=3, delta=1e-5, records_per_unit=5
+        )

@@ -451,7 +451,7 @@ def test_a_fresh_list_is_charged_for_the_records_that_colluders_own() -> None:
     plan = planned("per-step")
     assert plan.stated.known_records == sum(sorted(COUNTS)[-2:])
     found = hubbub.malicious_epsilon(
-        n=ALL,
+        records=ALL,
         batch=BATCH,
         malicious=sum(sorted(COUNTS)[-2:]),
         noise_multiplier=plan.noise_multiplier,
@@ -644,7 +644,7 @@ def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_collud
             relation="substitute",
         )
         joint = hubbub.malicious_epsilon(
-            n=600,
+            records=600,
             batch=60,
             malicious=one["known_records"],
             noise_multiplier=one["noise_multiplier"],

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.cli import passphrase
-from hubbub.cli.ledger_commands import after, standing
+from hubbub.cli.ledger_books import after, standing
 from hubbub.cli.output import add_command, answer, emit, say, table, writing
 from hubbub.cli.plan_command import show_plan
 from hubbub.errors import UserError

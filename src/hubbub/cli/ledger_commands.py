@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hubbub.cli.ledger_books import LedgerBooks
 from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
 from hubbub.disk import json_value, read_bytes, why_of
 from hubbub.errors import IntegrityError, UserError
@@ -23,10 +22,8 @@ from hubbub.ledger import (
     Tally,
     Witness,
     Witnessed,
-    attempts_of,
 )
-from hubbub.planning import Plan
-from hubbub.privacy import arguments
+from hubbub.privacy import ReferenceLaw, arguments
 
 
 def add_commands(commands: Any) -> None:
@@ -78,6 +75,13 @@ def add_commands(commands: Any) -> None:
         help="all studies were fixed before the first: the cap goes further, and promises nothing "
         "if one was chosen in view of earlier results",
     )
+    setter.add_argument(
+        "--law",
+        nargs=3,
+        metavar=("NOISE", "RATE", "STEPS"),
+        help="keep room for so many steps of training at most this rate and at least this noise: "
+        "they cost nothing for being chosen late; state it before the first study",
+    )
     _add_relation(setter, "add-remove", default="add-remove")
 
 
@@ -107,7 +111,7 @@ def _add_relation(parser: argparse.ArgumentParser, words: str, default: str | No
 
 def _show(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
-        books = _Books.of(ledger)
+        books = LedgerBooks.of(ledger)
         tally, cap, head = ledger.tally, ledger.cap, ledger.head.hex()
     usual = cap.delta if cap else 1e-5
     delta = arguments.delta(usual if options.delta is None else options.delta)
@@ -123,6 +127,7 @@ def _show(options: argparse.Namespace) -> int:
                 "cap": None if cap is None else cap.to_dict(),
                 "left": books.left,
                 "least_cap": books.least_cap,
+                **books.law_unused,
                 "studies": {one["study"]: one["steps"] for one in studies},
                 "by_study": studies,
                 "head": head,
@@ -158,114 +163,6 @@ def _spending(tally: Tally, study: bytes, delta: float, relation: str) -> dict[s
         "sessions": tally.sessions(study),
         "epsilon": finite(tally.epsilon(study=study, delta=delta, relation=relation)),
     }
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Books:
-    """What a ledger has spent, and what it allows."""
-
-    tally: Tally
-    cap: Cap | None
-    filter: PrivacyFilter | None
-
-    @classmethod
-    def of(cls, ledger: Ledger) -> _Books:
-        """What stands in a ledger."""
-        return cls(tally=ledger.tally, cap=ledger.cap, filter=ledger.filter)
-
-    @cached_property  # it takes a second for a dozen studies
-    def least_cap(self) -> float | None:
-        """The least adaptive cap that would have let all studies in; None without such a cap."""
-        return None if self.filter is None else finite(self.filter.epsilon(self.tally))
-
-    @property
-    def left(self) -> float | None:
-        """By how much epsilon may still grow, counted as the cap counts it."""
-        if self.cap is None:
-            return None
-        if self.filter is not None:
-            return 0.0 if self.least_cap is None else max(0.0, self.cap.epsilon - self.least_cap)
-        spent = self.tally.epsilon(delta=self.cap.delta, relation=self.cap.relation)
-        return max(0.0, self.cap.epsilon - spent)
-
-    def after(self, plan: Plan) -> float:
-        """What the cap, or the plan's goal without one, counts once a plan's study is over."""
-        if self.filter is not None:
-            rows = self.filter.wanted(plan.study.id, attempts_of(plan))
-            return self.filter.epsilon(self.tally, rows)
-        goal = self.cap or plan.study.privacy
-        return self.tally.after(plan).epsilon(delta=goal.delta, relation=goal.relation)
-
-    @property
-    def words(self) -> list[str]:
-        """The cap, the promise that it is, and what is left of it."""
-        if self.cap is None:
-            return ["no cap is set: any number of studies may be run"]
-        cap, left = self.cap, self.left
-        rest = f"{left:.4g} left" if left else "nothing left"
-        words = f"cap: epsilon {cap.epsilon:g} at delta {cap.delta:g} ({cap.relation}), {rest}"
-        if self.filter is None:
-            words += " by the rule for fixed studies (P15)"
-            return [f"{words}; promised if all studies were fixed before the first"]
-        words += " by the rule for adaptive studies (P24)"
-        promise = f"{words}; promised however later studies are chosen"
-        if self.least_cap == 0:
-            return [promise]
-        needed = f"epsilon {number(self.least_cap)} at delta {cap.delta:g} ({cap.relation})"
-        return [f"counted by the cap: {needed}, however each study was chosen", promise]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spending:
-    """What a data set has spent, and will have once a plan's study is over.
-
-    Args:
-        spent: epsilon of all studies before it, at the study's own delta and relation; None past
-            all bounds.
-        after: the same with the study.
-        words: what its cap says of that.
-    """
-
-    spent: float | None
-    after: float | None
-    words: str
-
-
-def spending(path: Path, plan: Plan) -> Spending:
-    """What a ledger holds, beside what a plan will charge."""
-    with Ledger(path) as ledger:
-        books = _Books.of(ledger)
-    goal = plan.study.privacy
-    whole = (books.tally, books.tally.after(plan))
-    spent, later = (one.epsilon(delta=goal.delta, relation=goal.relation) for one in whole)
-    cap = books.cap
-    if cap is None:
-        words = "no cap"
-    elif (counted := books.after(plan)) > cap.epsilon:
-        words = f"epsilon {counted:.4g} of {cap.epsilon:g}: will be refused"
-    else:
-        words = f"epsilon {counted:.4g} of {cap.epsilon:g} ({cap.studies} studies)"
-    return Spending(spent=finite(spent), after=finite(later), words=words)
-
-
-def standing(path: Path) -> str:
-    """What a ledger allows: its cap and what is left of it, or that there is none."""
-    with Ledger(path) as ledger:
-        return _Books.of(ledger).words[-1]
-
-
-def after(path: Path, plan: Plan) -> str:
-    """What the records will have spent in all studies, once that of a plan is over."""
-    with Ledger(path) as ledger:
-        books = _Books.of(ledger)
-    goal = books.cap or plan.study.privacy
-    epsilon = books.after(plan)
-    by = "spent in all" if books.filter is None else "counted by the cap"
-    words = f"{by} with it: epsilon {epsilon:.4g} at delta {goal.delta:g}"
-    if books.cap is None or epsilon <= books.cap.epsilon:
-        return f"{words} ({goal.relation})"
-    refused = "its last steps" if books.filter is None else "it"
-    return f"{words} ({goal.relation}), above the cap: the ledger will refuse {refused}"
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -370,14 +267,48 @@ def _set(options: argparse.Namespace) -> int:
         delta=options.delta,
         relation=options.relation,
         studies="fixed" if options.fixed_studies else "adaptive",
+        law=None if options.law is None else _law(*options.law),
     )
     if options.new and options.ledger.is_file():
         raise UserError(f"expected no {options.ledger} with --new, found one; leave --new out")
+    if options.new:
+        _check_law(cap, None, Tally())
     with Ledger(options.ledger) if options.new else _existing(options.ledger) as ledger:
+        _check_law(cap, ledger.filter, ledger.tally)
         ledger.set_cap(cap)
-        books = _Books.of(ledger)
+        books = LedgerBooks.of(ledger)
     answer(options, {"cap": cap.to_dict()}, *books.words)
     return 0
+
+
+def _law(noise: str, rate: str, steps: str) -> ReferenceLaw:
+    """A reference law as it is stated."""
+    try:
+        return ReferenceLaw(
+            noise_multiplier=float(noise), sample_rate=float(rate), steps=int(steps)
+        )
+    except ValueError:
+        raise UserError(
+            f"expected --law with two numbers and a whole one, got {noise} {rate} {steps}; state "
+            "the least noise multiplier, the largest sample rate, and how many steps"
+        ) from None
+
+
+def _check_law(cap: Cap, before: PrivacyFilter | None, tally: Tally) -> None:
+    """Refuse a law that is stated late, or that the cap has no room for."""
+    if cap.law is None:
+        return
+    if before is not None and before.admissions and before.cap.law != cap.law:
+        raise UserError(
+            "expected --law as it was before the first study was let in, got another; it promises "
+            "nothing if it is stated in view of results: repeat the former one, or leave it out"
+        )
+    after = before.under(cap) if before else PrivacyFilter.beginning(cap, tally)
+    if not after.keeps_its_law:
+        raise UserError(
+            f"expected a cap with room for its law, got epsilon {cap.epsilon:g} where at least "
+            f"{after.epsilon(tally):.4g} is needed; raise the cap or state fewer steps"
+        )
 
 
 def _existing(path: Path) -> Ledger:

@@ -48,8 +48,10 @@ from hubbub.learning.torch_settings import device_of, exact_products, is_on, pla
 from hubbub.learning.trial import Trial, tried_on, unquoted
 from hubbub.learning.unit_model import UnitLoss, UnitModel
 from hubbub.learning.vmapped import vmapped_losses
+from hubbub.study import ScoreVector
 from hubbub.tabular import Records
 
+_ADD_REMOVE = ScoreVector.of("add-remove")
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
@@ -225,9 +227,9 @@ class TrainingTask:
 
 
 class EvaluationTask:
-    """A silo's held-back records: their number, how well each is done, and the sum of their losses.
+    """A silo's held-back records: the sum of what each says of itself by a `ScoreVector`.
 
-    Of patients it is their number, and the sums of what is each one's mean.
+    Of patients it is the sum of what is each one's mean.
 
     Guarantees:
         1. A record's part depends on that record, on its row and on public numbers alone: it is
@@ -238,6 +240,7 @@ class EvaluationTask:
         model: as for `TrainingTask`.
         records: those that are held back.
         method, capacity, device, target_type: as for `TrainingTask`.
+        vector: how a record's score and loss become a vector.
 
     Raises:
         UserError: there is no such device.
@@ -248,8 +251,9 @@ class EvaluationTask:
     ...     inputs=np.ones((4, 2), np.float32), targets=np.array([0, 0, 0, 1], np.float32)
     ... )
     >>> task = EvaluationTask(model, records)
-    >>> task.clipped_sum(np.ones(3, np.float32), np.arange(4))[:2].tolist()
-    [4.0, 1.0]
+    >>> total = task.clipped_sum(np.ones(3, np.float32), np.arange(4))
+    >>> round(ScoreVector.of("add-remove").scores_of(total)[0], 6)
+    0.25
     """
 
     def __init__(
@@ -261,9 +265,10 @@ class EvaluationTask:
         capacity: int | None = None,
         device: str = "cpu",
         target_type: TargetType = CLASSES,
+        vector: ScoreVector = _ADD_REMOVE,
     ) -> None:
         self.capacity = records.units if capacity is None else capacity
-        self._device = device_of(device)
+        self._device, self._vector = device_of(device), vector
         self._model = replica(model, self._device)
         self._layout = layout_of(self._model)
         trial, targets, loss = tried_on(self._model, records, target_type)
@@ -294,8 +299,9 @@ class EvaluationTask:
             parameters, rows: as for `TrainingTask.clipped_sum`.
 
         Returns:
-            (3,) float64: each record adds 1, what the goal finds of it (1 for the right class), and
-            its loss / MOST_LOSS, both from 0 to 1; nothing if the model raises on it.
+            (3,) float64: each record adds its `ScoreVector`, of what the goal finds of it (1 for
+            the right class) and of its loss / MOST_LOSS, both from 0 to 1; nothing if the model
+            raises on it.
 
         Raises:
             DataError: the parameters are not of length d.
@@ -361,7 +367,9 @@ class EvaluationTask:
         # What is not a number counts as the largest loss and error, as a wrong class does (P16).
         found = found.nan_to_num(nan=1.0).clamp(0.0, 1.0)
         bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
-        columns = torch.stack([torch.ones_like(bounded), found, bounded])
+        presence, scale = self._vector.presence, self._vector.scale
+        scores = torch.stack([found, bounded])
+        columns = torch.cat([torch.full_like(bounded, presence)[None], scale * (scores - 0.5)])
         if weights:  # which add up to 1
             columns = (columns * weights[0]).sum(2)
         return columns.masked_fill(~kept.to(columns.device), 0.0).sum(1).cpu().numpy()

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from math import isclose
 from typing import Any
 
-from hubbub.privacy import Certificate, RemainingBudget, Step, arguments
+from hubbub.errors import StudyError
+from hubbub.privacy import Certificate, ReferenceLaw, RemainingBudget, Step, arguments
 
 UNITS = (RECORD, PATIENT) = ("record", "patient")
 _PROJECTIONS = ("gaussian", "sign", "layers")
@@ -177,19 +178,26 @@ class Cap:
 
     `studies` says which promise that is: "adaptive", whatever later studies are chosen in view of
     earlier outputs (P24), or "fixed", if all of them were fixed beforehand (P15), which is also
-    what rows without it mean.
+    what rows without it mean. A `law` is what adaptive studies are expected to be: room is kept for
+    all of its steps, which then cost nothing for being chosen late.
     """
 
     epsilon: float
     delta: float
     relation: str
     studies: str = "fixed"
+    law: ReferenceLaw | None = None
 
     def __post_init__(self) -> None:
         arguments.epsilon(self.epsilon)
         arguments.delta(self.delta)
         arguments.choice("relation", self.relation, arguments.RELATIONS)
         arguments.choice("studies", self.studies, _STUDIES)
+        if self.law is not None and self.studies != "adaptive":
+            raise StudyError(
+                "expected a reference law with adaptive studies alone, got it with fixed ones, "
+                "which cost nothing for being chosen late; leave one of the two out"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The cap as JSON knows it."""
@@ -198,7 +206,14 @@ class Cap:
             "delta": float(self.delta),
             "relation": self.relation,
             "studies": self.studies,
+            **({} if self.law is None else {"law": dict(vars(self.law))}),
         }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Cap:
+        """The cap that `plain` gave."""
+        law = plain.get("law")
+        return cls(**{**plain, "law": None if law is None else ReferenceLaw(**law)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +239,7 @@ class Admission:
         return {
             "study": self.study.hex(),
             "counts": [kind.to_dict() | {"count": count} for kind, count in self.counts],
-            "left": None if self.left is None else dict(vars(self.left)),
+            "left": None if self.left is None else _spoken(vars(self.left)),
         }
 
     @classmethod
@@ -260,6 +275,11 @@ class Closing:
     def of(cls, plain: Mapping[str, Any]) -> Closing:
         """The closing that `plain` gave."""
         return cls(**{name: bytes.fromhex(text) for name, text in plain.items()})
+
+
+def _spoken(left: Mapping[str, Any]) -> dict[str, Any]:
+    """A remaining budget as rows hold it; steps of a law only where there are some."""
+    return {name: value for name, value in left.items() if name != "steps" or value}
 
 
 def _counted(*, count: int, **kind: Any) -> tuple[LedgerMechanism, int]:

@@ -20,6 +20,7 @@ from hubbub.ledger.entry import PATIENT, RECORD, Admission, Cap, Entry, LedgerMe
 from hubbub.ledger.row_cost import cost_of, unit_of
 from hubbub.ledger.tally import Certified, Tally, certificate_of, rounded_up, spent
 from hubbub.privacy import (
+    Release,
     RemainingBudget,
     StudyLaw,
     kept_for_certificates,
@@ -115,13 +116,31 @@ class PrivacyFilter:
         for block in blocks:
             fixed.update(dict(block))
         least = self._spent(tuple(sorted(fixed.items())), tally.certified)
-        if len(blocks) < 2 or least == inf:
+        if (len(blocks) < 2 and self.cap.law is None) or least == inf:
             return least
         try:
-            laws = [self._law(block) for block in blocks]
+            laws, _ = self._laws(blocks)
             return least_epsilon(laws, self.cap.delta, least=least)
         except StudyError:  # no account, or more steps than can be counted
             return inf
+
+    @property
+    def unused(self) -> int:
+        """Steps of the cap's reference law that no study has taken."""
+        return self._laws(self._blocks)[1] if self.cap.law else 0
+
+    def kept_back(self, tally: Tally) -> float:
+        """By how much epsilon is larger for the steps of the reference law that are not used."""
+        if not self.unused or self.cap.law is None:
+            return 0.0
+        used = self.cap.law.steps - self.unused
+        law = replace(self.cap.law, steps=used) if used else None
+        return self.epsilon(tally) - replace(self, cap=replace(self.cap, law=law)).epsilon(tally)
+
+    @property
+    def keeps_its_law(self) -> bool:
+        """Whether the cap has room for what was let in and for all of its reference law."""
+        return self.cap.law is None or self._remaining(self._blocks) is not None
 
     def wanted(self, study: bytes, rows: Mapping[LedgerMechanism, int]) -> Counts:
         """What a study of so many rows would still have to be let in for."""
@@ -152,15 +171,19 @@ class PrivacyFilter:
         if not self._blocks:
             return self._remaining([counts])
         try:
-            return None if self._standing is None else self._standing.after(self._law(counts))
+            if (standing := self._standing) is None:
+                return None
+            rest, taken = self._split(counts, standing.steps)
+            return standing.after(self._law(rest), taken)
         except StudyError:  # no account, or more steps than can be counted
             return None
 
     def _remaining(self, blocks: Sequence[Counts]) -> RemainingBudget | None:
         """What is left after these, one after the other."""
         try:
-            laws = [self._law(block) for block in blocks]
-            return remaining(laws, self.cap.epsilon, self.cap.delta) if laws else None
+            laws, steps = self._laws(blocks)
+            left = remaining(laws, self.cap.epsilon, self.cap.delta) if laws else None
+            return None if left is None else replace(left, steps=steps)
         except StudyError:
             return None
 
@@ -177,13 +200,40 @@ class PrivacyFilter:
         """Whom the promise is to."""
         return unit_of(kind for block in self._blocks for kind, _ in block)
 
-    def _law(self, counts: Counts) -> StudyLaw:
-        """The law of so many entries of these kinds."""
+    def _laws(self, blocks: Sequence[Counts]) -> tuple[list[StudyLaw], int]:
+        """The laws of what was let in together, each without what the reference law dominates.
+
+        All of that law stands beside the first, as it was stated before any output (P24). Also how
+        many of its steps are left.
+        """
+        law, rests = self.cap.law, []
+        left = law.steps if law else 0
+        for block in blocks:
+            rest, taken = self._split(block, left)
+            rests.append(rest)
+            left -= taken
+        if law is not None:
+            rests = [[*(rests[0] if rests else []), law.release(self.cap.relation)], *rests[1:]]
+        return [self._law(rest) for rest in rests], left
+
+    def _split(self, counts: Counts, left: int) -> tuple[list[Release], int]:
+        """What of a study the reference law does not dominate, and how many steps the rest is."""
+        releases = self._releases(counts)
+        if self.cap.law is None:
+            return releases, 0
+        return self.cap.law.split(releases, self.cap.relation, left)
+
+    def _law(self, releases: Sequence[Release]) -> StudyLaw:
+        """The law of all of these."""
+        return StudyLaw.of(releases, self.cap.delta)
+
+    def _releases(self, counts: Counts) -> list[Release]:
+        """What so many entries of these kinds release."""
         kinds = [kind for kind, _ in counts]
         unit = self._unit if self._blocks else unit_of(kinds)
         relation = self.cap.relation
         costs = [cost_of(kind.dearer(), count, relation, unit) for kind, count in counts]
-        return StudyLaw.of([one for cost in costs for one in cost], self.cap.delta)
+        return [one for cost in costs for one in cost]
 
     def _fits_alone(self, counts: Counts, entry: Entry, tally: Tally) -> bool:
         """Whether the cap holds for what is fixed before any output, though it leaves nothing."""

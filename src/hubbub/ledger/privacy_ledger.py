@@ -316,4 +316,4 @@ def _content(text: str) -> Content:
         return Admission.of(plain)
     if kind == "close":
         return Closing.of(plain)
-    return Cap(**plain) if kind == "cap" else Entry.of({"charge": plain}[kind])
+    return Cap.of(plain) if kind == "cap" else Entry.of({"charge": plain}[kind])

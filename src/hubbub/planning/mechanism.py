@@ -119,10 +119,18 @@ def joint_batch(sample_rate: float, records: int) -> int:
 
 
 def mechanism_of_all(
-    purpose: str, data: Data, privacy: Privacy, *, sums: int, norm: float, every: int = 0
+    purpose: str,
+    data: Data,
+    privacy: Privacy,
+    *,
+    sums: int,
+    norm: float,
+    distance: float,
+    every: int = 0,
 ) -> Mechanism:
     """Sums of vectors no longer than `norm`, over all records.
 
+    Where one is exchanged, its vector moves by at most `distance`, which is no less than `norm`.
     C leaves room for what float sums round above it (P6 (i), up to 4,000,000 records of a silo).
     """
     return Mechanism(
@@ -135,4 +143,5 @@ def mechanism_of_all(
         most_per_patient=data.most_per_patient,
         records=data.records,
         every=every,
+        diameter=distance / norm if privacy.relation == "substitute" else 2.0,
     )

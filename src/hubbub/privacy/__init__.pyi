@@ -46,8 +46,17 @@ from .dominating_pairs import (
     release_with_malicious as release_with_malicious,
     with_slack as with_slack,
 )
-from .projected_questions import (
+from .events import (
+    Event as Event,
+    JointBatches as JointBatches,
+    ProjectedStep as ProjectedStep,
+)
+from .former_names import (
+    composed_epsilon as composed_epsilon,
+    malicious_epsilon as malicious_epsilon,
     projected_epsilon as projected_epsilon,
+)
+from .projected_questions import (
     projection_bound as projection_bound,
 )
 from .projected_step import (
@@ -57,12 +66,13 @@ from .projected_step import (
 )
 from .questions import (
     attack_power as attack_power,
-    composed_epsilon as composed_epsilon,
     delta as delta,
     epsilon as epsilon,
-    malicious_epsilon as malicious_epsilon,
     noise_multiplier as noise_multiplier,
     trade_off as trade_off,
+)
+from .reference_law import (
+    ReferenceLaw as ReferenceLaw,
 )
 from .remaining_budget import (
     RemainingBudget as RemainingBudget,

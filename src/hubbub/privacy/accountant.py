@@ -62,27 +62,30 @@ class Composition:
         epsilon = arguments.epsilon(epsilon, most=arguments.MOST_LOSS)
         if (shift := self._gaussian) is not None:
             return self._closed(shift, epsilon)
-        return self._worst(lambda way: way.delta(epsilon, gap), lambda least: (epsilon, least))
+        return self._worst(lambda way, _: way.delta(epsilon, gap), lambda least: (epsilon, least))
 
     def worst_epsilon(self, delta: float, gap: float) -> Bound:
         """Of all directions, not in closed form."""
-        return self._worst(lambda way: way.epsilon(delta, gap), lambda least: (least, delta))
+        return self._worst(
+            lambda way, enough: way.epsilon(delta, gap, enough), lambda least: (least, delta)
+        )
 
     def _worst(
         self,
-        ask: Callable[[one_direction.OneDirection], Bound],
+        ask: Callable[[one_direction.OneDirection, float], Bound],
         point: Callable[[float], tuple[float, float]],
     ) -> Bound:
         """The larger of the directions, each composed on its own (P2).
 
         Args:
+            ask: one of them; less than a number that is given need not be known closely.
             point: the epsilon and the delta at which an answer stands.
         """
         first, *others = self._ways
-        worst = ask(first)
+        worst = ask(first, 0.0)
         for way in others:
             if not self._stays_below(way, *point(worst.lower)):
-                other = ask(way)
+                other = ask(way, worst.lower)
                 lower, upper = max(worst.lower, other.lower), max(worst.upper, other.upper)
                 worst = Bound(lower=lower, upper=upper)
         return worst

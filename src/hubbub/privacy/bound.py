@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from hubbub.errors import StudyError
 
@@ -36,6 +37,11 @@ def is_narrow(bound: Bound, share: float = 1.0) -> bool:
 
 def told(bound: Bound) -> Bound:
     """A bracket of epsilon that may be told; refused where it is wider than is promised."""
+    if bound.upper == inf:
+        raise StudyError(
+            "expected an epsilon of losses that a float can hold, got larger ones with more than "
+            "delta; add noise: so little hides nothing"
+        )
     if not is_narrow(bound):
         raise StudyError(
             f"expected epsilon with bounds within {WIDEST:g} of each other, got bounds of "

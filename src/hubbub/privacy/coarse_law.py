@@ -1,6 +1,6 @@
 """A coarse sketch of a step's law: some 1500 atoms, for which cumulants are cheap.
 
-Where to look is read off it (`tilting.py`); nothing that is certified rests on it.
+Where to look is read off it (`fft_window.py`); nothing that is certified rests on it.
 """
 
 from __future__ import annotations

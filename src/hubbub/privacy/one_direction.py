@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import exp, inf, sqrt
+
+import numpy as np
 
 from hubbub.privacy import (
     bound,
@@ -22,9 +24,11 @@ LEAST_SEEN = 1e-30  # directions are not compared at smaller deltas
 _TRIES = 6
 _FRAMES = 4
 _CLEAR = 0.02  # a direction that is further below the first one is not composed on its own
+_LAST = 690.0  # exp() of which a float still holds: past the last cut of any grid
 _FAR = 0.8  # a guess that is past a bound by more is a poor one
 _LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
 _CLOSE = 1e-3  # the gap of a law that is asked at many epsilons
+_MANY_POINTS = 2e6  # of a grid finer than what is promised needs; some two seconds
 _CELL_POINTS = 5  # the work on a cell of a grid, besides its law; see `effort`
 
 
@@ -36,6 +40,7 @@ class _Question:
     frame: fft_window.TiltedGrid
     read: Callable[[composition.ComposedLaw], float]
     allowed: Callable[[Bound], float]
+    enough: float = 0.0  # below which nobody asks
     guess: float = 0.0  # for which the frame was made: a bound far below it makes it a poor one
 
 
@@ -50,16 +55,23 @@ class OneDirection:
     def __init__(self, releases: Sequence[dominating_pairs.Release], way: int) -> None:
         self._parts = [(one.laws[min(way, len(one.laws) - 1)], one.count) for one in releases]
         self._count = sum(one.count for one in releases)
+        self._points = 0.0  # that the last grids had, see `effort`
+        self._step_made = 0.0
 
     def guess(self, delta: float) -> float:
         """About epsilon, from the cumulants alone."""
         return fft_window.chernoff_epsilon(self._sketches(delta), delta)
 
-    def epsilon(self, delta: float, gap: float) -> Bound:
-        """Epsilon at a delta; framed anew where the first guess was far too large."""
+    def epsilon(self, delta: float, gap: float, enough: float = 0.0) -> Bound:
+        """Epsilon at a delta; framed anew where the first guess was far too large.
+
+        It is of no interest how far below `enough` it is.
+        """
+        best, frames = Bound(lower=0.0, upper=inf), 0
+        if self._is_beyond_floats(delta):
+            return best
         sketches = self._sketches(delta)
         guess = fft_window.chernoff_epsilon(sketches, delta)
-        best, frames = Bound(lower=0.0, upper=inf), 0
         while True:
             scale = max(_LEAST_EPSILON, guess)
             frame = fft_window.frame_for_delta(sketches, delta, gap * scale, guess)
@@ -70,15 +82,18 @@ class OneDirection:
                 read=lambda law: law.epsilon(delta),
                 allowed=lambda best: gap * max(_LEAST_EPSILON, best.lower),
                 guess=guess,
+                enough=enough,
             )
             best = self._refined(question, fft_window.first_look(frame, step), best)
             frames += 1
-            near = best.upper > _FAR * guess
+            near = best.upper > _FAR * guess or best.upper <= enough
             if near or frames == _FRAMES or best.upper - best.lower <= question.allowed(best):
                 break
             guess = best.upper
-        if gap < bound.ROUGH and not bound.is_narrow(best, 0.9):
-            step = fft_window.step_within(frame, sketches, step / 4, finer=4)
+        if gap < bound.ROUGH and not bound.is_narrow(best, 0.9) and best.upper > enough:
+            excess = (best.upper - best.lower) / (bound.WIDEST * max(1.0, best.lower))
+            step = self._step_made * min(max(sqrt(0.5 / excess), 0.25), 0.7)
+            step = fft_window.step_within(frame, sketches, step, finer=4)
             best = self._bracket(question, step, best)
         return best
 
@@ -132,6 +147,14 @@ class OneDirection:
         frame = fft_window.frame_for_delta(sketches, near, _CLOSE)
         return self._laws(sketches, frame, self._step(sketches, frame, _CLOSE))[0]
 
+    def _is_beyond_floats(self, delta: float) -> bool:
+        """Whether losses that no grid holds are likelier than delta, so that no bound is finite."""
+        last, sums = _LAST, 0.0
+        for law, count in self._parts:
+            p, q = (masses[-1] for masses in law.masses(np.array([-inf, 0.0, last, inf])))
+            sums += count * max(float(p - q * exp(last)), 0.0)  # as `discretise` does
+        return sums > delta
+
     def _sketches(self, delta: float) -> list[coarse_law.Sketch]:
         """The coarse law of every release, as far out as delta needs it."""
         tail = coarse_law.tail_for(delta, self._count)
@@ -140,14 +163,18 @@ class OneDirection:
 
     def _refined(self, question: _Question, step: float, best: Bound) -> Bound:
         """On finer and finer grids until the sides are as close as allowed."""
-        before, stalled = inf, 0
+        before, stalled, points = inf, 0, 0.0
         for _ in range(_TRIES):
             finer = fft_window.step_within(question.frame, question.sketches, step)
+            if points / finer > _MANY_POINTS and bound.is_narrow(best, 0.9):
+                break
             best = self._bracket(question, finer, best)
+            points = self._points * finer
             excess = (best.upper - best.lower) / question.allowed(best)
             stalled += excess > 0.9 * before
             poor = best.upper <= _FAR * question.guess
-            if excess <= 1 or stalled > 1 or finer > step or poor:
+            enough = best.upper <= question.enough
+            if excess <= 1 or stalled > 1 or finer > step or poor or enough:
                 break
             # The gap is quadratic in the step; linear where a law's bulk is within one cell.
             step, before = finer * min(max(sqrt(0.6 / excess), 0.2), 0.7), excess
@@ -190,8 +217,12 @@ class OneDirection:
         self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, step: float
     ) -> Iterator[tuple[laws.Law, int, fft_window.Grid]]:
         """The law and count of every release, and the law's cells."""
-        effort.spend((frame.high - frame.low) / step)
+        self._step_made = step
+        self._points = (frame.high - frame.low) / step
+        effort.spend(self._points)
         for (law, count), made in zip(self._parts, sketches, strict=True):
             cells = fft_window.grid(made, frame.saddle, step, frame.order)
-            effort.spend(cells.cuts.size * (_CELL_POINTS + laws.work_of(law)))
+            points = cells.cuts.size * (_CELL_POINTS + laws.work_of(law))
+            effort.spend(points)
+            self._points += points
             yield law, count, cells

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from numpy.typing import ArrayLike
 
-from hubbub.errors import StudyError
-from hubbub.privacy import accountant, arguments, calibration, dominating_pairs, tradeoff
+from hubbub.privacy import arguments, calibration, dominating_pairs, tradeoff
 from hubbub.privacy.bound import Bound, told
+from hubbub.privacy.events import Event, asked
 
 
 def epsilon(
     *,
-    noise_multiplier: float,
+    noise_multiplier: float | None = None,
     sample_rate: float = 1.0,
-    steps: int,
+    steps: int | None = None,
     delta: float,
     relation: str = "add-remove",
     sampling: str = "poisson",
     records_per_unit: int = 1,
+    events: Sequence[Event] | None = None,
 ) -> Bound:
-    """Epsilon of DP-SGD, certified from both sides.
+    """Epsilon of DP-SGD, or of any events on the same data, certified from both sides.
+
+    Events may be chosen in view of what came before as to what is summed, but not as to which there
+    are (P15; `hubbub budget set` for that).
 
     Guarantees:
         1. Every mechanism that adds N(0, (noise_multiplier C)^2) to the sum of a sampled batch of
@@ -42,6 +45,9 @@ def epsilon(
         sampling: "poisson", "without-replacement" or "full-batch".
         records_per_unit: the most records of one protected unit, such as a patient, 1 to 1000; see
             `hubbub.Step`. C is the norm of one record.
+        events: in the place of noise_multiplier, sample_rate, steps, sampling and records_per_unit:
+            a list of `hubbub.Step`, `JointBatches` (relation "substitute") and `ProjectedStep`
+            (relation "add-remove"), in any order; at most 10,000,000 steps in all.
 
     Returns:
         `Bound(lower, upper)`, within 0.001 of each other (0.1 % above epsilon 1).
@@ -49,26 +55,43 @@ def epsilon(
     Raises:
         StudyError: an argument is out of range, or the bounds that were found are further apart.
 
-    Source: docs/privacy.md P1, P2, P11-P13, P20.
+    Source: docs/privacy.md P1, P2, P8, P10-P13, P20.
 
     >>> training = dict(noise_multiplier=1.0, sample_rate=0.008, steps=1250, delta=1e-5)
     >>> epsilon(**training).upper < 1.6
     True
     >>> round(epsilon(**training, records_per_unit=2).upper, 2)
     3.47
+    >>> from hubbub import JointBatches, Step
+    >>> training = Step(noise_multiplier=20.0, count=100, sampling="full-batch")
+    >>> evaluation = Step(noise_multiplier=10.0, sampling="full-batch")
+    >>> round(epsilon(events=[training, evaluation], delta=1e-5).upper, 3)
+    2.037
+    >>> joint = JointBatches(records=100, batch=10, malicious=50, noise_multiplier=4.0, count=2)
+    >>> round(epsilon(events=[joint], delta=1e-5, relation="substitute").upper, 2)
+    0.52
     """
-    step = _step(noise_multiplier, sample_rate, steps, sampling, records_per_unit)
-    return told(accountant.Composition([_certifiable(step, relation)]).epsilon(delta))
+    whole = asked(
+        events,
+        noise_multiplier,
+        steps,
+        relation,
+        sample_rate=sample_rate,
+        sampling=sampling,
+        records_per_unit=records_per_unit,
+    )
+    return told(whole.epsilon(delta))
 
 
 def delta(
     *,
-    noise_multiplier: float,
+    noise_multiplier: float | None = None,
     sample_rate: float = 1.0,
-    steps: int,
+    steps: int | None = None,
     epsilon: float,
     relation: str = "add-remove",
     sampling: str = "poisson",
+    events: Sequence[Event] | None = None,
 ) -> Bound:
     """Delta of DP-SGD at a given epsilon, certified from both sides.
 
@@ -76,7 +99,7 @@ def delta(
     (epsilon, upper)-DP.
 
     Args:
-        noise_multiplier, sample_rate, steps, relation, sampling: as for `hubbub.epsilon`.
+        noise_multiplier, sample_rate, steps, relation, sampling, events: as for `hubbub.epsilon`.
         epsilon: at which delta is asked for, in [0, 500]; no unit.
 
     Returns:
@@ -91,7 +114,8 @@ def delta(
     >>> round(bound.upper, 9)
     0.126936738
     """
-    return _composition(noise_multiplier, sample_rate, steps, relation, sampling).delta(epsilon)
+    steps_alike = {"sample_rate": sample_rate, "sampling": sampling}
+    return asked(events, noise_multiplier, steps, relation, **steps_alike).delta(epsilon)
 
 
 def noise_multiplier(
@@ -143,116 +167,15 @@ def noise_multiplier(
     return max(found, least)
 
 
-def composed_epsilon(
-    steps: Sequence[dominating_pairs.Step], *, delta: float, relation: str = "add-remove"
-) -> Bound:
-    """Epsilon of different kinds of steps on the same data, certified from both sides.
-
-    Guarantees: those of `hubbub.epsilon`, for all steps together. What is summed may be chosen in
-    view of what came before; which steps there are may not (P15; `hubbub budget set` for that).
-
-    Args:
-        steps: kinds of steps and their counts, in any order; at most 10,000,000 steps in all.
-        delta: probability, in [1e-15, 1).
-        relation: "add-remove" or "substitute", for all of them.
-
-    Returns:
-        `Bound(lower, upper)`, without unit.
-
-    Raises:
-        StudyError: no step, a wrong type, an argument is out of range, or the bounds are too far
-            apart.
-
-    Source: docs/privacy.md P1, P2, P11-P13.
-
-    >>> from hubbub import Step
-    >>> training = Step(noise_multiplier=20.0, count=100, sampling="full-batch")
-    >>> evaluation = Step(noise_multiplier=10.0, count=1, sampling="full-batch")
-    >>> round(composed_epsilon([training, evaluation], delta=1e-5).upper, 3)
-    2.037
-    """
-    listed: object = steps
-    if not isinstance(listed, list | tuple) or not all(
-        isinstance(s, dominating_pairs.Step) for s in listed
-    ):
-        raise StudyError(
-            "expected steps to be a list of hubbub.Step, got something else; wrap each kind in one"
-        )
-    arguments.choice("relation", relation, arguments.RELATIONS)
-    whole = accountant.Composition([_certifiable(step, relation) for step in steps])
-    return told(whole.epsilon(delta))
-
-
-def malicious_epsilon(
-    *,
-    n: int,
-    batch: int,
-    malicious: int,
-    noise_multiplier: float,
-    steps: int,
-    delta: float,
-    slack: float = 0.0,
-) -> Bound:
-    """Epsilon without replacement, under substitution, when the adversary owns `malicious` records.
-
-    Who owns records knows whether they are in the batch and so how many honest ones are. Exact for
-    the mixture over that number, unless `slack` asks for the paper's way: the quantile that the
-    number exceeds with that probability, which is paid out of delta in every step. It is never
-    better than the mixture.
-
-    Args:
-        n: number of records of all silos together, from 1 to 2^40.
-        batch: number of records in a batch, from 1 to `n`.
-        malicious: number of records that the adversary owns, from 0 to `n` - 1.
-        noise_multiplier: sigma / C, with C the norm to which one record is clipped; no unit.
-        steps: number of steps, 1 to 10,000,000.
-        delta: probability, in [1e-15, 1).
-        slack: probability, from 0 to below delta / steps; 0 for the exact mixture.
-
-    Returns:
-        `Bound(lower, upper)`, without unit; with a slack as far apart as it costs.
-
-    Raises:
-        StudyError: an argument is out of range, slack * steps leaves nothing of delta, or the
-            bounds are too far apart.
-
-    Source: docs/privacy.md P10.
-
-    >>> joint = dict(n=100, batch=10, noise_multiplier=4.0, steps=2, delta=1e-5)
-    >>> round(malicious_epsilon(malicious=0, **joint).upper, 2)
-    0.45
-    >>> round(malicious_epsilon(malicious=50, **joint).upper, 2)
-    0.52
-    """
-    n = arguments.whole("n", n, least=1, most=2**40)
-    malicious = arguments.whole("malicious", malicious, least=0, most=n - 1)
-    batch = arguments.whole("batch", batch, least=1, most=n)
-    steps = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
-    noise_multiplier, delta = arguments.noise(noise_multiplier), arguments.delta(delta)
-    slack = arguments.real("slack", slack)
-    if not 0 <= slack < delta / steps:
-        raise StudyError(
-            f"expected slack from 0 to below delta / steps = {delta / steps:.3g}, got {slack:g}; "
-            "it is paid in every step, so lower it"
-        )
-    who: dict[str, Any] = {"records": n, "batch": batch, "malicious": malicious}
-    who |= {"noise_multiplier": noise_multiplier, "count": steps}
-    if slack:  # counted above and left out below: the bounds are as far apart as it costs
-        quantile = dominating_pairs.release_at_quantile(**who, slack=slack)
-        return accountant.Composition([quantile]).epsilon(delta)
-    return told(
-        accountant.Composition([dominating_pairs.release_with_malicious(**who)]).epsilon(delta)
-    )
-
-
 def attack_power(
     *,
     false_positive_rate: float,
-    noise_multiplier: float,
+    noise_multiplier: float | None = None,
     sample_rate: float = 1.0,
-    steps: int,
+    steps: int | None = None,
     relation: str = "add-remove",
     sampling: str = "poisson",
+    events: Sequence[Event] | None = None,
 ) -> float:
     """The largest true-positive rate that any membership attack can have.
 
@@ -261,7 +184,7 @@ def attack_power(
 
     Args:
         false_positive_rate: the share of non-members that the attack accuses, in [0, 1].
-        noise_multiplier, sample_rate, steps, relation, sampling: as for `hubbub.epsilon`.
+        noise_multiplier, sample_rate, steps, relation, sampling, events: as for `hubbub.epsilon`.
 
     Returns:
         A true-positive rate in [0, 1]: the share of members that the attack finds, at most.
@@ -279,18 +202,20 @@ def attack_power(
     0.022
     """
     rate = arguments.real("false_positive_rate", false_positive_rate)
-    whole = _composition(noise_multiplier, sample_rate, steps, relation, sampling)
+    steps_alike = {"sample_rate": sample_rate, "sampling": sampling}
+    whole = asked(events, noise_multiplier, steps, relation, **steps_alike)
     return tradeoff.power_bound(whole, rate)
 
 
 def trade_off(
     *,
-    noise_multiplier: float,
+    noise_multiplier: float | None = None,
     sample_rate: float = 1.0,
-    steps: int,
+    steps: int | None = None,
     relation: str = "add-remove",
     sampling: str = "poisson",
     epsilons: ArrayLike | None = None,
+    events: Sequence[Event] | None = None,
 ) -> tradeoff.TradeOff:
     """Delta as a function of epsilon, from one composition; and through it, every attack's limits.
 
@@ -300,7 +225,7 @@ def trade_off(
         2. `true_positive_rate` of the result bounds every membership attack.
 
     Args:
-        noise_multiplier, sample_rate, steps, relation, sampling: as for `hubbub.epsilon`.
+        noise_multiplier, sample_rate, steps, relation, sampling, events: as for `hubbub.epsilon`.
         epsilons: where to look, between 0 and 50; by default 200 points, from 0 to where delta is
             about 1e-12.
 
@@ -318,38 +243,14 @@ def trade_off(
     >>> float(curve.true_positive_rate(0.01)) < 0.05
     True
     """
-    whole = _composition(noise_multiplier, sample_rate, steps, relation, sampling)
+    steps_alike = {"sample_rate": sample_rate, "sampling": sampling}
+    whole = asked(events, noise_multiplier, steps, relation, **steps_alike)
     return tradeoff.trade_off_of(whole, epsilons)
 
 
-def _step(
-    noise: float, rate: float, steps: int, sampling: str, records_per_unit: int = 1
-) -> dominating_pairs.Step:
+def _step(noise: float, rate: float, steps: int, sampling: str) -> dominating_pairs.Step:
     """A step, with its count checked under the name that the caller used."""
     count = arguments.whole("steps", steps, least=1, most=arguments.MOST_STEPS)
     return dominating_pairs.Step(
-        noise_multiplier=noise,
-        sample_rate=rate,
-        sampling=sampling,
-        count=count,
-        records_per_unit=records_per_unit,
+        noise_multiplier=noise, sample_rate=rate, sampling=sampling, count=count
     )
-
-
-def _composition(
-    noise: float, rate: float, steps: int, relation: str, sampling: str
-) -> accountant.Composition:
-    """Equal steps, composed."""
-    return accountant.Composition([_certifiable(_step(noise, rate, steps, sampling), relation)])
-
-
-def _certifiable(step: dominating_pairs.Step, relation: str) -> dominating_pairs.Release:
-    """A step's release; refused where its losses would leave the range of floats."""
-    sampled = step.sampling != "full-batch" and step.sample_rate < 1
-    if sampled and step.noise_multiplier < dominating_pairs.LEAST_SAMPLED_NOISE:
-        raise StudyError(
-            f"expected noise_multiplier of at least {dominating_pairs.LEAST_SAMPLED_NOISE:g} where "
-            f"batches are sampled, got {step.noise_multiplier:g}; add noise: so little hides "
-            "nothing"
-        )
-    return dominating_pairs.release(step, relation)

@@ -36,20 +36,31 @@ class RemainingBudget:
     Args:
         shift: of the mean, in standard deviations; 0 or more.
         delta: probability that is left for losses which that step does not have.
+        steps: of the cap's reference law that no study has taken; 0 without one.
     """
 
     shift: float
     delta: float
+    steps: int = 0
 
     def __post_init__(self) -> None:
         arguments.within("shift", self.shift, least=0.0, most=1e6)
         arguments.within("delta", self.delta, least=0.0, most=1.0)
+        arguments.whole("steps", self.steps, least=0, most=arguments.MOST_STEPS)
 
-    def after(self, study: StudyLaw) -> RemainingBudget | None:
-        """What is left once a study is let in; None if there is no room for it (P24)."""
+    def after(self, study: StudyLaw, taken: int = 0) -> RemainingBudget | None:
+        """What is left once a study is let in; None if there is no room for it (P24).
+
+        Args:
+            study: what of it the reference law does not dominate.
+            taken: how many steps of that law the rest takes.
+        """
+        of_law = self.steps - taken
         if study.is_gaussian:
             square = self.shift**2 - study.shift**2
-            return RemainingBudget(shift=sqrt(square), delta=self.delta) if square >= 0 else None
+            if square < 0:
+                return None
+            return RemainingBudget(shift=sqrt(square), delta=self.delta, steps=of_law)
         share = _SHARE * self.delta
         levels = study.levels(self.shift, share)
         if levels is None:
@@ -61,7 +72,9 @@ class RemainingBudget:
             return room.is_above(study.deltas(shift, levels), steps)
 
         left = _largest(fits, self.shift, _HALVINGS)
-        return None if left is None else RemainingBudget(shift=left, delta=self.delta - share)
+        if left is None:
+            return None
+        return RemainingBudget(shift=left, delta=self.delta - share, steps=of_law)
 
 
 def kept_for_certificates(epsilon: float, delta: float) -> certificate.Certificate:

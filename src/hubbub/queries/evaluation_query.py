@@ -8,8 +8,6 @@ from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hubbub.planning import (
     Array,
     Mechanism,
@@ -18,7 +16,7 @@ from hubbub.planning import (
     SiloData,
     mechanism_of_all,
 )
-from hubbub.study import Data, Privacy
+from hubbub.study import Data, Privacy, ScoreVector
 from hubbub.study.training import Evaluate
 from hubbub.tabular import Records
 
@@ -31,14 +29,14 @@ _NUMBERS = 3
 _Z = 1.96  # standard errors on either side
 
 
-def _error(mean: float, count: float, sigma: float) -> float:
-    """The standard error of a noisy mean of numbers from 0 to 1: chance, and noise in both parts.
+def _error(mean: float, count: float, noise: float) -> float:
+    """The standard error of a noisy mean of numbers from 0 to 1: chance, and noise / count.
 
     Numbers with this mean vary most if each is 0 or 1; of a share near 0 or 1 two records more are
     taken to have been otherwise (Agresti and Coull 1998), so that none of ten is no certainty.
     """
     share = (mean * count + 2.0) / (count + 4.0)
-    return sqrt(share * (1 - share) / (count + 4.0) + (1 + mean**2) * (sigma / count) ** 2)
+    return sqrt(share * (1 - share) / (count + 4.0) + (noise / count) ** 2)
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,19 @@ class EvaluationQuery(Query):
         asked = self.asked
         count = self.steps // asked.every
         return mechanism_of_all(
-            EVALUATION, self.data, self.privacy, sums=count, norm=sqrt(_NUMBERS), every=asked.every
+            EVALUATION,
+            self.data,
+            self.privacy,
+            sums=count,
+            norm=1.0,
+            distance=self.vector.diameter,
+            every=asked.every,
         )
+
+    @property
+    def vector(self) -> ScoreVector:
+        """What a record is in a sum."""
+        return ScoreVector.of(self.privacy.relation)
 
     @property
     def numbers(self) -> int:
@@ -111,6 +120,7 @@ class EvaluationQuery(Query):
             capacity=capacity,
             device=learner.device,
             target_type=learner.target_type,
+            vector=self.vector,
         )
 
     def scores_of(self, total: Array, learner: Any, sigma: float) -> Scores:
@@ -127,14 +137,14 @@ class EvaluationQuery(Query):
         """
         from hubbub import learning
 
-        count = max(float(total[0]), 1.0)
-        mean = float(np.clip(total[1] / count, 0.0, 1.0))
-        width = _Z * _error(mean, count, sigma)
+        vector = self.vector
+        count, (mean, loss) = vector.count_of(total), vector.scores_of(total)
+        width = _Z * _error(mean, count, sigma * vector.noise_at(mean))
         name, value = learner.target_type.metric(mean)
         return {
             name: value,
             f"{name}_low": learner.target_type.metric(max(0.0, mean - width))[1],
             f"{name}_high": learner.target_type.metric(min(1.0, mean + width))[1],
             "held_back_records": count,
-            "held_back_loss": float(np.clip(total[2] / count, 0.0, 1.0)) * learning.MOST_LOSS,
+            "held_back_loss": loss * learning.MOST_LOSS,
         }

@@ -56,13 +56,19 @@ class StandardisingQuery(SteppedQuery):
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """|1|^2 + |x|^2 + |x^2|^2, with every |x_j| at most 1 after division by the bound."""
-        norm = sqrt(self.numbers)
-        return mechanism_of_all(STANDARDISATION, self.data, self.privacy, sums=1, norm=norm)
+        """Of (1, x, x^2 - 1/2), with every |x_j| at most 1 after division by the bound (P16)."""
+        return mechanism_of_all(
+            STANDARDISATION,
+            self.data,
+            self.privacy,
+            sums=1,
+            norm=sqrt(1 + 1.25 * self.features),
+            distance=2 * sqrt(self.features),
+        )
 
     @property
     def numbers(self) -> int:
-        """The number of records, and of each feature the sum and that of its square."""
+        """The number of records, and of each feature the sum and that of its square less 1/2."""
         return 1 + 2 * self.features
 
     @property

@@ -32,6 +32,9 @@ from .parties import (
 from .privacy import (
     Privacy as Privacy,
 )
+from .score_vector import (
+    ScoreVector as ScoreVector,
+)
 from .sources import (
     attempted as attempted,
     named_object as named_object,

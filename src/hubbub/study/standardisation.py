@@ -92,9 +92,10 @@ class Standardisation:
 
 
 class FeatureSums:
-    """A silo's records: their number, and the sums of each feature and of its square.
+    """A silo's records: their number, and the sums of each feature and of its square less 1/2.
 
-    Of patients it is their number, and the sums of what is each one's mean (docs/privacy.md P21).
+    Squares about their middle make a shorter vector (docs/privacy.md P16). Of patients it is their
+    number, and the sums of what is each one's mean (P21).
 
     Args:
         records: the silo's own.
@@ -107,10 +108,10 @@ class FeatureSums:
         self, records: Records, bound: float, capacity: int | None = None, most: int = 1
     ) -> None:
         features = np.clip(records.inputs / np.float64(bound), -1.0, 1.0)
-        self._features, self._squares = features, features**2
+        self._features, self._squares = features, features**2 - 0.5
         if records.patients is not None:
             units = unit_rows(records.patients, most)
-            self._features, self._squares = units.means(features), units.means(features**2)
+            self._features, self._squares = map(units.means, (features, self._squares))
         self.capacity = records.units if capacity is None else capacity
 
     def __repr__(self) -> str:
@@ -122,7 +123,7 @@ class FeatureSums:
         return len(self._features)
 
     def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> Array:
-        """(1 + 2 features,): each unit's part has norm at most sqrt(1 + 2 features)."""
+        """(1 + 2 features,): each unit's part has norm at most sqrt(1 + 1.25 features)."""
         held = rows >= 0
         sums = [np.zeros((len(rows), self._features.shape[1])) for _ in range(2)]
         for values, known in zip(sums, (self._features, self._squares), strict=True):
@@ -135,7 +136,8 @@ def standardisation_from(sums: Array, bound: float) -> Standardisation:
     features = (sums.size - 1) // 2
     count = max(float(sums[0]), 1.0)
     mean = np.clip(sums[1 : 1 + features] / count, -1.0, 1.0)
-    spread = np.sqrt(np.clip(sums[1 + features :] / count - mean**2, 0.0, 1.0))
+    squares = 0.5 + sums[1 + features :] / count
+    spread = np.sqrt(np.clip(squares - mean**2, 0.0, 1.0))
     scale = np.where(spread < _LEAST_DEVIATION, 1.0, spread)
     return Standardisation(
         shift=(bound * mean).astype(np.float32), scale=(bound * scale).astype(np.float32)

@@ -71,8 +71,8 @@ def alone(rate: float) -> float:
 @pytest.mark.parametrize("malicious", [40, 200])
 def test_the_mixtures_rate_costs_what_the_mixture_costs(malicious: int) -> None:
     exact = hubbub.malicious_epsilon(
-        n=400, batch=20, malicious=malicious, noise_multiplier=effective_rate.NOISE, steps=STEPS,
-        delta=effective_rate.DELTA,
+        records=400, batch=20, malicious=malicious, noise_multiplier=effective_rate.NOISE,
+        steps=STEPS, delta=effective_rate.DELTA,
     ).upper  # fmt: skip
     worst = effective_rate.quantile_rate(400, 20, malicious, 0.0)
     rate = effective_rate.equal_rate(exact, 0.05, worst, steps=STEPS)

@@ -724,7 +724,7 @@ def test_p10_the_exposures_charge_what_each_adversary_knows_of_a_joint_batch():
     assert made.stated.known_records == 2500  # two that collude and one that looks on
     assert made.exposures[-1].known_records == 4167  # the sixth silo's records are never known
     exact = hubbub.malicious_epsilon(
-        n=5000, batch=100, malicious=2500, noise_multiplier=made.stated.noise_multiplier,
+        records=5000, batch=100, malicious=2500, noise_multiplier=made.stated.noise_multiplier,
         steps=40, delta=1e-5,
     )  # fmt: skip
     assert exact.lower <= made.stated.epsilon <= 1.0
@@ -752,7 +752,7 @@ def test_p10_the_plan_says_what_poisson_sampling_would_save():
 def test_p10_the_slack_is_paid_in_every_step():
     made = plan(joint())
     bound = hubbub.malicious_epsilon(
-        n=5000, batch=100, malicious=2500, noise_multiplier=made.stated.noise_multiplier,
+        records=5000, batch=100, malicious=2500, noise_multiplier=made.stated.noise_multiplier,
         steps=40, delta=1e-5, slack=made.joint_batches.slack,
     )  # fmt: skip
     assert made.joint_batches.slack * 40 == pytest.approx(1e-6, rel=1e-2)

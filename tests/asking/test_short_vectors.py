@@ -1,0 +1,192 @@
+"""docs/privacy.md P16: evaluations and feature sums are short vectors, charged by what they are."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import exp, sqrt
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from hubbub.learning import EvaluationTask
+from hubbub.planning import account_of, mechanism_of_all
+from hubbub.planning.accounts import least_noise
+from hubbub.queries import EvaluationQuery, StandardisingQuery
+from hubbub.study import Data, FeatureSums, Privacy, ScoreVector, standardisation_from
+from hubbub.study.data import Standardise
+from hubbub.study.training import Evaluate
+from hubbub.tabular import Records
+
+RELATIONS = ("add-remove", "substitute")
+MARGIN = 2.0**-8
+DRAWS = 10_000
+NOTHING = np.zeros(0, np.float32)
+DATA = Data(source="heart-disease")
+
+
+def privacy(relation: str, epsilon: float = 1.0) -> Privacy:
+    return Privacy(epsilon=epsilon, delta=1e-5, relation=relation)
+
+
+def evaluation(relation: str) -> EvaluationQuery:
+    return EvaluationQuery(Evaluate(every=1, epsilon=1.0), DATA, privacy(relation), 3, None)
+
+
+def standardising(relation: str, features: int) -> StandardisingQuery:
+    asked = Standardise(bound=1.0, epsilon=1.0)
+    return StandardisingQuery(asked, DATA, privacy(relation), features, None)
+
+
+# How long, and how far apart ----------------------------------------------------------------------
+
+
+def evaluated() -> np.ndarray:
+    """The parts of records of all sorts: right and wrong, sure and unsure; and of none."""
+    logits = np.array([[0.0], [1e-3], [0.5], [-0.5], [2.0], [-2.0], [40.0], [-40.0]], np.float32)
+    records = Records(inputs=np.tile(logits, (2, 1)), targets=np.repeat([0.0, 1.0], 8))
+    model = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Flatten(0))
+    rows = np.append(np.arange(16), -1)
+    numbers = np.array([1.0, 0.0], np.float32)
+    return np.array(
+        [
+            [
+                EvaluationTask(model, records, vector=ScoreVector.of(relation)).clipped_sum(
+                    numbers, np.array([row])
+                )
+                for row in rows
+            ]
+            for relation in RELATIONS
+        ]
+    )
+
+
+def standardised(features: int) -> np.ndarray:
+    """The parts of records at the corners, in the middle and beyond the bound; and of none."""
+    corners = np.array(list(product((-9.0, -1.0, 0.0, 0.7, 1.0), repeat=features)), np.float32)
+    task = FeatureSums(Records(inputs=corners, targets=np.zeros(len(corners))), 1.0)
+    return np.array(
+        [task.clipped_sum(NOTHING, np.array([row])) for row in [*range(len(corners)), -1]]
+    )
+
+
+def longest(parts: np.ndarray) -> tuple[float, float]:
+    """The largest norm, and the largest distance of two."""
+    gaps = np.linalg.norm(parts[:, None] - parts[None], axis=2)
+    return float(np.linalg.norm(parts, axis=1).max()), float(gaps.max())
+
+
+def test_p16_no_evaluated_record_is_longer_and_no_two_further_apart_than_is_charged() -> None:
+    added, exchanged = map(longest, evaluated())
+    assert added[0] == pytest.approx(1, abs=1e-12)  # which a record does reach
+    assert exchanged == pytest.approx((1, 1), abs=1e-12)
+    for relation in RELATIONS:
+        assert evaluation(relation).mechanism.clip * (1 - MARGIN) == pytest.approx(1)
+    assert evaluation("substitute").mechanism.diameter == pytest.approx(1)
+    assert evaluation("add-remove").mechanism.diameter == 2
+
+
+@pytest.mark.parametrize("presence", [0.1, 0.5, 0.9, 0.99])
+def test_p16_the_diameter_of_a_score_vector_counts_a_record_that_is_held_back(presence) -> None:
+    vector = ScoreVector(presence=presence)
+    parts = [(presence, *(vector.scale * (np.array(ab) - 0.5))) for ab in product((0, 1), (0, 1))]
+    reached = longest(np.array([*parts, (0.0, 0.0, 0.0)]))
+    assert reached == pytest.approx((1.0, vector.diameter), abs=1e-12)
+
+
+@pytest.mark.parametrize("features", [1, 2, 3])
+def test_p16_no_rows_features_are_longer_or_further_apart_than_is_charged(features: int) -> None:
+    length, distance = longest(standardised(features))
+    assert length == pytest.approx(sqrt(1 + 1.25 * features))
+    assert distance == pytest.approx(2 * sqrt(features))  # further than any is from none
+    mechanism = standardising("substitute", features).mechanism
+    clip = mechanism.clip * (1 - MARGIN)
+    assert clip == pytest.approx(length)
+    assert mechanism.diameter * clip == pytest.approx(distance)
+    assert standardising("add-remove", features).mechanism.diameter == 2
+
+
+# What they are charged, and what their noise becomes ----------------------------------------------
+
+
+def sigma_of(mechanism) -> float:
+    """The standard deviation of the noise on a sum, in the sum's own unit."""
+    noise = least_noise(account_of(mechanism), mechanism.steps, 0, 1.0, mechanism.delta)
+    return noise * mechanism.clip
+
+
+def exact_delta(distance: float, epsilon: float = 1.0) -> float:
+    """Of the pair of unit Gaussians at a distance."""
+    near, far = distance / 2 - epsilon / distance, -distance / 2 - epsilon / distance
+    return float(norm.cdf(near) - exp(epsilon) * norm.cdf(far))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_p16_the_noise_is_that_of_the_distance_and_no_more(relation: str) -> None:
+    for query, distances in (
+        (evaluation(relation), (1.0, 1.0)),
+        (standardising(relation, 26), (sqrt(1 + 1.25 * 26), 2 * sqrt(26))),
+    ):
+        moved = distances[relation == "substitute"] * sqrt(query.mechanism.steps)
+        delta = exact_delta(moved / sigma_of(query.mechanism))
+        assert 0.9e-5 < delta < 1e-5  # the margin of the clipping norm is between them
+
+
+def without_centres(query: EvaluationQuery | StandardisingQuery) -> float:
+    """The noise on sums of (1, a, b) or (1, x, x^2), where an exchange moves two norms."""
+    length = sqrt(query.numbers)
+    mechanism = mechanism_of_all(
+        "sums", DATA, query.privacy, sums=query.mechanism.steps, norm=length, distance=2 * length
+    )
+    return sigma_of(mechanism)
+
+
+@pytest.mark.parametrize(
+    ("relation", "expected", "counts"),
+    [("add-remove", (0.436, 0.454, 0.493), 1.054), ("substitute", (0.365, 0.328, 0.319), 1 / 3)],
+)
+def test_p16_ten_thousand_evaluations_have_the_noise_of_the_table(relation, expected, counts):
+    """Standard deviations of two sets of so many draws are within 3 % of their ratio."""
+    query, random, records = evaluation(relation), np.random.default_rng(7), 20_000
+    sigma, before = sigma_of(query.mechanism), without_centres(query)
+    w, scale = query.vector.presence, query.vector.scale
+    for accuracy, ratio in zip((0.5, 0.8, 0.95), expected, strict=True):
+        mean = np.array([accuracy, 0.4])
+        exact = records * np.array([w, *(scale * (mean - 0.5))])
+        noisy = exact + sigma * random.normal(size=(DRAWS, 3))
+        found = np.array([query.vector.scores_of(one) for one in noisy])
+        plain = records * np.array([1, *mean]) + before * random.normal(size=(DRAWS, 3))
+        assert found.mean(0) == pytest.approx(mean, abs=1e-4)
+        assert found[:, 0].std() / (plain[:, 1] / plain[:, 0]).std() == pytest.approx(
+            ratio, rel=0.03
+        )
+        count = np.array([query.vector.sums_of(one)[0] for one in noisy])
+        assert count.std() / plain[:, 0].std() == pytest.approx(counts, rel=0.03)
+
+
+@pytest.mark.parametrize(("relation", "expected"), [("add-remove", 0.795), ("substitute", 0.700)])
+def test_p16_ten_thousand_standardisations_have_the_noise_of_the_table(relation, expected):
+    query, random, records, features = (
+        standardising(relation, 26),
+        np.random.default_rng(8),
+        1e5,
+        26,
+    )
+    sigma, before = sigma_of(query.mechanism), without_centres(query)
+    mean, square = np.full(features, 0.2), np.full(features, 0.3)
+    noise = random.normal(size=(DRAWS // features, 53))
+    shifts, scales = [], []
+    for one in noise:
+        exact = records * np.concatenate([[1.0], mean, square - 0.5])
+        made = standardisation_from(exact + sigma * one, 1.0)
+        shifts.append(made.shift)
+        scales.append(made.scale)
+    plain = records * np.concatenate([[1.0], mean, square]) + before * random.normal(
+        size=(DRAWS // features, 53)
+    )
+    means = plain[:, 1:27] / plain[:, :1]
+    deviations = np.sqrt(plain[:, 27:] / plain[:, :1] - means**2)
+    assert np.mean(scales) == pytest.approx(sqrt(0.3 - 0.04), rel=1e-3)
+    assert np.std(shifts) / means.std() == pytest.approx(expected, rel=0.04)
+    assert np.std(scales) / deviations.std() == pytest.approx(expected, rel=0.04)

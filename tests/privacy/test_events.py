@@ -1,0 +1,94 @@
+"""One accountant over events, and the former names of what it answers."""
+
+from __future__ import annotations
+
+import pytest
+
+import hubbub
+from hubbub import JointBatches, ProjectedStep, Step
+from hubbub.errors import StudyError
+
+TRAINING = Step(noise_multiplier=1.0, sample_rate=0.008, count=1250)
+EVALUATION = Step(noise_multiplier=10.0, sampling="full-batch")
+JOINT = JointBatches(records=1000, batch=10, malicious=500, noise_multiplier=2.0, count=100)
+PROJECTED = ProjectedStep(dimension=100, noise_multiplier=4.0, sample_rate=0.1, count=60)
+DELTA = 1e-5
+
+
+def test_equal_steps_and_one_event_of_them_are_the_same_question() -> None:
+    said = {"noise_multiplier": 1.0, "sample_rate": 0.008, "steps": 1250}
+    assert hubbub.epsilon(events=[TRAINING], delta=DELTA) == hubbub.epsilon(**said, delta=DELTA)
+    assert hubbub.delta(events=[TRAINING], epsilon=1.0) == hubbub.delta(**said, epsilon=1.0)
+    power = hubbub.attack_power(events=[TRAINING], false_positive_rate=0.01)
+    assert power == hubbub.attack_power(**said, false_positive_rate=0.01)
+    curve = hubbub.trade_off(events=[TRAINING], epsilons=[0.5, 1.0])
+    assert curve.delta.tolist() == hubbub.trade_off(**said, epsilons=[0.5, 1.0]).delta.tolist()
+
+
+def test_former_names_say_what_events_say() -> None:
+    both = [TRAINING, EVALUATION]
+    assert hubbub.composed_epsilon(both, delta=DELTA) == hubbub.epsilon(events=both, delta=DELTA)
+    joint = {"batch": 10, "malicious": 500, "noise_multiplier": 2.0, "steps": 100, "delta": DELTA}
+    expected = hubbub.epsilon(events=[JOINT], delta=DELTA, relation="substitute")
+    assert hubbub.malicious_epsilon(records=1000, **joint) == expected
+    with pytest.warns(DeprecationWarning, match="called records="):
+        assert hubbub.malicious_epsilon(n=1000, **joint) == expected
+    with pytest.raises(StudyError, match="state records alone"):
+        hubbub.malicious_epsilon(**joint)
+    projected = hubbub.projected_epsilon(
+        dimension=100, noise_multiplier=4.0, sample_rate=0.1, steps=60, delta=DELTA
+    )
+    assert projected == hubbub.epsilon(events=[PROJECTED], delta=DELTA)
+
+
+@pytest.mark.parametrize(
+    ("event", "relation"), [(JOINT, "substitute"), (PROJECTED, "add-remove")], ids=["joint", "sent"]
+)
+def test_events_of_all_sorts_are_composed_together(event, relation) -> None:
+    alone = hubbub.epsilon(events=[event], delta=DELTA, relation=relation)
+    beside = hubbub.epsilon(events=[EVALUATION, event], delta=DELTA, relation=relation)
+    other = hubbub.epsilon(events=[EVALUATION], delta=DELTA, relation=relation)
+    assert max(alone.lower, other.lower) < beside.lower
+    assert beside.upper < alone.upper + other.upper
+    assert (
+        hubbub.delta(events=[event], epsilon=alone.upper, relation=relation).lower < 1.001 * DELTA
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({"events": []}, "at least one step"),
+        ({"events": TRAINING}, "a list of hubbub.Step"),
+        ({"events": [1.0]}, "a list of hubbub.Step"),
+        ({"events": [TRAINING], "noise_multiplier": 1.0}, "events alone"),
+        ({"events": [TRAINING], "sample_rate": 0.1}, "events alone"),
+        ({"events": [TRAINING], "records_per_unit": 2}, "events alone"),
+        ({"noise_multiplier": 1.0}, "or events"),
+        ({"steps": 1}, "or events"),
+        ({"events": [JOINT]}, 'relation = "substitute" for joint batches'),
+        ({"events": [PROJECTED], "relation": "substitute"}, 'relation = "add-remove" for'),
+        ({"events": [Step(noise_multiplier=0.01, sample_rate=0.5)]}, "at least 0.03"),
+    ],
+)
+def test_what_is_no_question_is_refused_by_what_it_lacks(said, says) -> None:
+    with pytest.raises(StudyError, match=says):
+        hubbub.epsilon(delta=DELTA, **said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "says"),
+    [
+        (JointBatches, {"records": 10, "batch": 11, "noise_multiplier": 1.0}, "batch"),
+        (
+            JointBatches,
+            {"records": 10, "batch": 1, "malicious": 10, "noise_multiplier": 1.0},
+            "mal",
+        ),
+        (ProjectedStep, {"dimension": 1, "noise_multiplier": 1.0}, "dimension"),
+        (ProjectedStep, {"dimension": 9, "noise_multiplier": 1.0, "kind": "layers"}, "kind"),
+    ],
+)
+def test_events_refuse_numbers_out_of_range(kind, said, says) -> None:
+    with pytest.raises(StudyError, match=says):
+        kind(**said)
