@@ -34,9 +34,6 @@ from hubbub.tabular import Column
 # in that of an effect which is told; in one sum, and in several, of which each is taken where the
 # ones before it led. Below, intervals hold too seldom (experiments/planned_answers.py).
 ONE_SUM, SEVERAL = (0.0, 2.0), (2.0, 3.0)
-# How many times that it must be expected to have of records that are skewed, where a plan promises
-# an answer: noise moves it by a few standard deviations.
-_PROMISED = 2.0
 _STEPS = 50  # of Newton's method
 # Weights, of the sum's noise, by which effects are drawn to none until there is a root.
 _DRAWN = (0.0, 0.25, 1.0)
@@ -129,6 +126,9 @@ class Regression(Statistic):
 
     ratio: ClassVar[str] = ""  # what exp(effect) is; empty where effects themselves are told
     note: ClassVar[str] = LEFT_OUT  # which records are left out
+    # How many times what it needs the information of skewed records must be where a plan promises
+    # an answer: noise moves it by a few standard deviations.
+    promised: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
         """Refuses covariates that are none."""
@@ -160,7 +160,7 @@ class Regression(Statistic):
             {quantity: error},
             sigma,
             told,
-            answered=_is_clear(skewed, _PROMISED) and _is_clear(usual, 1.0),
+            answered=_is_clear(skewed, self.promised) and _is_clear(usual, 1.0),
             possible=_is_clear(usual, 1.0),
         )
 
