@@ -18,9 +18,7 @@ mkdir -p "$folder/wheels"
 (cd dist && sha256sum --quiet --check SHA256SUMS)
 cp dist/hubbub-*.whl dist/hubbub-*.cdx.json dist/requirements*.txt dist/SHA256SUMS "$folder"
 cp deploy/install.sh LICENSE "$folder"
-mkdir "$folder/deploy"
-cp deploy/*.service deploy/alerts.yaml "$folder/deploy"
-cp -R docs "$folder/docs"
+cp -R deploy docs "$folder"
 rm -rf "$folder/docs/_build"
 echo "$version" > "$folder/python-version"
 

@@ -29,6 +29,12 @@ def _crowd(options: Options) -> Sequence[Any]:
     return crowd.measured(options.silos, options.steps)
 
 
+def _silo(options: Options) -> Sequence[Any]:
+    from benchmarks.network import silo
+
+    return silo.measured(options.steps)
+
+
 def _cuts(options: Options) -> Sequence[Any]:
     from benchmarks.network import cuts
 
@@ -58,6 +64,7 @@ _WHAT: dict[str, tuple[Callable[[Options], Sequence[Any]], int]] = {
     "kills": (_kills, 600),
     "endurance": (_endurance, 1000),
     "crowd": (_crowd, 20),
+    "silo": (_silo, 10),
     "cuts": (_cuts, 0),
     "slow": (_slow, 0),
     "step": (_step, 8),

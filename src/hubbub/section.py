@@ -51,8 +51,10 @@ def key_of(key: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value of the file, shortened, for an error message."""
-    return shortened(json.dumps(value, default=str, ensure_ascii=False), 80)
+    """A value of the file, shortened, for an error message; what no terminal shows is escaped."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    plain = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+    return shortened(plain, 80)
 
 
 def shortened(text: str, longest: int) -> str:

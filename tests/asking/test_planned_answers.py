@@ -12,7 +12,8 @@ from tests.asking.made_up import KINDS, study, table_of_study
 import hubbub
 from hubbub import Study
 from hubbub.cli.main import main
-from hubbub.queries import expected_answers, planned_answers
+from hubbub.errors import StudyError
+from hubbub.queries import check_expected, expected_answers, planned_answers
 
 HERE = Path()
 ASKED = {
@@ -62,6 +63,13 @@ def test_what_no_epsilon_answers_has_none() -> None:
     unknown = planned_answers(hubbub.plan(Study.from_table(table)))["table"]
     assert (unknown.expected, unknown.least_epsilon) == (None, None)
     assert unknown.part > 0
+
+
+def test_what_is_refused_says_from_which_epsilon_it_is_answered() -> None:
+    made = planned(0.05)
+    least = planned_answers(made)["effects"].least_epsilon
+    with pytest.raises(StudyError, match=f"effects: .* from epsilon {least:g} on"):
+        check_expected(made)
 
 
 def test_plan_shows_parts_and_least_epsilons(

@@ -247,11 +247,10 @@ def test_p23_who_leaves_within_a_bin_is_no_longer_than_the_mean_of_two_columns(
     cells = {"time": np.array([edges[bin_] + part * 10 / bins]), "died": np.zeros(1)}
     (found,) = sets.encode(cells, np.zeros(1, np.int64))
     lengths = np.sum(sets._leaving.matrix**2, axis=0)[::-1]  # of the column of each bin
-    before = lengths[bin_ - 1] if bin_ else 1.0
-    part = sets._seen(cells).part[0]
-    assert (
-        found @ found <= part * lengths[sets._seen(cells).place[0]] * ROUNDING + (1 - part) * before
-    )
+    seen = sets._seen(cells)  # where rounding has put the time
+    place, part = int(seen.place[0]), float(seen.part[0])
+    before = lengths[place - 1] if place else 1.0
+    assert found @ found <= (part * lengths[place] + (1 - part) * before) * ROUNDING
     assert (found >= 0).all()
     assert max(lengths) <= sets.sensitivity**2 * ROUNDING
 

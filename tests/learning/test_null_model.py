@@ -7,7 +7,7 @@ import pytest
 
 from hubbub.learning.null_model import beside_null
 from hubbub.learning.target_types import Amount, Classes, Count, TimeToEvent
-from hubbub.report import in_a_sentence, score_rows
+from hubbub.report import in_a_sentence, score_rows, what_next
 
 CLASSES = Classes()
 
@@ -39,6 +39,7 @@ def test_who_always_says_the_commoner_class_is_no_better_however_accurate():
     assert words.startswith("test AUC")
     assert "no better than guessing (0.500)" in words
     assert "the outcome is rare" in words
+    assert "do not use it" in what_next(plain, {})
     assert [row[4] for row in score_rows(plain)] == ["no better", "worse", "no better"]
 
 
@@ -98,6 +99,19 @@ def test_times_are_ranked_beside_guessing():
     assert told.low > 0.5
     blind = beside_null(goal, draw.normal(size=(300, 1)).repeat(3, 1), targets)["c_index"]
     assert blind.low < 0.5 < blind.high
+
+
+def test_what_is_said_next_follows_from_the_scores():
+    draw = np.random.default_rng(6)
+    outputs, targets = classes(draw, 400, 0.3, 2.0)
+    told = {name: one.to_dict() for name, one in beside_null(CLASSES, outputs, targets).items()}
+    assert "predict uses it" in what_next(told, {})
+    outputs, targets = classes(draw, 400, 0.3, 0.8)
+    found = beside_null(CLASSES, 9 * outputs, targets)
+    sure = {name: one.to_dict() for name, one in found.items()}
+    assert "read ranks, not chances" in what_next(sure, {})
+    assert "public records" in what_next({}, {"held_back_accuracy": 0.9})
+    assert "--test-share" in what_next({}, {})
 
 
 def test_what_is_not_defined_is_left_out():

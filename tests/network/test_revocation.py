@@ -218,7 +218,7 @@ class Line:
     def __init__(self, endpoint: Any) -> None:
         self.answering = Answering(
             Where.of(f"tls://127.0.0.1:{free_port()}"),
-            endpoint.site.keys.networked(),
+            endpoint.party_folder.keys.networked(),
             endpoint.answer,
             lambda *_: None,
             lambda: None,

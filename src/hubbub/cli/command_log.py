@@ -48,19 +48,20 @@ class CommandLog:
         """Note who has typed what, unless it only looks how a party is."""
         if self.typed[:1] != ["status"] and not getattr(options, "check", False):
             self._options = options
-            self._note(actor=actor(), command=[_PASSWORD.sub("***@", one) for one in self.typed])
+            self._note()
 
     def ends(self, code: int) -> None:
         """Note the exit code."""
-        self._note(actor=actor(), command=self.typed[:1], exit_code=code)
+        self._note(exit_code=code)
 
-    def _note(self, **values: Any) -> None:
+    def _note(self, **values: int) -> None:
         """A line; a full disk costs it, and no command."""
         home = _home(self._options)
         if home is None:
             return
-        line = {"time": time.time(), "process": os.getpid(), "version": __version__, **values}
-        text = json.dumps(line)
+        line: dict[str, Any] = {"time": time.time(), "process": os.getpid(), "actor": actor()}
+        line["command"] = [_PASSWORD.sub("***@", one) for one in self.typed]
+        text = json.dumps({**line, "version": __version__, **values})
         with suppress(OSError), appending(home / COMMANDS, mode=PRIVATE) as file:
             write_all(file, text.encode() + b"\n")
         if _SYSTEM.exists():

@@ -28,7 +28,7 @@ from hubbub.estimation.intervals import (
     ratio_interval,
     share,
 )
-from hubbub.estimation.shared_margins import number_of, of_parts
+from hubbub.estimation.shared_margins import Margin, Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     MISSING,
     TOO_FEW,
@@ -38,8 +38,6 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
-    Margin,
-    Margins,
     OneSum,
     one_hot,
     scaled,

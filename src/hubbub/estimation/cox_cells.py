@@ -21,6 +21,7 @@ from hubbub.estimation.asked_keys import StatisticKeys, covariates_table, grid_t
 from hubbub.estimation.covariates import Guess, Patterns
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
+from hubbub.estimation.shared_margins import Margins
 from hubbub.estimation.statistic import (
     Answer,
     Array,
@@ -28,7 +29,6 @@ from hubbub.estimation.statistic import (
     Expectation,
     Iterated,
     Levels,
-    Margins,
     OneSum,
 )
 from hubbub.tabular import Column

@@ -25,7 +25,7 @@ from hubbub.estimation.intervals import (
     normal_quantile,
     share,
 )
-from hubbub.estimation.shared_margins import number_of, of_parts
+from hubbub.estimation.shared_margins import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     TOO_FEW,
     Answer,
@@ -34,7 +34,6 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
-    Margins,
     NoisyTest,
     OneSum,
     one_hot,

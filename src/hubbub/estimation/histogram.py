@@ -13,7 +13,7 @@ import numpy as np
 
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import CLEAR, SURE, caution, count, normal_quantile, share
-from hubbub.estimation.shared_margins import number_of, of_parts
+from hubbub.estimation.shared_margins import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     MISSING,
     TOO_FEW,
@@ -23,7 +23,6 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
-    Margins,
     OneSum,
     one_hot,
 )

@@ -23,14 +23,13 @@ from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
 from hubbub.estimation.covariates import Guess, Patterns
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
-from hubbub.estimation.shared_margins import number_of, of_parts
+from hubbub.estimation.shared_margins import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     Answer,
     Array,
     Cells,
     Expectation,
     Levels,
-    Margins,
     OneSum,
     Parameters,
     one_hot,

@@ -23,7 +23,7 @@ from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import CLEAR, COMPLETE, SURE, caution, normal_quantile, share
 from hubbub.estimation.prefix_coding import PrefixCode, rising
-from hubbub.estimation.shared_margins import number_of, of_parts
+from hubbub.estimation.shared_margins import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     TOO_FEW,
     Answer,
@@ -33,7 +33,6 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
-    Margins,
     OneSum,
 )
 from hubbub.tabular import Column

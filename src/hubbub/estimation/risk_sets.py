@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.estimation.prefix_coding import PrefixCode
-from hubbub.estimation.shared_margins import number_of, of_parts
-from hubbub.estimation.statistic import Array, Cells, Levels, Margin, Margins, OneSum, one_hot
+from hubbub.estimation.shared_margins import Margin, Margins, number_of, of_parts
+from hubbub.estimation.statistic import Array, Cells, Levels, OneSum, one_hot
 from hubbub.tabular import Column
 
 

@@ -17,14 +17,42 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from hubbub.estimation.statistic import Array, Levels, Margin, Margins, Told
+from hubbub.estimation.statistic import Array, Levels
 
 _TOGETHER = 2  # columns that a margin names at most
 _MOST = 500  # equations
 _DEPENDENT = 1e-9  # of the largest: equations that follow from others
+
+
+class Margin(NamedTuple):
+    """What several blocks of a study may tell alike.
+
+    Args:
+        counted: what is counted, "records" for example.
+        classes: of whom: the column and the class of each; all records if there are none.
+    """
+
+    counted: str
+    classes: frozenset[tuple[str, str]] = frozenset()
+
+
+class Told(NamedTuple):
+    """How a block tells a margin: the same row of some of its parts, added up.
+
+    Args:
+        inside: (parts,) 1 for each of the block's parts that counts.
+        row: (width,) a linear function of a part.
+    """
+
+    inside: Array
+    row: Array
+
+
+Margins = Mapping[Margin, Told]
 
 
 def number_of(*classes: tuple[str, str]) -> Margin:

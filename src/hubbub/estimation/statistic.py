@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from hubbub.tabular import Column
 
 if TYPE_CHECKING:
     from hubbub.estimation.asked_keys import StatisticKeys
+    from hubbub.estimation.shared_margins import Margins
 
 Parameters = NDArray[np.float32]
 Array = NDArray[np.float64]
@@ -343,33 +344,6 @@ class Statistic(ABC):
         """Its answer of these parts, or a refusal."""
         parts |= {"kind": self.kind, "title": self.title, "confidence": self.confidence}
         return Answer(refusal=refusal, **parts)
-
-
-class Margin(NamedTuple):
-    """What several blocks of a study may tell alike.
-
-    Args:
-        counted: what is counted, "records" for example.
-        classes: of whom: the column and the class of each; all records if there are none.
-    """
-
-    counted: str
-    classes: frozenset[tuple[str, str]] = frozenset()
-
-
-class Told(NamedTuple):
-    """How a block tells a margin: the same row of some of its parts, added up.
-
-    Args:
-        inside: (parts,) 1 for each of the block's parts that counts.
-        row: (width,) a linear function of a part.
-    """
-
-    inside: Array
-    row: Array
-
-
-Margins = Mapping[Margin, Told]
 
 
 class OneSum(Statistic):

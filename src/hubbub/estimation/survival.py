@@ -15,6 +15,7 @@ from hubbub.estimation.asked_keys import StatisticKeys, grid_table
 from hubbub.estimation.crosstab import quadratic_form
 from hubbub.estimation.intervals import CLEAR, count, normal_quantile
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
+from hubbub.estimation.shared_margins import Margins
 from hubbub.estimation.statistic import (
     Answer,
     Array,
@@ -22,7 +23,6 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
-    Margins,
     NoisyTest,
 )
 from hubbub.estimation.survival_course import Course

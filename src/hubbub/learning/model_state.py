@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from hubbub.errors import ModelError
+from hubbub.learning.operation_mode import OperationMode
 
 _WORDS = (torch.int64, torch.int32, torch.uint8)  # of 8, 4 and 1 bytes
 
@@ -154,7 +154,7 @@ def writes_refused(model: nn.Module) -> Iterator[None]:
         raise ModelError(_REFUSED.format(sorted(writes.names)[:8]))
 
 
-class _Writes(TorchDispatchMode):
+class _Writes(OperationMode):
     """The names of a model's tensors that operations write to."""
 
     def __init__(self, model: nn.Module) -> None:

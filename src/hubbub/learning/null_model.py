@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
-from scipy.stats import norm
+from scipy.special import expit, ndtri, xlogy
 
 from hubbub.learning import metrics, survival_metrics
 from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
 
-_Z = float(norm.ppf(0.975))
+_Z = float(ndtri(0.975))
 Array = NDArray[np.float64]
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from hubbub.learning.batches import Tensors
+from hubbub.learning.operation_mode import OperationMode
 
 # The first line tells Python a value, so that the model itself may raise by it.
 _RAISING = re.compile(
@@ -30,7 +30,7 @@ _RAISING = re.compile(
 )
 
 
-class RaisingOperations(TorchDispatchMode):
+class RaisingOperations(OperationMode):
     """Their names, where what they are given follows from records."""
 
     def __init__(self) -> None:

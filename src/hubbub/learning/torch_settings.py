@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -175,17 +176,25 @@ def _modes_kept(kind: str) -> Iterator[None]:
         torch.is_grad_enabled(),
         torch.is_autocast_enabled(kind),
     )
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    products = _restoration()
+    deterministic, products = _deterministic(), _restoration()
     try:
         yield
     finally:
         products()
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        # Whatever sets this loads torch's compiler, 85 MiB: not where nobody has changed anything.
+        if deterministic != _deterministic() or "torch._inductor.config" in sys.modules:
+            torch.use_deterministic_algorithms(deterministic[0], warn_only=deterministic[1])
         torch.set_autocast_enabled(kind, autocast)
         torch.set_grad_enabled(grad)
         torch.set_default_dtype(dtype)
+
+
+def _deterministic() -> tuple[bool, bool]:
+    """Whether torch is asked for deterministic algorithms, and whether it only warns."""
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
 
 
 @contextmanager

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import loop_parts
 from hubbub.learning.independence_check import WILD
+from hubbub.learning.operation_mode import OperationMode
 from hubbub.learning.parameter_vector import layout_of
 from hubbub.learning.torch_settings import device_under, seeded
 
@@ -76,7 +76,7 @@ def _shortened(values: torch.Tensor, *, part: int, fill: float) -> torch.Tensor:
     return short
 
 
-class _Operations(TorchDispatchMode):
+class _Operations(OperationMode):
     """What torch was asked to do, and on which shapes."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ A new kind is a file here with a `Query`, and the line of `study_queries` that f
 
 from hubbub.queries.evaluation_query import EVALUATION, EvaluationQuery
 from hubbub.queries.kept_sums import SUMS, sums_in
-from hubbub.queries.planned_answers import PlannedAnswer, planned_answers
+from hubbub.queries.planned_answers import PlannedAnswer, check_expected, planned_answers
 from hubbub.queries.standardising_query import (
     STANDARDISATION,
     STANDARDISED,
@@ -16,7 +16,6 @@ from hubbub.queries.statistic_answers import (
     ANSWERS,
     answers_of,
     answers_to_dict,
-    check_expected,
     expected_answers,
     planned_statistics,
     write_answers,

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hubbub import estimation
+from hubbub.errors import StudyError
 from hubbub.planning import Plan, PlannedQuery, account_of, epsilon_of, releases
-from hubbub.queries.statistic_answers import planned_statistics
+from hubbub.queries.statistic_answers import expected_answers, planned_statistics
 from hubbub.queries.statistics_query import StatisticsQuery
 
 _OCTAVES, _HALVINGS = 14, 12  # of noise that are searched, and how finely
@@ -67,6 +68,27 @@ def planned_answers(plan: Plan) -> dict[str, PlannedAnswer]:
         )
         for name, part in parts.items()
     }
+
+
+def check_expected(plan: Plan) -> None:
+    """Refuse statistics that would not stand out from the noise, before anything is spent.
+
+    Raises:
+        StudyError: naming them, and the least epsilon of each.
+    """
+    below = {name: one for name, one in expected_answers(plan).items() if not one.possible}
+    if below:
+        planned, records = planned_statistics(plan), plan.study.data.records
+        least = {name: _least_epsilon(planned, name, records) for name in below}
+        said = "; ".join(
+            f"{name}: {one.sentence}"
+            + (f", it is answered from epsilon {least[name]:g} on" if least[name] else "")
+            for name, one in below.items()
+        )
+        raise StudyError(
+            f"expected statistics that stand out from the noise, got {len(below)} that would not "
+            f"({said}); leave them out, raise their weight or epsilon, or ask for fewer"
+        )
 
 
 def _least_epsilon(planned: PlannedQuery[StatisticsQuery], name: str, records: int) -> float | None:

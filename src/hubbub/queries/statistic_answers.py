@@ -44,21 +44,6 @@ def expected_answers(plan: Plan) -> dict[str, estimation.Expectation]:
     return planned.query.layout.expected(study.data.records, planned.total_sigma)
 
 
-def check_expected(plan: Plan) -> None:
-    """Refuse statistics that would not stand out from the noise, before anything is spent.
-
-    Raises:
-        StudyError: naming them.
-    """
-    below = {name: one for name, one in expected_answers(plan).items() if not one.possible}
-    if below:
-        said = "; ".join(f"{name}: {one.sentence}" for name, one in below.items())
-        raise StudyError(
-            f"expected statistics that stand out from the noise, got {len(below)} that would not "
-            f"({said}); leave them out, raise their weight or epsilon, or ask for fewer"
-        )
-
-
 def answers_of(plan: Plan, kept: Parameters) -> Mapping[str, estimation.Answer]:
     """What the sums of a plan's statistics say, by name."""
     planned = planned_statistics(plan)

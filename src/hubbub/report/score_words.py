@@ -63,7 +63,12 @@ def what_next(scores: Scores, row: Row) -> str:
     """
     name = telling(scores)
     if name and scores[name]["is_better"]:
-        return "next: use it with hubbub predict, or ask colleagues what it should be held against"
+        if "brier" in scores and not scores["brier"]["is_better"]:
+            return (
+                "next: it ranks, but its probabilities are no better than the mean: read ranks, "
+                "not chances, or see docs/howto/bad_model.md"
+            )
+        return "next: hubbub predict uses it; what it costs and for whom it fails, judge elsewhere"
     if name:
         return (
             "next: do not use it; look for the reason on public or made-up records with hubbub "

@@ -33,7 +33,7 @@ from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
 
-FORMAT = 2  # of the canonical form; tests/study_ids.json pins what it makes of studies
+FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 HEAD = {
     "name": text("Part of the study id.", "text, 1 to 200 characters"),

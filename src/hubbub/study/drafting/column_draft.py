@@ -223,13 +223,14 @@ def rounded_outward(low: float, high: float) -> tuple[float, float]:
 
 
 def _typical(values: Sequence[float], low: float, high: float) -> float:
-    """What a missing value counts as: the median, to one digit, within the bounds.
+    """What a missing value counts as: the median in round numbers, within the bounds.
 
-    >>> _typical([3.0, 12.0, 400.0], 0.0, 400.0)
-    10.0
+    >>> _typical([3.0, 12.0, 400.0], 0.0, 400.0), _typical([150.0, 171.0, 190.0], 145.0, 190.0)
+    (10.0, 171.0)
     """
     middle = median(values)
-    digits = -floor(log10(abs(middle))) if middle else 0
+    sizes = [(high - low) / 5, *([abs(middle)] if middle else [])]  # a tail makes bounds wide
+    digits = -floor(log10(min(sizes)))
     return min(max(round(middle, digits) + 0.0, low), high)
 
 

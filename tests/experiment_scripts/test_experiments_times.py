@@ -19,7 +19,7 @@ from hubbub.protocol.agreement import mask_graph
 torch = pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
 if not (RESULTS.parent.is_dir() and (ROOT / "benchmarks").is_dir()):
     pytest.skip("experiments/ or benchmarks/ is not part of this copy", allow_module_level=True)

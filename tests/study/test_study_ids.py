@@ -1,7 +1,7 @@
 """Study ids are pinned: a change of one would part every running consortium from its ledgers.
 
 An id moves only with `hubbub.study.study.FORMAT`, in a release that says so. To write the file anew
-then: `python -m tests.test_study_ids`.
+then: `python -m tests.study.test_study_ids`.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def test_columns_are_parsed_in_the_order_of_the_study():
 
 
 def test_the_documented_study_declares_columns_of_the_heart_data():
-    page = Path(__file__).parents[1] / "docs" / "data.md"
+    page = Path(__file__).parents[2] / "docs" / "data.md"
     example = page.read_text(encoding="utf-8").split("```toml\n")[1].split("```")[0]
     shown = columns_from(tomllib.loads(example)["data"]["columns"])
     assert shown == tuple(one for one in HEART_COLUMNS if one in shown)

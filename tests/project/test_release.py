@@ -13,7 +13,7 @@ from deploy import release
 from hubbub import VERSION
 from hubbub.study import Study
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LOCKED = re.compile(r"(?m)^([a-z0-9-]+)==([^\s;]+)")
 TOLD = [
     path

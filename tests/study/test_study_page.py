@@ -36,7 +36,7 @@ STUDIES = (
     FILES.replace('target="y"', 'target={kind="numeric",column="y",low=0,high=9}'),
     FILES.replace('target="y"', 'target={kind="time-to-event",time="y",event="e",grid=[1,2]}'),
 )
-PAGE = (Path(__file__).parents[1] / "docs/study.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/study.md").read_text(encoding="utf-8")
 PARTS = re.findall(r"(?ms)^##+ `\[([\w.]+)\]`$(.*?)(?=^##|\Z)", PAGE)
 SHOWN = {name: dict(re.findall(r"(?m)^\| `(\w+)` \|.*?\| (.*?) \|", text)) for name, text in PARTS}
 
@@ -82,7 +82,7 @@ def test_the_defaults_on_the_page_are_the_real_ones() -> None:
 
 
 def test_the_tables_of_the_page_are_made_of_the_keys() -> None:
-    made = runpy.run_path(str(Path(__file__).parents[1] / "docs/_extensions/study_keys.py"))
+    made = runpy.run_path(str(Path(__file__).parents[2] / "docs/_extensions/study_keys.py"))
     assert made["written"](PAGE) == PAGE
     assert made["written"](PAGE.replace("| `delta` | 10", "| `delta` | 11")) == PAGE
 

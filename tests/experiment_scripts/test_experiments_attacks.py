@@ -18,7 +18,7 @@ import hubbub
 
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
 if not RESULTS.parent.is_dir():
     pytest.skip("experiments/ is not part of this copy of hubbub", allow_module_level=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WARDS = ROOT / "examples" / "wards.py"
 FOLLOWUP = ROOT / "examples" / "followup.py"
 SCRIPTS = sorted(set((ROOT / "examples").glob("*.py")) - {WARDS, FOLLOWUP})
