@@ -87,7 +87,7 @@ class LedgerBooks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spending:
+class PlannedSpending:
     """What a data set has spent, and will have once a plan's study is over.
 
     Args:
@@ -102,7 +102,7 @@ class Spending:
     words: str
 
 
-def spending(path: Path, plan: Plan) -> Spending:
+def spending(path: Path, plan: Plan) -> PlannedSpending:
     """What a ledger holds, beside what a plan will charge."""
     with Ledger(path) as ledger:
         books = LedgerBooks.of(ledger)
@@ -116,7 +116,7 @@ def spending(path: Path, plan: Plan) -> Spending:
         words = f"epsilon {counted:.4g} of {cap.epsilon:g}: will be refused"
     else:
         words = f"epsilon {counted:.4g} of {cap.epsilon:g} ({cap.studies} studies)"
-    return Spending(spent=finite(spent), after=finite(later), words=words)
+    return PlannedSpending(spent=finite(spent), after=finite(later), words=words)
 
 
 def standing(path: Path) -> str:

@@ -16,7 +16,7 @@ from hubbub.queries import PlannedAnswer, plan, planned_answers
 from hubbub.report import broken
 
 if TYPE_CHECKING:
-    from hubbub.cli.ledger_books import Spending
+    from hubbub.cli.ledger_books import PlannedSpending
 
 _LEDGERS = Path("runs/ledgers")  # where `hubbub run` has them
 _HEAD = (
@@ -61,7 +61,7 @@ def _plan(options: argparse.Namespace) -> int:
     return 0
 
 
-def _spending(made: Plan, stated: Path | None) -> dict[str, Spending]:
+def _spending(made: Plan, stated: Path | None) -> dict[str, PlannedSpending]:
     """What the silos' ledgers hold, of those that are there, beside what the study will charge."""
     folder = _LEDGERS if stated is None else stated
     paths = {name: folder / f"{name}.sqlite" for name in made.study.parties.names}
@@ -78,7 +78,7 @@ def _spending(made: Plan, stated: Path | None) -> dict[str, Spending]:
     return {name: spending(path, made) for name, path in there.items()}
 
 
-def _show_spending(made: Plan, spent: Mapping[str, Spending]) -> None:
+def _show_spending(made: Plan, spent: Mapping[str, PlannedSpending]) -> None:
     """The same for people."""
     if not spent:
         return

@@ -25,7 +25,7 @@ from hubbub.estimation.statistic import (
     Levels,
     NoisyTest,
 )
-from hubbub.estimation.survival_course import Course
+from hubbub.estimation.survival_course import SurvivalCourse
 from hubbub.tabular import Column
 
 _BINS = 12  # if nothing is said
@@ -102,7 +102,7 @@ class Survival(OnRiskSets):
         each = max(records / len(self._groups), 1.0)
         events = np.full(sets.bins, each / 3 / sets.bins)
         at_risk = each * (1.0 - 2 / 3 * np.arange(sets.bins + 1) / sets.bins)
-        course = Course(
+        course = SurvivalCourse(
             sets=sets,
             events=events,
             exposed=at_risk,
@@ -131,10 +131,10 @@ class Survival(OnRiskSets):
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
         blocks = sums.reshape(len(self._groups), self.sets.width)
-        courses = [Course.of(self.sets, one, sigma) for one in blocks]
+        courses = [SurvivalCourse.of(self.sets, one, sigma) for one in blocks]
         named = list(zip(self._groups, courses, strict=True))
         if self.by:
-            named.insert(0, ("", Course.together(courses)))
+            named.insert(0, ("", SurvivalCourse.together(courses)))
         shown = [pair for pair in named if pair[1].length]
         cut = [name for name, one in shown if one.length < self.sets.bins]
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
@@ -155,7 +155,7 @@ class Survival(OnRiskSets):
             ),
         )
 
-    def _rows(self, name: str, course: Course) -> list[Estimate]:
+    def _rows(self, name: str, course: SurvivalCourse) -> list[Estimate]:
         z = normal_quantile(self.confidence)
         error = float(course.at_risk_errors[0] * course.wider[0])
         records = count(float(course.at_risk[0]), error, z)
@@ -184,7 +184,7 @@ class _Compared(NamedTuple):
     covariance: Array
 
 
-def log_rank(courses: list[Course], sigma: float) -> NoisyTest:
+def log_rank(courses: list[SurvivalCourse], sigma: float) -> NoisyTest:
     """The test that two groups or more have the same hazard in every bin."""
     from scipy.special import chdtrc  # which takes long to import
 
@@ -201,9 +201,9 @@ def log_rank(courses: list[Course], sigma: float) -> NoisyTest:
     )
 
 
-def _compared(courses: list[Course], sigma: float) -> _Compared:
+def _compared(courses: list[SurvivalCourse], sigma: float) -> _Compared:
     """Observed less expected events, over the bins in which enough are at risk in all."""
-    sets, end = courses[0].sets, max(Course.together(courses).bins_clear_of(CLEAR), 1)
+    sets, end = courses[0].sets, max(SurvivalCourse.together(courses).bins_clear_of(CLEAR), 1)
     events = np.array([course.events[:end] for course in courses])
     risk = np.array([course.entered[:end] for course in courses])
     total = risk.sum(axis=0)

@@ -32,7 +32,7 @@ _SEED = 1  # public: bands follow from the noisy sum alone
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class SurvivalCourse:
     """One group's noisy events and numbers at risk, and the curve that they give.
 
     Args:
@@ -52,7 +52,7 @@ class Course:
     sigma: float
 
     @classmethod
-    def of(cls, sets: RiskSets, sums: Array, sigma: float) -> Course:
+    def of(cls, sets: RiskSets, sums: Array, sigma: float) -> SurvivalCourse:
         """From one group's noisy sum, (width,)."""
         return cls(
             sets=sets,
@@ -64,7 +64,7 @@ class Course:
         )
 
     @classmethod
-    def together(cls, courses: Sequence[Course]) -> Course:
+    def together(cls, courses: Sequence[SurvivalCourse]) -> SurvivalCourse:
         """All groups as one, with the noise of each."""
         return cls(
             sets=courses[0].sets,

@@ -35,7 +35,7 @@ from .number_format import (
 from .page import (
     render as render,
 )
-from .promises import (
+from .promise_words import (
     broken as broken,
     spent_words as spent_words,
 )

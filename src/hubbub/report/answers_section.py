@@ -81,11 +81,11 @@ def _curves(answer: Answer) -> markup.Html:
     return markup.figure(chart, words, *told)
 
 
-def _drawn(curve: Mapping[str, Any]) -> charts.Curve:
+def _drawn(curve: Mapping[str, Any]) -> charts.DrawnCurve:
     """One curve, with its simultaneous band where it has one."""
     low = curve["band_low"] or curve["low"]
     high = curve["band_high"] or curve["high"]
-    return charts.Curve(
+    return charts.DrawnCurve(
         name=curve["name"] or "all",
         x=tuple(curve["x"]),
         y=tuple(curve["y"]),

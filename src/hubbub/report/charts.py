@@ -83,7 +83,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class DrawnCurve:
     """A curve that goes straight from point to point, between `low` and `high`."""
 
     name: str
@@ -196,7 +196,7 @@ def intervals(
     return _svg(parts, foot + _BELOW, described)
 
 
-def curves(drawn: Sequence[Curve], axes: Axes, *, described: str) -> markup.Html:
+def curves(drawn: Sequence[DrawnCurve], axes: Axes, *, described: str) -> markup.Html:
     """Curves over their areas, at most six."""
     parts = []
     for index, one in enumerate(drawn):

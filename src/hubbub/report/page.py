@@ -25,7 +25,7 @@ from hubbub.report import (
     plain_words,
     plan_numbers,
     privacy_cost,
-    promises,
+    promise_words,
     score_words,
     several_runs,
     trust_models,
@@ -136,7 +136,7 @@ def _summary(
         remark = "each silo sent only numbers that look random"
         tiles.append(_tile("records that left a silo", "none", remark))
     is_federated = mode is trust_models.FEDERATED
-    alarms = promises.broken(plan, spending) if is_federated else []
+    alarms = promise_words.broken(plan, spending) if is_federated else []
     following = [_next(metrics, scores)] if is_federated and plan.get("trains", True) else []
     answer = (
         markup.tag("dl", *tiles, class_="tiles"),

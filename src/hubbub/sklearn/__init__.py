@@ -8,7 +8,7 @@ all have in common, and each kind of target has a file.
 from hubbub.sklearn.classifier import FederatedClassifier
 from hubbub.sklearn.counts import FederatedPoissonRegressor
 from hubbub.sklearn.regressor import FederatedRegressor
-from hubbub.sklearn.survival import FederatedSurvival
+from hubbub.sklearn.survival_estimator import FederatedSurvival
 
 __all__ = [
     "FederatedClassifier",

@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hubbub.sklearn.federated import Federated, dealt
+from hubbub.sklearn.federated_estimator import Federated, dealt
 from hubbub.training import array_inputs
 from hubbub.training.result import classes_in_words
 

@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hubbub.sklearn.federated import Federated, dealt, warn_of_read_off
+from hubbub.sklearn.federated_estimator import Federated, dealt, warn_of_read_off
 
 
 class FederatedPoissonRegressor(RegressorMixin, Federated):  # type: ignore[misc]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hubbub.sklearn.federated import Federated, dealt, warn_of_read_off
+from hubbub.sklearn.federated_estimator import Federated, dealt, warn_of_read_off
 
 
 class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hubbub.errors import DataError
-from hubbub.study.drafting.question import Choice, Question
+from hubbub.study.drafting.question import Option, Question
 from hubbub.study.drafting.repeated_keys import RepeatedKey, repeated_keys
 from hubbub.study.drafting.survey import Survey
 from hubbub.study.drafting.target_candidates import candidates, is_guessable
@@ -80,10 +80,10 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
         "person, with all rows",
         choices=(
             *(
-                Choice(means=f"{name} is the person", options=("--patient", name))
+                Option(means=f"{name} is the person", options=("--patient", name))
                 for name in (first.name, *others)
             ),
-            Choice(
+            Option(
                 means="every row is another person, or public", options=("--records-are-units",)
             ),
         ),
@@ -125,11 +125,11 @@ def _pair_question(pair: Pair, survey: Survey) -> Question:
     """Whether a time and an event are to be learned together."""
     other = "its column of times says when that was known, and is left out"
     choices = [
-        Choice(
+        Option(
             means=f"learn the time in {pair.time!r} until {pair.event!r} (survival)",
             options=("--time", pair.time, "--event", pair.event),
         ),
-        Choice(
+        Option(
             means=f"learn {pair.event!r} as yes or no; {other}", options=("--target", pair.event)
         ),
     ]
@@ -137,7 +137,7 @@ def _pair_question(pair: Pair, survey: Survey) -> Question:
         choices.reverse()
     tiers = candidates(survey.cells, survey.usual_decimal)
     more = [one for tier in tiers for one in tier if one not in (pair.time, pair.event)][:2]
-    choices += [Choice(means=f"learn {one!r}", options=("--target", one)) for one in more]
+    choices += [Option(means=f"learn {one!r}", options=("--target", one)) for one in more]
     return Question(
         columns=(pair.time, pair.event),
         asked=f"what is to be learned? {pair.time!r} looks like a time and {pair.event!r} like "
@@ -153,5 +153,5 @@ def _target_question(names: Sequence[str]) -> Question:
     return Question(
         columns=tuple(names),
         asked=f"what is to be learned? It may be {', '.join(map(repr, shown))}{more}",
-        choices=tuple(Choice(means=f"learn {one!r}", options=("--target", one)) for one in shown),
+        choices=tuple(Option(means=f"learn {one!r}", options=("--target", one)) for one in shown),
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Option:
     """One answer.
 
     Args:
@@ -35,7 +35,7 @@ class Question:
 
     columns: tuple[str, ...]
     asked: str
-    choices: tuple[Choice, ...]
+    choices: tuple[Option, ...]
 
     def to_dict(self) -> dict[str, object]:
         """The question as plain values."""

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from hubbub.learning.survival_metrics import harrell
-from hubbub.sklearn.federated import Federated, dealt, warn_of_read_off
+from hubbub.sklearn.federated_estimator import Federated, dealt, warn_of_read_off
 
 _INTERVALS = 10  # of the grid where nobody states one
 
