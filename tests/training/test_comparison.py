@@ -190,7 +190,7 @@ def test_what_would_never_end_is_refused_at_once(tmp_path, capsys, command):
 def test_a_rehearsal_that_could_show_nothing_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("north", "south", "west"):
-        Path(f"{name}.csv").write_text("age,died\n" + "30,yes\n40,no\n50,no\n" * 9)
+        Path(f"{name}.csv").write_text("age,died\n" + "30,yes\n40,no\n30,no\n50,yes\n" * 9)
     assert main(["init", "north.csv", "south.csv", "west.csv"]) == 0
     assert main(["rehearse", "study.toml"]) == 2
     assert "state data.test, or training.evaluate" in capsys.readouterr().err
