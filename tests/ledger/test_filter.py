@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import inf, nextafter
 from pathlib import Path
 
@@ -76,6 +77,18 @@ def test_p24_a_study_that_the_cap_has_no_room_for_is_refused_before_its_first_at
         with pytest.raises(BudgetError, match="as a whole would need a cap of") as error:
             ledger.charge(entry(study=OTHER, **SAMPLED), attempts=STEPS)
     assert_one_sentence(str(error.value))
+    assert rows(place) == ["cap", "admit", *["charge"] * STEPS]
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "substitute"])
+def test_p24_a_study_with_hardly_any_noise_is_refused_after_another(place, relation):
+    """Its losses are past all that are looked at: a law of one infinite loss, not of none."""
+    with Ledger(place) as ledger:
+        ledger.set_cap(replace(cap_of(2 * BOTH), relation=relation))
+        run(ledger)
+        naked = {"noise_multiplier": 0.031, "sample_rate": 0.5, "sampling": "poisson"}
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(study=OTHER, **naked), attempts=100_000)
     assert rows(place) == ["cap", "admit", *["charge"] * STEPS]
 
 
