@@ -441,7 +441,7 @@ def test_what_is_below_the_noise_is_refused_before_and_after(asked: OneSum | Ite
     after = answer(asked, 2000.0)
     assert after.refusal
     assert (after.rows, after.curves, after.tests) == ((), (), ())
-    assert stacked.expected(PATIENTS, 0.3)["asked"].answered
+    assert stacked.expected(PATIENTS, 0.1)["asked"].answered
     assert stacked.expected(PATIENTS, 1.0)["asked"].possible
     assert not answer(asked, 1.0).refusal
 

@@ -45,7 +45,7 @@ def test_a_consortium_answers_and_every_silo_keeps_the_answers(
 ) -> None:
     parties = Consortium.gather(tmp_path, asking(nodes, statistics=asked))
     result = parties.serve()
-    assert result.steps == 4
+    assert result.steps == 10
     assert all(one.refusal == "" for one in result.statistics.values())
     assert all(one.holds for one in verify(tmp_path / "run"))
     told = json.loads((tmp_path / "run" / "statistics.json").read_text())

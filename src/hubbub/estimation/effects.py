@@ -34,11 +34,9 @@ from hubbub.tabular import Column
 # in that of an effect which is told; in one sum, and in several, of which each is taken where the
 # ones before it led. Below, intervals hold too seldom (experiments/planned_answers.py).
 ONE_SUM, SEVERAL = (0.0, 2.0), (2.0, 3.0)
-# How many times that it must be expected to have of records that are skewed, where a plan promises
-# an answer: noise moves it by a few standard deviations.
-_PROMISED = 2.0
 _STEPS = 50  # of Newton's method
-_DRAWN = 0.25  # weight, of the sum's noise, by which effects without a root are drawn to none
+# Weights, of the sum's noise, by which effects are drawn to none until there is a root.
+_DRAWN = (0.0, 0.25, 1.0)
 LEFT_OUT = "records that lack the outcome or a covariate are left out"
 TOO_NOISY = "the information of the records does not exceed the noise"
 Names = tuple[tuple[str, str], ...]  # column and level of each effect
@@ -128,6 +126,9 @@ class Regression(Statistic):
 
     ratio: ClassVar[str] = ""  # what exp(effect) is; empty where effects themselves are told
     note: ClassVar[str] = LEFT_OUT  # which records are left out
+    # How many times what it needs the information of skewed records must be where a plan promises
+    # an answer: noise moves it by a few standard deviations.
+    promised: ClassVar[float] = 2.0
 
     def __post_init__(self) -> None:
         """Refuses covariates that are none."""
@@ -159,7 +160,7 @@ class Regression(Statistic):
             {quantity: error},
             sigma,
             told,
-            answered=_is_clear(skewed, _PROMISED) and _is_clear(usual, 1.0),
+            answered=_is_clear(skewed, self.promised) and _is_clear(usual, 1.0),
             possible=_is_clear(usual, 1.0),
         )
 
@@ -175,8 +176,8 @@ def newton(at: Callable[[Array], tuple[Array, Array]], width: int, sigma: float)
     """The root of a score by Newton's method, from no effects on.
 
     Where noise leaves an effect without a root, as of a class in which nobody seems to have had the
-    outcome, all are drawn to none by a weight below the noise's: the others hardly move, and that
-    one is not told.
+    outcome, all are drawn to none by a weight no larger than the noise's: the others hardly move,
+    and how clear an effect is counts without it.
 
     Args:
         at: from effects (width,) to the score there, and the information (width, width).
@@ -186,7 +187,7 @@ def newton(at: Callable[[Array], tuple[Array, Array]], width: int, sigma: float)
     Returns:
         The root; None where there is no maximum to be found.
     """
-    return _root(at, width, 0.0) or _root(at, width, _DRAWN * sigma)
+    return next(filter(None, (_root(at, width, drawn * sigma) for drawn in _DRAWN)), None)
 
 
 def _root(at: Callable[[Array], tuple[Array, Array]], width: int, drawn: float) -> Root | None:

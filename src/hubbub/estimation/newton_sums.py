@@ -110,6 +110,7 @@ class NewtonRegression(Regression, Iterated):
     """
 
     steps = STEPS
+    promised = 4.0  # steps that land far from a steep effect are left out
     rounds = sum(STEPS)
     first: ClassVar[int] = 0  # components before this one are no effects: an intercept
 

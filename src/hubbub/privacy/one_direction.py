@@ -86,11 +86,12 @@ class OneDirection:
             )
             best = self._refined(question, fft_window.first_look(frame, step), best)
             frames += 1
-            near = best.upper > _FAR * guess or best.upper <= enough
+            near = best.upper > _FAR * guess or best.upper <= enough  # past all bounds, too
             if near or frames == _FRAMES or best.upper - best.lower <= question.allowed(best):
                 break
             guess = best.upper
-        if gap < bound.ROUGH and not bound.is_narrow(best, 0.9) and best.upper > enough:
+        wide = gap < bound.ROUGH and not bound.is_narrow(best, 0.9)
+        if wide and enough < best.upper < inf:
             excess = (best.upper - best.lower) / (bound.WIDEST * max(1.0, best.lower))
             step = self._step_made * min(max(sqrt(0.5 / excess), 0.25), 0.7)
             step = fft_window.step_within(frame, sketches, step, finer=4)
@@ -171,7 +172,7 @@ class OneDirection:
             best = self._bracket(question, finer, best)
             points = self._points * finer
             excess = (best.upper - best.lower) / question.allowed(best)
-            stalled += excess > 0.9 * before
+            stalled += excess > 0.9 * before or excess == inf
             poor = best.upper <= _FAR * question.guess
             enough = best.upper <= question.enough
             if excess <= 1 or stalled > 1 or finer > step or poor or enough:
