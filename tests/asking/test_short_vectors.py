@@ -11,6 +11,8 @@ import torch
 from scipy.stats import norm
 
 from hubbub.learning import EvaluationTask
+from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
+from hubbub.learning.unit_model import per_unit_model
 from hubbub.planning import account_of, mechanism_of_all
 from hubbub.planning.accounts import least_noise
 from hubbub.queries import EvaluationQuery, StandardisingQuery
@@ -105,6 +107,66 @@ def test_p16_no_rows_features_are_longer_or_further_apart_than_is_charged(featur
     assert clip == pytest.approx(length)
     assert mechanism.diameter * clip == pytest.approx(distance)
     assert standardising("add-remove", features).mechanism.diameter == 2
+
+
+class Wild(torch.nn.Module):
+    """Says of a record what its first number is, or what is no number, and raises at some."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, outputs)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        said = inputs[:, :1]
+        torch.nn.functional.embedding(inputs[:, 1].long(), torch.zeros(1, 1))  # 0 is all it has
+        found = self.layer(said)
+        found = torch.where(said > 90, torch.nan, torch.where(said < -90, -torch.inf, found))
+        return found.squeeze(-1)
+
+
+SAID = np.array([0.0, 0.5, -0.5, 3.0, -3.0, 40.0, -40.0, 99.0, -99.0], np.float32)
+KINDS: dict[str, tuple[TargetType, int, np.ndarray]] = {
+    "two classes": (Classes(), 1, np.array([0, 1], np.float32)),
+    "three classes": (Classes(), 3, np.array([0, 1, 2])),
+    "numeric": (Amount(low=-2, high=5), 1, np.array([-1e9, 0.0, 1e9])),
+    "huber": (Amount(low=-2, high=5, is_huber=True), 1, np.array([-1e9, 0.0, 1e9])),
+    "count": (Count(high=6), 1, np.array([0.0, 3.0, 1e12])),
+    "time": (TimeToEvent(grid=(1.0, 2.0)), 2, np.array([[0.0, 1], [1.5, 1], [1.0, 0], [9, 1]])),
+}
+
+
+def wildly_evaluated(kind: str, places: int, vector: ScoreVector) -> np.ndarray:
+    """The parts of all sorts of records, or of patients with three; of one that raises; of none."""
+    target_type, outputs, targets = KINDS[kind]
+    said = np.append(np.repeat(SAID, 3), 1.0)
+    inputs = np.column_stack([said, said == 1.0]).astype(np.float32)
+    shown = np.concatenate([np.stack([one] * len(inputs)) for one in targets])
+    inputs = np.tile(inputs, (len(targets), 1))
+    patients = np.arange(len(inputs)) // places if places else None
+    records = Records(inputs=inputs, targets=shown, patients=patients)
+    model = per_unit_model(Wild(outputs), places)
+    task = EvaluationTask(model, records, target_type=target_type, vector=vector)
+    numbers = np.repeat([1.0, 0.0], outputs).astype(np.float32)
+    rows = [*range(task.count), -1]
+    return np.array([task.clipped_sum(numbers, np.array([row])) for row in rows])
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("places", [0, 3], ids=["records", "patients"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_p16_no_kind_of_target_and_no_output_makes_a_longer_vector(kind, places, relation) -> None:
+    """NaN, infinity, targets far beyond their bounds; who raises adds nothing, as who is not there.
+
+    A patient's float32 weights add up to 1 within 2^-24, which the margin has room for.
+    """
+    vector, room = ScoreVector.of(relation), 2.0**-22
+    parts = wildly_evaluated(kind, places, vector)
+    norms = np.linalg.norm(parts, axis=1)
+    length, distance = longest(parts)
+    assert length == pytest.approx(1, abs=room)  # reached by what is no number
+    assert 1 - room <= distance <= vector.diameter + room
+    assert np.count_nonzero(norms == 0) > 1  # whoever raises, and nobody
+    assert np.sort(norms)[np.count_nonzero(norms == 0)] >= vector.presence - room
 
 
 # What they are charged, and what their noise becomes ----------------------------------------------

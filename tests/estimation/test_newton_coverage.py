@@ -107,16 +107,20 @@ def test_a_regression_is_answered_where_some_sums_of_its_last_step_are_lost() ->
 @pytest.mark.parametrize("kind", ASKED)
 @pytest.mark.parametrize("epsilon", SIGMA)
 def test_intervals_of_a_newton_regression_hold_the_truth(epsilon: float, kind: str) -> None:
-    """Fixed seeds; 0.95 of 200 has a standard deviation of 0.015."""
+    """Fixed seeds; 0.95 of 200 has a standard deviation of 0.015, of all 600 one of 0.009."""
     rng = np.random.default_rng(5)
     found = [
         released(records(rng, kind), rng, kind, SIGMA[epsilon] * ONCE) for _ in range(RELEASES)
     ]
     answered = [one for one in found if not one.refusal]
     assert len(answered) >= 0.9 * RELEASES
-    for name, truth in TRUTH.items():
-        rows = [row for one in answered for row in one.rows if row.column == name]
-        assert np.mean([row.low <= truth <= row.high for row in rows]) >= 0.92
+    rows = [row for one in answered for row in one.rows]
+    held = {
+        name: [row.low <= truth <= row.high for row in rows if row.column == name]
+        for name, truth in TRUTH.items()
+    }
+    assert np.mean([hit for hits in held.values() for hit in hits]) >= 0.92
+    assert min(map(np.mean, held.values())) >= 0.89
 
 
 @pytest.mark.slow

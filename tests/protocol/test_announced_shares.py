@@ -199,7 +199,7 @@ class Lying:
         Every answer is of a copy of the silo with fresh randomness: of one attempt a silo answers
         one MODEL, and which one is the aggregator's choice.
         """
-        w, session = self._one.world, self._one.sessions[index]
+        w = self._one.world
         model = w.model(sorted(active), 1, self._attempt)
         silo = self._one.silo(index)
         silo.accept(model)
@@ -208,22 +208,22 @@ class Lying:
         found = ring.from_bytes(
             payload[:size], w.round_parameters.dimension, w.round_parameters.word_bits
         ).copy()
-        known = [other for other in self.friends if other in active]
-        keys = [
-            self._one.sessions[other]
-            .secrets[index]
-            .mask_key(
-                transcript=session.transcript,
-                round=1,
-                attempt=self._attempt,
-                model=unverified(model).digest,
-            )
-            for other in known
-        ]
-        MaskStream().add_all(
-            found, [(key, other > index) for key, other in zip(keys, known, strict=True)]
-        )
+        self.unmask(found, index, active, self.friends)
         return found
+
+    def unmask(
+        self, total: ring.Residues, index: int, active: frozenset[int], known: Sequence[int]
+    ) -> None:
+        """Take the masks off that a silo's answer has of those whose secrets are known."""
+        w, session = self._one.world, self._one.sessions[index]
+        model = unverified(w.model(sorted(active), 1, self._attempt)).digest
+        place = {"transcript": session.transcript, "round": 1, "attempt": self._attempt}
+        keys = [
+            (self._one.sessions[other].secrets[index].mask_key(**place, model=model), other > index)
+            for other in known
+            if other in active
+        ]
+        MaskStream().add_all(total, keys)
 
 
 def is_open(total: ring.Residues) -> bool:
@@ -289,6 +289,26 @@ def test_p3_the_noise_that_is_left_is_what_is_promised_whoever_is_named() -> Non
         assert left == fixed or not has_deviation(
             one.in_noise(ring.to_integers(total)), sqrt(fixed)
         )
+
+
+def test_p3_who_is_named_and_corrupted_later_opens_no_sum_with_less_noise() -> None:
+    """Silo 4 is named, is shown nothing, and tells its secrets once the others have answered.
+
+    Then it is one of T + 1, and the three that are left have all that is promised. Refused: shares
+    for as many silos as have answered, and those of five silos with one adversary.
+    """
+    one, everybody, answered = hospitals((5, 1, 1), DRAWS), frozenset(range(1, 6)), (1, 2, 3)
+    lying = Lying(one)
+    lying.friends = range(5, 6)
+    answers = [lying.answer(index, everybody) for index in answered]
+    total = np.sum(answers, axis=0, dtype=answers[0].dtype)
+    assert not is_open(total)
+    for index in answered:
+        lying.unmask(total, index, everybody, (4,))
+    found = one.in_noise(ring.to_integers(total))
+    assert has_deviation(found, 1.0)
+    assert not has_deviation(found, sqrt(3 / (3 - 2)))
+    assert not has_deviation(found, sqrt(3 / (5 - 1)))
 
 
 def test_p3_asking_again_with_another_set_gets_fresh_noise_or_nothing() -> None:
@@ -358,6 +378,33 @@ def test_p3_rows_of_a_plan_say_the_worst() -> None:
     assert [enclaves.left(k) for k in (0, 1, 5, 6, 7)] == pytest.approx(
         [1.0, sqrt(5 / 6), sqrt(1 / 6), sqrt(1 / 7), sqrt(1 / 8)]
     )
+
+
+@pytest.mark.parametrize(
+    ("silos", "colluders", "dropouts", "trust"),
+    [
+        (6, 0, 3, "none"),
+        (6, 2, 1, "tee"),
+        (5, 0, 4, "tee"),
+        (130, 40, 20, "none"),
+        (130, 3, 2, "tee"),
+    ],
+)
+def test_p3_no_row_of_a_plan_claims_more_than_its_worst_set(
+    silos: int, colluders: int, dropouts: int, trust: str
+) -> None:
+    """With and without enclaves, also where a sparse mask graph may be taken apart (P4)."""
+    made = hubbub.plan(study(silos, colluders, dropouts, parties={"trust": trust}))
+    known = 0 if trust == "tee" else colluders + 1
+    for row in made.exposures:
+        left = min(
+            max(n - row.known_shares, 1) / (n - known) for n in range(silos - dropouts, silos + 1)
+        )
+        assert row.noise_multiplier == pytest.approx(made.noise_multiplier * sqrt(left))
+    assert made.stated.noise_multiplier == made.noise_multiplier
+    if trust == "tee":
+        rows = {row.adversary: row.known_shares for row in made.exposures}
+        assert rows[f"aggregator + {colluders} silos, no enclave holding"] == colluders + 1
 
 
 @pytest.mark.parametrize("adapts", [True, False])

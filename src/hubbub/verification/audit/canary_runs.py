@@ -120,7 +120,8 @@ def _set_up(made: Plan, canaries: Canaries, round_parameters: RoundParameters) -
         round_parameters,
         canaries.tasks(),
         study=study.id,
-        # The adversary's own, those that drop out, and those of other sums (P3, P4).
+        # The adversary's own, those of other sums, and where shares are fixed those that drop
+        # out (P3, P4).
         noiseless=range(made.shares + 1, study.parties.silos + 1),
         attempts_per_list=made.mechanism.attempts_per_list,
         epoch=made.mechanism.epoch,
