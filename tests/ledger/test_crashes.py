@@ -20,14 +20,14 @@ CHARGE_FOR_EVER = """
 import os, sys
 from pathlib import Path
 from hubbub.errors import BudgetError
-from hubbub.ledger.privacy_ledger import Entry, Kind, Ledger
+from hubbub.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
 ledger = Ledger(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()
 for round in range(1, 10_000):
     try:
         ledger.charge(Entry(study=bytes(32), session=bytes(16), round=round, attempt=0,
-            kind=Kind(noise_multiplier=2.0, sample_rate=1.0, sampling="full-batch")),
+            kind=LedgerMechanism(noise_multiplier=2.0, sample_rate=1.0, sampling="full-batch")),
             attempts=int(sys.argv[3]) or None)
     except BudgetError:
         print("refused", flush=True)

@@ -24,7 +24,7 @@ FILL = """
 import resource, sys
 from pathlib import Path
 from hubbub.errors import IntegrityError
-from hubbub.ledger.privacy_ledger import Entry, Kind, Ledger
+from hubbub.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
 most = int(sys.argv[2])
 charged = 0
 try:
@@ -34,7 +34,7 @@ try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         for round in range(10_000):
             ledger.charge(Entry(study=bytes(32), session=bytes(16), round=round, attempt=0,
-                kind=Kind(noise_multiplier=2.0, sample_rate=1.0, sampling="full-batch")))
+                kind=LedgerMechanism(noise_multiplier=2.0, sample_rate=1.0, sampling="full-batch")))
             charged += 1
 except IntegrityError as error:
     print(charged, error)

@@ -16,13 +16,13 @@ from ledger.book import verified
 DRIVER = """
 import json, os, random, signal, sys, time
 from pathlib import Path
-from hubbub.ledger.privacy_ledger import Entry, Kind, Ledger
+from hubbub.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
 
 def charge_for_ever(path, pipe):
     with Ledger(path) as ledger:
         for round in range(10**6):
             ledger.charge(Entry(study=bytes(32), session=os.urandom(16), round=round, attempt=0,
-                kind=Kind(noise_multiplier=2.0, sample_rate=1.0, sampling="full-batch")))
+                kind=LedgerMechanism(noise_multiplier=2.0, sample_rate=1.0, sampling="full-batch")))
             os.write(pipe, b"x")
 
 def killed_after(rows, seconds, path):
