@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import sqrt
+from math import exp, pi, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hubbub import Study
 from hubbub.errors import StudyError
 from hubbub.ledger.entry import Entry
 from hubbub.ledger.row_cost import cost_of, kind_of
+from hubbub.planning import Account, releases
 from hubbub.privacy import Composition, Step, release
 from hubbub.queries import statistics_of
 
@@ -130,3 +131,25 @@ def test_a_diameter_that_means_nothing_is_refused(diameter: float, relation: str
             relation=relation,
             diameter=diameter,
         )
+
+
+def test_p23_a_diameter_says_nothing_of_who_is_sampled() -> None:
+    """Two that are near to each other, far from nobody: whoever sees one knows it was drawn."""
+    rate, apart, noise, level = 0.1, 1.0, 0.4, exp(1.0)
+    x = np.linspace(-12.0, 12.0, 1201)
+    bell = lambda mean: np.exp(-((x - mean) ** 2) / 2) / sqrt(2 * pi)  # noqa: E731
+    # In the plane both stand at C = 1 from 0, half a diameter to either side of an axis.
+    across = apart / 2 / noise
+    along = sqrt(1 - (apart / 2) ** 2) / noise
+    one, other = (
+        (1 - rate) * np.outer(bell(0), bell(0)) + rate * np.outer(bell(along), bell(side))
+        for side in (across, -across)
+    )
+    realised = float(np.maximum(one - level * other, 0).sum() * (x[1] - x[0]) ** 2)
+    account = Account(
+        sampling="poisson", sample_rate=rate, relation="substitute", records=0, diameter=apart
+    )
+    charged = Composition(releases(account, noise, 1)).delta(1.0)
+    assert charged.upper >= realised
+    nearer = Composition(releases(account, noise * 2 / apart, 1)).delta(1.0)
+    assert nearer.upper < realised  # what the diameter alone would have said

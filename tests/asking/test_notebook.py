@@ -167,6 +167,25 @@ def test_a_folder_keeps_ledgers_and_answers_for_a_program_that_is_started_anew(
     assert {path.stem for path in (home / "ledgers").glob("*.sqlite")} == set(SILOS)
 
 
+def test_a_folder_gives_no_answer_of_other_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who corrects a table and asks again would be told what was true before."""
+    home, corrected = tmp_path / "asked", {**TABLES, "north": patients(9)}
+    asked(2.0, out=home).query([KINDS["histogram"]], epsilon=1.0).release()
+    begin(monkeypatch)
+    context = asked(2.0, corrected, out=home)
+    with pytest.raises(SpentError, match=r"asked out of [^,]* before, got others"):
+        context.query([KINDS["histogram"]], epsilon=1.0).release()
+    left = context.remaining()
+    assert left < 2.0  # one ledger for both
+    assert context.query([KINDS["histogram"]], epsilon=0.9).release().statistics
+    assert asked(2.0, out=home).query([KINDS["histogram"]], epsilon=1.0).release().statistics
+    kept = [path for path in (home / "ledgers").iterdir() if "tables" in path.name]
+    assert len(kept) == 3  # a key and two queries
+    assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
+
+
 def test_two_programs_do_not_ask_out_of_one_folder_at_once(tmp_path: Path) -> None:
     """Each would find enough left, and both together would spend too much."""
     context = asked(2.0, out=tmp_path / "asked")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import inf, nextafter
 from pathlib import Path
 
 import pytest
 
 import hubbub
-from hubbub.errors import BudgetError, StudyError
+from hubbub.errors import BudgetError, SpentError, StudyError
 from hubbub.ledger.entry import Admission
 from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.privacy import Certificate, Composition, RemainingBudget, release
@@ -76,6 +77,18 @@ def test_p24_a_study_that_the_cap_has_no_room_for_is_refused_before_its_first_at
         with pytest.raises(BudgetError, match="as a whole would need a cap of") as error:
             ledger.charge(entry(study=OTHER, **SAMPLED), attempts=STEPS)
     assert_one_sentence(str(error.value))
+    assert rows(place) == ["cap", "admit", *["charge"] * STEPS]
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "substitute"])
+def test_p24_a_study_with_hardly_any_noise_is_refused_after_another(place, relation):
+    """Its losses are past all that are looked at: a law of one infinite loss, not of none."""
+    with Ledger(place) as ledger:
+        ledger.set_cap(replace(cap_of(2 * BOTH), relation=relation))
+        run(ledger)
+        naked = {"noise_multiplier": 0.031, "sample_rate": 0.5, "sampling": "poisson"}
+        with pytest.raises(BudgetError):
+            ledger.charge(entry(study=OTHER, **naked), attempts=100_000)
     assert rows(place) == ["cap", "admit", *["charge"] * STEPS]
 
 
@@ -227,6 +240,18 @@ def test_p24_another_last_digit_is_covered_and_other_noise_is_not(place):
         assert rows(place).count("admit") == 2
         kind = entry(**SAMPLED).kind
         assert kind.dearer().noise_multiplier < 2.0 * (1 - 1e-6)
+
+
+def test_p24_other_last_digits_on_both_sides_do_not_spend_twice(place):
+    """Two kinds are covered by what was let in for a third, and are not as near to each other."""
+    above, below = ({**SAMPLED, "noise_multiplier": 2.0 * (1 + d)} for d in (9e-7, -9e-7))
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(2 * BOTH))
+        ledger.charge(entry(1, **SAMPLED), attempts=STEPS)
+        for number in range(2, STEPS + 1):
+            ledger.charge(entry(number, **above), attempts=STEPS)
+        with pytest.raises(SpentError):
+            ledger.charge(entry(STEPS + 1, **below), attempts=STEPS)
 
 
 def test_p24_certificates_have_to_fit_what_is_kept_for_them(place):

@@ -127,5 +127,21 @@ def test_the_command_states_a_law_and_says_what_is_not_used(place, capsys):
     assert 0.3 < shown["law_kept_back"] < 0.7
     late = said(*setting, "--epsilon", "1.2", "--law", "0.7", "0.001", "6000")
     assert "before the first study was let in" in late
+    dropped = said(*setting, "--epsilon", "1.2")
+    assert "got another or none" in dropped
+    assert json.loads(said("ledger", "show", str(place), "--json")[2:]) == shown
     assert "0 cap" not in said(*setting, "--epsilon", "1.2", "--law", "x", "0.001", "5000")
     assert said(*setting, "--epsilon", "1.3", *law).startswith("0 ")
+    assert said(*setting, "--epsilon", "1.3", "--fixed-studies").startswith("0 ")
+
+
+def test_p24_the_command_takes_no_law_once_a_study_was_let_in(place, capsys):
+    from hubbub.cli.main import main
+
+    with Ledger(place) as ledger:
+        ledger.set_cap(Cap(epsilon=2.0, delta=1e-5, relation="add-remove", studies="adaptive"))
+        begin(ledger, 0)
+    setting = ("budget", "set", str(place), "--delta", "1e-5", "--epsilon", "3")
+    assert main([*setting, "--law", "0.7", "0.001", "5000"]) != 0
+    assert "expected no --law, as before the first study was let in" in capsys.readouterr().err
+    assert main([*setting]) == 0

@@ -28,10 +28,12 @@ from privacy.test_residue import (
     Outcomes,
     followed,
     full,
+    gaussian_delta,
     gaussian_delta_or_less,
     law,
     outcomes,
     poisson,
+    sampled_curve,
     stopped,
     thinned,
 )
@@ -198,3 +200,20 @@ def test_p24_what_is_not_below_the_law_pays_the_filters_price() -> None:
     assert remaining([kept, other], needed, DELTA) is not None
     fixed = Composition([REFERENCE.release("add-remove"), poisson(0.05, 1.0)]).epsilon(DELTA)
     assert needed > fixed.upper
+
+
+def test_p24_a_law_that_is_dropped_in_view_of_the_first_result_breaks_the_promise() -> None:
+    """With it and without it the promise holds; who picks by the first loss realises more."""
+    epsilon, first, rare = 2.0, 0.426, 1.1e-5
+    reference = ReferenceLaw(noise_multiplier=1 / 6, sample_rate=rare, steps=1)
+    beside = law(full(first), reference.release("add-remove"))
+    assert first_remaining_budget(beside, epsilon, DELTA) is not None
+    without = first_remaining_budget(law(full(first)), epsilon, DELTA)
+    assert without is not None
+    kept = lambda e: sampled_curve(rare, 6.0, e)  # noqa: E731
+    dropped = lambda e: gaussian_delta(without.shift, e)  # noqa: E731
+    picked = lambda e: np.maximum(kept(e), dropped(e))  # noqa: E731
+    seen, at = outcomes(1.0, first), np.array([epsilon])
+    alone, other, both = (float(seen.and_then(one, at)[0]) for one in (kept, dropped, picked))
+    assert max(alone, other) < DELTA
+    assert both > 1.3 * DELTA

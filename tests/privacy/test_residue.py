@@ -316,3 +316,14 @@ def test_p24_there_is_no_room_past_all_bounds():
     assert RemainingBudget(shift=1.0, delta=0.0).after(law(poisson(0.01, 1.0))) is None
     assert first_remaining_budget(law(full(30.0)), 50.0, DELTA) is None
     assert exp(kept_for_certificates(2.0, DELTA).epsilon) < 1.01
+
+
+@pytest.mark.parametrize(("noise", "rate", "count"), [(0.03, 0.5, 1000), (0.1, 0.5, 5000)])
+def test_p24_a_sampled_study_past_all_losses_is_no_gaussian_of_no_shift(noise, rate, count):
+    step = release(Step(noise_multiplier=noise, sample_rate=rate, count=count), "substitute")
+    for beside in ((), (full(0.1),)):
+        study = law(step, *beside)
+        assert not study.is_gaussian
+        assert study.deltas(0.0, np.array([400.0]))[0] > 0.99
+        assert RemainingBudget(shift=1.0, delta=2e-6).after(study) is None
+        assert first_remaining_budget(study, 50.0, DELTA) is None

@@ -295,14 +295,18 @@ def _law(noise: str, rate: str, steps: str) -> ReferenceLaw:
 
 
 def _check_law(cap: Cap, before: PrivacyFilter | None, tally: Tally) -> None:
-    """Refuse a law that is stated late, or that the cap has no room for."""
+    """Refuse a law that is stated or dropped late, or that the cap has no room for (P24)."""
+    let_in = before is not None and before.admissions and cap.studies == "adaptive"
+    if before is not None and let_in and before.cap.law != cap.law:
+        raise UserError(
+            "expected --law as it was before the first study was let in, got another or none; the "
+            "cap promises nothing if that is chosen in view of results: repeat the former one"
+            if before.cap.law is not None
+            else "expected no --law, as before the first study was let in, got one; it promises "
+            "nothing if it is stated in view of results: leave it out"
+        )
     if cap.law is None:
         return
-    if before is not None and before.admissions and before.cap.law != cap.law:
-        raise UserError(
-            "expected --law as it was before the first study was let in, got another; it promises "
-            "nothing if it is stated in view of results: repeat the former one, or leave it out"
-        )
     after = before.under(cap) if before else PrivacyFilter.beginning(cap, tally)
     if not after.keeps_its_law:
         raise UserError(

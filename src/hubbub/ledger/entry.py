@@ -73,18 +73,19 @@ class LedgerMechanism:
             del plain["purpose"]
         return plain
 
-    def like(self, other: LedgerMechanism) -> bool:
+    def like(self, other: LedgerMechanism, *, times: float = 1.0) -> bool:
         """Whether it is the same mechanism but for the last digits of what was calibrated.
 
         Another version of a library may end a calibration on another digit; the study is the same.
-        A row that does not say its purpose may have been for any.
+        A row that does not say its purpose may have been for any. Two kinds that are both like a
+        third may be twice as far apart: `times` 2 finds all of these.
         """
         same = replace(other, purpose=self.purpose)
         pairs = zip(vars(self).values(), vars(same).values(), strict=True)
         one_purpose = self.purpose == other.purpose or not (self.purpose and other.purpose)
+        apart = times * _LAST_DIGITS
         return one_purpose and all(
-            isclose(a, b, rel_tol=_LAST_DIGITS) if isinstance(a, float) else a == b
-            for a, b in pairs
+            isclose(a, b, rel_tol=apart) if isinstance(a, float) else a == b for a, b in pairs
         )
 
     def dearer(self) -> LedgerMechanism:

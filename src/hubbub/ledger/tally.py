@@ -23,6 +23,7 @@ from hubbub.planning import Plan
 from hubbub.privacy import MOST_EPSILON, Certificate, Composition
 
 CURVE_DELTAS = tuple(10.0**-digits for digits in range(1, 13))
+_BOTH = 2.01  # kinds that are like the same one, and round-off
 _GROWTH = 1.25  # how far ahead a cap is checked if nobody says how many attempts there will be
 
 
@@ -89,9 +90,14 @@ class Tally:
         return certificate_of(self._sessions)
 
     def attempts(self, study: bytes, kind: LedgerMechanism | None = None) -> int:
-        """How many entries a study has; of one mechanism, to its last digits, if it is given."""
+        """How many entries a study has; of one mechanism, to its last digits, if it is given.
+
+        All that were made of what was let in for any kind like it count, whatever their digits.
+        """
         counts = self._studies.get(study, Counter())
-        return sum(count for one, count in counts.items() if kind is None or one.like(kind))
+        return sum(
+            count for one, count in counts.items() if kind is None or one.like(kind, times=_BOTH)
+        )
 
     def sessions(self, study: bytes) -> int:
         """In how many sessions a study was run."""

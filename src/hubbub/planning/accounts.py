@@ -167,8 +167,14 @@ def _unprojected(account: Account, noise: float, steps: int, known_records: int)
 
 
 def _step(account: Account, noise: float, steps: int, records_per_unit: int = 1) -> Step:
-    """All steps, as if nothing were projected; a `Step` takes it that an exchange moves 2 C."""
-    nearer = 2.0 / account.diameter if account.relation == "substitute" else 1.0
+    """All steps, as if nothing were projected; a `Step` takes it that an exchange moves 2 C.
+
+    Who is in the batch by chance may be far from who is not, however near to each other two are:
+    a diameter is of sums over everybody (P23).
+    """
+    nearer = 1.0
+    if account.relation == "substitute" and account.sample_rate == 1:
+        nearer = 2.0 / account.diameter
     return Step(
         noise_multiplier=min(noise * nearer, _MOST_NOISE),
         sample_rate=account.sample_rate,

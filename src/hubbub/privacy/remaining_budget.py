@@ -124,8 +124,14 @@ class StudyLaw:
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether there are no other steps."""
-        return all(losses.size == 1 for losses, _, _ in self.ways)
+        """Whether there are no other steps.
+
+        One loss is all that steps past `MOST_LOSS` have, too: there it is infinite.
+        """
+        return all(
+            losses.tolist() == [0.0] and masses.tolist() == [1.0] and at_once == 0.0
+            for losses, masses, at_once in self.ways
+        )
 
     def deltas(self, shift: float, levels: Array) -> Array:
         """Upper deltas of it and a Gaussian step of `shift`, in the worse direction."""

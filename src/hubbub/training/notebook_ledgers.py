@@ -3,12 +3,16 @@
 In memory a ledger is of one silo's table, by its name and its cells: whoever makes the same silos
 again, as a notebook's cell does that is run twice, finds what was charged, as long as the program
 runs. A folder holds the same for longer: the silos' ledgers, and a run's folder for each query. A
-query that was answered is never asked again: asked twice it would be two releases. This file knows
-no rule by which a query is let in.
+query that was answered is never asked again: asked twice it would be two releases. Beside the
+ledgers in a folder stands, under a key that is there too, of which tables each query was asked: an
+answer is given again for these alone. This file knows no rule by which a query is let in.
 """
 
 from __future__ import annotations
 
+import hmac
+import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +20,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Protocol
 
-from hubbub.disk import locked, why_of
-from hubbub.errors import UserError
+from hubbub.disk import PRIVATE, fresh, locked, read_bytes, why_of, write_all
+from hubbub.errors import SpentError, UserError
 from hubbub.ledger import Ledger, Tally
 from hubbub.planning import Plan
 from hubbub.study import Study
@@ -25,6 +29,7 @@ from hubbub.training import prepared_study, run_study, uncounted
 from hubbub.training.result import Result, answered_in
 
 _LETTERS = 16  # of a study's id, in a folder's name
+_KEY = 32  # bytes
 
 
 class NotebookLedgers(Protocol):
@@ -84,11 +89,11 @@ class FolderLedgers:
 
     Args:
         home: of both.
-        silos: whose ledgers they are.
+        tables: a digest of each silo's table, by the silo's name.
     """
 
     home: Path
-    silos: Sequence[str]
+    tables: Mapping[str, str] = field(repr=False)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -111,21 +116,49 @@ class FolderLedgers:
 
     def tallies(self) -> Sequence[Tally]:
         """What was charged at each silo."""
-        return [_read(self._ledgers / f"{name}.sqlite") for name in self.silos]
+        return [_read(self._ledgers / f"{name}.sqlite") for name in self.tables]
 
     def answer(self, plan: Plan) -> Result | None:
-        """What a query has given, if it was answered."""
-        return answered_in(self._folder(plan.study), plan)
+        """What a query has given, if it was answered; SpentError if it was asked of others."""
+        found = answered_in(self._folder(plan.study), plan)
+        mark = self._mark(plan.study)
+        if found is None or not mark.exists():
+            return found
+        if not hmac.compare_digest(read_bytes(mark, most=_KEY), self._marked(plan.study)):
+            raise SpentError(
+                f"expected the tables of which this was asked out of {self.home} before, got "
+                "others; ask with another epsilon, which is another release"
+            )
+        return found
 
     def release(self, prepared: prepared_study.PreparedStudy) -> Result:
         """Charge a query and ask it."""
-        uncounted.warn_if_uncounted(dict.fromkeys(self.silos, self._ledgers.resolve()))
+        uncounted.warn_if_uncounted(dict.fromkeys(self.tables, self._ledgers.resolve()))
+        marked = self._marked(prepared.study)
+        with fresh(self._mark(prepared.study), mode=PRIVATE) as file:
+            write_all(file, marked)
         out = self._folder(prepared.study)
         return run_study.run_prepared(prepared, out, ledgers=self._ledgers)
 
     @property
     def _ledgers(self) -> Path:
         return self.home / "ledgers"
+
+    def _mark(self, study: Study) -> Path:
+        """Where it stands of which tables a query was asked."""
+        return self._ledgers / f"{study.id.hex()}.tables"
+
+    def _marked(self, study: Study) -> bytes:
+        """What stands for a query of these tables: nobody without the key learns of a cell."""
+        path = self._ledgers / "tables.key"
+        key = read_bytes(path, most=_KEY) if path.exists() else b""
+        if len(key) < _KEY:  # new, or torn by a crash
+            self._ledgers.mkdir(parents=True, exist_ok=True)
+            key = os.urandom(_KEY)
+            with fresh(path, mode=PRIVATE) as file:
+                write_all(file, key)
+        told = json.dumps([study.id.hex(), sorted(self.tables.items())]).encode()
+        return hmac.digest(key, told, "sha256")
 
     def _folder(self, study: Study) -> Path:
         return self.home / f"{study.name}-{study.id.hex()[:_LETTERS]}"

@@ -54,7 +54,8 @@ def statistics(
     Guarantees:
         1. All releases from these tables together are (epsilon, delta)-DP against the aggregator
            with `colluders` silos, however later queries are chosen, each row of a table being one
-           unit, or with `patients` each patient (docs/privacy.md P22).
+           unit, or with `patients` each patient (docs/privacy.md P22). A query of another context
+           of these tables counts against the `colluders` that it was asked with.
         2. A cell that is run twice finds what it has spent: who hands over the same tables again
            goes on with their ledgers, and a query that was answered is not asked again. Without
            `out` this lasts as long as the program.
@@ -128,7 +129,7 @@ def statistics(
         questions=questions,
         ledgers=InMemoryLedgers(tables=tables.digests)
         if out is None
-        else FolderLedgers(home=Path(out), silos=tuple(silos)),
+        else FolderLedgers(home=Path(out), tables=tables.digests),
         reads_records=records is None,
     )
     if questions:
@@ -251,7 +252,8 @@ class ReleasableQuery:
 
         Raises:
             BudgetError: the context has too little left.
-            SpentError: it was charged before, and stopped before its answers were there.
+            SpentError: it was charged before, and stopped before its answers were there; or it was
+                answered of other tables, out of the same folder.
             StudyError: an answer would not stand out from the noise; nothing is spent.
             UserError: another program asks out of the same folder, or it cannot be written.
         """
