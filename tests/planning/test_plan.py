@@ -308,10 +308,10 @@ def check_word(made: Plan, needed: float) -> None:
     spread = 12 * made.share_sigma_grid * sqrt(made.study.parties.silos)
     assert made.word_bits in (16, 32, 64)
     assert made.share_sigma_grid >= 4
-    assert made.capacity >= needed
+    assert made.sum_limit >= needed
     assert needed * record + spread < 2.0 ** (made.word_bits - 1)
     # The capacity is a float's: near 2^63 its last digits are not there.
-    assert made.capacity * record + spread < 2.0 ** (made.word_bits - 1) * (1 + 1e-12)
+    assert made.sum_limit * record + spread < 2.0 ** (made.word_bits - 1) * (1 + 1e-12)
     if made.word_bits > 16:
         assert capacity(made, made.word_bits // 2) < needed + 60 + 12 * sqrt(needed)
 
@@ -849,7 +849,7 @@ def test_a_projection_sends_its_own_numbers_and_is_certified_for_them():
     assert made.certificate.epsilon < whole.certificate.epsilon
     # A projected coordinate of m aligned records is Gaussian with deviation m C / sqrt(k).
     room = 2.0 ** (made.word_bits - 1) - 12 * made.share_sigma_grid * sqrt(6)
-    deviation = made.capacity * made.clip / made.grid_step / sqrt(400)
+    deviation = made.sum_limit * made.clip / made.grid_step / sqrt(400)
     assert 12 * deviation < room
 
 

@@ -179,7 +179,7 @@ def test_p25_words_have_room_for_noise_that_grows() -> None:
         < grid_for(plain, parties, noise, shares)[2]
     )
     deviation = one.correlation.growth * one.share_sigma_grid * sqrt(6)
-    held = 12 * deviation + one.capacity * one.clip / one.grid_step
+    held = 12 * deviation + one.sum_limit * one.clip / one.grid_step
     assert held <= 2.0 ** (one.word_bits - 1)
     assert one.window_bytes == 8 * 3 * 27
 

@@ -490,7 +490,7 @@ def test_layers_are_charged_as_if_nothing_were_projected() -> None:
         assert (made.numbers, made.certificate.failure) == (8, whole.certificate.failure)
         # All of a record may lie in one coordinate after it was clipped.
         room = 2.0 ** (made.word_bits - 1)
-        assert made.capacity * made.clip / made.grid_step < room
+        assert made.sum_limit * made.clip / made.grid_step < room
 
 
 def certified(one: Study, numbers: int, parameters: int | None = None) -> Certificate:

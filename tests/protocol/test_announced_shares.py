@@ -462,7 +462,7 @@ def test_p7_word_and_grid_fit_every_set(case: tuple[int, int, int]) -> None:
     assert min(shares) == shares[-1] == terms.sigma_grid >= 4
     assert shares[0] == pytest.approx(made.main.widest_share_sigma / made.grid_step)
     for n, share in enumerate(shares, made.quorum):
-        assert 12 * sqrt(n) * share + made.capacity * record < 2.0 ** (made.word_bits - 1)
+        assert 12 * sqrt(n) * share + made.sum_limit * record < 2.0 ** (made.word_bits - 1)
         assert made.main.total_sigma >= sqrt(n) * share * made.grid_step * (1 - 1e-12)
 
 

@@ -77,7 +77,7 @@ def a_plan(**changes: Any) -> dict[str, Any]:
         "share_sigma_grid": 8.0,
         "grid_step": 0.9799,
         "word_bits": 16,
-        "capacity": 31921,
+        "sum_limit": 31921,
         "dimension": 27,
         "upload_bytes_per_step": 192,
         "degree": 3,

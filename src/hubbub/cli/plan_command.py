@@ -129,7 +129,7 @@ def show_plan(made: Plan) -> None:
             *_mask_graph(made),
             *_correlated(made),
             ("word", f"{made.word_bits} bits"),
-            (f"{study.data.unit}s in one direction that fit a word", str(made.capacity)),
+            (f"{study.data.unit}s in one direction that fit a word", str(made.sum_limit)),
             ("silos needed in a round", f"{made.quorum} of {study.parties.silos}"),
             ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
             (

@@ -40,7 +40,7 @@ _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
 
 class Coordinator:
-    """The aggregator of one study: the venue of a networked run.
+    """The aggregator of one study: the backend of a networked run.
 
     Args:
         party_folder: its own folder.

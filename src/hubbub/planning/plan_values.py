@@ -143,7 +143,7 @@ class Plan:
         return self.main.word_bits
 
     @property
-    def capacity(self) -> int:
+    def sum_limit(self) -> int:
         """How many records, all clipped and all in the same direction, a sum holds at once."""
         return self.main.sum_limit
 
@@ -301,7 +301,7 @@ class Plan:
             "share_sigma_grid": self.share_sigma_grid,
             "grid_step": self.grid_step,
             "word_bits": self.word_bits,
-            "capacity": self.capacity,
+            "sum_limit": self.sum_limit,
             "dimension": self.dimension,
             "upload_bytes_per_step": self.upload_bytes_per_step,
             "degree": self.degree,

@@ -24,7 +24,7 @@ _NOISE = (
     ("the same on the grid", "share_sigma_grid", "σ of what one silo adds, in grid steps"),
     ("grid step", "grid_step", "width of the grid onto which sums are rounded"),
     ("word", "word_bits", "bits of one number on the wire"),
-    ("capacity", "capacity", "records, all pulling alike, that fit into a word"),
+    ("sum limit", "sum_limit", "records, all pulling alike, that fit into a word"),
     ("quorum", "quorum", "least silos in a round; with fewer nothing is revealed"),
 )
 _LONGER = (

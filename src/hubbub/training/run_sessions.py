@@ -64,7 +64,7 @@ class RunSessions:
     """The sessions of one run.
 
     Args:
-        venue: where the parties are.
+        backend: where the parties are.
         plan: of the study.
         folder: the run's, if it has one.
         stack: closes the transcripts.
