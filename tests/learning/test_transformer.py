@@ -122,8 +122,9 @@ def trained(source: str, steps: int) -> float:
 
 
 def test_a_transformer_learns_made_up_mails_through_the_protocol_with_noise():
-    # Runs of twelve reached 0.73 to 0.86; guessing stays below 0.6 but for once in 1e9.
-    assert trained(f'python:{__name__}:mails"', 6) > 0.5 + 0.1
+    # From ten first weights 0.85 to 0.96 were reached, by 6 steps only 0.56 to 0.85; guessing stays
+    # below 0.6 but for once in 1e9.
+    assert trained(f'python:{__name__}:mails"', 20) > 0.5 + 0.1
 
 
 @pytest.mark.slow
