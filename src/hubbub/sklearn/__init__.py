@@ -1,8 +1,8 @@
 """scikit-learn estimators: the whole protocol behind `fit` and `predict`.
 
 They are adapters and know nothing of their own: records go to `hubbub.fit`, errors come back as the
-`ValueError` that scikit-learn's tools expect. They need the extra `sklearn`. `federated.py` is what
-all have in common, and each kind of target has a file.
+`ValueError` that scikit-learn's tools expect. They need the extra `sklearn`.
+`federated_estimator.py` is what all have in common, and each kind of target has a file.
 """
 
 from hubbub.sklearn.classifier import FederatedClassifier

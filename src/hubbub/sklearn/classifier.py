@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from hubbub.sklearn.federated_estimator import Federated, dealt
 from hubbub.training import array_inputs
@@ -116,17 +115,15 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         if self.classes is None and groups is not None:
             array_inputs.refuse_several_codings({n: labels[rows] for n, rows in silos.items()})
         self.classes_, numbers = _numbered(labels, self.classes)
-        learned = self._learned(
+        read_off = [] if self.classes is not None else [classes_in_words(self.classes_.tolist())]
+        return self._learn(
             inputs,
             numbers,
             silos,
+            read_off,
             classes=range(len(self.classes_)),
             clip=None if self.clip == _FORMER else self.clip,
         )
-        read_off = [] if self.classes is not None else [classes_in_words(self.classes_.tolist())]
-        self.result_ = replace(learned, made_public=(*learned.made_public, *read_off))
-        self.n_iter_ = self.result_.steps
-        return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probability of each class.
@@ -140,9 +137,7 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         Raises:
             ValueError: the rows do not fit.
         """
-        check_is_fitted(self)
-        inputs = validate_data(self, X, dtype=np.float64, reset=False)
-        found = self.result_.predict(inputs).astype(np.float64)
+        found = self._predicted(X)
         return np.column_stack([1 - found, found]) if found.ndim == 1 else found
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_tweedie_score
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from hubbub.sklearn.federated_estimator import Federated, dealt, warn_of_read_off
 
@@ -109,10 +108,7 @@ class FederatedPoissonRegressor(RegressorMixin, Federated):  # type: ignore[misc
             warn_of_read_off(read_off[0], "high")
         silos = dealt(groups, len(counts), self.silos)
         target = {"kind": "count", "high": float(high)}
-        learned = self._learned(inputs, counts.astype(np.float64), silos, target=target)
-        self.result_ = replace(learned, made_public=(*learned.made_public, *read_off))
-        self.n_iter_ = self.result_.steps
-        return self
+        return self._learn(inputs, counts.astype(np.float64), silos, read_off, target=target)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """How many are expected.
@@ -126,9 +122,7 @@ class FederatedPoissonRegressor(RegressorMixin, Federated):  # type: ignore[misc
         Raises:
             ValueError: the rows do not fit.
         """
-        check_is_fitted(self)
-        inputs = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.result_.predict(inputs).astype(np.float64)
+        return self._predicted(X)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The share of the Poisson deviance that is explained, D²; 1 is best, 0 a constant.

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hubbub.errors import HubbubError
 from hubbub.sklearn.around_fit import warn_of_what_is_around
 from hubbub.study.parties import is_name, is_reserved
 from hubbub.tabular import canonical
-from hubbub.training import Result, fit
+from hubbub.training import fit
 
 Array = NDArray[Any]
 
@@ -54,15 +56,21 @@ class Federated(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = True
         return tags
 
-    def _learned(
-        self, inputs: Array, targets: Array, silos: Mapping[str, Array], **more: Any
-    ) -> Result:
-        """What `hubbub.fit` learns.
+    def _learn(
+        self,
+        inputs: Array,
+        targets: Array,
+        silos: Mapping[str, Array],
+        read_off: Sequence[str],
+        **more: Any,
+    ) -> Self:
+        """The estimator itself, with what `hubbub.fit` learns.
 
         Args:
             inputs: (n, features).
             targets: (n,), or (n, 2) for times.
             silos: by name the rows of each, (n,) true where a row is theirs.
+            read_off: in words what was read off the targets, and so is public.
             more: what the target is, and else.
 
         Raises:
@@ -70,7 +78,7 @@ class Federated(BaseEstimator):  # type: ignore[misc]
         """
         warn_of_what_is_around(inputs, self.epsilon)
         try:
-            return fit(
+            learned = fit(
                 {name: (inputs[rows], targets[rows]) for name, rows in silos.items()},
                 epsilon=self.epsilon,
                 delta=self.delta,
@@ -90,6 +98,19 @@ class Federated(BaseEstimator):  # type: ignore[misc]
             )
         except HubbubError as error:
             raise ValueError(str(error)) from error
+        self.result_ = replace(learned, made_public=(*learned.made_public, *read_off))
+        self.n_iter_ = self.result_.steps
+        return self
+
+    def _predicted(self, X: ArrayLike) -> NDArray[np.float64]:
+        """What the model says of (n, features): (n,), or (n, k) where it gives k numbers.
+
+        Raises:
+            ValueError: the rows do not fit.
+        """
+        check_is_fitted(self)
+        inputs = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.result_.predict(inputs).astype(np.float64)
 
 
 def dealt(groups: ArrayLike | None, rows: int, silos: int) -> dict[str, Array]:

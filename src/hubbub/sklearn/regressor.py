@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from hubbub.sklearn.federated_estimator import Federated, dealt, warn_of_read_off
 
@@ -105,10 +104,7 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         low, high, read_off = self._bounds(numbers)
         silos = dealt(groups, len(numbers), self.silos)
         target = {"kind": "numeric", "low": low, "high": high}
-        learned = self._learned(inputs, numbers.astype(np.float64), silos, target=target)
-        self.result_ = replace(learned, made_public=(*learned.made_public, *read_off))
-        self.n_iter_ = self.result_.steps
-        return self
+        return self._learn(inputs, numbers.astype(np.float64), silos, read_off, target=target)
 
     def _bounds(self, numbers: NDArray[Any]) -> tuple[float, float, tuple[str, ...]]:
         """The bounds of y, and in words what of them was read off."""
@@ -134,6 +130,4 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         Raises:
             ValueError: the rows do not fit.
         """
-        check_is_fitted(self)
-        inputs = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.result_.predict(inputs).astype(np.float64)
+        return self._predicted(X)

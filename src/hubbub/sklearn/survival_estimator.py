@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from hubbub.learning.survival_metrics import harrell
 from hubbub.sklearn.federated_estimator import Federated, dealt, warn_of_read_off
@@ -109,10 +108,8 @@ class FederatedSurvival(Federated):
             warn_of_read_off(read_off[0], "grid")
         silos = dealt(groups, len(followed), self.silos)
         target = {"kind": "time-to-event", "grid": [float(time) for time in grid]}
-        learned = self._learned(inputs, followed, silos, target=target)
+        self._learn(inputs, followed, silos, read_off, target=target)
         self.unique_times_ = np.array(grid, dtype=np.float64)
-        self.result_ = replace(learned, made_public=(*learned.made_public, *read_off))
-        self.n_iter_ = self.result_.steps
         return self
 
     def predict_survival_function(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -127,9 +124,7 @@ class FederatedSurvival(Federated):
         Raises:
             ValueError: the rows do not fit.
         """
-        check_is_fitted(self)
-        inputs = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.result_.predict(inputs).astype(np.float64)
+        return self._predicted(X)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Risks: hazards cumulated up to the last time of the grid.

@@ -23,7 +23,7 @@ from hubbub.settings import (
 from hubbub.study import datasets, import_path
 from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome
 
-_MOST_SILOS = 1_000_000
+MOST_COUNTS = 1_000_000
 _SIZE = {"type": "integer", "minimum": 1}
 
 
@@ -151,7 +151,7 @@ class Data:
     counts: Annotated[
         tuple[int, ...],
         wholes(
-            _MOST_SILOS,
+            MOST_COUNTS,
             "Each silo's number of units, `records` in all; [among machines]"
             "(network.md#joint-batches) joint batches demand it.",
             "list of whole numbers above 0",

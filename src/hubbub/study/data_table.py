@@ -19,12 +19,11 @@ from hubbub.settings import (
     section_of,
 )
 from hubbub.study import import_path
-from hubbub.study.data import Data, Standardise
+from hubbub.study.data import MOST_COUNTS, Data, Standardise
 from hubbub.study.target import target_from
 from hubbub.tabular import Column, canonical, columns_from
 
 _TABLES = (".csv", ".parquet")
-_MOST_SILOS = 1_000_000
 
 
 def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
@@ -90,7 +89,7 @@ def _capacity(section: Section) -> tuple[int, ...]:
     """One number for all silos, or a list of one for each."""
     if isinstance(section.content.get("capacity"), int):
         return (section.whole("capacity", None, least=1, most=10**9),)
-    return section.wholes("capacity", longest=_MOST_SILOS)
+    return section.wholes("capacity", longest=MOST_COUNTS)
 
 
 def _origin(section: Section) -> tuple[str, str]:
