@@ -20,7 +20,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from math import log10
 from typing import Any, TypeVar, dataclass_transform, get_type_hints
 
@@ -42,6 +42,7 @@ class Key:
         reader: reads it from a section, by its name and its default; None: no one key alone says
             what it is.
         by_hand: whether the file of its table reads it, in view of other keys.
+        later: whether it came after study ids were pinned: at its default it is in none.
         default: how the page writes its default; empty: as the field has it.
     """
 
@@ -50,6 +51,7 @@ class Key:
     schema: Mapping[str, Any]
     reader: Reader | None = None
     by_hand: bool = False
+    later: bool = False
     default: str = ""
 
     def read(self, section: Section, name: str, default: object) -> Any:
@@ -290,6 +292,23 @@ def _or_none(default: object) -> object:
 def _unlinked(said: str) -> str:
     """Markdown without its links."""
     return _LINK.sub(r"\1", said)
+
+
+def later(key: Key) -> Key:
+    """The key, which came after study ids were pinned: a study that leaves it out keeps its id."""
+    return replace(key, later=True)
+
+
+def canonical(value: Any) -> Any:
+    """Settings as plain values, every default written out but those of later keys."""
+    if isinstance(value, tuple):
+        return [canonical(one) for one in value]
+    if not is_dataclass(value):
+        return value
+    keys = _KEYS.get(type(value), {})
+    stated = {field.name: getattr(value, field.name) for field in fields(value)}
+    left_out = {name for name, (key, at) in keys.items() if key.later and stated[name] == at}
+    return {name: canonical(one) for name, one in stated.items() if name not in left_out}
 
 
 def _range(least: float, most: float) -> str:

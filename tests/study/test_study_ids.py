@@ -65,6 +65,19 @@ def test_a_complete_column_makes_another_study() -> None:
     assert complete.data.columns[0].complete
 
 
+def test_a_later_key_is_in_an_id_only_where_it_is_stated() -> None:
+    files = STUDIES["files"]
+    plain = files.replace("high=1}", "high=1,complete=false}").replace(
+        "epsilon=1,", "epsilon=1,cap=0,"
+    )
+    stated = (
+        files.replace("high=1}", "high=1,complete=true}"),
+        files.replace("epsilon=1", "epsilon=1,cap=3"),
+    )
+    assert Study.parse(plain).id == Study.parse(files).id
+    assert len({Study.parse(text).id for text in (files, *stated)}) == 3
+
+
 def test_every_pinned_study_is_another() -> None:
     assert len({*json.loads(_PINNED.read_text()).values()}) == len(_texts())
 

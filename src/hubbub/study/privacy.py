@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from hubbub.errors import StudyError
-from hubbub.settings import number, one_of, read, settings
+from hubbub.settings import later, number, one_of, read, settings
 
 
 def privacy_from(table: Mapping[str, Any]) -> Privacy:
@@ -45,11 +45,13 @@ class Privacy:
     ] = "add-remove"
     cap: Annotated[
         float,
-        number(
-            0,
-            50,
-            "Epsilon that all studies of the same records together may come to. A run in one "
-            "process sets it, for [adaptive studies](ledger.md#what-you-do), in each ledger that "
-            "has no cap; among machines each silo sets its own. 0: none.",
+        later(
+            number(
+                0,
+                50,
+                "Epsilon that all studies of the same records together may come to. A run in one "
+                "process sets it, for [adaptive studies](ledger.md#what-you-do), in each ledger "
+                "that has no cap; among machines each silo sets its own. 0: none.",
+            )
         ),
     ] = 0.0

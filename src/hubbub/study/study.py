@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
 from hubbub.section import Section, shortened, shown
-from hubbub.settings import one_of, table, text
+from hubbub.settings import canonical, one_of, table, text
 from hubbub.study import file_limits, import_path
 from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
@@ -351,24 +351,13 @@ class Study:
 
     @property
     def canonical(self) -> bytes:
-        """The canonical form: JSON with sorted keys, every default written out.
-
-        But for `complete` of columns, which came later: it is there where it is true.
-        """
-        content = asdict(self)
+        """The canonical form: JSON with sorted keys, every default written out (`settings`)."""
+        content = canonical(self)
         del content["toml"]
-        for column in content["data"]["columns"]:
-            if not column["complete"]:
-                del column["complete"]
         if self.attestation is not None:
             content["attestation"] = self.attestation.to_dict()
         if self.statistics is not None:
             content["statistics"] = self.statistics.canonical()
-        if not self.privacy.cap:  # a later key, as is `other`: studies without keep their ids
-            del content["privacy"]["cap"]
-        for column in content["data"]["columns"]:
-            if not column["other"]:
-                del column["other"]
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

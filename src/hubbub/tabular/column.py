@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.settings import Key, by_hand, keys_of, number, settings, text, texts, truth
+from hubbub.settings import Key, by_hand, keys_of, later, number, settings, text, texts, truth
 from hubbub.tabular.cell_rule import (
     GAP,
     LARGEST,
@@ -211,10 +211,12 @@ class Column:
     ] = False
     other: Annotated[
         str,
-        text(
-            "The category that a spelling in no list counts as; without it, such a cell is "
-            "an error.",
-            "one of the categories",
+        later(
+            text(
+                "The category that a spelling in no list counts as; without it, such a cell is "
+                "an error.",
+                "one of the categories",
+            )
         ),
     ] = ""
     feature: Annotated[
@@ -222,9 +224,11 @@ class Column:
     ] = True
     complete: Annotated[
         bool,
-        truth(
-            "No cell is missing: an empty one keeps the silo away, and Table 1 counts none, which "
-            "makes it more exact."
+        later(
+            truth(
+                "No cell is missing: an empty one keeps the silo away, and Table 1 counts none, "
+                "which makes it more exact."
+            )
         ),
     ] = False
 
