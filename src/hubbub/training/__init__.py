@@ -17,5 +17,6 @@ from hubbub.training.run_checks import check_plan
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_sessions import RunSessions, SessionPlan
 from hubbub.training.run_study import resume, run
+from hubbub.training.spending import set_caps
 from hubbub.training.statistics_context import statistics
 from hubbub.training.trained_model import TrainedModel, load, predictions
