@@ -24,6 +24,7 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         low: public lower bound of y, in its own unit; None: the smallest that occurs, which then
             counts as public, with a warning.
         high: public upper bound; None: the largest that occurs.
+        scale: "linear", or "log" for a long tail: the logarithm is learned, and low is above 0.
         epsilon: promised against the aggregator with `colluders` silos; no unit.
         delta: the chance with which the promise may fail, a probability.
         colluders: silos that may join the adversary.
@@ -56,12 +57,14 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
 
     low: float | None
     high: float | None
+    scale: str
 
     def __init__(
         self,
         *,
         low: float | None = None,
         high: float | None = None,
+        scale: str = "linear",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         colluders: int = 1,
@@ -103,7 +106,7 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         inputs, numbers = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         low, high, read_off = self._bounds(numbers)
         silos = dealt(groups, len(numbers), self.silos)
-        target = {"kind": "numeric", "low": low, "high": high}
+        target = {"kind": "numeric", "low": low, "high": high, "scale": self.scale}
         return self._learn(inputs, numbers.astype(np.float64), silos, read_off, target=target)
 
     def _bounds(self, numbers: NDArray[Any]) -> tuple[float, float, tuple[str, ...]]:

@@ -24,6 +24,7 @@ _CLIPS = {NUMERIC: 1 / 3, TIME_TO_EVENT: 1.6}
 _RATES = {NUMERIC: 0.2, TIME_TO_EVENT: 1.3}
 _COUNT_CLIP = 0.7  # times the root of the largest count
 _MOST_RATE = 0.3
+_NETWORK_CLIP, _NETWORK_RATE = 1.5, 0.45  # of models of several layers, beside a linear one's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ def usual_training(
     colluders: int,
     square: float,
     steps: int = STEPS,
+    is_linear: bool = True,
 ) -> UsualTraining:
     """The rule.
 
@@ -67,6 +69,7 @@ def usual_training(
         silos, colluders: of whom some may join the adversary.
         square: of the length of a record's features, as `squared_length` has it.
         steps: updates of the model.
+        is_linear: whether the model is, or has several layers.
 
     >>> usual_training(None, records=4000, epsilon=1.0, silos=5, colluders=1, square=16.0)
     UsualTraining(clip_norm=3.1, lr=0.046, steps=150, sample_rate=0.2)
@@ -79,6 +82,8 @@ def usual_training(
         clip *= _COUNT_CLIP * sqrt(outcome.high)
     rate = _RATE / sqrt(square) * signal ** (1 / 3) * _RATES.get(kind, 1.0)
     rate *= (STEPS / steps) ** (1 / 3)
+    if not is_linear:
+        clip, rate = clip * _NETWORK_CLIP, rate * _NETWORK_RATE
     return UsualTraining(
         clip_norm=_two_digits(clip), lr=_two_digits(min(rate, _MOST_RATE)), steps=steps
     )
@@ -104,6 +109,7 @@ def usual_for(study: Study) -> UsualTraining:
         colluders=study.parties.colluders,
         square=square,
         steps=training.steps,
+        is_linear=model.kind == "logistic",
     )
 
 

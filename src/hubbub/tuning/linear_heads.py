@@ -94,6 +94,8 @@ class Number(Head):
         """The bounds are -1 and 1."""
         low, high = self.outcome.low, self.outcome.high
         clipped = np.clip(targets.astype(np.float64), low, high)
+        if self.outcome.is_log:
+            clipped, low, high = np.log(clipped), log(low), log(high)
         return ((2.0 * clipped - (low + high)) / (high - low))[:, None, None]
 
     def slopes(self, found: Array, known: Array) -> Array:

@@ -20,6 +20,7 @@ from hubbub.study.drafting.survey import Survey
 from hubbub.study.drafting.target_draft import TargetDraft, learned
 from hubbub.study.drafting.telling_columns import telling
 from hubbub.study.drafting.time_event_pairs import time_event_pairs
+from hubbub.study.training import Evaluate
 from hubbub.study.usual_training import UsualTraining, squared_length, usual_training
 from hubbub.tabular import patient_key
 
@@ -71,9 +72,10 @@ class Draft:
     @property
     def usual(self) -> UsualTraining:
         """How the model is trained."""
+        held = self.test_share or (Evaluate.holdout if self.is_evaluated else 0.0)
         return usual_training(
             self.target.outcome,
-            records=max(1, floor(self.records * (1 - self.test_share))),
+            records=max(1, round(self.records * (1 - held))),
             epsilon=EPSILON,
             silos=len(self.parties),
             colluders=self.colluders,
