@@ -25,7 +25,7 @@ from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.planning import exposure
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.protocol.round import Silo, decoded
-from hubbub.protocol.round.batches import JointBatches
+from hubbub.protocol.round.silo_batches import TokenBatches
 from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
 from hubbub.protocol.token_lists.list_context import repeated
 from hubbub.protocol.token_lists.onion_layers import Done, Job, Wrap
@@ -161,10 +161,10 @@ class Drawn:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    found, chosen, take = Drawn(), JointBatches.rows, Silo.take_list
-    owners: dict[JointBatches, Any] = {}
+    found, chosen, take = Drawn(), TokenBatches.rows, Silo.take_list
+    owners: dict[TokenBatches, Any] = {}
 
-    def choosing(self: JointBatches, source: Any, records: int, *now: Any) -> np.ndarray:
+    def choosing(self: TokenBatches, source: Any, records: int, *now: Any) -> np.ndarray:
         mine, session = chosen(self, source, records, *now), owners[self]
         found.batches[session.id, now[0].round][session.index] = sorted(mine[mine >= 0].tolist())
         return mine
@@ -174,7 +174,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
         found.taken[session.id, first][session.index] = positions
         take(self, positions, first)
 
-    monkeypatch.setattr(JointBatches, "rows", choosing)
+    monkeypatch.setattr(TokenBatches, "rows", choosing)
     monkeypatch.setattr(Silo, "take_list", taking)
     return found
 

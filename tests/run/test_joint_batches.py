@@ -26,7 +26,7 @@ from hubbub.planning import Plan
 from hubbub.planning.sampling_comparison import as_table
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import RoundParameters, Silo
-from hubbub.protocol.round.batches import JointBatches
+from hubbub.protocol.round.silo_batches import TokenBatches
 from hubbub.protocol.token_lists import chosen_records
 from hubbub.session.in_process import federate
 from hubbub.session.layout import Layout, round_parameters_of
@@ -124,14 +124,14 @@ class Drawn:
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     found = Drawn()
-    chosen, contribute, prepare = JointBatches.rows, Silo.contribute, TokenLists.prepare
+    chosen, contribute, prepare = TokenBatches.rows, Silo.contribute, TokenLists.prepare
     owner = {}
 
     def contributing(self: Silo) -> bytes:
         owner[self.batches] = self._masking._session.index
         return contribute(self)
 
-    def choosing(self: JointBatches, source: SecureSource, records: int, *now: Any) -> np.ndarray:
+    def choosing(self: TokenBatches, source: SecureSource, records: int, *now: Any) -> np.ndarray:
         those = chosen(self, source, records, *now)
         time = (now[0].round, now[0].attempt)
         found.batches[time][owner[self]] = sorted(those[those >= 0].tolist())
@@ -143,7 +143,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
         found.lists += self.number - before
 
     monkeypatch.setattr(Silo, "contribute", contributing)
-    monkeypatch.setattr(JointBatches, "rows", choosing)
+    monkeypatch.setattr(TokenBatches, "rows", choosing)
     monkeypatch.setattr(TokenLists, "prepare", preparing)
     return found
 

@@ -19,10 +19,10 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import JointSeed
 from hubbub.protocol.primitives import SecureSource
 from hubbub.protocol.round import projected_sum
-from hubbub.protocol.round.batches import JointBatches, batches_of
 from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.noise_share import noise_share_of
 from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.silo_batches import TokenBatches, batches_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Silo:
         Raises:
             ProtocolError: an attempt is open, whose seed may have been known to who made the list.
         """
-        assert isinstance(self.batches, JointBatches), "lists are of joint batches"  # noqa: S101
+        assert isinstance(self.batches, TokenBatches), "lists are of joint batches"  # noqa: S101
         if self._accepted is not None:
             raise ProtocolError(
                 "expected a new shuffled token list before a model is accepted, got it after; make "

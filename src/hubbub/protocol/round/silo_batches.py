@@ -59,7 +59,7 @@ class GroupBatches:
         return self.groups.rows(source, records, attempt.row, self._rate)
 
 
-class JointBatches:
+class TokenBatches:
     """All silos draw one batch of a public size from a shuffled token list (P9, P10)."""
 
     def __init__(self, round_parameters: RoundParameters) -> None:
@@ -88,11 +88,11 @@ class JointBatches:
 
 def batches_of(
     round_parameters: RoundParameters, capacity: int, source: SecureSource
-) -> PoissonBatches | GroupBatches | JointBatches:
+) -> PoissonBatches | GroupBatches | TokenBatches:
     """The batches of one silo in one session; who is in which group is drawn here, once."""
     if round_parameters.correlation:
         groups = batch_rows.Groups(source, capacity, round_parameters.bands)
         return GroupBatches(groups, round_parameters.sample_rate)
     if round_parameters.batch:
-        return JointBatches(round_parameters)
+        return TokenBatches(round_parameters)
     return PoissonBatches(capacity, round_parameters.sample_rate)
