@@ -20,6 +20,7 @@ from hubbub.study import HUBER, Study
 from hubbub.tabular import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
 
 Array = NDArray[np.float64]
+_NEWTON, _APART = 30, 1e-5  # steps, and the distance of a difference
 _REACH = 0.2  # of Huber's square, as `learning.losses` has it
 
 
@@ -41,6 +42,26 @@ class Head(ABC):
     @abstractmethod
     def slopes(self, found: Array, known: Array) -> Array:
         """Derivatives of each record's loss, (m, B, k), in `found`, (m, B, k)."""
+
+    def null_loss(self, targets: NDArray[np.generic], test: NDArray[np.generic]) -> float:
+        """Mean loss on test records of one output for all, found on others."""
+        apart = self.known(test)
+        constant = self.best_constant(self.known(targets))
+        return float(self.losses(constant.repeat(len(apart), 0), apart).mean())
+
+    def best_constant(self, known: Array) -> Array:
+        """The outputs (1, 1, k) that have the least loss where all records have the same.
+
+        By Newton's method, for outputs of which none changes another's slope.
+        """
+        found = np.zeros((1, 1, self.intercepts or self.outputs))
+        for _ in range(_NEWTON):
+            slope, ahead = (
+                self.slopes((found + apart).repeat(len(known), 0), known).mean(0)
+                for apart in (0.0, _APART)
+            )
+            found = found - np.clip(slope / np.maximum((ahead - slope) / _APART, 1e-6), -2, 2)
+        return found
 
     @abstractmethod
     def losses(self, found: Array, known: Array) -> Array:
@@ -73,6 +94,11 @@ class Classes(Head):
     def known(self, targets: NDArray[np.generic]) -> Array:
         """One-hot."""
         return np.eye(self.outputs)[targets.astype(np.int64)][:, None, :]
+
+    def best_constant(self, known: Array) -> Array:
+        """Logarithms of shares; a class that nobody has counts as half a record."""
+        counts = np.maximum(known.sum((0, 1)), 0.5)
+        return np.asarray(np.log(counts / counts.sum()))[None, None, :]
 
     def slopes(self, found: Array, known: Array) -> Array:
         """Chances less what happened."""

@@ -35,6 +35,11 @@ class Settings:
     lr: float
     schedule: str = "linear"
 
+    @property
+    def optimizer(self) -> dict[str, str | float]:
+        """The table `training.optimizer`."""
+        return {"name": "adam", "lr": self.lr, "schedule": self.schedule}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Law:
@@ -114,10 +119,10 @@ def rehearsed(
         weights, intercepts = _clipped_sums(
             models.at, rows[batch], known[batch], squares[batch], clips
         )
-        for total in (weights, intercepts):
-            shape = (total.shape[0], 1, total.shape[2]) if total.ndim == 3 else (1, total.shape[1])
-            sigma = law.noise_multiplier * (clips[:, None])
-            total += sigma * random.standard_normal(shape)
+        sigmas = law.noise_multiplier * clips[:, None]
+        features, _, outputs = weights.shape
+        weights = weights + sigmas * random.standard_normal((features, 1, outputs))
+        intercepts = intercepts + sigmas * random.standard_normal((1, intercepts.shape[1]))
         models.step(step, weights / law.divisor, intercepts / law.divisor)
     return models.at
 
@@ -154,11 +159,11 @@ class _Training:
         """One step of Adam, as `learning.Optimizer` takes it."""
         rates = self._rates * (1.0 - self._decays * step / self._steps)
         moved = []
-        for part, gradient, (first, second) in zip(
-            (self.at.weights, self.at.intercepts), gradients, self._memories, strict=True
-        ):
-            first += (1 - _BETA1) * (gradient - first)
-            second += (1 - _BETA2) * (gradient**2 - second)
+        parts = (self.at.weights, self.at.intercepts)
+        for part, gradient, memory in zip(parts, gradients, self._memories, strict=True):
+            first, second = memory
+            first[...] += (1 - _BETA1) * (gradient - first)
+            second[...] += (1 - _BETA2) * (gradient**2 - second)
             spread = np.sqrt(second / (1 - _BETA2 ** (step + 1))) + _TINY
             moved.append(part - rates * first / (1 - _BETA1 ** (step + 1)) / spread)
         self.at = LinearModels(self.at.head, *moved)
