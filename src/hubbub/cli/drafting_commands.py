@@ -285,7 +285,7 @@ def _check(options: argparse.Namespace) -> int:
     if not options.json:
         for note in notes:
             say(f"note: {note}")
-    if not study.data.files:
+    if not study.data.is_declared:
         words = f"the records come from {study.data.source}, which only a run calls"
         found = {"faults": [], "files": False, "notes": notes}
         answer(options, found, f"{words}: there is no file to check")

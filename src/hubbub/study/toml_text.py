@@ -58,7 +58,7 @@ def _table(settings: Settings) -> dict[str, Any]:
             table["target"] = target.target_table(settings.target, table.pop("outcome"))
         if settings.columns:
             table["columns"] = {column.name: _column(column) for column in settings.columns}
-    pairs = {key: dict(table[key]) for key in ("options", "optimizer") if key in table}
+    pairs = {key: dict(table[key]) for key in ("options", "tables", "optimizer") if key in table}
     inner = ("evaluate", "standardise", "frozen")
     extras = {key: _stated(table[key]) for key in inner if key in table}
     return table | pairs | extras
