@@ -126,7 +126,7 @@ class Data:
         later(
             by_hand(
                 text(
-                    "With `\"sql\"`: one SELECT that [keeps people apart](privacy.md#p31); part of "
+                    'With `"sql"`: one SELECT that [keeps people apart](privacy.md#p31); part of '
                     "the study id.",
                     "text, in PostgreSQL's SQL",
                 )

@@ -74,8 +74,8 @@ def units_of(data: Data, party: str, found: Records) -> Records:
 def _found(study: Study, party: str, folder: Path) -> Records:
     """What the study's files or function hold for a party."""
     if study.data.is_extracted and party != TEST:
-        home, source = home_of(folder), partial(opened, study.data, party, folder)
-        return extract.records_in(study, party, home, source)
+        cells = partial(opened, study.data, party, folder)
+        return extract.records_in(study, party, home_of(folder), cells)
     if study.data.is_declared:
         return _from_file(study, party, folder)
     if study.data.source == import_path.IN_MEMORY:

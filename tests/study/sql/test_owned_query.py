@@ -32,9 +32,9 @@ REFUSED = {
     "SELECT age, COUNT(*) AS pid FROM patients GROUP BY age": "several people",
     "SELECT pid, COUNT(*) AS n FROM patients GROUP BY 1": "several people",
     "SELECT pid, COUNT(*) AS n FROM patients GROUP BY pid + 0": "several people",
-    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY ROLLUP (pid)": "several people",
-    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY CUBE (pid)": "several people",
-    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY GROUPING SETS ((pid), ())": "several people",
+    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY ROLLUP (pid)": "ROLLUP",
+    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY CUBE (pid)": "CUBE",
+    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY GROUPING SETS ((pid), ())": "GROUPINGSETS",
     "SELECT pid, COUNT(*) AS n FROM patients GROUP BY ALL": "all",
     "SELECT pid, COUNT(*) AS n FROM patients GROUP BY pid HAVING COUNT(*) > 1": "HAVING",
     "SELECT pid, age FROM patients GROUP BY pid": "one of a group's rows",
@@ -158,7 +158,6 @@ REFUSED = {
     # texts and comments
     "SELECT pid, age FROM patients -- LIMIT 5": "a comment",
     "SELECT pid, /* age */ age FROM patients": "a comment",
-    "SELECT pid, '--' AS a FROM patients": "a comment",
     "SELECT pid, E'\\n' AS a FROM patients": "data.query to filter",
     "SELECT pid, 'a\\' AS a FROM patients": "data.query to filter",
     "SELECT pid, $1 AS a FROM patients": "a parameter",
@@ -191,7 +190,7 @@ LET_IN = (
 
 @pytest.mark.parametrize("query", REFUSED)
 def test_p31_a_query_that_may_mix_people_or_read_elsewhere_is_refused_by_its_name(query: str):
-    with pytest.raises(StudyError, match="expected data.query to ") as raised:
+    with pytest.raises(StudyError, match=r"expected data\.query to ") as raised:
         checked(query, TABLES, patient="pid")
     assert REFUSED[query] in str(raised.value)
 
@@ -202,7 +201,7 @@ def test_p31_a_query_too_long_or_too_deep_is_refused():
         "SELECT pid, age FROM patients WHERE " + "NOT " * 4000 + "TRUE",
         "SELECT pid, '" + "x" * 20_000 + "' AS a FROM patients",
     ):
-        with pytest.raises(StudyError, match="expected data.query to "):
+        with pytest.raises(StudyError, match=r"expected data\.query to "):
             checked(query, TABLES, patient="pid")
 
 
@@ -267,5 +266,5 @@ def test_a_table_of_reference_is_joined_and_never_begun_with():
         "SELECT p.pid FROM patients p JOIN (SELECT id, name FROM concept) c ON c.id = p.age",
         "SELECT p.pid FROM patients p JOIN concept c ON TRUE",
     ):
-        with pytest.raises(StudyError, match="expected data.query to "):
+        with pytest.raises(StudyError, match=r"expected data\.query to "):
             checked(other, TABLES, reference=("concept",), patient="pid")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -32,9 +31,7 @@ from hubbub.tabular import CodedCells, Records, unit_rows
 EXTRACTS, _HEAD = "extracts", "extract.json"
 
 
-def records_in(
-    study: Study, party: str, home: Path, opened: Callable[[], CellStream]
-) -> Records:
+def records_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> Records:
     """A silo's records: those of its extract, which is made where there is none yet.
 
     Args:
@@ -47,14 +44,10 @@ def records_in(
         DataError: the source cannot be read, or the extract was damaged.
     """
     found = _extract(study, party, home, opened)
-    return Records(
-        inputs=found["inputs"], targets=found["targets"], patients=found.get("patients")
-    )
+    return Records(inputs=found["inputs"], targets=found["targets"], patients=found.get("patients"))
 
 
-def cells_in(
-    study: Study, party: str, home: Path, opened: Callable[[], CellStream]
-) -> CodedCells:
+def cells_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> CodedCells:
     """A silo's cells for statistics; see `records_in`."""
     found = _extract(study, party, home, opened)
     names = list(columns_of(study.data))
@@ -78,9 +71,7 @@ def _place(study: bytes, party: str, home: Path) -> Path:
     return home / EXTRACTS / f"{study.hex()[:32]}-{party}"
 
 
-def _extract(
-    study: Study, party: str, home: Path, opened: Callable[[], CellStream]
-) -> Arrays:
+def _extract(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> Arrays:
     """The arrays of an extract."""
     place = _place(study.id, party, home)
     if not (place / _HEAD).is_file():
@@ -97,7 +88,7 @@ def _make(study: Study, place: Path, stream: CellStream) -> None:
         hashes = {name: _sha256(made / f"{name}.npy") for name in names}
         write_text(made / _HEAD, json.dumps({"study": study.id.hex(), "arrays": hashes}))
         with suppress(OSError):  # another process was first: its extract is the study's
-            os.rename(made, place)
+            made.rename(place)
             sync_folder(place.parent)
     finally:
         shutil.rmtree(made, ignore_errors=True)

@@ -29,6 +29,7 @@ from hubbub.tabular.records import first_rows
 
 _CHUNK = 1 << 16  # rows that are moved at once
 Arrays = dict[str, NDArray[Any]]
+_CONTENT: tuple[str, ...] = ("inputs", "targets", "cells")
 
 
 def gather(study: Study, stream: CellStream, folder: Path) -> list[str]:
@@ -70,7 +71,8 @@ def _encoded(study: Study, stream: CellStream) -> Iterator[Arrays]:
 
 
 def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
-    data, found = study.data, {}
+    data = study.data
+    found: Arrays = {}
     if study.model is not None:
         records = encode_table(
             cells,
@@ -173,7 +175,7 @@ class _Growing:
 
 def _placed(raw: Arrays, data: Data, folder: Path, *, ordered: bool) -> list[str]:
     """Write the arrays in their final order, without rows beyond those of a patient."""
-    content = [name for name in ("inputs", "targets", "cells") if name in raw]
+    content: list[str] = [name for name in _CONTENT if name in raw]
     chosen: NDArray[np.intp] | None = None
     final: Arrays = {}
     if "people" in raw:

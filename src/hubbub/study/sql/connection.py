@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -102,10 +103,8 @@ def _table(path: Path) -> dict[str, dict[str, object]]:
             f"{path}, and change a password that stands in it"
         )
     found = None
-    try:
+    with suppress(OSError, ValueError):
         found = toml_table(read_text(path))
-    except (OSError, ValueError):
-        pass
     if found is None or not all(isinstance(one, dict) for one in found.values()):
         # Raised out here: what the reader says may quote the file.
         raise UserError(f"expected a TOML file with a table for each silo in {path}; fix it")

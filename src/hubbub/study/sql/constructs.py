@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 # By expression: which of its parts are expressions, and which are lists of them.
-SCALARS: dict[type[exp.Expression], tuple[tuple[str, ...], tuple[str, ...]]] = {
+SCALARS: dict[type[exp.Expr], tuple[tuple[str, ...], tuple[str, ...]]] = {
     exp.Paren: (("this",), ()),
     exp.And: (("this", "expression"), ()),
     exp.Or: (("this", "expression"), ()),
@@ -70,7 +70,7 @@ _OTHERS = "its value depends on other people's rows"
 _READS = "it reads what is not in the tables of data.tables"
 _VARIES = "it gives another value at each reading, so one person would not stay one person's change"
 _ORDER = "it adds in an order that other people's rows may change; compute it in a view of the site"
-_WHY: tuple[tuple[tuple[type[exp.Expression], ...], str], ...] = (
+_WHY: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
     ((exp.Window,), f"a window: {_OTHERS}"),
     ((exp.Sum, exp.Avg, exp.Stddev, exp.Variance, exp.GroupConcat), f"an aggregate: {_ORDER}"),
     ((exp.AggFunc, exp.Filter), f"an aggregate: {_OTHERS}, unless it groups by the person's key"),
@@ -108,7 +108,7 @@ PARTS = {
 }
 
 
-def why_not(node: exp.Expression) -> str:
+def why_not(node: exp.Expr) -> str:
     """Why an expression is refused, with its name."""
     for kinds, why in _WHY:
         if isinstance(node, kinds):
@@ -116,7 +116,7 @@ def why_not(node: exp.Expression) -> str:
     return f"{_name(node)}, which is not on the list"
 
 
-def _name(node: exp.Expression) -> str:
+def _name(node: exp.Expr) -> str:
     """What a construct is called in SQL, as far as it is known."""
     if isinstance(node, exp.Anonymous):
         return f"{str(node.this)[:40].lower()}()"

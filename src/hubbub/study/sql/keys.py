@@ -14,16 +14,14 @@ SQL = "sql"  # what a study calls this source
 def tables_from(section: Section) -> tuple[tuple[str, str], ...]:
     """By name of each table the column that says whose a row is."""
     stated = section.content.get("tables")
-    plain = isinstance(stated, dict) and stated and all(
-        isinstance(key, str) and key for key in stated.values()
-    )
-    if not plain:
+    tables = stated if isinstance(stated, dict) else {}
+    if not tables or not all(isinstance(key, str) and key for key in tables.values()):
         raise section.refusal(
             "tables",
             "for each table that the query reads the column with the person's key",
             'write { visits = "patient_id" }',
         )
-    return tuple(sorted(stated.items()))
+    return tuple(sorted(tables.items()))
 
 
 def check_query(

@@ -35,15 +35,15 @@ def rendered(select: exp.Select, engine: str) -> str:
 
 def _each(
     select: exp.Select,
-    kind: type[exp.Expression],
-    change: Callable[[exp.Expression], exp.Expression],
+    kind: type[exp.Expr],
+    change: Callable[[exp.Expr], exp.Expr],
 ) -> None:
     """Every expression of a kind changed, those within others first."""
     for node in reversed(list(select.find_all(kind))):
         node.replace(change(node.copy()))
 
 
-def _divided(node: exp.Expression) -> exp.Expression:
+def _divided(node: exp.Expr) -> exp.Expr:
     """Real division."""
     over = exp.Nullif(this=exp.Paren(this=node.expression), expression=exp.Literal.number(0))
     real = exp.cast(exp.Paren(this=node.this), exp.DataType.Type.DOUBLE)
@@ -53,11 +53,13 @@ def _divided(node: exp.Expression) -> exp.Expression:
 def _qualify(select: exp.Select) -> None:
     """Columns of a table by its name: SQLite reads an unknown name in quotes as a text."""
     if isinstance(table := select.args["from_"].this, exp.Table):
-        columns = [exp.column(one.name, table=table.name, quoted=True) for one in select.expressions]
+        columns = [
+            exp.column(one.name, table=table.name, quoted=True) for one in select.expressions
+        ]
         select.set("expressions", columns)
 
 
-def _days(node: exp.Expression) -> exp.Expression:
+def _days(node: exp.Expr) -> exp.Expr:
     """Days between two dates, as SQLite has them: texts, and functions of texts."""
     if not (_is_date(node.this) and _is_date(node.expression)):
         return node
@@ -66,14 +68,14 @@ def _days(node: exp.Expression) -> exp.Expression:
     return exp.cast(exp.Paren(this=between), exp.DataType.Type.INT)
 
 
-def _date_part(node: exp.Expression) -> exp.Expression:
+def _date_part(node: exp.Expr) -> exp.Expr:
     parts = (exp.Literal.string(_SQLITE_PARTS[node.name.upper()]), node.expression)
     return exp.cast(exp.func("strftime", *parts), exp.DataType.Type.INT)
 
 
-def _date(node: exp.Expression) -> exp.Expression:
+def _date(node: exp.Expr) -> exp.Expr:
     return exp.func("date", node.this) if _is_date(node) else node
 
 
-def _is_date(node: exp.Expression) -> bool:
+def _is_date(node: exp.Expr) -> bool:
     return isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DATE

@@ -1,27 +1,48 @@
-"""The tables of one SELECT: under which names, whose their rows are, which columns are asked for."""
+"""The tables of one SELECT: their names, whose rows they have, and which columns are asked for."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from hubbub.errors import StudyError
+from hubbub.study.sql.constructs import PARTS
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 def refused(what: str, remedy: str) -> StudyError:
+    """What a query must not have, and what to do."""
     return StudyError(
         f"expected data.query to filter, compute row by row and join on the person's key, got "
         f"{what}; {remedy}"
     )
 
 
+def refuse_more(node: exp.Expr, known: set[str], what: str) -> None:
+    """Refuse a part of a node that is not known."""
+    more = [part for part, value in node.args.items() if value and part not in known]
+    if more:
+        words = {"db": "a schema, which is the site's own", "sample": PARTS["sample"]}
+        raise refused(f"{what} with {words.get(more[0], more[0])}", "leave that out")
+
+
+def name_of(node: object) -> str:
+    """A name as databases read it: in small letters, unless it is quoted."""
+    if not isinstance(node, exp.Identifier) or not _NAME.fullmatch(str(node.this)):
+        raise refused("a name with other letters than a–z, 0–9 and _", "give it another")
+    name = str(node.this)
+    return name if node.args.get("quoted") else name.lower()
+
+
 @dataclass(frozen=True)
 class Relation:
     """What stands in FROM: its columns, if they are known, and the one with the person's key."""
 
-    source: exp.Expression
+    source: exp.Expr
     key: str  # empty: of nobody, a table of reference
     columns: tuple[str, ...] | None = None
 
@@ -85,7 +106,7 @@ class Scope:
         return key
 
 
-def placed(name: str, relation: Relation) -> exp.Expression:
+def placed(name: str, relation: Relation) -> exp.Expr:
     """A relation under its name."""
     alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
     source = relation.source.copy()
@@ -95,7 +116,7 @@ def placed(name: str, relation: Relation) -> exp.Expression:
     return source
 
 
-def all_of(condition: exp.Expression) -> Iterator[exp.Expression]:
+def all_of(condition: exp.Expr) -> Iterator[exp.Expr]:
     """Conditions that all must hold."""
     if isinstance(condition, exp.Paren):
         yield from all_of(condition.this)
@@ -106,10 +127,10 @@ def all_of(condition: exp.Expression) -> Iterator[exp.Expression]:
         yield condition
 
 
-def says_same_person(one: exp.Expression, name: str, key: str, before: Mapping[str, str]) -> bool:
+def says_same_person(one: exp.Expr, name: str, key: str, before: Mapping[str, str]) -> bool:
     """Whether a condition says that a joined table's key is that of a table before it."""
     sides = [one.this, one.expression] if isinstance(one, exp.EQ) else []
     if len(sides) != 2 or not all(isinstance(side, exp.Column) for side in sides):
         return False
     own, other = sorted(sides, key=lambda side: side.table != name)
-    return own.table == name and own.name == key and before.get(other.table) == other.name
+    return bool(own.table == name and own.name == key and before.get(other.table) == other.name)

@@ -1,4 +1,4 @@
-"""A silo's database as a stream of cells: what the study asks, by the connection that the site has."""
+"""A silo's database as a stream of cells: the study's query, by the site's connection."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ def stream(data: Data, party: str, folder: Path) -> CellStream:
         folder: its own, with `sources.toml`.
 
     Raises:
-        UserError, DataError: nothing says where its database is; reading it, that it cannot be read.
+        UserError, DataError: nothing says where its database is, or it cannot be read.
     """
-    query = checked(
-        data.query, dict(data.tables), reference=data.reference, patient=data.patient
-    )
+    query = checked(data.query, dict(data.tables), reference=data.reference, patient=data.patient)
     return stream_of(query, party, folder)
 
 
