@@ -23,6 +23,7 @@ from hubbub.settings import (
     wholes,
 )
 from hubbub.study import datasets, import_path
+from hubbub.study.omop.keys import OMOP, Omop
 from hubbub.study.sql.keys import SQL
 from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome, canonical
 
@@ -64,8 +65,9 @@ class Data:
             text(
                 "[Built-in data](data.md#built-in-data), [a function of "
                 "yours](data.md#your-own-function), a [query](data.md#databases) to each silo's "
-                "database, or what `hubbub.fit` is handed.",
-                '`"hubbub.datasets:heart"`, `"python:module:function"`, `"sql"`, `"in-memory"`',
+                "database, a [cohort](howto/omop.md) in OMOP, or what `hubbub.fit` is handed.",
+                '`"hubbub.datasets:heart"`, `"python:module:function"`, `"sql"`, `"omop"`, '
+                '`"in-memory"`',
                 default="either",
             )
         ),
@@ -160,6 +162,10 @@ class Data:
             )
         ),
     ] = ""
+    omop: Annotated[
+        Omop | None,
+        later(table('With `"omop"`: the [cohort and its columns](howto/omop.md), by concept.')),
+    ] = None
     patient: Annotated[
         str,
         by_hand(
@@ -215,7 +221,7 @@ class Data:
     @property
     def is_extracted(self) -> bool:
         """Whether records are read piece by piece, once, and kept: from a database."""
-        return self.source == SQL
+        return self.source in (SQL, OMOP)
 
     @property
     def is_declared(self) -> bool:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from hubbub.study.data import Data
 from hubbub.study.extracts.cell_stream import CellStream
-from hubbub.study.sql.keys import SQL
 
 
 def opened(data: Data, party: str, folder: Path) -> CellStream:
@@ -20,7 +19,9 @@ def opened(data: Data, party: str, folder: Path) -> CellStream:
     Raises:
         UserError, DataError: nothing here says where they are.
     """
+    from hubbub.study.omop import compiling
     from hubbub.study.sql import source
 
-    assert data.source == SQL, "a source that is extracted"  # noqa: S101
+    if data.omop is not None:
+        return source.stream_of(compiling.compiled(data.omop), party, folder)
     return source.stream(data, party, folder)

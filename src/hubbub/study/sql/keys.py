@@ -5,8 +5,15 @@ A study that names a query is checked wherever it is read, not only where there 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from hubbub.errors import StudyError, with_extra
 from hubbub.section import Section
+
+if TYPE_CHECKING:
+    from hubbub.study.sql.owned_query import OwnedQuery
 
 SQL = "sql"  # what a study calls this source
 
@@ -35,11 +42,20 @@ def check_query(
     Raises:
         StudyError: with the construct that is refused, and why; or sqlglot is not installed.
     """
+    checked = with_sqlglot("hubbub.study.sql.owned_query", "checked")
+    return checked(query, dict(tables), reference=reference, patient=patient).columns
+
+
+def with_sqlglot(module: str, name: str) -> Callable[..., OwnedQuery]:
+    """A function of a module that needs sqlglot.
+
+    Raises:
+        StudyError: it is not installed.
+    """
     try:
-        from hubbub.study.sql.owned_query import checked
+        return getattr(import_module(module), name)  # type: ignore[no-any-return]
     except ImportError:
         raise StudyError(
-            "expected sqlglot to check data.query, found that it is not installed; "
-            f"{with_extra('sql')}"
+            "expected sqlglot to check what a study asks of databases, found that it is not "
+            f"installed; {with_extra('sql')}"
         ) from None
-    return checked(query, dict(tables), reference=reference, patient=patient).columns
