@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.estimation.statistic import Array, Cells, Levels, one_hot, scaled
+from hubbub.estimation.statistic import Array, Cells, Levels, column_of, one_hot, scaled
 from hubbub.tabular import Column
 
 PER_UNIT = "per unit"  # what an effect of a number compares
@@ -64,7 +64,7 @@ class Covariates:
 
     def __post_init__(self) -> None:
         """Refuses what is no covariate."""
-        names = [_column(one).name for one in self.on]
+        names = [column_of(one).name for one in self.on]
         if not names or len(set(names)) < len(names):
             raise StudyError(
                 f"expected different covariates, found {names}; name each of them once"
@@ -76,7 +76,7 @@ class Covariates:
     @property
     def title(self) -> str:
         """Their names."""
-        return ", ".join(_column(one).name for one in self.on)
+        return ", ".join(column_of(one).name for one in self.on)
 
     @property
     def numbers(self) -> int:
@@ -205,10 +205,6 @@ class Patterns(Covariates):
             np.eye(len(levels))[column][:, 1:] for levels, column in zip(self.on, grid, strict=True)
         ]
         return np.hstack(blocks)
-
-
-def _column(one: Levels | Column) -> Column:
-    return one if isinstance(one, Column) else one.column
 
 
 def _block(cells: Cells, one: Levels | Column) -> Array:

@@ -114,6 +114,11 @@ class Levels:
         )
 
 
+def column_of(one: Levels | Column) -> Column:
+    """The column itself, or the one whose classes these are."""
+    return one if isinstance(one, Column) else one.column
+
+
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
     """One number of a table, and the interval that sampling and noise leave for it.
@@ -154,19 +159,26 @@ class NoisyTest:
     """A test whose p-value takes the noise into account.
 
     Args:
-        name: "chi-square" or "log-rank".
-        statistic: compared with a chi-square distribution; no unit.
+        name: "chi-square", "log-rank", "Welch's t", "Welch's F" and the like.
+        column: whose values differ between groups; empty where the title says it.
+        statistic: compared with a law of that name, chi-square for most; no unit.
         degrees: of freedom.
+        degrees_below: of freedom of the denominator of an F; None of other laws.
         p_value: probability of such a statistic or a larger one if nothing differs.
         z: signed root of the statistic, the first group's excess of events; None where there are
             more than two groups.
+        smd: standardised mean difference of two groups, the mean over pairs of more, without what
+            noise adds to it on average; None where there is none.
     """
 
     name: str
+    column: str = ""
     statistic: float
-    degrees: int
+    degrees: float
+    degrees_below: float | None = None
     p_value: float
     z: float | None = None
+    smd: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,15 @@ How a curve follows from its noisy sums is in `survival_course`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hubbub.estimation.asked_keys import StatisticKeys, grid_table
+from hubbub.errors import StudyError
+from hubbub.estimation.asked_keys import StatisticKeys, classes_told, grid_table
 from hubbub.estimation.crosstab import quadratic_form
 from hubbub.estimation.intervals import CLEAR, count, normal_quantile
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
@@ -26,6 +29,7 @@ from hubbub.estimation.statistic import (
     NoisyTest,
 )
 from hubbub.estimation.survival_course import SurvivalCourse
+from hubbub.estimation.survival_readings import CurveReadings
 from hubbub.tabular import Column
 
 _BINS = 12  # if nothing is said
@@ -42,6 +46,7 @@ class Survival(OnRiskSets):
         edges: increasing edges of the bins in the unit of the time, the horizon last.
         by: classes of the column that divides records into groups.
         test: whether groups are compared by the log-rank test.
+        at: times at which survival is told in a row, up to the horizon.
         weight, confidence: see `Statistic`.
 
     Raises:
@@ -54,9 +59,10 @@ class Survival(OnRiskSets):
     edges: tuple[float, ...]
     by: Levels | None = None
     test: bool = True
+    at: tuple[float, ...] = ()
 
     kind = "survival"
-    keys = ("time", "event", "by", "bins", "horizon", "test")
+    keys = ("time", "event", "by", "bins", "horizon", "test", "at")
     if_noisy = "cut short or refused"
 
     @classmethod
@@ -65,17 +71,29 @@ class Survival(OnRiskSets):
         by, test = keys.by(), keys.test(_TEST)
         if test and not by:
             raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
-        return cls(**keys.survived(_BINS), by=by, test=test, **keys.common)
+        grid, at = keys.survived(_BINS), keys.numbers("at", ())
+        if "at" in keys.section and not at:
+            raise keys.section.refusal("at", "a list of times", "write it like [12, 24]")
+        return cls(**grid, by=by, test=test, at=at, **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
-        groups = {"by": self.by.column.name} if self.by else {}
+        groups = {"by": classes_told(self.by)} if self.by else {}
         tested = {"test": _TEST} if self.test else {}
-        return {**grid_table(self.time, self.event, self.edges), **groups, **tested}
+        at = {"at": list(self.at)} if self.at else {}
+        return {**grid_table(self.time, self.event, self.edges), **groups, **tested, **at}
 
     def __post_init__(self) -> None:
-        """Refuses a grid or an event that is none."""
+        """Refuses a grid or an event that is none, and times outside of the grid."""
         _ = self.sets
+        if (
+            any(a >= b for a, b in pairwise((0.0, *self.at)))
+            or max(self.at, default=0) > self.edges[-1]
+        ):
+            raise StudyError(
+                f"expected rising times above 0 and up to the horizon {self.edges[-1]:g}, found "
+                f"{list(self.at)}; correct at"
+            )
 
     @property
     def title(self) -> str:
@@ -140,7 +158,10 @@ class Survival(OnRiskSets):
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
         return self.make_answer(
             "" if shown else "too few records at risk for the noise",
-            rows=tuple(row for name, one in shown for row in self._rows(name, one)),
+            rows=(
+                *(row for name, one in shown for row in self._rows(name, one)),
+                *self._apart([pair for pair in shown if pair[0]]),
+            ),
             curves=tuple(one.curve(name, self.confidence) for name, one in shown),
             tests=(log_rank(courses, sigma),) if tested else (),
             notes=(
@@ -159,7 +180,14 @@ class Survival(OnRiskSets):
         z = normal_quantile(self.confidence)
         error = float(course.at_risk_errors[0] * course.wider[0])
         records = count(float(course.at_risk[0]), error, z)
-        return [replace(records, group=name), *course.median(name, self.confidence)]
+        readings = CurveReadings(course, name, self.confidence)
+        times = [readings.survival(time) for time in self.at if time <= course.end]
+        return [replace(records, group=name), *readings.median(), *times, *readings.mean()]
+
+    def _apart(self, named: Sequence[tuple[str, SurvivalCourse]]) -> list[Estimate]:
+        """Restricted means of the other groups less that of the first."""
+        read = [CurveReadings(course, name, self.confidence) for name, course in named]
+        return [row for one in read[1:] for row in one.mean_less(read[0])]
 
     @property
     def _groups(self) -> tuple[str, ...]:

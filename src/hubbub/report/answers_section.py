@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hubbub.report import charts, markup, scales
-from hubbub.report.answer_tables import Answer, table_of, test_words
+from hubbub.report.answer_tables import Answer, said_of, tables_of
 from hubbub.report.number_format import amount
 
 _INTERVALS = (
@@ -33,14 +33,15 @@ def _answer(name: str, answer: Answer) -> list[markup.Html]:
         return [*parts, markup.tag("p", f"Not answered: {answer['refusal']}.")]
     drawn = _figure(answer)
     parts += [markup.tag("div", drawn, class_="figures")] if drawn else []
-    table = table_of(answer)
-    if table is not None:
-        caption = f"{answer['title']}, with {_percent(answer)} intervals"
+    for what, table in tables_of(answer).items():
+        if what == "over time":  # which the figure shows
+            continue
+        said = f", {what}" if what else ""
+        caption = f"{answer['title']}{said}, with {_percent(answer)} intervals"
         numeric = range(1, len(table.head))
         shown = markup.table(caption, table.head, table.rows, numeric=numeric)
         parts.append(_folded(shown) if drawn and len(table.rows) > 12 else shown)
-    parts += [markup.tag("p", f"{_capital(test_words(one))}.") for one in answer["tests"]]
-    return parts + [markup.tag("p", f"{_capital(one)}.") for one in answer["notes"]]
+    return parts + [markup.tag("p", f"{_capital(one)}.") for one in said_of(answer)]
 
 
 def _folded(table: markup.Html) -> markup.Html:
