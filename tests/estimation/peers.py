@@ -49,6 +49,12 @@ def main() -> None:
     strata = frame[["time", "died", "sex", "stage"]]
     cox = lifelines.CoxPHFitter().fit(strata, "time", "died", strata=["stage"])
     found["stratified cox"] = [float(cox.params_.iloc[0]), float(cox.standard_errors_.iloc[0])]
+    cox = lifelines.CoxPHFitter().fit(frame[["time", "died", "sex"]], "time", "died")
+    found["proportional"] = float(
+        statistics.proportional_hazard_test(
+            cox, frame[["time", "died", "sex"]], time_transform="rank"
+        ).test_statistic[0]
+    )
     frame["m x II"], frame["m x III"] = (frame["sex"] * frame[one] for one in ("II", "III"))
     fit = sm.Logit(
         frame["died"], sm.add_constant(frame[["sex", "II", "III", "m x II", "m x III"]])
@@ -73,14 +79,19 @@ def main() -> None:
         own.fit(frame["time"], cause, event_of_interest=number)
         column = own.cumulative_density_.iloc[:, 0]
         found["incidence"].append([float(column[column.index <= m].iloc[-1]) for m in (6, 12, 24)])
+    sums = frame.groupby("sex")[["died", "time"]].sum()
     fit = sm.GLM(
-        frame["died"],
-        sm.add_constant(frame["sex"]),
+        sums["died"],
+        sm.add_constant(np.array([0.0, 1.0])),
         family=sm.families.Poisson(),
-        offset=np.log(frame["time"]),
+        offset=np.log(sums["time"]),
     ).fit()
-    found["rate ratio"] = [float(fit.params["sex"]), float(fit.bse["sex"])]
-    found["rate"] = float(np.exp(fit.params["const"]))
+    found["rate ratio"] = [float(fit.params.iloc[1]), float(fit.bse.iloc[1])]
+    found["rate"] = float(np.exp(fit.params.iloc[0]))
+    test = sm.duration.survdiff(
+        np.maximum(frame["time"], 1), frame["died"], frame["sex"], strata=frame["stage"]
+    )
+    found["stratified log-rank"] = float(test[0])
     fit = sm.OLS(frame["marker"], sm.add_constant(frame[["age", "II", "III"]])).fit()
     found["linear"], found["linear errors"] = fit.params[1:].tolist(), fit.bse[1:].tolist()
     cross = sm.stats.Table(pd.crosstab(frame["stage"], frame["died"]), shift_zeros=False)

@@ -12,7 +12,7 @@ from scipy import stats
 from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
 from estimation.test_answers import MONTHS, PEERS, answer
 from hubbub.errors import StudyError
-from hubbub.estimation import Answer, Crosstab, Levels, Survival, Table, statistic_from
+from hubbub.estimation import Answer, Crosstab, Levels, Survival, Table, adjusted, statistic_from
 from hubbub.tabular import Column
 
 CELLS = patients()
@@ -48,7 +48,7 @@ def test_numbers_are_cut_into_classes_wherever_a_column_is_named(table: dict[str
     "by", [{"age": [60, 40]}, {"age": [5]}, {"age": [40], "sex": [1]}, {"sex": [1]}, {"bmi": [1]}]
 )
 def test_classes_that_are_none_are_refused_in_one_sentence(by: dict[str, Any]) -> None:
-    with pytest.raises(StudyError, match="expected .*; "):
+    with pytest.raises(StudyError, match=r"expected .*; "):
         statistic_from("q", {"kind": "table", "columns": ["stage"], "by": by}, COLUMNS)
 
 
@@ -203,3 +203,25 @@ def test_a_group_below_the_noise_is_left_out_of_the_comparison() -> None:
     found = answer(Table(columns=(AGE,), by=Levels(column=column)), 3.0)
     assert "too few records of IV for the noise" in found.notes
     assert found.tests[0].degrees == 2
+
+
+def test_p_values_of_a_family_are_adjusted_after_holm() -> None:
+    """By the rule: sorted, times how many are left, and never falling."""
+    asked = {"baseline": Table(columns=(AGE, MARKER), by=BY_SEX), "sexes": crossed(BY_SEX)}
+    answers = {name: answer(one, QUIET) for name, one in asked.items()}
+    found = adjusted(answers, ("baseline", "sexes"))
+    before = [one.p_value for name in asked for one in told_p_values(answers[name])]
+    after = [one.p_adjusted for name in asked for one in told_p_values(found[name])]
+    order, least = np.argsort(before), 0.0
+    for number, place in enumerate(order):
+        least = max(least, min(before[place] * (len(before) - number), 1.0))
+        assert after[place] == pytest.approx(least, rel=1e-12)
+    assert adjusted(answers, ()) == answers
+
+
+def crossed(rows: Levels) -> Crosstab:
+    return Crosstab(rows=rows, across=Levels(column=DIED))
+
+
+def told_p_values(found: Answer) -> list[Any]:
+    return [one for one in (*found.rows, *found.tests) if one.p_value is not None]

@@ -7,14 +7,14 @@ as break points and covariates, is read here. All of it is public.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from hubbub.errors import StudyError
 from hubbub.estimation.statistic import Levels, column_of
 from hubbub.section import Section, is_number, key_of
-from hubbub.settings import Key, number, numbers, one_of, table, text
+from hubbub.settings import Key, number, numbers, one_of, table, text, texts
 from hubbub.tabular import Column
 
 _MOST_BINS, _MOST_COVARIATES = 1000, 30
@@ -97,7 +97,12 @@ KEYS: Mapping[str, Key] = {
         default="none",
     ),
     "test": one_of(
-        "chi-square", "log-rank", says='`"crosstab"`, `"survival"` with `by`.', default="none"
+        *("chi-square", "log-rank", "proportional-hazards"),
+        says='`"crosstab"`; `"survival"` with `by`; `"cox"` on classes.',
+        default="none",
+    ),
+    "strata": _classed(
+        '`"survival"`, `"cox"` on classes: within which the test, or the regression, compares.'
     ),
     "outcome": text(
         '`"logistic"`, `"linear"`: what is explained; required there.',
@@ -108,6 +113,31 @@ KEYS: Mapping[str, Key] = {
         '`"logistic"`, `"linear"`, `"cox"`: by what: a list of break points, `"number"` (ten '
         'sums, but for `"linear"`) or `"categories"` for each column; required there.',
         "table of columns",
+        default="none",
+    ),
+    "reference": table(
+        '`"logistic"`, `"linear"`, `"cox"`: the class that others are compared with; the first if '
+        "left out.",
+        'table such as `{ stage = "II" }`',
+        default="none",
+    ),
+    "interactions": Key(
+        says='`"logistic"`, `"cox"` on classes: pairs of covariates whose products are in the '
+        "model, too, each pair with a test.",
+        values='list of pairs such as `[["sex", "stage"]]`',
+        schema={"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
+        default="none",
+    ),
+    "trend": texts(
+        '`"logistic"`, `"cox"` on classes: covariates whose trend over their classes is told '
+        "besides.",
+        "list of covariates",
+        default="none",
+    ),
+    "subgroups": text(
+        '`"logistic"`, `"cox"` on classes: the covariate whose effect alone is told in each class '
+        "of every other one, with tests of interaction.",
+        "covariate",
         default="none",
     ),
 }
@@ -260,7 +290,18 @@ class StatisticKeys:
                 'write it like { sex = "categories" }',
             )
         inner = Section(self.section.path("covariates"), table, tuple(table))
-        return tuple(self._covariate(inner, name, other) for name in table)
+        found = [self._covariate(inner, name, other) for name in table]
+        if "reference" not in self.section:
+            return tuple(found)
+        classes = [one.column.name for one in found if isinstance(one, Levels)]
+        first = self.section.table("reference")
+        section = Section(self.section.path("reference"), first, tuple(classes))
+        return tuple(
+            replace(one, reference=section.text(one.column.name, None, options=one.names))
+            if isinstance(one, Levels) and one.column.name in section
+            else one
+            for one in found
+        )
 
     def _covariate(self, inner: Section, name: str, other: set[str]) -> Levels | Column:
         column, value = self.columns.get(name), inner.content[name]
@@ -285,8 +326,11 @@ class StatisticKeys:
 
 
 def covariates_table(on: tuple[Levels | Column, ...]) -> dict[str, Any]:
-    """The table `covariates` that covariates are read from."""
-    return dict(map(_told, on))
+    """The keys `covariates` and `reference` that covariates are read from."""
+    first = {
+        one.column.name: one.reference for one in on if isinstance(one, Levels) and one.reference
+    }
+    return {"covariates": dict(map(_told, on)), **({"reference": first} if first else {})}
 
 
 def grid_table(time: Column, event: Column, edges: tuple[float, ...]) -> dict[str, Any]:

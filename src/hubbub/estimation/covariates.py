@@ -1,6 +1,6 @@
 """Covariates of regressions: what they are in a record's vector.
 
-A numeric column is a number in [-1, 1]; classes are 0 or 1 each, but for the first, which the
+A numeric column is a number in [-1, 1]; classes are 0 or 1 each, but for the reference, which the
 others are compared with. Where there are no numbers, every combination of classes is a pattern.
 """
 
@@ -96,7 +96,7 @@ class Covariates:
             if isinstance(one, Column):
                 found.append((one.name, PER_UNIT))
             else:
-                first, *others = one.names
+                first, *others = (one.names[place] for place in one.order)
                 found += [(one.column.name, f"{name} against {first}") for name in others]
         return tuple(found)
 
@@ -202,7 +202,8 @@ class Patterns(Covariates):
         """(patterns, components) of 0 and 1, without the constant."""
         grid = np.indices([len(levels) for levels in self.on]).reshape(len(self.on), -1)
         blocks = [
-            np.eye(len(levels))[column][:, 1:] for levels, column in zip(self.on, grid, strict=True)
+            np.eye(len(levels))[column][:, levels.order[1:]]
+            for levels, column in zip(self.on, grid, strict=True)
         ]
         return np.hstack(blocks)
 
@@ -211,5 +212,5 @@ def _block(cells: Cells, one: Levels | Column) -> Array:
     if isinstance(one, Column):
         return scaled(cells, one)[:, None]
     places = one.places(cells)
-    hot = one_hot(places, len(one))[:, 1:]
+    hot = one_hot(places, len(one))[:, one.order[1:]]
     return np.where(places[:, None] < 0, np.nan, hot)

@@ -64,6 +64,7 @@ class Levels:
         column: a categorical column, or a numeric one with cuts.
         cuts: increasing break points inside the bounds of a numeric column; a value equal to one
             belongs to the range above it.
+        reference: the class that others are compared with; the first if empty.
 
     Raises:
         StudyError: no classes, or cuts that do not increase inside the bounds.
@@ -74,9 +75,18 @@ class Levels:
 
     column: Column
     cuts: tuple[float, ...] = ()
+    reference: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses what has fewer than two classes."""
+        """Refuses what has fewer than two classes, and a reference that is none of them."""
+        self._check_classes()
+        if self.reference and self.reference not in self.names:
+            raise StudyError(
+                f"expected one of {', '.join(self.names)} as the reference of column "
+                f"{self.column.name}, found {self.reference}; correct it"
+            )
+
+    def _check_classes(self) -> None:
         if self.column.categories:
             if self.cuts:
                 raise self._refusal("no cuts for a column with categories", "remove them")
@@ -95,6 +105,12 @@ class Levels:
         edges = (self.column.bounds[0], *self.cuts, self.column.bounds[1])
         below = [f"{a:g} to <{b:g}" for a, b in pairwise(edges[:-1])]
         return (*below, f"{edges[-2]:g} to {edges[-1]:g}")
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The numbers of its classes, that of the reference first."""
+        first = self.names.index(self.reference) if self.reference else 0
+        return (first, *(place for place in range(len(self)) if place != first))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -135,6 +151,7 @@ class Estimate:
         low: lower end of the interval.
         high: upper end of the interval.
         p_value: of the test that a ratio is 1 or a slope 0; None where nothing is tested.
+        p_adjusted: the same after Holm, where the study names a family of tests.
     """
 
     quantity: str
@@ -147,6 +164,7 @@ class Estimate:
     low: float
     high: float
     p_value: float | None = None
+    p_adjusted: float | None = None
 
     def __post_init__(self) -> None:
         """Keeps Python's own floats."""
@@ -169,6 +187,7 @@ class NoisyTest:
             more than two groups.
         smd: standardised mean difference of two groups, the mean over pairs of more, without what
             noise adds to it on average; None where there is none.
+        p_adjusted: the p-value after Holm, where the study names a family of tests.
     """
 
     name: str
@@ -179,6 +198,7 @@ class NoisyTest:
     p_value: float
     z: float | None = None
     smd: float | None = None
+    p_adjusted: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

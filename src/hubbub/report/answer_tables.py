@@ -72,10 +72,10 @@ def _is_comparison(answer: Answer, row: Mapping[str, Any]) -> bool:
 
 def _with_p_values(table: TextTable, rows: Sequence[Mapping[str, Any]]) -> TextTable:
     """The table, with the p-values of its rows if they have some."""
-    tested = {_label(row): row["p_value"] for row in rows if row["p_value"] is not None}
+    tested = {_label(row): _p_cell(row) for row in rows if row["p_value"] is not None}
     if not tested:
         return table
-    shown = tuple((*row, p_words(tested.get(row[0]))) for row in table.rows)
+    shown = tuple((*row, tested.get(row[0], "")) for row in table.rows)
     return TextTable((*table.head, "p"), shown)
 
 
@@ -89,7 +89,7 @@ def _with_tests(
     first = {row["column"]: _label(row) for row in reversed(rows)}
     known = {first[column]: one for column, one in tested.items() if column in first}
     cells = {
-        label: (p_words(one["p_value"]), "" if one["smd"] is None else f"{one['smd']:.3f}")
+        label: (_p_cell(one), "" if one["smd"] is None else f"{one['smd']:.3f}")
         for label, one in known.items()
     }
     shown = tuple((*row, *cells.get(row[0], ("", ""))) for row in table.rows)
@@ -149,10 +149,22 @@ def test_words(test: Mapping[str, Any]) -> str:
     degrees = f"{number} degree{'' if number == '1' else 's'} of freedom"
     column = f" of {test['column']}" if test.get("column") else ""
     z = "" if test["z"] is None else f", z = {amount(test['z'])}"
+    p_value = p_words(test["p_value"], equal="= ") + _adjusted(test)
     return (
         f"{test['name']} test{column}, noise taken into account: statistic "
-        f"{amount(test['statistic'])} on {degrees}{z}, p {p_words(test['p_value'], equal='= ')}"
+        f"{amount(test['statistic'])} on {degrees}{z}, p {p_value}"
     )
+
+
+def _p_cell(tested: Mapping[str, Any]) -> str:
+    """The p-value of a row or a test in a table."""
+    return p_words(tested["p_value"]) + _adjusted(tested)
+
+
+def _adjusted(tested: Mapping[str, Any]) -> str:
+    """What Holm makes of it, where it was asked for."""
+    after = tested.get("p_adjusted")
+    return "" if after is None else f" (Holm {p_words(after)})"
 
 
 def p_words(value: float | None, *, equal: str = "") -> str:
