@@ -72,7 +72,7 @@ def _is_comparison(answer: Answer, row: Mapping[str, Any]) -> bool:
 
 def _with_p_values(table: TextTable, rows: Sequence[Mapping[str, Any]]) -> TextTable:
     """The table, with the p-values of its rows if they have some."""
-    tested = {_label(row): _p_cell(row) for row in rows if row["p_value"] is not None}
+    tested = {_label(row): p_cell(row) for row in rows if row["p_value"] is not None}
     if not tested:
         return table
     shown = tuple((*row, tested.get(row[0], "")) for row in table.rows)
@@ -89,7 +89,7 @@ def _with_tests(
     first = {row["column"]: _label(row) for row in reversed(rows)}
     known = {first[column]: one for column, one in tested.items() if column in first}
     cells = {
-        label: (_p_cell(one), "" if one["smd"] is None else f"{one['smd']:.3f}")
+        label: (p_cell(one), "" if one["smd"] is None else f"{one['smd']:.3f}")
         for label, one in known.items()
     }
     shown = tuple((*row, *cells.get(row[0], ("", ""))) for row in table.rows)
@@ -156,7 +156,7 @@ def test_words(test: Mapping[str, Any]) -> str:
     )
 
 
-def _p_cell(tested: Mapping[str, Any]) -> str:
+def p_cell(tested: Mapping[str, Any]) -> str:
     """The p-value of a row or a test in a table."""
     return p_words(tested["p_value"]) + _adjusted(tested)
 
