@@ -49,7 +49,7 @@ KEYS: Mapping[str, Key] = {
         schema={"anyOf": [{"type": "array", "items": _CLASSED}, *_CLASSED["anyOf"]]},
         default="none",
     ),
-    "by": _classed('`"table"`, `"survival"`: groups side by side.'),
+    "by": _classed('`"table"`, `"quantiles"`, `"survival"`: groups side by side.'),
     "column": text(
         '`"histogram"`, `"quantiles"`: whose values; required there.',
         "numeric column",
@@ -97,8 +97,8 @@ KEYS: Mapping[str, Key] = {
         default="none",
     ),
     "test": one_of(
-        *("chi-square", "log-rank", "proportional-hazards"),
-        says='`"crosstab"`; `"survival"` with `by`; `"cox"` on classes.',
+        *("chi-square", "log-rank", "proportional-hazards", "wilcoxon"),
+        says='`"crosstab"`; `"survival"` with `by`; `"cox"` on classes; `"quantiles"` with `by`.',
         default="none",
     ),
     "strata": _classed(

@@ -8,7 +8,7 @@ the figure, and the numbers at risk below the axis. This file reads plain values
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hubbub.report import charts, curve_charts, markup, scales
@@ -59,6 +59,8 @@ def _curves(answer: Answer) -> Figure:
     what = _WHAT.get(answer["kind"], "share of records up to here")
     start = [0.0] if answer["kind"] in _WHAT else []
     across = scales.linear([*start, *places], charts.LEFT, charts.RIGHT)
+    if times := _times_at_risk(curves):
+        across = replace(across, ticks=times)
     up = scales.linear([0.0, 1.0], *charts.vertical(charts.HEIGHT))
     words = (
         f"{answer['title']}. The shaded area holds each point with {_percent(answer)} probability, "
@@ -93,12 +95,10 @@ def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
 
 
 def _at_risk(curves: Sequence[Mapping[str, Any]], axes: charts.Axes) -> list[markup.Html]:
-    """Numbers at risk below the axis, at times of the grid that are equally many bins apart."""
+    """Numbers at risk below the ticks of the axis."""
     known = [one for one in curves if one["at_risk"]]
     if not known:
         return []
-    grid = max((one["x"] for one in known), key=len)
-    shown = grid[:: -(-len(grid) // _MOST_TIMES)]
     top = axes.up.start + _AT_RISK
     parts = [curve_charts.word("at risk, with noise", charts.LEFT, top, "start", "axis")]
     for index, one in enumerate(known):
@@ -109,9 +109,15 @@ def _at_risk(curves: Sequence[Mapping[str, Any]], axes: charts.Axes) -> list[mar
             curve_charts.word(
                 _risk_at(one, time), axes.across.place(time), y + _LINE, "middle", "risk"
             )
-            for time in shown
+            for time in axes.across.ticks
         ]
     return parts
+
+
+def _times_at_risk(curves: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Times of the grid, equally many bins apart, at which they are told; none if nowhere."""
+    grid: Sequence[float] = max((one["x"] for one in curves if one["at_risk"]), key=len, default=())
+    return tuple(grid[:: -(-len(grid) // _MOST_TIMES)]) if grid else ()
 
 
 def _risk_at(curve: Mapping[str, Any], time: float) -> str:
