@@ -38,6 +38,7 @@ _FAMILIES = {
     "consortium_commands": ("keygen", "roster", "relay", "leaf", "approve"),
     "network_commands": ("serve", "join", "status"),
     "verification_commands": ("verify", "report", "audit"),
+    "dossier_command": ("dossier",),
     "attest_commands": ("attest",),
     "accounting_commands": ("epsilon", "delta", "noise"),
     "ledger_commands": ("ledger", "budget"),
