@@ -46,6 +46,7 @@ ENGINE := $(VENV)/.installed-engine
 TOOLS := $(VENV)/.installed-tools
 PAGES := $(VENV)/.installed-pages
 RELEASE := $(VENV)/.installed-release
+STRANGER := tests/other_language/node_modules/.package-lock.json
 
 # One version of each package for all Pythons and systems. What torch's build for GPUs needs is left
 # out: it names those versions itself, and the build for CPUs needs none of them.
@@ -73,7 +74,7 @@ test: lint
 	$(SAY) running the tests, and checking types beside them
 	@$(call TESTED,-m "not slow")
 
-test-all: lint
+test-all: lint $(STRANGER)
 	$(SAY) running all tests, and checking types beside them
 	@$(call TESTED)
 
@@ -147,8 +148,13 @@ lock: $(RELEASE)
 	  --output-file deploy/requirements-build.txt $(ARGS) -
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov tests/other_language/node_modules
 	find src tests benchmarks experiments docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The silo in another language (tests/other_language): its tests are skipped where this fails.
+$(STRANGER): tests/other_language/package-lock.json
+	@npm ci --silent --prefix tests/other_language && touch $@ || \
+	  echo "hubbub: expected npm and its registry; the silo in another language is NOT tested" >&2
 
 $(CREATED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
