@@ -21,13 +21,20 @@ _ISSUES = "https://github.com/meta-pytorch/opacus/issues"
 
 
 def claims(library: str) -> Iterator[Claim]:
-    """All of them."""
+    """All of them: its accountants where they should be right, then what is known to be wrong."""
+    for name in ("rdp", "prv", "gdp"):
+        for noise, rate, steps in ((1.0, 0.01, 1000), (0.6, 0.001, 300), (4.0, 0.2, 60)):
+            if (name, noise) != ("gdp", 0.6):  # that is planted below
+                yield _accountant(library, name, noise, rate, steps)
+    yield from planted(library)
+
+
+def planted(library: str) -> Iterator[Claim]:
+    """What a check that is worth anything has to catch."""
     warnings.simplefilter("ignore")  # it warns of many things, and this is about numbers
     logging.disable(logging.WARNING)
     torch.manual_seed(0)
-    for name in ("rdp", "prv", "gdp"):
-        for noise, rate, steps in ((1.0, 0.01, 1000), (0.6, 0.001, 300), (4.0, 0.2, 60)):
-            yield _accountant(library, name, noise, rate, steps)
+    yield _accountant(library, "gdp", 0.6, 0.001, 300)
     yield _high_delta(library)
     yield _weighted(library)
     yield _fixed_order(library)
@@ -124,11 +131,11 @@ def _changed(count: int) -> tuple[float, float]:
     module, optimizer, loader = _private(
         engine, WIDTH, DataLoader(data, batch_size=2), noise_multiplier=4.0
     )
-    before = module.weight.detach().clone()
+    before = next(module.parameters()).detach().clone()
     for x, y in loader:
         _step(module, optimizer, x, y)
         break
-    moved = float((module.weight.detach() - before).norm())
+    moved = float((next(module.parameters()).detach() - before).norm())
     return moved, float(engine.get_epsilon(DELTA))
 
 
