@@ -9,7 +9,8 @@
 #   make docs    make these pages a site in docs/_build/html, with a search
 #   make bench   measure this machine against its physical limits
 #   make experiments   make every figure of docs/experiments.md again (hours; goes on where it stopped)
-#   make release   wheel, sdist, SBOM and SHA256SUMS of the last commit in dist/, built twice and compared
+#   make release   wheel, sdist, SBOM, SHA256SUMS and provenance of the last commit in dist/, built twice and
+#                  compared; RELEASE_KEY=key.pem signs the provenance
 #   make bundle   the release and all packages that it needs in one file, for machines without a network
 #   make image   the image of a party from that, with no registry (root); NODE=--node leaves torch out
 #   make check-deploy   have compose files and chart read by their own programs; needs PYTHON=python3.12 or newer
@@ -187,5 +188,5 @@ $(PAGES): $(RUNTIME)
 
 $(RELEASE): $(CREATED) pyproject.toml constraints.txt
 	$(SAY) installing the tools for releases
-	@$(INSTALL) 'build' 'hatchling' 'cyclonedx-bom' 'uv'
+	@$(INSTALL) 'build' 'hatchling' 'cyclonedx-bom' 'cryptography' 'uv'
 	@touch $@
