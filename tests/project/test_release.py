@@ -124,7 +124,7 @@ def test_the_release_key_is_an_ed25519_key(tmp_path: Path) -> None:
     found = provenance.release_key(tmp_path / "key.pem")
     assert found.public_key() == key.public_key()
     (tmp_path / "key.pem").write_bytes(b"no key")
-    with pytest.raises(ValueError, match="key"):
+    with pytest.raises(ValueError, match="PEM"):
         provenance.release_key(tmp_path / "key.pem")
 
 
