@@ -38,6 +38,7 @@ from .stacking import (
 )
 from .statistic import (
     Answer as Answer,
+    Estimate as Estimate,
     Expectation as Expectation,
     Iterated as Iterated,
     Levels as Levels,

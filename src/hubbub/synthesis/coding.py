@@ -9,9 +9,10 @@ those of the full one. This file knows neither noise nor records' sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ class CodedColumn:
         """(size, size - 1): a column for each contrast."""
         return contrasts_of(self.groups)
 
-    def places(self, cells: dict[str, Array]) -> NDArray[np.int64]:
+    def places(self, cells: Mapping[str, Array]) -> NDArray[np.int64]:
         """(n,) the level of each record; `size` where a complete column lacks one."""
         found = self.levels.places(cells)
         return np.where(found < 0, len(self.levels), found)
@@ -83,9 +84,12 @@ def contrasts_of(groups: tuple[int, ...]) -> Array:
     """The contrasts of levels in groups of these sizes, (levels, levels - 1)."""
     ends = np.cumsum((0, *groups))
     size, columns = int(ends[-1]), []
-    parts = [list(range(a, b)) for a, b in zip(ends, ends[1:], strict=False)]
+    parts = [list(range(a, b)) for a, b in pairwise(ends)]
     for some in (parts, *([[k] for k in part] for part in parts)):
-        columns += [_against(sum(some[:k], []), some[k], size) for k in range(1, len(some))]
+        columns += [
+            _against([one for part in some[:k] for one in part], some[k], size)
+            for k in range(1, len(some))
+        ]
     made = np.array(columns).T
     made.setflags(write=False)
     return made
@@ -95,4 +99,4 @@ def _against(before: Sequence[int], one: Sequence[int], size: int) -> Array:
     """The contrast of some levels with others, of length 1."""
     made = np.zeros(size)
     made[list(before)], made[list(one)] = 1 / len(before), -1 / len(one)
-    return made / np.sqrt(1 / len(before) + 1 / len(one))
+    return np.asarray(made / np.sqrt(1 / len(before) + 1 / len(one)))

@@ -37,19 +37,19 @@ _COLUMN, _RECORDS = 0.25, 0.02
 
 @lru_cache(maxsize=4096)
 def matrix_of(groups: tuple[tuple[int, ...], ...], coarse: bool) -> Array:
-    """(cells, numbers): what a record in each cell of a table of these columns sends, unweighted."""
-    made = np.ones((1, 1))
+    """(cells, numbers): what a record in each cell of these columns sends, unweighted."""
+    made: Array = np.ones((1, 1))
     for one in groups:
         contrasts = contrasts_of(one)
-        made = np.kron(made, contrasts[:, : len(one) - 1] if coarse else contrasts)
-    made = np.rint(made / _ROW_STEP) * _ROW_STEP
-    made.setflags(write=False)
-    return made
+        made = np.asarray(np.kron(made, contrasts[:, : len(one) - 1] if coarse else contrasts))
+    rounded: Array = np.rint(made / _ROW_STEP) * _ROW_STEP
+    rounded.setflags(write=False)
+    return rounded
 
 
 @lru_cache(maxsize=4096)
 def bounds_of(groups: tuple[tuple[int, ...], ...], coarse: bool) -> tuple[float, float]:
-    """The longest row, and the largest distance of two rows, or of a row and zero: all looked at."""
+    """The longest row, and the largest distance of two rows or of one and zero; all looked at."""
     gram = matrix_of(groups, coarse) @ matrix_of(groups, coarse).T
     norms = np.diag(gram)
     apart = np.max(norms[:, None] + norms - 2 * gram)
@@ -200,7 +200,9 @@ class Design:
         flat = np.zeros(len(share), np.int64)
         for k, size in zip(key, sizes, strict=True):
             flat = flat * size + places[k]
-        table = np.bincount(flat, weights=share, minlength=int(np.prod(sizes, dtype=int)))
+        table: Array = np.asarray(
+            np.bincount(flat, weights=share, minlength=int(np.prod(sizes, dtype=int))), np.float64
+        )
         inner = tuple(slice(size - 1) for size in sizes)
         return np.asarray(table.reshape(sizes)[inner]).reshape(-1)
 

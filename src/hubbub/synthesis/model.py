@@ -132,8 +132,8 @@ class Model:
         message = np.einsum(f"z{names[here.members]}->z{between}", joint)
         alone = there.marginal(shared) if shared else there.table.sum()
         given = np.divide(message, alone, out=np.zeros_like(message), where=alone > 0)
-        return np.einsum(f"z{between},{names[there.members]}->z{names[there.members]}", given,
-                         there.table)
+        carried = f"z{between},{names[there.members]}->z{names[there.members]}"
+        return np.asarray(np.einsum(carried, given, there.table))
 
     @cached_property
     def _homes(self) -> dict[int, int]:
