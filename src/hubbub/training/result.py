@@ -18,8 +18,9 @@ from hubbub import report
 from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
 from hubbub.planning import Plan, QueryState, Released
-from hubbub.queries import STANDARDISED, SumsQuery, sums_in
+from hubbub.queries import STANDARDISED, SYNTHESIS, SumsQuery, sums_in, synthesis_of
 from hubbub.study import Standardisation
+from hubbub.synthesis import SyntheticData
 from hubbub.training import (
     baselines,
     loop,
@@ -213,6 +214,18 @@ class Result:
         )
         write_bytes(file, page.encode())
         return file
+
+    @property
+    def synthetic(self) -> SyntheticData:
+        """The synthetic records that the study asks for.
+
+        Raises:
+            StudyError: it asks for none.
+        """
+        state = self.states.get(SYNTHESIS)
+        query = synthesis_of(self.plan.study)
+        assert state is not None, "a run of a study that asks for them has them"  # noqa: S101
+        return query.synthetic(self.plan, state.parameters)
 
     @property
     def steps(self) -> int:
