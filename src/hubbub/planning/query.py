@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hubbub.estimation import Answer
 from hubbub.planning.mechanism import Mechanism
+from hubbub.planning.plan_rows import PlanRow
 from hubbub.study.parties import Parties
 from hubbub.tabular import CodedCells, Records
 
@@ -157,6 +158,15 @@ class Query(ABC):
     def warnings(self, parties: Parties) -> QueryWarnings:
         """What a reader should know."""
         return QueryWarnings()
+
+    def plan_rows(self, planned: PlannedQuery[Query], records: int) -> list[PlanRow]:
+        """What a plan says of it besides, for people.
+
+        Args:
+            planned: the query with its noise.
+            records: the public number of units in all; 0: not public.
+        """
+        return []
 
     @abstractmethod
     def units(self, silo: SiloData) -> int:

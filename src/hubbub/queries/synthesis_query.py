@@ -10,7 +10,16 @@ from typing import Any
 
 from hubbub import synthesis
 from hubbub.errors import StudyError
-from hubbub.planning import Mechanism, Parameters, Plan, QueryWarnings, Released
+from hubbub.planning import (
+    Mechanism,
+    Parameters,
+    Plan,
+    PlannedQuery,
+    PlanRow,
+    Query,
+    QueryWarnings,
+    Released,
+)
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.study import Data, Parties, Privacy, Study
@@ -84,12 +93,26 @@ class SynthesisQuery(SumsQuery):
         return SYNTHETIC
 
     def warnings(self, parties: Parties) -> QueryWarnings:
-        """Of columns that are too fine for the noise, or nothing where that cannot be said."""
+        """Of what cannot be foreseen."""
         return QueryWarnings(
             records_unknown=(
                 "data.records is not stated: how near synthetic records will be cannot be foreseen",
             )
         )
+
+    def plan_rows(self, planned: PlannedQuery[Query], records: int) -> list[PlanRow]:
+        """What noise alone will do to the records, and which columns are too fine for it."""
+        if not records:
+            return []
+        found = synthesis.foreseen(self.design, planned.total_sigma, records)
+        fine = ", ".join(found.too_fine) or "none"
+        return [
+            PlanRow("synthetic records", found.column, "share that noise misplaces in a column"),
+            PlanRow(
+                "synthetic records", found.pair, "share that noise misplaces in a pair, at most"
+            ),
+            PlanRow("synthetic records", fine, "columns too fine for the noise"),
+        ]
 
     def synthetic(self, plan: Plan, parameters: Parameters) -> synthesis.SyntheticData:
         """What the sums give, by a plan's noise."""

@@ -4,8 +4,6 @@ Nothing in here knows silos, budgets or how a sum is made. All but what a record
 noisy sums and public numbers (docs/privacy.md P26).
 """
 
-from hubbub.synthesis.answers import CAUTION, answers_of
-from hubbub.synthesis.design import Design
-from hubbub.synthesis.intervals import Combined, Share, combine
-from hubbub.synthesis.keys import AskedSynthesis, synthesis_from
-from hubbub.synthesis.release import SyntheticData, Table, summary_of
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

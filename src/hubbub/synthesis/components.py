@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.synthesis.coding import CodedColumn
-from hubbub.synthesis.design import Design, Key
+from hubbub.synthesis.design import Block, Design, Key
 
 Array = NDArray[np.float64]
 
@@ -76,24 +76,30 @@ class Components:
         return total / self.records
 
 
-def components_of(design: Design, noisy: Sequence[Array], sigma: float) -> Components:
+def components_of(
+    design: Design,
+    noisy: Sequence[Array],
+    sigma: float,
+    blocks: Sequence[Sequence[Block]] | None = None,
+) -> Components:
     """The weighted means of what all sums say of each component.
 
     Args:
         design: of the sums.
         noisy: (size,) each, in their order; at least one.
         sigma: standard deviation of all noise in each of their numbers.
+        blocks: of each sum; None: those that follow from the first sum.
     """
+    if blocks is None:
+        later = design.blocks(design.update(noisy[:1], sigma, design.start)) if noisy[1:] else ()
+        blocks = [design.first, *([later] * (len(noisy) - 1))]
     weights, totals = {}, {}
     for key in ((), *((k,) for k in range(len(design.columns))), *design.pairs):
         shape = tuple(design.columns[k].size - 1 for k in key)
         weights[key], totals[key] = np.zeros(shape), np.zeros(shape)
-    parameters = design.start
-    for number, total in enumerate(noisy):
-        if number == 1:
-            parameters = design.update(noisy[:1], sigma, parameters)
+    for total, parts in zip(noisy, blocks, strict=True):
         end = 0
-        for block in design.blocks(parameters):
+        for block in parts:
             found = total[end : end + block.numbers]
             end += block.numbers
             part = _part(design, block.key, block.numbers)
