@@ -55,7 +55,6 @@ def two_way(
     pair: tuple[int, int],
     confidence: float,
     *,
-    model: Array,
     models: Array,
 ) -> list[list[Share]]:
     """The shares of a pair's cells.
@@ -64,11 +63,11 @@ def two_way(
         components: what the noisy sums say.
         pair: two columns, the first one before the other.
         confidence: of the intervals, a probability.
-        model: the model's shares of the cells.
-        models: those of models fitted to the components with fresh noise, one after the other.
+        models: the model's shares of the cells, and those of models fitted to the components with
+            fresh noise, one after the other; not looked at where the pair was measured whole.
     """
     coded = [components.columns[k] for k in pair]
-    value, variance, basis = _interaction(components, pair, model, models)
+    value, variance, basis = _interaction(components, pair, models)
     first, second = (one.contrasts for one in coded)
     found = components.shares((pair[0],))[:, None] / coded[1].size
     found = found + components.shares((pair[1],))[None, :] / coded[0].size
@@ -102,15 +101,16 @@ def _shares(
 
 
 def _interaction(
-    components: Components, pair: tuple[int, int], model: Array, models: Array
+    components: Components, pair: tuple[int, int], models: Array
 ) -> tuple[Array, Array, str]:
     """A pair's interaction as shares, and the variance of each entry besides sampling."""
     effect, many = components.effect(pair), components.records
     if components.is_whole(pair):
         return effect.value / many, effect.variance / many**2, "measured"
     first, second = (components.columns[k].contrasts for k in pair)
+    model = models[0]
     modelled = first.T @ model @ second
-    moved = np.var([first.T @ one @ second for one in models], axis=0, ddof=1)
+    moved = np.var([first.T @ one @ second for one in models[1:]], axis=0, ddof=1)
     known = effect.known
     apart = np.where(known, effect.value / many - modelled, 0.0)
     squares = (first**2).T @ np.maximum(model, 0.0) @ second**2

@@ -139,13 +139,9 @@ class SyntheticData:
         if a > b:
             turned = self.pair_shares(second, first, confidence=confidence)
             return {(y, x): one for (x, y), one in turned.items()}
-        found = intervals.two_way(
-            self.components,
-            (a, b),
-            confidence,
-            model=self.model.pairs[a, b],
-            models=np.array([one.pairs[a, b] for one in self._refits]),
-        )
+        models = [] if self.components.is_whole((a, b)) else [self.model, *self._refits]
+        tables = np.array([one.pairs[a, b] for one in models])
+        found = intervals.two_way(self.components, (a, b), confidence, models=tables)
         names = [self.design.columns[k].names for k in (a, b)]
         return {
             (x, y): one
