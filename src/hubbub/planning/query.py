@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation import Answer
 from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.plan_rows import PlanRow
 from hubbub.study.parties import Parties
 from hubbub.tabular import CodedCells, Records
 
 if TYPE_CHECKING:
+    from hubbub.estimation import Answer
     from hubbub.planning.plan_values import Plan
     from hubbub.planning.planned_query import PlannedQuery
     from hubbub.protocol import Lift, LocalTask, RoundParameters

@@ -13,11 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation import Levels
+if TYPE_CHECKING:
+    from hubbub.estimation import Levels
 
 Array = NDArray[np.float64]
 MISSING = "missing"

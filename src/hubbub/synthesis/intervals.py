@@ -168,6 +168,9 @@ def combine(estimates: Array | list[float], *, confidence: float = 0.95) -> Comb
         estimates: the m estimates, one of each table, such as coefficients; 5 at the least.
         confidence: of the interval, a probability.
 
+    Returns:
+        The mean of the estimates, with an interval, in their unit.
+
     Raises:
         UserError: there are fewer than 5, or one is not finite.
 

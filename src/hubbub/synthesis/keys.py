@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
+from hubbub import estimation
 from hubbub.errors import StudyError
-from hubbub.estimation import Levels
 from hubbub.section import Section, is_number
 from hubbub.settings import (
     by_hand,
@@ -181,5 +181,5 @@ def _coded(column: Column, cuts: tuple[float, ...] | None, bins: int) -> CodedCo
     if not column.categories and cuts is None:
         low, high = column.bounds
         cuts = tuple(low + (high - low) * k / bins for k in range(1, bins))
-    levels = Levels(column=column, cuts=cuts or ())
+    levels = estimation.Levels(column=column, cuts=cuts or ())
     return CodedColumn(levels=levels, complete=column.complete)

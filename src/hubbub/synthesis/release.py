@@ -37,6 +37,11 @@ class SyntheticData:
         sums: (made, size) the noisy ones.
         sigma: standard deviation of all noise in each of their numbers.
         wanted: how many records; 0: about as many as there are units.
+
+    >>> from hubbub.synthesis.examples import example
+    >>> share = example().shares("died")["yes"]
+    >>> 0.2 < share.low < share.high < 0.4
+    True
     """
 
     design: Design
@@ -98,7 +103,15 @@ class SyntheticData:
         return _cells(self.design.columns, self.model.draw(many, mixed), mixed + 1)
 
     def to_frame(self, records: int | None = None, *, seed: int = 0) -> Any:
-        """The same as a data frame of pandas, which must be installed."""
+        """The same as `draw`, as a data frame of pandas, which must be installed.
+
+        Args:
+            records: how many; None: as many as the study says.
+            seed: another one gives others.
+
+        Returns:
+            A `pandas.DataFrame` with a column for each.
+        """
         import pandas as pd
 
         return pd.DataFrame(self.draw(records, seed=seed))
@@ -112,6 +125,9 @@ class SyntheticData:
 
         Args:
             many: how many; 20 are enough.
+
+        Returns:
+            The tables, one after the other, each as `draw` gives one.
         """
         for number, model in enumerate(self._refitted(many)):
             mixed = self._seed(1000 + number)
@@ -119,7 +135,18 @@ class SyntheticData:
             yield _cells(self.design.columns, levels, mixed + 1)
 
     def shares(self, column: str, *, confidence: float = 0.95) -> dict[str, Share]:
-        """The shares of a column's levels, with intervals; from the sums, not from records."""
+        """The shares of a column's levels, with intervals; from the sums, not from records.
+
+        Args:
+            column: its name.
+            confidence: of each interval, a probability.
+
+        Returns:
+            By each level's name its share.
+
+        Raises:
+            UserError: there is no such column.
+        """
         place = self._place(column)
         found = intervals.one_way(self.components, place, confidence)
         return dict(zip(self.design.columns[place].names, found, strict=True))
@@ -130,8 +157,15 @@ class SyntheticData:
         """The shares of the cells of two columns, with intervals.
 
         Args:
-            first, second: the columns.
+            first: a column's name.
+            second: another one's.
             confidence: of each interval, a probability.
+
+        Returns:
+            By both levels' names the share of their cell.
+
+        Raises:
+            UserError: there is no such column, or both are the same.
         """
         a, b = self._place(first), self._place(second)
         if a == b:
