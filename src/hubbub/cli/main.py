@@ -34,6 +34,7 @@ _FAMILIES = {
     "plan_command": ("plan",),
     "training_commands": ("run",),
     "model_commands": ("predict", "export"),
+    "synthetic_commands": ("sample",),
     "comparison_commands": ("compare", "rehearse"),
     "consortium_commands": ("keygen", "roster", "relay", "leaf", "approve"),
     "network_commands": ("serve", "join", "status"),
