@@ -16,6 +16,7 @@ EXAMPLES = {
     "hubbub rehearse": "hubbub rehearse study.toml --repeats 5",
     "hubbub predict": "hubbub predict runs/first new.csv --out scores.csv",
     "hubbub export": "hubbub export runs/first --onnx model.onnx",
+    "hubbub sample": "hubbub sample runs/first --records 1000 --out records.csv",
     "hubbub keygen": "hubbub keygen north --home hubbub-home",
     "hubbub roster": "hubbub roster aggregator.id north.id south.id --out roster.toml",
     "hubbub relay": "hubbub relay roster.toml --out relay",

@@ -35,6 +35,7 @@ _FAMILIES = {
     "tune_command": ("tune",),
     "training_commands": ("run",),
     "model_commands": ("predict", "export"),
+    "synthetic_commands": ("sample",),
     "comparison_commands": ("compare", "rehearse"),
     "consortium_commands": ("keygen", "roster", "relay", "leaf", "approve"),
     "network_commands": ("serve", "join", "status"),

@@ -19,4 +19,5 @@ from hubbub.training.run_sessions import RunSessions, SessionPlan
 from hubbub.training.run_study import resume, run
 from hubbub.training.spending import set_caps
 from hubbub.training.statistics_context import statistics
+from hubbub.training.synthesis_in_memory import synthesize, synthetic
 from hubbub.training.trained_model import TrainedModel, load, predictions
