@@ -127,6 +127,12 @@ class Collection:
     def collector(self) -> Collector:
         return Collector(place=self.place, round_parameters=self.numbers, collect=self.collect)
 
+    def collector_with_keys(self) -> Collector:
+        found = self.collector()
+        for one in self.node_keys:
+            found.take_key(one)
+        return found
+
 
 def collection(silos: int = 5, nodes: int = 3, *, quorum: int = 4, **named: Any) -> Collection:
     return Collection(world(silos, nodes, quorum=quorum), **named)
