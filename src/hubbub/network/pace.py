@@ -1,4 +1,4 @@
-"""When an answer leaves: at multiples of a pace, so that how long it took does not tell its size."""
+"""When an answer leaves: at multiples of a pace, so that the time it took does not tell a size."""
 
 from __future__ import annotations
 

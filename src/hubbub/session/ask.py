@@ -18,9 +18,7 @@ from hubbub.protocol import Roster
 
 
 class Call(IntEnum):
-    """What a party is asked: a session, a shuffled token list in it, a look at full shares; and,
-    from COLLECT_KEY on, a collection.
-    """
+    """What a party is asked, in a session; from COLLECT_KEY on, in a collection."""
 
     PING = 0
     OPEN = 1

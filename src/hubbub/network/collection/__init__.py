@@ -1,4 +1,4 @@
-"""A sum that stays open for weeks, at parties that come and go: what is on whose disk, who asks whom.
+"""A sum that stays open for weeks: what is on whose disk, and who asks whom.
 
 `collectable` is which studies can be collected, `kept_frames` how frames lie on a disk, `silo_side`
 and `node_side` what a party answers, `collecting` how the aggregator goes on whoever is there,

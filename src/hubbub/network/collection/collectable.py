@@ -45,8 +45,9 @@ def _hindrances(study: Study, planned: PlannedQuery[Query]) -> Iterator[str]:
 
 
 def check_collectable(plan: Plan) -> list[PlannedQuery[Query]]:
-    """The queries of a study that are collected, in their order: all that are asked, or all that
-    come before a training, which then needs sessions.
+    """The queries of a study that are collected, in their order.
+
+    These are all that it asks, or all that come before a training, which then needs sessions.
 
     Raises:
         StudyError: the study cannot be collected; it says why, and what to do.

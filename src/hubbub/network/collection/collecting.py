@@ -131,7 +131,9 @@ class Collecting:
             pass
         return there
 
-    def _asked(self, call: Call, requests: Mapping[int, Sequence[bytes]]) -> list[tuple[int, object]]:
+    def _asked(
+        self, call: Call, requests: Mapping[int, Sequence[bytes]]
+    ) -> list[tuple[int, object]]:
         return list(self.requests.ask(call, requests, self._id)) if requests else []
 
     @property

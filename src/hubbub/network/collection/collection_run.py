@@ -51,7 +51,7 @@ from hubbub.training import (
     private_queries,
     train_federated,
 )
-from hubbub.verification import checked_part, evidence, read_audit
+from hubbub.verification import checked_part, evidence
 from hubbub.verification.transcript import FOLDER as TRANSCRIPTS
 
 
@@ -94,8 +94,8 @@ class CollectedSums(RunSessions):
     def open(  # type: ignore[override]  # both are asked for rounds alone
         self,
         planned: PlannedQuery[Query],
-        tasks: Sequence[LocalTask],  # noqa: ARG002 (they are elsewhere)
-        lift: Callable[[RoundParameters], Lift | None] = lambda _: None,  # noqa: ARG002
+        tasks: Sequence[LocalTask],
+        lift: Callable[[RoundParameters], Lift | None] = lambda _: None,
     ) -> CollectedSum:
         """A collection of a query's sum."""
         numbers = round_parameters_of(planned)
@@ -103,7 +103,7 @@ class CollectedSums(RunSessions):
             collected=lambda: self._collected(planned, numbers), round_parameters=numbers
         )
 
-    def charged(self, purpose: str) -> int:  # noqa: ARG002
+    def charged(self, purpose: str) -> int:
         """None: the sum of a collection is charged with its deposit, and opens once."""
         return 0
 
@@ -251,4 +251,3 @@ def _last_words(
         except UNREADABLE as error:
             requests.warn("garbled", whom=requests.roster.name(silo), said=str(error))
     return sorted(parts, key=lambda one: str(one["silo"]))
-

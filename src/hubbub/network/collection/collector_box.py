@@ -15,7 +15,7 @@ same frames again, and is where it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hubbub.errors import IntegrityError, ProtocolError
@@ -56,9 +56,7 @@ class CollectorBox:
         if first is None:
             return None
         try:
-            place = CollectionPlace(
-                roster=roster, study=study, id=unverified(first[0]).session
-            )
+            place = CollectionPlace(roster=roster, study=study, id=unverified(first[0]).session)
             collector = Collector(place=place, round_parameters=numbers, collect=first[0])
             box = cls(kept=kept, collector=collector)
             box._take_again()
@@ -130,7 +128,7 @@ class CollectorBox:
 
     def _take_again(self) -> None:
         """All that is on the disk, in the order in which it follows."""
-        take = {
+        take: dict[str, Callable[[int, list[bytes]], object]] = {
             "key": lambda _, parts: self.collector.take_key(parts[0]),
             "deposit": lambda _, parts: self.collector.take_deposit(
                 Deposited(deposit=parts[0], vector=parts[1])

@@ -36,7 +36,9 @@ class KeptFrames:
         Raises:
             IntegrityError: the disk does not take it; nothing that follows from it must be sent.
         """
-        pieces = [piece for part in parts for piece in (len(part).to_bytes(_LENGTH, "little"), part)]
+        pieces = [
+            piece for part in parts for piece in (len(part).to_bytes(_LENGTH, "little"), part)
+        ]
         with self._reported(name):
             self._make_folder()
             write_bytes(self.folder / name, _MAGIC, *pieces, mode=PRIVATE)

@@ -12,6 +12,7 @@ alone opens nothing (docs/privacy.md P30).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from cryptography.exceptions import InvalidTag
 
@@ -103,7 +104,7 @@ class NodeSide(PartySide):
         home = self._home
         if home.is_dir():
             for folder in sorted(home.iterdir()):
-                quietly(lambda at=folder: self._erase_withdrawn(KeptFrames(at)), self._log)
+                quietly(partial(self._erase_withdrawn, KeptFrames(folder)), self._log)
 
     def _erase_withdrawn(self, kept: KeptFrames) -> None:
         parts = kept.parts("key")

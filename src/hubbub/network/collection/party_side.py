@@ -112,7 +112,9 @@ class PartySide(ABC):
             deposits=said["come"],
             quorum=said["quorum"],
         )
-        own = self._own_deposit(CollectionPlace(roster=self._folder.roster, study=study.id, id=session))
+        own = self._own_deposit(
+            CollectionPlace(roster=self._folder.roster, study=study.id, id=session)
+        )
         if own is not None and said["taken"] == own.hex():
             kept = self.kept(session)
             if kept.parts("receipt") is None:

@@ -128,7 +128,9 @@ class SiloSide(PartySide):
     def _is_paid(self, asked: Asked) -> bool:
         """Whether the ledger has a row of this id."""
         study, collection = asked.place.study, asked.place.id
-        return any((one.study, one.session) == (study, collection) for one in self._ledger.entries())
+        return any(
+            (one.study, one.session) == (study, collection) for one in self._ledger.entries()
+        )
 
     def _liar(self, asked: Asked, before: list[bytes]) -> str:
         """Who has signed two things for one place."""

@@ -20,7 +20,7 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import MaskStream
 from hubbub.protocol.collection.deposit import ReadDeposit, read_deposit
 from hubbub.protocol.collection.fixed_set import FixedSet, check_opening
-from hubbub.protocol.collection.opening import Opening, CollectionPlace, node_key
+from hubbub.protocol.collection.opening import CollectionPlace, Opening, node_key
 from hubbub.protocol.collection.seeds import mask_key, opened_seed
 from hubbub.protocol.primitives import Keys, Tag, doubled_by, ring
 from hubbub.protocol.round import RoundParameters
@@ -90,7 +90,9 @@ class CollectionNode:
                 culprit=doubled_by(shown, kept.digest, self.place.roster.name(0)),
             )
 
-    def look(self, state: NodeState, node_keys: Sequence[bytes], deposits: Sequence[bytes]) -> bytes:
+    def look(
+        self, state: NodeState, node_keys: Sequence[bytes], deposits: Sequence[bytes]
+    ) -> bytes:
         """Whose seeds do not open, of deposits that may become the set.
 
         Returns:
@@ -104,9 +106,7 @@ class CollectionNode:
         for data in deposits:
             deposit = read_deposit(self.place, data)
             if deposit.silo in found:
-                raise ProtocolError(
-                    "expected one deposit of a silo, got two", culprit="relay"
-                )
+                raise ProtocolError("expected one deposit of a silo, got two", culprit="relay")
             check_opening(opening, deposit)
             found[deposit.silo] = deposit
         closed = self._closed(state, opening, found)
@@ -173,9 +173,7 @@ class CollectionNode:
         if state.total:
             return replace(state, secret=None)
         if not state.promise:
-            raise ProtocolError(
-                "expected a SET before the promises, got none", culprit="relay"
-            )
+            raise ProtocolError("expected a SET before the promises, got none", culprit="relay")
         opening = self._opening(state, node_keys)
         named = FixedSet.read(opening, state.fixed, self.round_parameters)
         self._check_promises(named, promises)

@@ -124,7 +124,9 @@ class Opening:
         return cls(place=place, digest=digest, keys=keys, q=q)
 
 
-def node_key(place: CollectionPlace, keys: Keys, node: int, collect: bytes, sealing: bytes) -> bytes:
+def node_key(
+    place: CollectionPlace, keys: Keys, node: int, collect: bytes, sealing: bytes
+) -> bytes:
     """A node's NODE_KEY: the key that seeds of this collection are sealed to.
 
     Args:
