@@ -219,6 +219,7 @@ def weather(draw: random.Random, clock: Time, up: float) -> Callable[[str], bool
     drawn: dict[tuple[str, int], bool] = {}
 
     def there(party: str) -> bool:
+        assert clock.wall() < 200 * DAY, "it goes on for ever"
         key = (party, len(clock.slept))
         if key not in drawn:
             drawn[key] = draw.random() < up

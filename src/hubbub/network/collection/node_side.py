@@ -89,12 +89,6 @@ class NodeSide(PartySide):
         """The key of a collection, made once."""
         if state is not None:
             return state
-        if not self._folder.notes.open_session(asked.place.id):
-            raise ProtocolError(
-                "expected a new collection, got one that was opened here before: this folder was "
-                "set back in part, or the id is an old session's",
-                culprit="relay",
-            )
         made = node.begin(asked.collect)
         self._keep(asked.place, None, made)
         return made
