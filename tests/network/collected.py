@@ -68,6 +68,10 @@ def write_files(parties: Consortium) -> None:
 class Time(Jumping):
     """A clock that jumps, and the date that goes with it."""
 
+    def sleep(self, seconds: float, check: Any = lambda: None) -> None:
+        assert len(self.slept) < 6000, "it goes on for ever"
+        super().sleep(seconds, check)
+
     def wall(self) -> float:
         return sum(self.slept)
 

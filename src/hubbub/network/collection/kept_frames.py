@@ -44,28 +44,31 @@ class KeptFrames:
             write_bytes(self.folder / name, _MAGIC, *pieces, mode=PRIVATE)
 
     def parts(self, name: str) -> list[bytes] | None:
-        """What a file holds; None if there is none.
+        """What a file holds; None if there is none, or one that was being erased.
 
         Raises:
             IntegrityError: it holds something else.
         """
-        path = self.folder / name
         with self._reported(name):
             try:
-                rest = memoryview(read_bytes(path, most=_MOST_BYTES))
+                content = read_bytes(self.folder / name, most=_MOST_BYTES)
             except FileNotFoundError:
                 return None
-        found, rest = [], rest if rest[: len(_MAGIC)] == _MAGIC else rest[:1]
-        rest = rest[len(_MAGIC) :] if len(rest) >= len(_MAGIC) else rest
+        if content and not any(content):
+            return None
+        found, rest = list[bytes](), memoryview(content)[len(_MAGIC) :]
         while len(rest):
             end = _LENGTH + int.from_bytes(rest[:_LENGTH], "little")
             if len(rest) < end:
-                raise IntegrityError(
-                    f"expected {path} as it was written, it was altered; restore the whole folder "
-                    "as it was last, or have the others told that this party is lost to the sum"
-                )
+                break
             found.append(bytes(rest[_LENGTH:end]))
             rest = rest[end:]
+        if len(rest) or content[: len(_MAGIC)] != _MAGIC:
+            raise IntegrityError(
+                f"expected {self.folder / name} as it was written, it was altered; restore the "
+                "whole folder as it was last, or have the others told that this party is lost to "
+                "the sum"
+            )
         return found
 
     def names(self) -> list[str]:
@@ -74,8 +77,8 @@ class KeptFrames:
             return []
         return sorted(one.name for one in self.folder.iterdir() if one.suffix != ".part")
 
-    def erase(self, name: str, *parts: bytes) -> None:
-        """Overwrite a file where it stands, and put these parts in its place.
+    def erase(self, name: str) -> None:
+        """Overwrite a file where it stands, if it is there, and remove it.
 
         A disk may keep what was overwritten, and a backup does (docs/privacy.md P30).
 
@@ -83,10 +86,14 @@ class KeptFrames:
             IntegrityError: as for `keep`.
         """
         path = self.folder / name
-        with self._reported(name), path.open("r+b", buffering=0) as file:
-            write_all(file, bytes(os.fstat(file.fileno()).st_size))
-            os.fsync(file.fileno())
-        self.keep(name, *parts)
+        with self._reported(name):
+            if not path.exists():
+                return
+            with path.open("r+b", buffering=0) as file:
+                write_all(file, bytes(os.fstat(file.fileno()).st_size))
+                os.fsync(file.fileno())
+            path.unlink()
+            sync_folder(self.folder)
 
     def _make_folder(self) -> None:
         """The folder, which is on the disk before what is in it."""

@@ -1,9 +1,10 @@
 """A compute node in collections: its key, its promise and its total, each on disk before it leaves.
 
-    key         COLLECT, NODE_KEY, and the secret key, sealed to the node's own
+    key         the secret key of this collection, sealed to the node's own
+    opened      COLLECT, NODE_KEY
     promise     SET, SET_PROMISE
-    total       SET_TOTAL; then the secret is overwritten
-    void        VOID; then the secret is overwritten
+    total       SET_TOTAL; then `key` is overwritten and removed
+    void        VOID; then, too
 
 The secret is sealed to the long-term key, which a passphrase may close: whoever reads this folder
 alone opens nothing (docs/privacy.md P30).
@@ -101,36 +102,36 @@ class NodeSide(PartySide):
                 quietly(partial(self._erase_withdrawn, KeptFrames(folder)), self._log)
 
     def _erase_withdrawn(self, kept: KeptFrames) -> None:
-        parts = kept.parts("key")
-        if parts is None or len(parts) < 3:
+        opened = kept.parts("opened")
+        if opened is None or kept.parts("key") is None:
             return
-        if not self._folder.approves(unverified(parts[0]).study):
-            kept.erase("key", *parts[:2])
+        if not self._folder.approves(unverified(opened[0]).study):
+            kept.erase("key")
             self._log.warn("erased", collection=kept.folder.name[:16])
 
     def _state(self, place: CollectionPlace) -> NodeState | None:
         """All that is on disk; what a crash has left half done is done now."""
         kept = self.kept(place.id)
-        key = kept.parts("key")
-        if key is None:
+        opened, key = kept.parts("opened"), kept.parts("key")
+        if opened is None:
             return None
         promise, total, void = (kept.parts(name) or [] for name in ("promise", "total", "void"))
-        state = NodeState(collect=key[0], node_key=key[1], secret=None)
+        state = NodeState(collect=opened[0], node_key=opened[1], secret=None)
         if promise:
             state = replace(state, fixed=promise[0], promise=promise[1])
         if total or void:
             state = replace(state, total=b"".join(total), void=b"".join(void))
-            self._erase(kept, key)
+            kept.erase("key")
             return state
-        return replace(state, secret=self._secret(place, key[2]) if len(key) > 2 else None)
+        return replace(state, secret=self._secret(place, key[0]) if key else None)
 
     def _keep(self, place: CollectionPlace, before: NodeState | None, after: NodeState) -> None:
         """What is new in a state, in the order in which a crash may come."""
         kept = self.kept(place.id)
         if before is None:
             assert after.secret is not None, "a new state has its key"  # noqa: S101
-            sealed = self._sealed(place, after.secret)
-            kept.keep("key", after.collect, after.node_key, sealed)
+            kept.keep("key", self._sealed(place, after.secret))
+            kept.keep("opened", after.collect, after.node_key)  # from now on it is this key
             return
         if after.promise != before.promise:
             kept.keep("promise", after.fixed, after.promise)
@@ -139,12 +140,7 @@ class NodeSide(PartySide):
         if after.void != before.void:
             kept.keep("void", after.void)
         if after.secret is None:
-            self._erase(kept, kept.parts("key") or [])
-
-    def _erase(self, kept: KeptFrames, key: list[bytes]) -> None:
-        """Overwrite the secret, if it is there."""
-        if len(key) > 2:
-            kept.erase("key", *key[:2])
+            kept.erase("key")
 
     def _sealed(self, place: CollectionPlace, secret: Keys) -> bytes:
         parts = secret.secret_parts()
