@@ -29,6 +29,7 @@ _NAME = 70  # of somebody who is blamed
 _SECRET = 1 << 11  # a secret, sealed for one party
 _PROOF = 1 << 8  # what confirms a set-up
 _EVIDENCE = 1 << 19  # of a machine, with its collateral
+_COLLECT = LARGEST_OFFER >> 1  # so that some nine thousand deposits go beside it
 _SESSIONS = 1 << 20  # what is said of all sessions of a study, in hexadecimal
 
 
@@ -86,7 +87,7 @@ class SizeLimits:
         shown = _frames(everybody, DIGEST_BYTES)
         lists = (call for call in Call if Call.LIST <= call <= Call.JUDGE)
         deposits = _frames(silos, self._deposit)
-        opened = _frames(1, LARGEST_OFFER) + _frames(round_parameters.nodes, _SECRET)
+        opened = _frames(1, _COLLECT) + _frames(round_parameters.nodes, _SECRET)
         summed = opened + deposits + _frames(1 + round_parameters.nodes, 33 * silos + 64)
         return {
             **dict.fromkeys(lists, self._list),
@@ -105,13 +106,13 @@ class SizeLimits:
             Call.PROMISE: named,
             Call.TOTAL: _frames(round_parameters.nodes, silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS) + _frames(1, self._model),
-            Call.COLLECT_KEY: _frames(1, LARGEST_OFFER),
+            Call.COLLECT_KEY: _frames(1, _COLLECT),
             Call.COLLECT_DEPOSIT: opened,
             Call.COLLECT_LOOK: summed,
             Call.COLLECT_PROMISE: summed,
             Call.COLLECT_TOTAL: summed,
             Call.COLLECT_REST: _WORDS,
-            Call.COLLECT_VOID: _frames(1, LARGEST_OFFER),
+            Call.COLLECT_VOID: _frames(1, _COLLECT),
         }
 
     @property
