@@ -171,7 +171,7 @@ class _Joined:
         machine: Machine,
         event_log: EventLog,
         url: str | None,
-        once: float | None,
+        once: float | None = None,
     ) -> None:
         self._site, self._machine, self._log, self._url = party_folder, machine, event_log, url
         self._once, self._heard = once, time.monotonic()
