@@ -19,6 +19,7 @@ import numpy as np
 
 import hubbub.learning as learning
 from hubbub.errors import BudgetError, UserError
+from hubbub.kept_pages import kept_pages
 from hubbub.network.coordinator import Coordinator
 from hubbub.planning import Plan
 from hubbub.study import sources
@@ -153,6 +154,7 @@ def run_folder_of(
         ExitStack() as stack,
     ):
         stack.enter_context(learning.threads_for(prepared.initial.size))
+        stack.enter_context(kept_pages(prepared.initial.size))
         yield folder, start, stack
 
 
