@@ -49,12 +49,12 @@ def rows(parties: Consortium, name: str) -> list[Any]:
 class Table:
     """The other side of the table: an aggregator that signs and asks what it likes."""
 
-    def __init__(self, parties: Consortium, id: bytes = b"a collection's id"[:16]) -> None:
-        self.parties, self.id = parties, id
+    def __init__(self, parties: Consortium, name: bytes = b"a collection's id"[:16]) -> None:
+        self.parties, self.id = parties, name
         self.plan = planned(parties.study)
         self.numbers = round_parameters_of(self.plan.main)
         roster = parties.aggregator.roster
-        self.place = CollectionPlace(roster=roster, study=parties.study.id, id=id)
+        self.place = CollectionPlace(roster=roster, study=parties.study.id, id=name)
         self.collect = self.opening()
         self.keys: list[bytes] = []
 
@@ -172,9 +172,7 @@ def test_p30_on_a_full_disk_nothing_leaves_and_it_goes_on_later(
     assert len(rows(table.parties, "cleveland")) == 1, "made anew under its row"
     fixed, heads = table.set_of(deposits), [one[0] for one in deposits.values()]
     with full_disk(monkeypatch, "promise"):
-        said = table.ask(
-            "node-1", Call.COLLECT_PROMISE, table.collect, *table.keys, fixed, *heads
-        )
+        said = table.ask("node-1", Call.COLLECT_PROMISE, table.collect, *table.keys, fixed, *heads)
     assert refusal(said) == ("ledger", "")
     promises = [
         table.ask(node, Call.COLLECT_PROMISE, table.collect, *table.keys, fixed, *heads)[0]
@@ -393,9 +391,8 @@ def test_no_call_is_answered_by_who_it_is_not_for(table: Table, call: Call) -> N
         for_silo = call is Call.COLLECT_DEPOSIT
         if call in (Call.COLLECT_KEY, Call.COLLECT_VOID) and name == "node-1":
             continue
-        if for_silo == (name == "cleveland") and call is not Call.COLLECT_LOOK:
-            if for_silo:
-                continue
+        if for_silo and name == "cleveland":
+            continue
         said = table.ask(name, call, *base)
         if call is Call.COLLECT_LOOK and name == "node-1":
             assert unverified(said[0]).tag is Tag.LOOKED

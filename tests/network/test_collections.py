@@ -71,15 +71,15 @@ def test_below_the_quorum_nothing_opens_and_a_later_date_goes_on(
     parties = Consortium.gather(tmp_path, asking())
     clock, limit = Time(), 40 * DAY
 
-    class Enough(Exception):
+    class EnoughError(Exception):
         pass
 
     def there(party: str) -> bool:
         if clock.wall() > limit:
-            raise Enough
+            raise EnoughError
         return party not in ("cleveland", "hungary")
 
-    with pytest.raises(Enough):
+    with pytest.raises(EnoughError):
         collect(parties, seated(parties, there), clock=clock)
     assert sums == []
     status = json.loads((tmp_path / "aggregator" / "status.json").read_text())
