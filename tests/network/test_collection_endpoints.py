@@ -1,4 +1,4 @@
-"""What endpoints answer in a collection, and what is on their disks: attacks, deaths, images (P30)."""
+"""Parties of a collection on disk: kills at every write, restored folders, liars, twenty-four sites.
 
 from __future__ import annotations
 
