@@ -49,11 +49,13 @@ def released_findings(
         if not query.is_enough(kept):
             yield wrong(claim, f"{sums} has too few for an answer; {RESTORE}")
             return
-        yield _kept_finding(f"{sums} follows from the sums", kept, made, before)
+        follows = _kept_finding(f"{sums} follows from the sums", kept, made, before)
+        yield follows.covering("replay.answers")
         for name, text in query.released(plan, kept).files.items():
             why = _difference(folder / name, text)
             claim = f"{folder / name} says what the sums say"
-            yield judged(claim, f"{why}; {RESTORE}" if why else "")
+            found = judged(claim, f"{why}; {RESTORE}" if why else "")
+            yield found.covering("replay.answers")
     except MALFORMED as error:
         yield wrong(claim, f"{error}; {RESTORE}")
 
