@@ -32,6 +32,7 @@ _FAMILIES = {
     "schema_command": ("schema",),
     "demo_command": ("demo",),
     "plan_command": ("plan",),
+    "tune_command": ("tune",),
     "training_commands": ("run",),
     "model_commands": ("predict", "export"),
     "synthetic_commands": ("sample",),

@@ -232,8 +232,8 @@ def _played(
         led = last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
         yield led.covering("replay.model")
     for query in (one.query for one in plan.stepped if isinstance(one.query, SumsQuery)):
-        kept = _led_to(query.mechanism.purpose, courses, last)
-        yield from released_findings(folder, plan, query, *kept)
+        course = _led_to(query.mechanism.purpose, courses, last)
+        yield from released_findings(folder, plan, query, *course)
 
 
 def _led_to(

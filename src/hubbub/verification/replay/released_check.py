@@ -54,8 +54,8 @@ def released_findings(
         for name, text in query.released(plan, kept).files.items():
             why = _difference(folder / name, text)
             claim = f"{folder / name} says what the sums say"
-            found = judged(claim, f"{why}; {RESTORE}" if why else "")
-            yield found.covering("replay.answers")
+            told = judged(claim, f"{why}; {RESTORE}" if why else "")
+            yield told.covering("replay.answers")
     except MALFORMED as error:
         yield wrong(claim, f"{error}; {RESTORE}")
 
