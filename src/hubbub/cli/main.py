@@ -39,6 +39,7 @@ _FAMILIES = {
     "network_commands": ("serve", "join", "status"),
     "verification_commands": ("verify", "report", "audit"),
     "table_command": ("table",),
+    "dossier_command": ("dossier",),
     "attest_commands": ("attest",),
     "accounting_commands": ("epsilon", "delta", "noise"),
     "ledger_commands": ("ledger", "budget"),
