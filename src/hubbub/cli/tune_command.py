@@ -169,7 +169,9 @@ def _show(found: Tuned, origin: str, out: Path) -> None:
         "no silo's file was opened, so this has cost nothing; on made-up records the numbers say "
         "which settings suit, not how good the model will be"
     )
-    say(f"written to {out}, which is another study; see what it means and train with")
+    same = found.better.id == found.study.id
+    what = "as it was: none is worth another study" if same else "which is another study"
+    say(f"written to {out}, {what}; see what it means and train with")
     say(f"    hubbub run {shlex.quote(str(out))}")
 
 
