@@ -21,6 +21,7 @@ PERSON = "person_id"
 DOMAINS = ("condition", "drug", "measurement", "procedure", "visit", "death", "person")
 TAKES = ("any", "count", "first", "last", "min", "max", "age", "sex")
 TIME, EVENT = "days", "event"  # the columns that an outcome gives
+FOLLOWED, HAPPENED = "followed", "happened"  # the same, for statistics beside a target
 _ALWAYS = 36_500
 _CONCEPTS = Key(
     says="Concept ids of the standard vocabularies; all of the domain if left out.",
@@ -109,7 +110,8 @@ class Omop:
         Happening | None,
         table(
             f"Gives the columns `{TIME}` and `{EVENT}`: days from the index date to the first day "
-            "after it on which this happens (`1`), or to the end of the observation period (`0`)."
+            "after it on which this happens (`1`), or to the end of the observation period (`0`); "
+            f"for statistics beside them as a target the same as `{FOLLOWED}` and `{HAPPENED}`."
         ),
     ] = None
     columns: Annotated[
