@@ -250,7 +250,8 @@ def check_file(study: Study, party: str, folder: Path) -> None:
         DataError: naming the file that is not there.
     """
     path = file_of(study, party, folder)
-    if path is not None and not path.is_file():
+    in_parts = study.data.is_extracted and party != TEST
+    if path is not None and not (path.is_dir() if in_parts else path.is_file()):
         raise DataError(
             f"expected the records of {party} for {study.name} in {path.resolve()}, found no such "
             "file; put it there, or name the folder with --data"

@@ -67,7 +67,7 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
 def read_site(study: Study, name: str, folder: Path) -> RawTable:
     """What a party has, as it is at this moment."""
     if study.data.is_extracted and name != sources.TEST:
-        return raw_of(opened(study.data, name, home_of(folder)))
+        return raw_of(opened(study.data, name, folder))
     sources.check_file(study, name, folder)
     path = sources.file_of(study, name, folder)
     assert path is not None  # noqa: S101 (the study's records come from files)
