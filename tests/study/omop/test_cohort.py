@@ -210,7 +210,7 @@ def test_what_is_no_cohort_is_refused():
         ({"index": {"concepts": [1]}}, "data.omop.index.domain"),
         ({"age": [80, 18]}, "data.omop.age"),
         ({"columns": {"x; DROP": {"domain": "visit"}}}, "a name of letters"),
-        ({"columns": {"X": {"domain": "visit"}}}, "a name of letters"),
+        ({"columns": {"x y": {"domain": "visit"}}}, "a name of letters"),
         ({"columns": {**columns, "person_id": {"domain": "visit"}}}, "person_id"),
         ({"columns": {"x": {"domain": "visit", "take": "age"}}}, 'domain = "person"'),
         ({"columns": {"x": {"domain": "visit", "take": "last"}}}, "of a measurement"),

@@ -73,12 +73,12 @@ def text(omop: Omop) -> str:
     results, joins = [f"p.{PERSON}"], []
     for place, one in enumerate(omop.columns):
         if one.domain == "person":
-            results.append(f"{_of_person(one)} AS {one.name}")
+            results.append(f'{_of_person(one)} AS "{one.name}"')
             continue
         name = f"c{place}"
         named += _column(one, name)
         joins.append(f"LEFT JOIN {name} ON {name}.{PERSON} = p.{PERSON}")
-        results.append(f"{_result(one, name)} AS {one.name}")
+        results.append(f'{_result(one, name)} AS "{one.name}"')
     if omop.outcome is not None:
         named.append(("outcome", _outcome(omop.outcome)))
         joins.append(f"LEFT JOIN outcome ON outcome.{PERSON} = p.{PERSON}")

@@ -111,7 +111,8 @@ class Omop:
         table(
             f"Gives the columns `{TIME}` and `{EVENT}`: days from the index date to the first day "
             "after it on which this happens (`1`), or to the end of the observation period (`0`); "
-            f"for statistics beside them as a target the same as `{FOLLOWED}` and `{HAPPENED}`."
+            f"for statistics beside them as a target the same as `{FOLLOWED}` and `{HAPPENED}`.",
+            default="either",
         ),
     ] = None
     columns: Annotated[
@@ -190,9 +191,9 @@ def _column(name: str, entry: object) -> OmopColumn:
     path = f"data.omop.columns.{name}"
     if not isinstance(entry, Mapping):
         raise StudyError(f"expected {path} to be a table, got another value; write one")
-    if not name.isidentifier() or not name.isascii() or name.lower() != name:
+    if not name.isidentifier() or not name.isascii() or len(name) > 63:
         raise StudyError(
-            f"expected a name of letters a–z, digits and _ for {path}, got another; rename it"
+            f"expected a name of letters, digits and _ for {path}, got another; rename it"
         )
     made = read(
         OmopColumn,
