@@ -178,7 +178,7 @@ $(ENGINE): $(RUNTIME)
 
 $(TOOLS): $(RUNTIME)
 	$(SAY) installing the tools for checks and tests
-	@$(INSTALL) --editable '.[learn,net,otlp,parquet,attest,paper,experiments,docs,dev]'
+	@$(INSTALL) --editable '.[learn,net,otlp,parquet,sql,attest,paper,experiments,docs,dev]'
 	@touch $@
 
 $(PAGES): $(RUNTIME)
