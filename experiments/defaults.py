@@ -51,7 +51,9 @@ COLUMN_LINES = [
 TARGETS = {
     "classes": 'target = "y"\npositive = ["1"]\nnegative = ["0"]',
     "amounts": 'target = { kind = "numeric", column = "y", low = 0, high = 100 }',
-    "logarithms": 'target = { kind = "numeric", column = "y", low = 1, high = 1000, scale = "log" }',
+    "logarithms": (
+        'target = { kind = "numeric", column = "y", low = 1, high = 1000, scale = "log" }'
+    ),
     "counts": 'target = { kind = "count", column = "y", high = 30 }',
     "times": 'target = { kind = "time-to-event", time = "y", event = "e", grid = [1, 2, 3, 4, 5] }',
 }
@@ -87,7 +89,9 @@ def bundled(name: str) -> Cohort:
 def hearts() -> Cohort:
     """The four hospitals' records, and the public ones."""
     found = [heart(one) for one in (*HEART_SILOS, "test")]
-    inputs, targets = (np.concatenate(one) for one in zip(*((r.inputs, r.targets) for r in found)))
+    inputs, targets = (
+        np.concatenate(one) for one in zip(*((r.inputs, r.targets) for r in found), strict=True)
+    )
     return Cohort(TwoClasses(), inputs, targets, squared_length(HEART_COLUMNS))
 
 
@@ -267,7 +271,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def measure(number: int, shown: Shown) -> dict[str, object]:
         key: Any = keys[number]
         draws = options.runs if key["records"] < 10_000 or key["records"] == 10**6 else 1
-        return measured(**{"name" if k == "cohort" else k: v for k, v in key.items()}, draws=draws, shown=shown)
+        return measured(
+            **{"name" if k == "cohort" else k: v for k, v in key.items()}, draws=draws, shown=shown
+        )
 
     fill(table, keys, measure, module="experiments.defaults", arguments=arguments)
 
