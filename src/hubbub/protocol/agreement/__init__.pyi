@@ -12,3 +12,8 @@ from .key_agreement import (
 from .mask_stream import (
     MaskStream as MaskStream,
 )
+from .roll_call import (
+    Roll as Roll,
+    RollCall as RollCall,
+    called as called,
+)
