@@ -752,5 +752,5 @@ def test_a_link_that_was_altered_on_its_way_costs_an_attempt_and_blames_nobody(
 
 def test_a_chain_is_everybodys_own() -> None:
     one, two = federation(), federation()
-    found = [anchor for parties in (one, two) for anchor in parties.rounds.anchors]
+    found = [anchor for parties in (one, two) for anchor in parties.rounds.opening[1:]]
     assert len({payload_of(frame) for frame in found}) == 8
