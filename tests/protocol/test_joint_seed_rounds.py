@@ -465,8 +465,8 @@ def test_the_runners_bind_the_anchors_into_the_transcript(
     """A silo that saw other anchors than the rest does not finish the set-up of a run."""
     original = JointSeed.learn_anchors
 
-    def elsewhere(self: JointSeed, frames: Sequence[bytes]) -> bytes:
-        digest = original(self, frames)
+    def elsewhere(self: JointSeed, frames: Sequence[bytes], silos: frozenset[int]) -> bytes:
+        digest = original(self, frames, silos)
         return bytes(32) if self._index == 3 else digest
 
     assert federation(nodes).peers.parties[1].agreed.transcript

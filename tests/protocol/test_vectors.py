@@ -214,18 +214,19 @@ def test_reference_gives_every_silo_the_same_nodes() -> None:
 @EACH
 def test_reference_builds_every_unsealed_frame(v: Any) -> None:
     """Headers, payloads and signatures, byte by byte."""
-    turn = v["round"]
-    model = ref.bitmap(turn["active"], 3) + struct.pack("<2f", 0.5, -1.25)
+    turn, silos = v["round"], sum(one["role"] == "silo" for one in v["roster"])
+    model = ref.bitmap(turn["active"], silos) + struct.pack("<2f", 0.5, -1.25)
     now = (turn["round"], turn["attempt"])
     assert remade(v, 0, 6, now, ALL, model) == turn["model"]
     for node, request in enumerate(turn["requests"], 4):
-        named = ref.bitmap(turn["active"], 3) + bytes.fromhex(turn["model_digest"])
+        named = ref.bitmap(turn["active"], silos) + bytes.fromhex(turn["model_digest"])
         assert remade(v, 0, 8, now, node, named) == request
         assert remade(v, node, 30, now, ALL, named) == turn["promises"][node - 4]
     for silo, answer in zip(turn["active"], turn["masked"], strict=True):
         assert remade(v, silo, 7, now, 0, payload(answer)) == answer
     transcript = bytes.fromhex(v["transcript"])
-    for index, confirm in enumerate(v["confirms"], 1):
+    there = [*turn["active"], *range(1 + silos, len(v["roster"]))]
+    for index, confirm in zip(there, v["confirms"], strict=True):
         assert remade(v, index, 4, (0, 0), ALL, transcript) == confirm
     for sender, checks in v["checks"].items():
         for receiver, check in checks.items():
@@ -254,10 +255,10 @@ def parcel(head: bytes, *parts: bytes) -> str:
 def test_a_parcel_is_its_head_and_its_parts() -> None:
     model, ready = unhex([PAIRWISE["round"]["model"], NETWORK["frames"]["READY"]])
     parcels = NETWORK["parcels"]
-    assert parcels["ping"] == parcel(b"hub?\3\0" + SESSION)
-    assert parcels["model"] == parcel(b"hub?\3\7" + SESSION, model)
-    assert parcels["ready"] == parcel(b"hub!\3", ready)
-    assert parcels["finished"] == parcel(b"hub!\3")
+    assert parcels["ping"] == parcel(b"hub?\4\0" + SESSION)
+    assert parcels["model"] == parcel(b"hub?\4\7" + SESSION, model)
+    assert parcels["ready"] == parcel(b"hub!\4", ready)
+    assert parcels["finished"] == parcel(b"hub!\4")
 
 
 @pytest.mark.parametrize("version", [0, 3, 255])

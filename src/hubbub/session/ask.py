@@ -69,14 +69,21 @@ class AbsentError(HubbubError):
         absent: by name.
         begun: whether it was a set-up whose secrets were begun: a graph may have been drawn (P4).
         charged: whether it was a round for which silos have paid that had done their part.
+        rolled: whether it was a set-up whose ROLL had named them: they were there before (P29).
     """
 
     def __init__(
-        self, absent: Mapping[str, Absent], *, begun: bool = False, charged: bool = False
+        self,
+        absent: Mapping[str, Absent],
+        *,
+        begun: bool = False,
+        charged: bool = False,
+        rolled: bool = False,
     ) -> None:
         listed = "; ".join(f"{name}: {one.said}" for name, one in sorted(absent.items()))
         super().__init__(f"expected every party's answer, got none from {listed}")
         self.absent, self.begun, self.charged = dict(absent), begun, charged
+        self.rolled = rolled
 
 
 Answer = list[bytes] | Absent

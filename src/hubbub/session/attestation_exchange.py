@@ -1,4 +1,4 @@
-"""Evidence in a set-up: fresh nonces of all its silos, evidence bound to them, and everybody's check.
+"""Evidence in a set-up: fresh nonces of its silos, evidence bound to them, and everybody's check.
 
     OPEN       ->  a silo's nonce
     ATTEST     ROLL, all nonces    ->  the evidence of a party whose role the study asks for it

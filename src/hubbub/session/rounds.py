@@ -11,9 +11,9 @@ With pairwise masks an attempt needs everybody that it was begun with; with comp
 the quorum and the nodes. Who does not answer is left out of the next attempts and asked again
 later; every attempt has a fresh batch, noise and masks, and is charged (docs/privacy.md P3). Where
 noise is correlated, who is left out comes back with the next session only (P25); so does whoever
-was not there when the session was set up (P29). Where too few are left, the session is over
-(`AbsentError`); for who waits for the next one it is ended now and then, never at once. Vectors are added as they come, so memory
-does not grow with the number of silos.
+was not there when the session was set up (P29), and for who waits the session is ended now and
+then, never at once. Where too few are left, it is over (`AbsentError`). Vectors are added as they
+come, so memory does not grow with the number of silos.
 
 A silo that was missing when it was needed is *on probation*: it gets the next MODEL before all
 others, and these only if it answers or can be spared. So whoever refuses again and again makes the

@@ -97,14 +97,17 @@ class SetUp:
         silos = frozenset(opened.keys() & {*roster.silos})
         frame, roll = called(self.keys, roster, self.study, self.session, silos)
         told = [one for index in sorted(opened) for one in opened[index]]
-        return _RolledSetUp(self, roll, frame).agreed(opening, told, absent)
+        try:
+            return _RolledSetUp(self, roll, frame).agreed(opening, told, absent)
+        except AbsentError as error:
+            raise AbsentError(error.absent, begun=error.begun, rolled=True) from None
 
     def _opened(self, opening: bytes) -> tuple[dict[int, list[bytes]], dict[int, Absent]]:
         """What everybody says to the offer who takes part in the session; and who does not."""
         opened, absent = dict[int, list[bytes]](), dict(self.away)
         here = set(range(1, len(self.peers.roster.parties))) - absent.keys()
         for wave in (here & self.doubted, here - self.doubted):
-            self._check_enough(absent)
+            self.check_enough(absent)
             asked = {index: [opening] for index in sorted(wave)}
             for index, answer in self.peers.ask(Call.OPEN, asked, self.session) if wave else ():
                 if isinstance(answer, Absent):
@@ -114,7 +117,7 @@ class SetUp:
                     absent[index] = Absent(why="garbled", said=said)
                 else:
                     opened[index] = answer
-        self._check_enough(absent)
+        self.check_enough(absent)
         return opened, absent
 
     def _owed(self, index: int) -> int:
@@ -122,7 +125,7 @@ class SetUp:
         silo = index in self.peers.roster.silos
         return silo * (self.round_parameters.needs_joint_seed + (self.attests is not None))
 
-    def _check_enough(self, absent: Mapping[int, Absent]) -> None:
+    def check_enough(self, absent: Mapping[int, Absent]) -> None:
         """See that there are N - D silos and all nodes.
 
         Raises:

@@ -1,13 +1,12 @@
 """Setting up a session: joint randomness, pair secrets, and proof that all saw the same.
 
-Theory of operation. It is known which silos take part (`roll_call.py`); of
-nobody else a word is taken. With pairwise masks they first draw a graph seed by commit and reveal; the
-mask graph follows from it, so no coalition that leaves one honest silo out chooses who masks whom.
-Then every party seals a fresh contribution to each of its neighbours (the silos of the graph, or
-silo and compute node) and signs it. Everybody is shown the digest of what everybody sent, and all
-sign the hash of the whole, the transcript; a relay that shows different parties different things is
-caught here, before the first round. Key checks prove pair by pair that both ends derived the same
-secret.
+Theory of operation. Which silos take part is known (`roll_call.py`). With pairwise masks they first
+draw a graph seed by commit and reveal; the mask graph follows from it, so no coalition that leaves
+one honest silo out chooses who masks whom. Then every party seals a fresh contribution to each of
+its neighbours (the silos of the graph, or silo and compute node) and signs it. Everybody is shown
+the digest of what everybody sent, and all sign the hash of the whole, the transcript; a relay that
+shows different parties different things is caught here, before the first round. Key checks prove
+pair by pair that both ends derived the same secret.
 
 One `Agreement` is one party's side, a pure state machine: frames in, frames out. Its phases are
 called in the order in which they stand, each once; without compute nodes all of them, with compute
@@ -271,7 +270,7 @@ class Agreement:
         )
 
     def _check_outsiders(self, digests: bytes) -> None:
-        """See that nothing is said to come from the aggregator, or a silo that does not take part."""
+        """See that nothing is said of the aggregator, nor of a silo that does not take part."""
         silent = {0, *self._roster.silos} - self._roll.silos
         for index in silent:
             if any(digests[32 * index : 32 * index + 32]):

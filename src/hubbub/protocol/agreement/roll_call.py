@@ -1,11 +1,12 @@
 """ROLL: which silos a session has, said by the aggregator once, before anything depends on it.
 
-Theory of operation. A session needs not all silos: any N - D set it up, and who comes late is in the
-next one. The set is fixed before a silo commits to its share of the graph's seed, and never shrinks:
-were it to follow from who reveals, T silos that withhold their shares would choose among 2^T graphs.
-Its digest enters the seed and the transcript, so all who finish have the same; every later set of
-silos is a part of it (`round_parameters.py`). Compute nodes are in every session: to choose among
-them could be to leave the honest one out (docs/privacy.md P29). This file knows no secret.
+Theory of operation. A session needs not all silos: any N - D set it up, and who comes late is in
+the next one. The set is fixed before a silo commits to its share of the graph's seed, and never
+shrinks: were it to follow from who reveals, T silos that withhold their shares would choose among
+2^T graphs. Its digest enters the seed and the transcript, so all who finish have the same; every
+later set of silos is a part of it (`round_parameters.py`). Compute nodes are in every session: to
+choose among them could be to leave the honest one out (docs/privacy.md P29). This file knows no
+secret.
 """
 
 from __future__ import annotations

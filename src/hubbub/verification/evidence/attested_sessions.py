@@ -1,8 +1,8 @@
 """The evidence that parties showed in a run's sessions, kept in `evidence.json` and verified again.
 
 Kept are the frames themselves: the aggregator's offer with the time of verification, its ROLL, the
-nonces of its silos, and everybody's evidence with its collateral. They are signed by those who sent them, so
-whoever has the file can verify them as the silos did, at the time that they did it.
+silos' nonces, and everybody's evidence with its collateral. They are signed by those who sent them,
+so whoever has the file can verify them as the silos did, at the time that they did it.
 """
 
 from __future__ import annotations
