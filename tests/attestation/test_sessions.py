@@ -229,7 +229,7 @@ def test_an_aggregator_that_shows_silos_different_nonces_gets_no_evidence_believ
     ).sealed(keys)
 
     def bend(call: Call, to: int, frames: list[bytes]) -> list[bytes]:
-        return [*frames[:2], other] if call is Call.ATTEST and to == 1 else frames
+        return [*frames[:3], other] if call is Call.ATTEST and to == 1 else frames
 
     parties.bend = bend
     assert refusal(parties)[0] == "evidence-report-data"
