@@ -67,7 +67,7 @@ def test_attested_parties_train_and_their_evidence_is_verified_again(
     assert all(one.holds for one in found)
     assert any("the evidence holds of every aggregator (software)" in one.claim for one in found)
     kept = json.loads((tmp_path / "run" / "evidence.json").read_text())
-    assert len(kept["attested"][0]["frames"]) == 1 + 3 + 4 + nodes
+    assert len(kept["attested"][0]["frames"]) == 2 + 3 + 4 + nodes
     for name in NAMES:
         parties.stop(name)
         with Ledger(tmp_path / name / "ledger.sqlite") as ledger:
@@ -215,7 +215,7 @@ def test_a_party_that_restarts_shows_fresh_evidence(tmp_path: Path) -> None:
     parties.serve(progress=restart)
     kept = json.loads((tmp_path / "run" / "evidence.json").read_text())["attested"]
     assert len(kept) == 2
-    assert len({frame for one in kept for frame in one["frames"]}) == 2 * 8
+    assert len({frame for one in kept for frame in one["frames"]}) == 2 * 9
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 

@@ -22,8 +22,6 @@ from hubbub.protocol.primitives.wire import Tag, unverified
 from hubbub.protocol.round import round_parameters
 from protocol.parties import (
     DIMENSION,
-    SESSION,
-    STUDY,
     World,
     flipped,
     honest,
