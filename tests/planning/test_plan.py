@@ -24,6 +24,7 @@ from hubbub.errors import StudyError
 from hubbub.planning import (
     Account,
     Plan,
+    RandomProjection,
     account_of,
     exposure,
     is_dimension,
@@ -32,7 +33,7 @@ from hubbub.planning import (
     told_shape,
 )
 from hubbub.planning import plan_of_mechanisms as planning
-from hubbub.planning.accounts import bounded_projection, releases
+from hubbub.planning.accounts import releases
 from hubbub.planning.noise_shares import sharing_silos
 from hubbub.planning.precision import certificate_for, grid_for
 from hubbub.privacy import Certificate, Composition
@@ -646,12 +647,9 @@ def test_p4_a_row_that_the_graph_cannot_keep_counts_one_share_alone():
 
 def test_p4_the_plan_of_a_sparse_graph_says_whom_it_bears_and_when():
     made = plan_for(140, 3, 130)
-    certain, likely = made.borne
+    graph = made.to_dict()["mask_graph"]
+    certain, likely = graph["colluders_at_any_time"], graph["colluders_before_it_is_drawn"]
     assert certain == made.degree - 2
-    assert made.to_dict()["mask_graph"] == {
-        "colluders_at_any_time": certain,
-        "colluders_before_it_is_drawn": likely,
-    }
     torn = {row.colluding_silos: row.torn for row in made.exposures}
     assert torn[certain] == 0
     assert 0 < torn[likely] <= 2.0**-40 < torn[likely + 1]
@@ -661,10 +659,11 @@ def test_p4_the_plan_of_a_sparse_graph_says_whom_it_bears_and_when():
 
 def test_p4_the_plan_in_words_says_whom_the_graph_bears(capsys):
     made = plan_for(140, 3)
+    likely = made.to_dict()["mask_graph"]["colluders_before_it_is_drawn"]
     show_plan(made)
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert f"silos with which each shares masks {made.degree} " in shown
-    assert f"if they were corrupted before it was drawn {made.borne[1]} " in shown
+    assert f"if they were corrupted before it was drawn {likely} " in shown
     show_plan(plan_for(67, 5))
     assert "mask graph" not in capsys.readouterr().out
 
@@ -806,7 +805,7 @@ def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_
 def test_p8_under_substitution_the_mixture_is_cheaper_than_a_bound_with_slack():
     one = study(training={"projection": 9}, privacy={"relation": "substitute"})
     made, mechanism = plan_in_short(one), account(one)
-    bound = bounded_projection("gaussian", 9, events=2, steps=40, delta=1e-5)
+    bound = RandomProjection(kind="gaussian", dimension=9).bounded(events=2, steps=40, delta=1e-5)
     bounded = releases(replace(mechanism, projected=bound), made.stated.noise_multiplier, 40)
     assert made.projected.slack == 0 < bound.slack
     assert Composition(bounded).epsilon(1e-5).lower > 1.2 * made.stated.epsilon
@@ -826,7 +825,7 @@ def test_p8_the_exact_account_is_never_dearer_than_any_split_of_delta():
 
 @pytest.mark.parametrize("kind", ["gaussian", "sign"])
 def test_p8_the_split_of_delta_is_near_the_best(kind):
-    how = bounded_projection(kind, 20, events=3, steps=40, delta=1e-5)
+    how = RandomProjection(kind=kind, dimension=20).bounded(events=3, steps=40, delta=1e-5)
     ours = hubbub.epsilon(
         noise_multiplier=3 / how.factor, sample_rate=0.1, steps=40, delta=1e-5 - 40 * how.slack,
         relation="substitute",

@@ -181,7 +181,7 @@ def test_p25_words_have_room_for_noise_that_grows() -> None:
     deviation = one.correlation.growth * one.share_sigma_grid * sqrt(6)
     held = 12 * deviation + one.sum_limit * one.clip / one.grid_step
     assert held <= 2.0 ** (one.word_bits - 1)
-    assert one.window_bytes == 8 * 3 * 27
+    assert one.to_dict()["correlated_noise"]["window_bytes"] == 8 * 3 * 27
 
 
 def test_auto_takes_the_bands_of_least_error_and_says_by_how_much() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.cli import trial_study
 from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.errors import UserError
-from hubbub.planning import Plan, as_table
+from hubbub.planning import Plan, PlanRow, as_table, option_rows
 from hubbub.queries import PlannedAnswer, plan, planned_answers
 from hubbub.report import broken
 
@@ -124,10 +125,9 @@ def show_plan(made: Plan) -> None:
             ("noise multiplier, against the promised adversary", number(made.noise_multiplier, 6)),
             ("noise multiplier of the whole sum", number(made.total_noise_multiplier, 6)),
             ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
-            *_widest_share(made),
             ("the least share in grid steps", number(made.share_sigma_grid)),
-            *_mask_graph(made),
-            *_correlated(made),
+            *_mask_partners(made),
+            *map(_option_row, option_rows(made.to_dict())),
             ("word", f"{made.word_bits} bits"),
             (f"{study.data.unit}s in one direction that fit a word", str(made.sum_limit)),
             ("silos needed in a round", f"{made.quorum} of {study.parties.silos}"),
@@ -153,37 +153,21 @@ def show_plan(made: Plan) -> None:
         )
 
 
-def _widest_share(made: Plan) -> list[tuple[str, str]]:
-    """The share of a silo where most are missing, if it depends on who takes part (P3)."""
-    if not made.main.division.announced:
-        return []
-    return [("the same where most silos are missing", number(made.main.widest_share_sigma, 6))]
-
-
-def _mask_graph(made: Plan) -> list[tuple[str, str]]:
-    """With whom silos share masks, if with silos, and whom a sparse graph bears."""
+def _mask_partners(made: Plan) -> list[tuple[str, str]]:
+    """With how many silos each shares masks, if with silos."""
     if made.study.parties.compute_nodes:
         return []
-    rows = [("silos with which each shares masks", str(made.degree))]
-    if made.borne is not None:
-        certain, likely = made.borne
-        rows += [
-            ("colluders that the mask graph bears, whenever they are corrupted", str(certain)),
-            ("the same, if they were corrupted before it was drawn", str(likely)),
-        ]
-    return rows
+    return [("silos with which each shares masks", str(made.degree))]
 
 
-def _correlated(made: Plan) -> list[tuple[str, str]]:
-    """How noise is correlated, if it is."""
-    how, kept = made.correlation, made.window_bytes
-    if how is None:
-        return []
-    return [
-        ("noise is correlated over so many steps", str(how.bands)),
-        ("error of the training's noise, against independent", f"{how.error:.3f}"),
-        ("noise that a silo keeps in memory", "unknown" if kept is None else f"{kept:,} bytes"),
-    ]
+def _option_row(row: PlanRow) -> tuple[str, str]:
+    """What an option of the study says of itself."""
+    value = row.value
+    if value is None:
+        shown = number(inf) if row.upper else "unknown"
+    else:
+        shown = value if isinstance(value, str) else number(value)
+    return f"{row.name}: {row.words}", shown
 
 
 def _patient_row(made: Plan) -> list[tuple[str, str, str]]:

@@ -14,10 +14,6 @@ from dataclasses import replace
 from hubbub.errors import StudyError
 from hubbub.ledger.entry import PATIENT, RECORD, Entry, LedgerMechanism
 from hubbub.planning import (
-    BOUNDED,
-    EXACT,
-    LONGER,
-    UNPROJECTED,
     WITHOUT_REPLACEMENT,
     Account,
     Mechanism,
@@ -25,8 +21,8 @@ from hubbub.planning import (
     PlannedQuery,
     Projected,
     Query,
+    RandomProjection,
     account_of,
-    has_exact_mixture,
     releases,
     releases_of_units,
 )
@@ -161,19 +157,8 @@ def _cost_to_patient(kind: LedgerMechanism, count: int, relation: str) -> list[R
 
 
 def _projected(kind: LedgerMechanism, relation: str) -> Projected | None:
-    """How the projection is charged; the bound for signs holds for Gaussian matrices too (P8)."""
+    """How the projection is charged, if there is one."""
     if not kind.projection:
         return None
-    if kind.projection == "layers":
-        account = UNPROJECTED
-    elif has_exact_mixture(kind.projection, kind.sampling, relation):
-        account = EXACT
-    else:
-        account = BOUNDED if kind.slack and relation == "substitute" else LONGER
-    return Projected(
-        kind=kind.projection,
-        dimension=kind.dimension,
-        account=account,
-        factor=kind.factor if account == BOUNDED else 1.0,
-        slack=kind.slack if account == BOUNDED else 0.0,
-    )
+    projection = RandomProjection(kind=kind.projection, dimension=kind.dimension)
+    return projection.charged_again(kind.sampling, relation, kind.factor, kind.slack)

@@ -8,15 +8,9 @@ are in `hubbub.queries`. `model_size` knows how large a study's model is.
 """
 
 from hubbub.planning.accounts import (
-    BOUNDED,
-    EXACT,
-    LONGER,
-    UNPROJECTED,
     Account,
-    Projected,
     account_of,
     epsilon_of,
-    has_exact_mixture,
     least_certified,
     releases,
     releases_of_units,
@@ -39,7 +33,9 @@ from hubbub.planning.model_size import is_dimension, record_shape, told_shape
 from hubbub.planning.noise_correlation import Correlation, correlation_of, words_about
 from hubbub.planning.noise_shares import NoiseShares, may_announce, shares_of
 from hubbub.planning.plan_of_mechanisms import plan_alone, plan_of
-from hubbub.planning.plan_values import ANNOUNCED, Plan
+from hubbub.planning.plan_options import ANNOUNCED, option_rows
+from hubbub.planning.plan_rows import PlanRow
+from hubbub.planning.plan_values import Plan
 from hubbub.planning.plan_warnings import about_own_code
 from hubbub.planning.planned_query import PlannedQuery
 from hubbub.planning.precision import largest_batch, record_clip
@@ -54,5 +50,6 @@ from hubbub.planning.query import (
     SteppedQuery,
     Stepper,
 )
+from hubbub.planning.random_projection import Projected, RandomProjection
 from hubbub.planning.sampling_comparison import as_table
 from hubbub.planning.silo_capacity import capacity_of

@@ -31,13 +31,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, log, sqrt
-
-import numpy as np
+from math import ceil
 
 from hubbub import protocol
 from hubbub.errors import StudyError
 from hubbub.planning.mechanism import WITHOUT_REPLACEMENT, Mechanism, joint_batch
+from hubbub.planning.random_projection import Projected
 from hubbub.privacy import (
     LEAST_SAMPLED_NOISE,
     MOST_EPSILON,
@@ -47,50 +46,14 @@ from hubbub.privacy import (
     Step,
     calibrate,
     from_above,
-    projection_factor,
     release,
     release_at_quantile,
-    release_by_signs,
-    release_projected,
     release_with_malicious,
-    with_slack,
 )
 
 # The honest parts of a batch are gathered into so many cells: 0.05 % of epsilon, on the dear side.
 _CELLS = 40
 _MOST_NOISE = 1e6  # of an account; more noise is charged as this
-_SPLITS = np.geomspace(1e-3, 0.5, 60)
-
-
-# How a projection may be charged, as a reader of the plan sees it.
-EXACT = "exact mixture over the norm of the public projection, P8 (1)"
-LONGER = "mixture over norms no shorter than those of the public projection, P8 (7)"
-BOUNDED = "one bound on the norm and a slack in every step, P8 (2)"
-UNPROJECTED = "as without projection: records are clipped after it, P8 (6)"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Projected:
-    """How the random projection of a study is charged.
-
-    Args:
-        kind: of the matrices, "gaussian", "sign" or "layers".
-        dimension: k, numbers that a silo sends per step.
-        account: `EXACT`, `LONGER`, `BOUNDED` or `UNPROJECTED`.
-        factor: C~ / C, the length that a record's projection is charged with if it is `BOUNDED`.
-        slack: delta that every step spends on longer ones; 0 unless it is `BOUNDED`.
-    """
-
-    kind: str
-    dimension: int
-    account: str = EXACT
-    factor: float = 1.0
-    slack: float = 0.0
-
-    @property
-    def exact(self) -> bool:
-        """Whether nothing is charged for the projection beyond what it may cost."""
-        return self.account in (EXACT, UNPROJECTED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,26 +93,15 @@ def releases(
         steps: attempts, finished or not.
         known_records: records whose part in a batch this adversary knows because it owns them.
     """
-    projected, charged = account.projected, ceil(steps / account.epoch)
-    if projected and projected.account == EXACT:
-        return [_over_norms(account, projected, noise_multiplier, charged)]
-    if projected and projected.account == LONGER:
-        step = _step(account, noise_multiplier, charged)
-        return [release_by_signs(step, account.relation, dimension=projected.dimension)]
-    noise = noise_multiplier / (projected.factor if projected else 1)
-    plain = _unprojected(account, noise, charged, known_records)
-    return [with_slack(plain, projected.slack)] if projected and projected.slack else [plain]
+    charged = ceil(steps / account.epoch)
 
+    def plain(noise: float) -> Release:
+        return _unprojected(account, noise, charged, known_records)
 
-def _over_norms(account: Account, projected: Projected, noise: float, steps: int) -> Release:
-    """P8 (1); an exchange, where nothing is sampled, is one vector of twice the length."""
-    longest = 2 if account.relation == "substitute" else 1
-    return release_projected(
-        dimension=projected.dimension,
-        sample_rate=account.sample_rate,
-        noise_multiplier=noise / longest,
-        count=steps,
-    )
+    if account.projected is None:
+        return [plain(noise_multiplier)]
+    step = _step(account, noise_multiplier, charged)
+    return [account.projected.release(noise_multiplier, step, account.relation, plain)]
 
 
 def _unprojected(account: Account, noise: float, steps: int, known_records: int) -> Release:
@@ -193,7 +145,7 @@ def releases_of_units(
         StudyError: there is no account of such batches, or of what is projected.
     """
     projected = account.projected
-    if account.epoch > 1 or (projected and projected.account != UNPROJECTED):
+    if account.epoch > 1 or (projected and not projected.clipped_after):
         raise StudyError(
             "expected Poisson sampling and no projection but by layers, which have an account of "
             "units of several records, got others; choose these, or state data.patient"
@@ -209,16 +161,18 @@ def releases_at_quantile(
 
     For comparison only: `releases` is never dearer.
     """
-    projected = account.projected
-    one = release_at_quantile(
-        records=account.records,
-        batch=account.batch,
-        malicious=known_records,
-        noise_multiplier=noise / (projected.factor if projected else 1),
-        count=steps,
-        slack=slack,
-    )
-    return [with_slack(one, projected.slack)] if projected and projected.slack else [one]
+
+    def plain(noise: float) -> Release:
+        return release_at_quantile(
+            records=account.records,
+            batch=account.batch,
+            malicious=known_records,
+            noise_multiplier=noise,
+            count=steps,
+            slack=slack,
+        )
+
+    return [account.projected.lengthened(noise, plain) if account.projected else plain(noise)]
 
 
 @lru_cache(maxsize=256)
@@ -237,9 +191,12 @@ def account_of(mechanism: Mechanism) -> Account:
         return replace(account, sample_rate=rate)
     if mechanism.has_joint_batches and mechanism.tokens != "per-step":
         account = replace(account, sampling="full-batch", sample_rate=1.0)
-    if not mechanism.projection:
+    if mechanism.projection is None:
         return account
-    return replace(account, projected=_projected(mechanism, account.sampling))
+    projected = mechanism.projection.charged(
+        account.sampling, account.relation, mechanism.steps, mechanism.delta
+    )
+    return replace(account, projected=projected)
 
 
 def released(
@@ -264,55 +221,6 @@ def released(
                 else releases(account, noise, count)
             )
     return whole
-
-
-def _projected(mechanism: Mechanism, sampling: str) -> Projected:
-    """The account of a projection, by the table above."""
-    kind, k, relation = mechanism.projection_kind, mechanism.projection, mechanism.relation
-    if kind == "layers":
-        return Projected(kind=kind, dimension=k, account=UNPROJECTED)
-    if has_exact_mixture(kind, sampling, relation):
-        return Projected(kind=kind, dimension=k, account=EXACT)
-    if sampling in ("poisson", "full-batch"):
-        return Projected(kind=kind, dimension=k, account=LONGER)
-    events = 1 if relation == "add-remove" or sampling == "full-batch" else 3
-    return bounded_projection(kind, k, events=events, steps=mechanism.steps, delta=mechanism.delta)
-
-
-def has_exact_mixture(kind: str, sampling: str, relation: str) -> bool:
-    """Whether the mixture over the norm is the account itself (P8 (1)).
-
-    It is where only one vector decides: the record, or the difference of two that both take part.
-    """
-    one_vector = sampling == "full-batch" or (sampling == "poisson" and relation == "add-remove")
-    return kind == "gaussian" and one_vector
-
-
-def bounded_projection(
-    kind: str, dimension: int, *, events: int, steps: int, delta: float
-) -> Projected:
-    """P8 (2): C~ and the slack for it, S times the number of events times delta'.
-
-    Any split of delta between the slack and the noise is sound. This one is near the best: the
-    noise that is needed grows with C~ and roughly with sqrt(log 1 / remaining delta).
-
-    Raises:
-        StudyError: the slack is too small to be told from zero.
-    """
-
-    def needed(share: float) -> float:
-        factor = projection_factor(dimension, share * delta / (events * steps), kind)
-        return factor * sqrt(log(1 / ((1 - share) * delta)))
-
-    share = float(min(_SPLITS, key=needed))
-    slack = share * delta / steps
-    return Projected(
-        kind=kind,
-        dimension=dimension,
-        account=BOUNDED,
-        factor=projection_factor(dimension, slack / events, kind),
-        slack=slack,
-    )
 
 
 def epsilon_of(whole: Iterable[Release], delta: float) -> Bound | None:

@@ -6,7 +6,10 @@ This file knows numbers of silos; who they are and what they send is not its aff
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any
 
+from hubbub.planning.plan_rows import PlanRow
 from hubbub.protocol import mask_graph
 from hubbub.study.parties import Parties
 
@@ -59,3 +62,20 @@ def borne_if_drawn_later(parties: Parties) -> int:
         return bits < mask_graph.FAILURE_BITS
 
     return bisect_left(range(parties.silos), True, key=torn) - 1
+
+
+def to_dict(parties: Parties) -> dict[str, int]:
+    """Whom a sparse graph bears, as plain values."""
+    return {
+        "colluders_at_any_time": borne_at_any_time(parties),
+        "colluders_before_it_is_drawn": borne_if_drawn_later(parties),
+    }
+
+
+def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
+    """What a plan says of a sparse graph; from `to_dict`."""
+    certain, likely = plain["colluders_at_any_time"], plain["colluders_before_it_is_drawn"]
+    return [
+        PlanRow("colluders that the mask graph bears", certain, "whenever they are corrupted"),
+        PlanRow("the same", likely, "if they were corrupted before it was drawn"),
+    ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from hubbub.planning.noise_correlation import Correlation
+from hubbub.planning.random_projection import RandomProjection
 from hubbub.study import Data, Privacy
 
 WITHOUT_REPLACEMENT = "without-replacement"
@@ -37,8 +38,7 @@ class Mechanism:
         sampling: "full-batch" (everybody), "poisson", or `WITHOUT_REPLACEMENT`.
         sample_rate: the chance of a unit to be in a batch, a probability.
         tokens: for how many steps a shuffled token list is kept, where batches are joint.
-        projection: k, how many numbers are sent in the place of all; 0: all of them.
-        projection_kind: of the matrices, "gaussian", "sign" or "layers".
+        projection: of the sums, so that fewer numbers are sent; None: all of them.
         correlation: how noise is correlated over the steps; None where it is independent.
         diameter: how far apart two units' parts can be, in units of C, where one is exchanged.
         every: steps of the training between two sums; 0 if they wait for no training.
@@ -58,8 +58,7 @@ class Mechanism:
     sampling: str = "full-batch"
     sample_rate: float = 1.0
     tokens: str = "per-step"
-    projection: int = 0
-    projection_kind: str = ""
+    projection: RandomProjection | None = None
     correlation: Correlation | None = None
     diameter: float = 2.0
     every: int = 0
@@ -70,6 +69,15 @@ class Mechanism:
     def has_joint_batches(self) -> bool:
         """Whether all silos together draw a batch of one public size."""
         return self.sampling == WITHOUT_REPLACEMENT
+
+    @property
+    def needs_joint_seed(self) -> bool:
+        """Whether silos draw something together in every attempt: matrices, or a batch."""
+        return self.projection is not None or self.has_joint_batches
+
+    def numbers_sent(self, numbers: int | None) -> int | None:
+        """How many numbers a silo sends of so many: all, or those of the projection."""
+        return self.projection.dimension if self.projection else numbers
 
     @property
     def batch(self) -> int:

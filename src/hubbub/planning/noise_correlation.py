@@ -16,7 +16,7 @@ correlated noise has lost wherever it was tried, and "auto" leaves it at one ban
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import ceil, sqrt
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import protocol
+from hubbub.planning.plan_rows import PlanRow
 from hubbub.privacy import Step, calibrate, release
 from hubbub.study.privacy import Privacy
 from hubbub.study.training import Training
@@ -67,9 +68,29 @@ class Correlation:
         """The largest standard deviation of a step's noise, in units of a share's."""
         return float(np.linalg.norm(inverse_of(self.column, self.steps)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"bands": self.bands, "error": self.error, "growth": self.growth}
+    def window_bytes(self, numbers: int | None) -> int | None:
+        """Bytes of noise that a silo keeps in memory, in secret; None for sums of unknown size."""
+        return None if numbers is None else 8 * numbers * (self.bands - 1)
+
+    def to_dict(self, numbers: int | None) -> dict[str, Any]:
+        """As plain values, for sums of so many numbers."""
+        return {
+            "bands": self.bands,
+            "error": self.error,
+            "growth": self.growth,
+            "window_bytes": self.window_bytes(numbers),
+        }
+
+
+def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
+    """What a plan says of it; from `Correlation.to_dict`."""
+    kept = "bytes of its noise that a silo keeps in memory, in secret"
+    error = "of the whole training, against independent noise at this ε"
+    return [
+        PlanRow("bands", plain["bands"], "steps over which a silo's noise is correlated"),
+        PlanRow("error of the noise", plain["error"], error),
+        PlanRow("window", plain["window_bytes"], kept),
+    ]
 
 
 def inverse_of(column: Array, steps: int) -> Array:

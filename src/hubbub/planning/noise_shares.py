@@ -9,10 +9,13 @@ knows no mechanism and no record.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
+from typing import Any
 
 from hubbub.errors import StudyError
+from hubbub.planning.plan_rows import PlanRow
 from hubbub.study.parties import Parties
 
 
@@ -85,6 +88,19 @@ class NoiseShares:
         noise: n / (n - c) falls in n.
         """
         return self.total(self.fewest if self.announced else silos)
+
+    def to_dict(self, share_sigma: float) -> dict[str, Any]:
+        """Announced shares as plain values; `share_sigma` is that of all silos, in the sum's unit.
+
+        Only `announced` ones are told of, as there were no others once.
+        """
+        return {"of_all": self.count, "widest_share_sigma": share_sigma * self.widest}
+
+
+def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
+    """What a plan says of announced shares; from `NoiseShares.to_dict`."""
+    words = "σ of what one silo adds where most silos are missing"
+    return [PlanRow("widest noise share", plain["widest_share_sigma"], words)]
 
 
 def shares_of(parties: Parties, *, announced: bool = False) -> NoiseShares:

@@ -55,7 +55,8 @@ def plan_of(
         StudyError: the study asks for something that cannot be certified.
     """
     parties, privacy = study.parties, study.privacy
-    _check_projection(main)
+    if main.mechanism.projection is not None:
+        main.mechanism.projection.check(main.numbers)
     independent = main.mechanism.correlation is None
     shares = noise_shares.shares_of(parties, announced=announced and independent)
     planned = tuple(_planned_alone(one, parties, privacy, shares) for one in beside)
@@ -142,21 +143,10 @@ def _planned(query: Q, threat: exposure.Threat, stated: exposure.Exposure) -> Pl
 
 def _certificate(query: Query, parties: Parties, shares: noise_shares.NoiseShares) -> Certificate:
     """What finite precision and the mask graph may add in a query's sums."""
-    numbers = query.mechanism.projection or query.numbers
+    numbers = query.mechanism.numbers_sent(query.numbers)
     return precision.certificate_for(
         query.mechanism, parties, numbers, query.numbers, widest=shares.widest
     )
-
-
-def _check_projection(query: Query) -> None:
-    """Refuse a projection that has no account, or that sends more than the model has."""
-    k, dimension = query.mechanism.projection, query.numbers
-    if k == 1 or (dimension is not None and k > dimension):
-        most = f"{dimension}, the model's parameters" if dimension is not None else "10000000"
-        raise StudyError(
-            f"expected training.projection to be 0, for none, or from 2 to {most}, got {k}; "
-            "choose one in that range"
-        )
 
 
 def _calibrated(threat: exposure.Threat) -> Mechanism:

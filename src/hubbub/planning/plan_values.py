@@ -12,17 +12,17 @@ from math import inf
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import accounts, exposure, mask_degree, noise_correlation
+from hubbub.planning import accounts, exposure, mask_degree, plan_options
 from hubbub.planning.mechanism import Mechanism
+from hubbub.planning.noise_correlation import Correlation
 from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.planned_query import PlannedQuery, is_stepped
 from hubbub.planning.query import Query, SteppedQuery
+from hubbub.planning.random_projection import Projected
 from hubbub.planning.sampling_comparison import SamplingComparison
 from hubbub.privacy import Certificate
 from hubbub.protocol import DIGEST_BYTES, LINK_BYTES, OVERHEAD, SHARE_SEAL_BYTES
 from hubbub.study import Study
-
-ANNOUNCED = "announced_shares"  # in a plan whose shares follow from the set that is named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,12 +176,12 @@ class Plan:
         return self.main.quorum
 
     @property
-    def projected(self) -> accounts.Projected | None:
+    def projected(self) -> Projected | None:
         """How the random projection is charged; None without one."""
         return accounts.account_of(self.mechanism).projected
 
     @property
-    def correlation(self) -> noise_correlation.Correlation | None:
+    def correlation(self) -> Correlation | None:
         """How noise is correlated over the steps; None where it is independent."""
         return self.mechanism.correlation
 
@@ -194,8 +194,7 @@ class Plan:
         if self.numbers is None:
             return None
         shares = self.nodes_per_silo if self.study.parties.shares == "full" else 0
-        joint = self.mechanism.projection or self.mechanism.has_joint_batches
-        link = LINK_BYTES + OVERHEAD if joint else 0
+        link = LINK_BYTES + OVERHEAD if self.mechanism.needs_joint_seed else 0
         vector = self.numbers * self.word_bits // 8
         answer = DIGEST_BYTES + OVERHEAD + (0 if shares else vector)
         return answer + shares * (vector + SHARE_SEAL_BYTES + OVERHEAD) + link
@@ -312,11 +311,7 @@ class Plan:
                 "delta": self.certificate.added_delta(self.study.privacy.epsilon),
             },
             "attack_power_at_1_percent": self.attack_power,
-            "projection": _projection_to_dict(self.projected),
-            "without_replacement": asdict(self.joint_batches) if self.joint_batches else None,
-            **self._correlation_to_dict(),
-            **self._announced_to_dict(),
-            **self._mask_graph_to_dict(),
+            **self._options_to_dict(),
             "auxiliary_queries": [one.to_dict() for one in self.beside],
             "epsilon": [
                 {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
@@ -329,59 +324,24 @@ class Plan:
             **({} if self.study.training else {"trains": False}),
         }
 
-    @property
-    def window_bytes(self) -> int | None:
-        """Bytes of the noise that each silo keeps in memory, in secret; 0 if it is independent.
+    def _options_to_dict(self) -> dict[str, Any]:
+        """What the options that are used say of themselves; see `plan_options.py`.
 
-        None if the model's size is not known yet.
+        The first two are there always; of the others there is nothing in runs from before them.
         """
-        if self.correlation is None:
-            return 0
-        return None if self.numbers is None else 8 * self.numbers * (self.correlation.bands - 1)
-
-    def _correlation_to_dict(self) -> dict[str, Any]:
-        """How noise is correlated; nothing where it is not, as in runs from before it could be."""
-        if self.correlation is None:
-            return {}
-        return {
-            "correlated_noise": {**self.correlation.to_dict(), "window_bytes": self.window_bytes}
+        division, correlation = self.main.division, self.mechanism.correlation
+        found: dict[str, Any] = {
+            plan_options.PROJECTION: self.projected.to_dict() if self.projected else None,
+            plan_options.JOINT_BATCHES: asdict(self.joint_batches) if self.joint_batches else None,
         }
-
-    def _announced_to_dict(self) -> dict[str, Any]:
-        """How shares follow from who takes part; nothing where they do not, as in older runs."""
-        if not self.main.division.announced:
-            return {}
-        found = {"of_all": self.shares, "widest_share_sigma": self.main.widest_share_sigma}
-        return {ANNOUNCED: found}
-
-    @property
-    def borne(self) -> tuple[int, int] | None:
-        """How many colluders, besides one that looks on, the mask graph bears (P4).
-
-        Whenever they are corrupted; and, but for 2^-50, if they were before it was drawn. None
-        where no silos can take it apart.
-        """
-        parties = self.study.parties
-        if not mask_degree.is_sparse(parties):
-            return None
-        return (
-            mask_degree.borne_at_any_time(parties),
-            mask_degree.borne_if_drawn_later(parties),
-        )
-
-    def _mask_graph_to_dict(self) -> dict[str, Any]:
-        """Whom the mask graph bears; nothing where nobody can take it apart."""
-        if self.borne is None:
-            return {}
-        certain, likely = self.borne
-        graph = {"colluders_at_any_time": certain, "colluders_before_it_is_drawn": likely}
-        return {"mask_graph": graph}
+        if correlation is not None:
+            found[plan_options.CORRELATED_NOISE] = correlation.to_dict(self.numbers)
+        if division.announced:
+            found[plan_options.ANNOUNCED] = division.to_dict(self.share_sigma)
+        if mask_degree.is_sparse(self.study.parties):
+            found[plan_options.MASK_GRAPH] = mask_degree.to_dict(self.study.parties)
+        return found
 
     def to_json(self) -> str:
         """`to_dict` as a JSON text."""
         return json.dumps(self.to_dict(), indent=2)
-
-
-def _projection_to_dict(projected: accounts.Projected | None) -> dict[str, Any] | None:
-    """How the projection is charged, as plain values."""
-    return {**asdict(projected), "exact": projected.exact} if projected else None

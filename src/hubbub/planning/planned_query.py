@@ -109,7 +109,7 @@ class PlannedQuery(Generic[Q_co]):
     @property
     def numbers_sent(self) -> int | None:
         """How many numbers a silo sends in a step: all, or those of the projection."""
-        return self.mechanism.projection or self.numbers
+        return self.mechanism.numbers_sent(self.numbers)
 
     @property
     def broadcast_numbers(self) -> int | None:

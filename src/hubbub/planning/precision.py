@@ -6,9 +6,8 @@ steps and noise; it knows no adversary and no sampling.
 
 from __future__ import annotations
 
-from math import ceil, exp, expm1, log, pi, sqrt
+from math import exp, expm1, log, pi, sqrt
 
-from hubbub import protocol
 from hubbub.errors import StudyError
 from hubbub.planning import noise_correlation
 from hubbub.planning.mechanism import CLIP_MARGIN, Mechanism
@@ -22,8 +21,6 @@ _ASSUMED_NUMBERS = 10**7  # for the certificate, when the model's size is not kn
 # Up to the largest epsilon that is claimed, what the sampler's slack adds to delta stays below
 # 0.1 %: the epsilon of other adversaries may be far above the study's (P6).
 _LARGEST_CLAIM = MOST_EPSILON
-# Standard deviations of a projected coordinate that must fit, as for the noise (P7).
-_PROJECTED_REACH = 12
 
 
 def record_clip(clip: float) -> float:
@@ -84,34 +81,15 @@ def _outcome_error(
     return 2 * shift * (1 + slope) * exp(slope * shift)
 
 
-def projection_for(mechanism: Mechanism, parameters: int) -> protocol.Projection | None:
-    """The matrices of a mechanism; None if it has none, or projects layer by layer.
-
-    The grid fits the largest likely batch, and what it rounds fits the quarter of the margin.
-
-    Raises:
-        StudyError: the model is too large, or batches are.
-    """
-    if not mechanism.projection or mechanism.projection_kind not in protocol.KINDS:
-        return None
-    return protocol.Projection(
-        kind=mechanism.projection_kind,
-        parameters=parameters,
-        dimension=mechanism.projection,
-        clip=mechanism.clip,
-        records=largest_batch(mechanism),
-    )
-
-
 def _entries_failure(mechanism: Mechanism, parameters: int | None) -> float:
-    """Probability that a Gaussian matrix is further from an exact one than P8 (8) allows."""
-    if parameters:
-        projection_for(mechanism, parameters)  # refuses sums that would be too long for it
-    k = mechanism.projection
-    if not k or mechanism.projection_kind != "gaussian":
+    """Probability that a projection's matrices are further from exact ones than P8 (8) allows."""
+    if mechanism.projection is None:
         return 0.0
-    blocks = (parameters or _ASSUMED_NUMBERS) * ceil(k / 2)  # each makes two entries of a row
-    return mechanism.paid_attempts * (blocks * 2.0**-71 + 2.0**-100)
+    if parameters:  # sums that would be too long for it are refused
+        mechanism.projection.matrices(mechanism.clip, parameters, largest_batch(mechanism))
+    return mechanism.projection.entries_failure(
+        parameters or _ASSUMED_NUMBERS, mechanism.paid_attempts
+    )
 
 
 def grid_for(
@@ -121,13 +99,14 @@ def grid_for(
     share = noise / sqrt(shares.count)  # in units of C; the least, where all silos take part
     reach = 12 * shares.largest_total(parties.silos) * sqrt(shares.count)  # in shares
     growth = mechanism.correlation.growth if mechanism.correlation else 1.0
-    needed = largest_batch(mechanism)
+    needed, projection = largest_batch(mechanism), mechanism.projection
+    coordinate = projection.largest_coordinate if projection else 1.0  # of a record, over C
     for bits in (16, 32, 64):
         sigma = float(_MOST_GRID_SIGMA)
         while sigma >= _LEAST_GRID_SIGMA:
             spread = reach * sigma * growth
             room = (2.0 ** (bits - 1) - 1 - spread) * share / sigma
-            sum_limit = int(room / _largest_coordinate(mechanism))
+            sum_limit = int(room / coordinate)
             if sum_limit >= needed:
                 return bits, sigma, sum_limit
             sigma /= 2
@@ -135,16 +114,6 @@ def grid_for(
         "expected a noise multiplier at which a 64-bit word holds the sum, "
         f"got {noise:.3g}; ask for a smaller epsilon"
     )
-
-
-def _largest_coordinate(mechanism: Mechanism) -> float:
-    """Of what one record sends, in units of C: all of it; or 12 deviations of C / sqrt(k).
-
-    Projected layer by layer, records are clipped afterwards: all of it may be in one place.
-    """
-    k = mechanism.projection
-    spread = k and mechanism.projection_kind != "layers"
-    return _PROJECTED_REACH / sqrt(k) if spread else 1.0
 
 
 def largest_batch(mechanism: Mechanism) -> int:

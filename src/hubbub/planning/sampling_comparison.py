@@ -5,11 +5,14 @@ All of it is for the reader who chooses between the two; no epsilon of the plan 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 from hubbub.planning import accounts, exposure, noise_shares
 from hubbub.planning.mechanism import WITHOUT_REPLACEMENT
+from hubbub.planning.plan_rows import PlanRow
 
 _SLACK_SHARE = 0.1  # of delta, for the quantile
 _MOST_ROWS = 9  # of the comparison for 0 to T colluders; with more of them some are left out
@@ -131,6 +134,21 @@ def _against(
         epsilon=spent(account, owned),
         epsilon_poisson=spent(replace(account, sampling="poisson"), 0),
     )
+
+
+def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
+    """What a plan says of joint batches; from a `SamplingComparison` as plain values."""
+    nobody = "sampling without replacement, nobody malicious"
+    paid = f"the same with {plain['slack']:.4g} of δ paid in every step; not used here"
+    whose = "whose part in each joint batch it knows"
+    poisson = "at the same noise; owning records tells nothing"
+    return [
+        PlanRow("records of the promised adversary", plain["known_records"], whose),
+        PlanRow("ε if it knew none of them", plain["epsilon_nobody"], nobody, upper=True),
+        PlanRow("ε by a quantile of the honest part", plain["epsilon_slack"], paid, upper=True),
+        PlanRow("ε under Poisson sampling", plain["epsilon_poisson"], poisson, upper=True),
+        PlanRow("noise under Poisson sampling", plain["noise_poisson"], "for the same ε"),
+    ]
 
 
 def as_table(found: SamplingComparison) -> list[tuple[str, str, str, str]]:

@@ -15,6 +15,7 @@ from hubbub.planning import (
     PlannedQuery,
     Query,
     QueryWarnings,
+    RandomProjection,
     Scores,
     SiloData,
     SteppedQuery,
@@ -66,11 +67,16 @@ class TrainingQuery(SteppedQuery):
             sampling=training.sampling,
             sample_rate=training.sample_rate,
             tokens=training.tokens,
-            projection=training.projection,
-            projection_kind=training.projection_kind if training.projection else "",
+            projection=self._projection,
             correlation=correlation_of(training, self.privacy),
             divisor=self._expected_batch,
         )
+
+    @property
+    def _projection(self) -> RandomProjection | None:
+        """Of the gradients' sums, if the study asks for one (P8)."""
+        kind, dimension = self.training.projection_kind, self.training.projection
+        return RandomProjection(kind=kind, dimension=dimension) if dimension else None
 
     @property
     def _expected_batch(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hubbub.planning import PlanRow, option_rows
 from hubbub.protocol import OVERHEAD
 from hubbub.report import markup, trust_models
 from hubbub.report.number_format import NOT_KNOWN, amount, at_most, duration, size
@@ -26,14 +27,6 @@ _NOISE = (
     ("word", "word_bits", "bits of one number on the wire"),
     ("sum limit", "sum_limit", "records, all pulling alike, that fit into a word"),
     ("quorum", "quorum", "least silos in a round; with fewer nothing is revealed"),
-)
-_LONGER = (
-    ("its longest", "factor", "clipping norms that a projected record may have"),
-    ("slack for longer ones", "slack", "of δ, paid in every step"),
-)
-_CORRELATED = (
-    ("bands", "bands", "steps over which a silo's noise is correlated"),
-    ("error of the noise", "error", "of the whole training, against independent noise at this ε"),
 )
 _SIZE = (
     ("parameters", "dimension", "numbers that the model learns"),
@@ -55,9 +48,7 @@ def numbers(plan: Plan, mode: trust_models.Mode) -> markup.Html:
     head = ("Quantity", "value", "what it is")
     rows = [
         *_amounts(plan, _NOISE),
-        *_projection_rows(plan.get("projection")),
-        *_batch_rows(plan.get("without_replacement")),
-        *(_amounts(plan["correlated_noise"], _CORRELATED) if "correlated_noise" in plan else ()),
+        *map(_option_cells, option_rows(plan)),
         *_amounts(plan, _SIZE),
         *_certificate_rows(plan["certificate"]),
     ]
@@ -73,31 +64,12 @@ def _amounts(found: Plan, rows: Sequence[Cells]) -> list[Cells]:
     return [(name, amount(found[key]), words) for name, key, words in rows]
 
 
-def _projection_rows(found: Plan | None) -> list[Cells]:
-    """How the random projection is charged, if there is one."""
-    if not found:
-        return []
-    rows = [("projection", amount(found["dimension"]), "numbers that are sent for the parameters")]
-    if found["exact"] and found["kind"] != "layers":
-        return [*rows, ("its account", "exact", "over the law of the public matrix; costs no δ")]
-    rows.append(("its account", found["kind"], found["account"]))
-    return rows + (_amounts(found, _LONGER) if found["slack"] else [])
-
-
-def _batch_rows(found: Plan | None) -> list[Cells]:
-    """What joint batches cost beside Poisson sampling, if they are joint."""
-    if not found:
-        return []
-    nobody, slack = at_most(found["epsilon_nobody"]), at_most(found["epsilon_slack"])
-    poisson, known = at_most(found["epsilon_poisson"]), amount(found["known_records"])
-    paid = f"the same with {amount(found['slack'])} of δ paid in every step; not used here"
-    return [
-        ("records of the promised adversary", known, "whose part in each joint batch it knows"),
-        ("ε if it knew none of them", nobody, "sampling without replacement, nobody malicious"),
-        ("ε by a quantile of the honest part", slack, paid),
-        ("ε under Poisson sampling", poisson, "at the same noise; owning records tells nothing"),
-        *_amounts(found, (("noise under Poisson sampling", "noise_poisson", "for the same ε"),)),
-    ]
+def _option_cells(row: PlanRow) -> Cells:
+    """What an option of the study says of itself."""
+    value = row.value
+    if isinstance(value, str):
+        return row.name, value, row.words
+    return row.name, at_most(value) if row.upper else amount(value), row.words
 
 
 def _certificate_rows(added: Plan) -> list[Cells]:

@@ -106,7 +106,7 @@ def round_parameters_of(
     """
     mechanism, parties = planned.mechanism, planned.parties
     correlation = mechanism.correlation
-    dimension = planned.numbers_sent if numbers is None else mechanism.projection or numbers
+    dimension = mechanism.numbers_sent(planned.numbers if numbers is None else numbers)
     parameters = planned.broadcast_numbers if numbers is None else numbers
     if dimension is None or parameters is None:
         raise StudyError(
@@ -125,7 +125,7 @@ def round_parameters_of(
         sample_rate=mechanism.sample_rate,
         nodes=parties.compute_nodes,
         full_shares=parties.shares == "full",
-        projection=mechanism.projection_kind,
+        projection=mechanism.projection.kind if mechanism.projection else "",
         clip=mechanism.clip,
         most_records=largest_batch(mechanism),
         batch=mechanism.batch,

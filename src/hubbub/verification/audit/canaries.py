@@ -72,7 +72,7 @@ class Canaries:
     def features(self) -> int:
         """Of a record; more than a projection leaves of them."""
         projection = self.plan.mechanism.projection
-        least = max(projection + 1, _LEAST_PROJECTED) if projection else 1
+        least = max(projection.dimension + 1, _LEAST_PROJECTED) if projection else 1
         return max(self.coins.size, least)
 
     def model(self) -> Any:

@@ -109,10 +109,10 @@ def _rules_of(releases: tuple[Release, ...]) -> Sequence[ForeseenRule]:
 def share_of_others(plan: Plan, canaries: int) -> float:
     """The variance that all canaries together add to the score of one, in units of C^2 (P18)."""
     mechanism = plan.mechanism
-    if not mechanism.projection:
+    if mechanism.projection is None:
         return 0.0
     there = 1.0 if mechanism.relation == "substitute" else 0.5
-    return (canaries - 1) * there * mechanism.sample_rate / mechanism.projection
+    return (canaries - 1) * there * mechanism.sample_rate / mechanism.projection.dimension
 
 
 def _released(plan: Plan, canaries: int) -> list[Release]:
@@ -142,19 +142,15 @@ def size_of(
 def _canaries(plan: Plan, asked: int | None) -> int:
     """In a run."""
     mechanism = plan.mechanism
-    if not _has_fewer(mechanism):
+    if not mechanism.needs_joint_seed:
         return MOST_CANARIES if asked is None else asked
     fewer = max(min(_apart(plan), _wrapped(plan) // _PARTS, _MOST), _least(mechanism))
     return _fitting(mechanism, fewer if asked is None else asked)
 
 
-def _has_fewer(mechanism: Mechanism) -> bool:
-    return bool(mechanism.projection or mechanism.has_joint_batches)
-
-
 def _runs(plan: Plan, canaries: int, confidence: float) -> int:
     """Enough of them, or as many as the time allows."""
-    mechanism, few = plan.mechanism, _has_fewer(plan.mechanism)
+    mechanism, few = plan.mechanism, plan.mechanism.needs_joint_seed
     affordable = min(_wrapped(plan) // canaries, int(_STEPS / _dear(mechanism, canaries)))
     least = max(_LEAST_RUNS[few], min(ceil(_TRIALS / canaries), affordable))
     foreseen = ExpectedPower(plan, canaries, confidence)
@@ -167,10 +163,11 @@ def _runs(plan: Plan, canaries: int, confidence: float) -> int:
 
 def _dear(mechanism: Mechanism, canaries: int) -> float:
     """How many steps a run costs, one that makes Gaussian matrices being several."""
-    if mechanism.projection_kind != "gaussian":
+    projection = mechanism.projection
+    if projection is None or projection.kind != "gaussian":
         return mechanism.steps
     each, entry = _GAUSSIAN
-    return mechanism.steps * (each + entry * canaries * mechanism.projection)
+    return mechanism.steps * (each + entry * canaries * projection.dimension)
 
 
 def joint_part(mechanism: Mechanism, records: int) -> int:

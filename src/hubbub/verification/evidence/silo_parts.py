@@ -168,7 +168,7 @@ def least_attempts(content: Plain, study: Study) -> int:
         study.parties.compute_nodes,
         main_of(study).mechanism,
     )
-    linked = bool(mechanism.projection) or mechanism.has_joint_batches
+    linked = mechanism.needs_joint_seed
     shared = study.parties.shares == "full"
     most = 1 + silos * (1 + linked) + nodes * (3 + (2 + silos) * shared)
     before = 1 + silos * linked  # the ROLL, anchors
