@@ -23,13 +23,14 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import ROSTER
 from hubbub.network.requests import Requests
 from hubbub.network.timeouts import Timeouts
+from hubbub.protocol.agreement.roll_call import RollCall
 from hubbub.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.queries import TRAINING
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import layout_of
 from hubbub.session.session_offer import SessionOffer
-from hubbub.session.setup import SetUp
+from hubbub.session.setup import SetUp, _RolledSetUp
 from network.relay import (
     HASTY,
     NAMES,
