@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from hubbub.network.requests import Requests
-from hubbub.session import Absent, AbsentError, Call, SetUp
+from hubbub.session import LEFT_OUT, Absent, AbsentError, Call, SetUp
 
 _FEW = 3  # tries
 _MOST_DOUBLINGS = 10
@@ -53,7 +53,7 @@ class Gathering:
         spare = len(roster.silos) - made.round_parameters.quorum - len(away)
         out = [one for one, _ in self._sits_out.most_common() if one not in away]
         for index in out[: max(spare, 0)]:
-            away[index] = Absent(why="silent", said="it sits out a try, since it failed in one")
+            away[index] = Absent(why=LEFT_OUT, said="it failed in a set-up, and sits this one out")
         self._sits_out -= Counter(dict.fromkeys(self._sits_out, 1))  # keeps what is above zero
         self._enough_since = None
         return away

@@ -45,12 +45,15 @@ class Call(IntEnum):
     PROMISE = 22
 
 
+LEFT_OUT = "left-out"  # of a session, by the aggregator: not asked for as long as it lasts
+
+
 @dataclass(frozen=True, kw_only=True)
 class Absent:
     """A party without a usable answer.
 
     Args:
-        why: "silent", "garbled", or one of `session_offer.REASONS`.
+        why: "silent", "garbled", `LEFT_OUT`, or one of `session_offer.REASONS`.
         said: the same for people.
         culprit: whom the party blames, where it says that the protocol was broken.
         error: what it raised, where the party is in this process.

@@ -46,7 +46,7 @@ from hubbub.protocol import (
     receiver_of,
     tag_of,
 )
-from hubbub.session.ask import Absent, AbsentError, Call, Peers
+from hubbub.session.ask import LEFT_OUT, Absent, AbsentError, Call, Peers
 from hubbub.session.layout import Layout
 from hubbub.session.recorder import NoRecorder, Recorder
 from hubbub.session.token_lists import TokenLists
@@ -189,7 +189,8 @@ class Rounds:
 
     def _ask_absent(self) -> None:
         """Now and then, see whether somebody who was missing is there again."""
-        due = dict.fromkeys((index for index in self.absent if self._is_due(index)), ())
+        asked = (index for index, one in self.absent.items() if one.why != LEFT_OUT)
+        due = dict.fromkeys((index for index in asked if self._is_due(index)), ())
         if not due:
             return
         for index, answer in self.peers.ask(Call.PING, due, self.session):
