@@ -154,7 +154,7 @@ def test_p25_what_is_kept_of_the_noise_is_erased_when_the_study_is_over(tmp_path
         endpoint = parties.seats[name]
         assert isinstance(endpoint, SiloEndpoint)
         for state in endpoint._sessions.values():
-            noise = state.party.silo._noise  # type: ignore[attr-defined]
+            noise = state.party.silo._noise._rows  # type: ignore[attr-defined]
             assert not noise._window.any()
             assert noise.last > 8
 
