@@ -79,6 +79,9 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--audit", type=Path, help=AUDIT_WORDS)
     parser.add_argument("--deadline", type=float, help="seconds for a phase; default 60")
     parser.add_argument("--waiting", type=float, help="seconds for who is missing; default 3600")
+    parser.add_argument(
+        "--grace", type=float, help="seconds for late silos once enough are there; default 30"
+    )
     return parser
 
 
@@ -154,7 +157,7 @@ def _served(options: argparse.Namespace) -> int:
         party_folder.keep_audit(study.id, read_audit(options.audit, plan(study)))
     if (kept := party_folder.audit(study.id)) and not options.json:
         say(f"the evidence will hold the audit in {kept}")
-    said = {name: getattr(options, name) for name in ("deadline", "waiting")}
+    said = {name: getattr(options, name) for name in ("deadline", "waiting", "grace")}
     timeouts = Timeouts(**{name: value for name, value in said.items() if value is not None})
     with (
         bar(study.name, steps_of(study), quiet=options.json) as progress,
