@@ -127,6 +127,7 @@ class Rounds:
         self.attempts_begun, self._charged = 0, False
         self._ask_absent()
         for attempt in range(min(attempts, self._most_attempts())):
+            self._look_around()
             self._check_quorum()
             self.permit()
             if self.lists is not None:
@@ -220,6 +221,26 @@ class Rounds:
         whole = self._made % self.round_parameters.bands == 0
         return whole and self._made * _MOST_ENDED >= self.round_parameters.steps
 
+    def _look_around(self) -> None:
+        """See who is there before an attempt that one missing silo would spoil, and others pay for.
+
+        It takes a round trip, so only where somebody is missing already: where silos come and go.
+        """
+        there = [index for index in self.peers.roster.silos if index not in self.absent]
+        spoils = self._needs_all or len(there) <= self.round_parameters.quorum
+        if not spoils or not self.absent or self._retry[0] == inf:
+            return
+        for index, answer in self.peers.ask(Call.PING, dict.fromkeys(there, ()), self.session):
+            if isinstance(answer, Absent):
+                self.absent[index] = answer
+            elif not answer:
+                self.absent[index] = Absent(why=RESTARTED, said="it was started anew")
+
+    @property
+    def _needs_all(self) -> bool:
+        """Whether an attempt needs all silos that its MODEL names."""
+        return not self.round_parameters.nodes or self.round_parameters.needs_joint_seed
+
     def _is_due(self, index: int) -> bool:
         """Whether to ask for somebody who is missing, now."""
         seconds, clock = self._retry
@@ -252,10 +273,7 @@ class Rounds:
     ) -> dict[int, list[bytes]]:
         """The silos' answers, added as they come; the shares among them, by node."""
         shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
-        taken, whole = (
-            set(),
-            not self.round_parameters.nodes or self.round_parameters.needs_joint_seed,
-        )
+        taken, whole = set(), self._needs_all
         for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
             if self._fits(index, frames, Tag.MASKED) and self._receive_masked(index, frames):
                 taken.add(index)
