@@ -29,6 +29,9 @@ from .logistic_regression import (
     Logistic as Logistic,
     logistic as logistic,
 )
+from .multiplicity import (
+    adjusted as adjusted,
+)
 from .quantiles import (
     Quantiles as Quantiles,
 )
@@ -38,6 +41,7 @@ from .stacking import (
 )
 from .statistic import (
     Answer as Answer,
+    Estimate as Estimate,
     Expectation as Expectation,
     Iterated as Iterated,
     Levels as Levels,

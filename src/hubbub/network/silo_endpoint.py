@@ -47,8 +47,8 @@ from hubbub.session import (
     lists_of,
     planned_for,
 )
-from hubbub.study import Study
-from hubbub.training import PreparedStudy, write_result
+from hubbub.study import Study, sources
+from hubbub.training import PreparedStudy, set_caps, write_result
 from hubbub.verification import part_of
 
 _TELL_EVERY = 5.0
@@ -174,6 +174,7 @@ class SiloEndpoint(Endpoint):
 
         def record(session: Session, charge: Charge) -> None:
             entry = entry_of(planned, session, charge, kind)
+            set_caps([self._ledger], study.privacy)
             self._ledger.charge(entry, attempts=mechanism.rows, study_attempts=whole)
 
         counts, attempts = study.data.counts, mechanism.attempts_per_list
@@ -271,6 +272,7 @@ class SiloEndpoint(Endpoint):
             ledger_rows=self._ledger.rows,
             attempts=self._accounted(known),
         )
+        sources.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
         self.event_log.over()
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]

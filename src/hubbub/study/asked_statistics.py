@@ -7,11 +7,11 @@ file knows that there are several, in so many sums, at a part of epsilon.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from hubbub import estimation
 from hubbub.errors import StudyError
-from hubbub.settings import by_hand, number, read_key, section_of, settings, whole
+from hubbub.settings import by_hand, later, number, read_key, section_of, settings, texts, whole
 from hubbub.tabular import Column
 
 _MOST_STATISTICS = 100
@@ -21,6 +21,8 @@ Named = tuple[str, "estimation.OneSum | estimation.Iterated"]
 @settings
 class AskedStatistics:
     """All statistics of a study, each with its name in the order of the file: one release."""
+
+    title: ClassVar[str] = "statistics"
 
     named: tuple[Named, ...]
     epsilon: Annotated[
@@ -45,6 +47,18 @@ class AskedStatistics:
             )
         ),
     ] = 1
+    holm: Annotated[
+        tuple[str, ...],
+        by_hand(
+            later(
+                texts(
+                    "Statistics whose p-values are one family: each is told adjusted after Holm, "
+                    "too.",
+                    "list of names",
+                )
+            )
+        ),
+    ] = ()
 
     @property
     def rounds(self) -> int:
@@ -55,6 +69,7 @@ class AskedStatistics:
         """The table that it is read from."""
         part: dict[str, Any] = {"epsilon": self.epsilon} if self.epsilon else {}
         part |= {"sums": self.sums} if self.sums > 1 else {}
+        part |= {"holm": list(self.holm)} if self.holm else {}
         return part | {name: one.to_table() for name, one in self.named}
 
     def canonical(self) -> dict[str, Any]:
@@ -63,6 +78,7 @@ class AskedStatistics:
             "epsilon": self.epsilon,
             "sums": self.sums,
             "statistics": [{"name": name, **one.to_table()} for name, one in self.named],
+            **({"holm": list(self.holm)} if self.holm else {}),
         }
 
 
@@ -93,4 +109,8 @@ def statistics_from(
         raise section.refusal(
             "sums", "1 beside a regression on numbers, which takes a few", "leave it out"
         )
-    return AskedStatistics(named=asked, epsilon=part, sums=sums)
+    family = read_key(AskedStatistics, section, "holm")
+    if set(family) - {name for name, _ in asked} or len(set(family)) < len(family):
+        wanted = f"different statistics out of {', '.join(named)}"
+        raise section.refusal("holm", wanted, "correct the list")
+    return AskedStatistics(named=asked, epsilon=part, sums=sums, holm=family)

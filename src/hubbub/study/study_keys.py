@@ -14,11 +14,13 @@ from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.attested_roles import Attestation, AttestedRole
 from hubbub.study.data import Data, Standardise
 from hubbub.study.model import Frozen, Model
+from hubbub.study.omop.keys import Happening, Omop, OmopColumn
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.study import HEAD
 from hubbub.study.target import TARGET
 from hubbub.study.training import OPTIMIZER, Evaluate, Training
+from hubbub.synthesis import AskedSynthesis
 from hubbub.tabular import Column
 
 NAME = "NAME"  # in place of any name that a user chooses
@@ -33,6 +35,9 @@ def tables() -> dict[str, Keys]:
         "data.target": listed(TARGET),
         f"data.columns.{NAME}": keys_of(Column),
         "data.standardise": keys_of(Standardise),
+        "data.omop": keys_of(Omop),
+        "data.omop.index": keys_of(Happening),
+        f"data.omop.columns.{NAME}": keys_of(OmopColumn),
         "model": keys_of(Model),
         "model.frozen": keys_of(Frozen),
         "training": keys_of(Training),
@@ -40,6 +45,7 @@ def tables() -> dict[str, Keys]:
         "training.evaluate": keys_of(Evaluate),
         "statistics": keys_of(AskedStatistics),
         f"statistics.{NAME}": listed(_statistic_keys()),
+        "synthetic": keys_of(AskedSynthesis),
         "privacy": keys_of(Privacy),
         "attestation": keys_of(Attestation),
         "attestation.silo": keys_of(AttestedRole),
@@ -70,6 +76,7 @@ def json_schema() -> dict[str, Any]:
             evaluate=schema(known["training.evaluate"]),
         ),
         "statistics": _statistics_schema(known),
+        "synthetic": schema(known["synthetic"]) | {"required": []},
         "privacy": schema(known["privacy"]),
         "attestation": schema(known["attestation"], aggregator=role, node=role, silo=role),
     }
@@ -95,6 +102,12 @@ def _data_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
         target=target,
         columns={"additionalProperties": each},
         standardise=schema(known["data.standardise"]),
+        omop=schema(
+            known["data.omop"],
+            index=schema(known["data.omop.index"]),
+            outcome=schema(known["data.omop.index"]),
+            columns={"additionalProperties": schema(known[f"data.omop.columns.{NAME}"])},
+        ),
     )
     return made | {"required": []}  # a built-in source has a target of its own
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import tomli_w
 
-from hubbub import tabular
+from hubbub import synthesis, tabular
 from hubbub.study import (
     asked_statistics,
     attested_roles,
@@ -23,6 +23,7 @@ from hubbub.study import (
     target,
     training,
 )
+from hubbub.study.omop.keys import omop_table
 
 Settings = parties.Parties | data.Data | model.Model | training.Training | privacy.Privacy
 
@@ -30,13 +31,12 @@ Settings = parties.Parties | data.Data | model.Model | training.Training | priva
 def written(
     head: Mapping[str, Any],
     tables: Mapping[str, Settings],
-    statistics: asked_statistics.AskedStatistics | None = None,
+    asked: Mapping[str, asked_statistics.AskedStatistics | synthesis.AskedSynthesis | None],
     attestation: attested_roles.Attestation | None = None,
 ) -> str:
     """The text of a study file with this table `[study]` and these others."""
     stated = {title: _table(settings) for title, settings in tables.items()}
-    if statistics is not None:
-        stated["statistics"] = statistics.to_table()
+    stated |= {title: one.to_table() for title, one in asked.items() if one is not None}
     if attestation is not None:
         stated["attestation"] = {
             role: _attested(asked) for role, asked in attestation.asked().items()
@@ -56,9 +56,11 @@ def _table(settings: Settings) -> dict[str, Any]:
             table["target"] = settings.target
         if settings.outcome is not None:
             table["target"] = target.target_table(settings.target, table.pop("outcome"))
+        if settings.omop is not None:
+            table["omop"] = omop_table(settings.omop)
         if settings.columns:
             table["columns"] = {column.name: _column(column) for column in settings.columns}
-    pairs = {key: dict(table[key]) for key in ("options", "optimizer") if key in table}
+    pairs = {key: dict(table[key]) for key in ("options", "tables", "optimizer") if key in table}
     inner = ("evaluate", "standardise", "frozen")
     extras = {key: _stated(table[key]) for key in inner if key in table}
     return table | pairs | extras

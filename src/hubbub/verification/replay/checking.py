@@ -20,8 +20,8 @@ from hubbub.planning import Plan, QueryState
 from hubbub.protocol import PROMISES, Parameters, RoundParameters
 from hubbub.queries import (
     STANDARDISED,
-    STATISTICS,
     StandardisingQuery,
+    SumsQuery,
     TrainingQuery,
     main_of,
 )
@@ -60,8 +60,8 @@ from hubbub.verification.replay.model_course import (
     last_model,
     lift_for,
 )
+from hubbub.verification.replay.released_check import released_findings
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession, first_round
-from hubbub.verification.replay.statistics_check import statistic_findings
 from hubbub.verification.transcript import FOLDER, Header, files, plain_roster, read_header
 
 _BEYOND = (
@@ -229,8 +229,11 @@ def _played(
     yield from _asked(plan, asked, content)
     yield from _attempts(plan, done, content)
     if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
-        yield last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
-    yield from statistic_findings(folder, plan, *_led_to(STATISTICS, courses, last))
+        led = last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
+        yield led.covering("replay.model")
+    for query in (one.query for one in plan.stepped if isinstance(one.query, SumsQuery)):
+        course = _led_to(query.mechanism.purpose, courses, last)
+        yield from released_findings(folder, plan, query, *course)
 
 
 def _led_to(
@@ -297,11 +300,11 @@ def _shown_by(
         f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
         f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
         "each to one MODEL"
-    )
+    ).covering("replay.frames")
     if 0 < len(played.silos) < silos:
         yield rederived(
             f"{name}: set up with {len(played.silos)} of {silos} silos; no sum has others"
-        )
+        ).covering("replay.frames")
     if played.held:
         yield rederived(
             f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
@@ -368,7 +371,8 @@ def _attempts(
     """Attempts that somebody answered, against what may be made and what was charged."""
     made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
     why = "" if made <= steps else "the epsilon that is claimed does not hold"
-    yield judged(f"the transcripts have {made} attempts, of {steps} that the study allows", why)
+    allowed = f"the transcripts have {made} attempts, of {steps} that the study allows"
+    yield judged(allowed, why).covering("replay.attempts")
     if content is None:
         return
     counted = content["epsilon"]["attempts"]
