@@ -18,6 +18,7 @@ from hubbub.network.clock import Check
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
 from hubbub.network.envelope import answer, read_answer
+from hubbub.network.refusal import Refusal
 from hubbub.network.timeouts import Timeouts
 from hubbub.planning import is_sparse, mask_degree
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
@@ -292,3 +293,44 @@ def test_what_silos_have_paid_for_is_known_though_who_paid_most_is_away(tmp_path
     assert again.most_paid(study, "training", 5) == 7
     assert again.most_paid(study, "evaluation", 1) == 1
     assert again.most_paid(bytes([1]) * 32, "training", 2) == 2
+
+
+class EndedError(Exception):
+    """The aggregator's process has ended."""
+
+
+@NODES
+def test_a_run_is_gone_on_with_though_a_silo_that_has_paid_is_away(gather: Any, nodes: int) -> None:
+    parties = gather(nodes, names=FIVE, parties=PART, training={"steps": 8, "sample_rate": 1.0})
+
+    def end(step: int, _row: Any) -> None:
+        if step == 3:
+            raise EndedError
+
+    with pytest.raises(EndedError):
+        parties.serve(timeouts=at_once(), progress=end)
+    parties.stop("bob")
+    result = parties.serve(timeouts=at_once())
+    assert result.final["step"] == 8
+    assert rolls(parties) == [set(FIVE), set(FIVE) - {"bob"}]
+    assert wrongs(parties) == []
+    paid = parties.aggregator.notes.most_paid(parties.study.id, "training", 0)
+    assert paid in (3, 4)
+    assert {len(parties.rows(name)) for name in ("ann", "cyn")} == {8}
+
+
+def test_a_silo_without_budget_is_left_out_where_it_can_be_spared(gather: Any) -> None:
+    """Until now a session that was lost beside it ended the run."""
+    parties = gather(names=FIVE, parties=PART)
+
+    def refuses(name: str, party: str, blob: Any) -> Any:
+        if (name, party) != ("model", "bob"):
+            return blob
+        asked = relay.asked("model", "bob")[-1]
+        refusal = Refusal(why="budget", said="it is spent")
+        return parties.seats["bob"]._refusal(asked, refusal)
+
+    relay = Relay(parties.phase, tells=refuses)
+    result = parties.serve(relay, timeouts=at_once())
+    assert result.final["step"] >= 2
+    assert wrongs(parties) == []

@@ -176,6 +176,29 @@ def test_two_different_rolls_are_a_signed_lie() -> None:
     assert call.roll.silos == {1, 2, 4}
 
 
+@given(
+    st.sampled_from([Tag.ROLL, Tag.ROLL, Tag.ROLL, Tag.OPEN, Tag.MODEL]),
+    st.sampled_from([0, 0, 0, 2]),
+    st.integers(0, 1),
+    st.binary(min_size=1, max_size=1) | st.binary(max_size=3),
+)
+def test_any_frame_is_a_roll_or_refused(tag: Tag, sender: int, round: int, bits: bytes) -> None:
+    call = PAIRWISE.roll_call(1)
+    frame = PAIRWISE.forge(sender, tag, bits, round=round)
+    named = {silo for silo in range(1, 6) if len(bits) == 1 and bits[0] >> (8 - silo) & 1}
+    good = (
+        (tag, sender, round, len(bits)) == (Tag.ROLL, 0, 0, 1)
+        and not bits[0] & 7
+        and len(named) >= 3
+        and 1 in named
+    )
+    if good:
+        assert call.take(frame).silos == named
+    else:
+        with pytest.raises(ProtocolError):
+            call.take(frame)
+
+
 def test_a_roll_below_the_quorum_is_refused() -> None:
     with refused("aggregator", "at least 3 silos in a session, got 2"):
         PAIRWISE.roll_call(1).take(PAIRWISE.rolled((1, 2))[0])
