@@ -15,7 +15,8 @@ from typing import TypeVar
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
+from hubbub.protocol.agreement.key_agreement import Agreement, Session
+from hubbub.protocol.agreement.sent_digests import sent_digests
 from hubbub.protocol.primitives.wire import Tag
 from protocol.parties import SESSION, STUDY, World, world
 
@@ -79,8 +80,7 @@ class Setup:
             reveals = self._phase(lambda i, p: p.reveal(self._post(i, commits)))
             self._phase(lambda i, p: p.learn_seed(self._post(i, reveals)) or True)
         sent = self._phase(lambda _, p: p.contribute())
-        places = range(len(self.w.keys))
-        digests = b"".join(sent_digest(sent[i]) if i in sent else bytes(32) for i in places)
+        digests = sent_digests(sent, len(self.w.keys))
         answers = self._phase(
             lambda i, p: p.confirm(self._post(i, _to(i, sent)), self._told(i, digests))
         )

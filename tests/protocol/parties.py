@@ -21,9 +21,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
+from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.roll_call import Roll, RollCall, called
+from hubbub.protocol.agreement.sent_digests import sent_digests
 from hubbub.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
@@ -265,8 +266,7 @@ def set_up(
         for index, party in parties.items():
             party.learn_seed(relay("reveals", index, reveals))
     sent = {index: party.contribute() for index, party in parties.items()}
-    places = range(len(w.keys))
-    digests = b"".join(sent_digest(sent[i]) if i in sent else bytes(32) for i in places)
+    digests = sent_digests(sent, len(w.keys))
     confirms, checks = {}, {}
     for index, party in parties.items():
         inbox = relay("contributions", index, _inbox(sent, index))

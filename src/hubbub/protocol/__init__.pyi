@@ -9,7 +9,7 @@ from .agreement import (
     Session as Session,
     called as called,
     mask_graph as mask_graph,
-    sent_digest as sent_digest,
+    sent_digests as sent_digests,
 )
 from .primitives import (
     CHUNK_BYTES as CHUNK_BYTES,

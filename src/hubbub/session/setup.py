@@ -38,7 +38,7 @@ from hubbub.protocol import (
     Tag,
     called,
     receiver_of,
-    sent_digest,
+    sent_digests,
     tag_of,
 )
 from hubbub.session import rounds, session_offer, token_lists
@@ -235,10 +235,7 @@ class _RolledSetUp:
         All sealed secrets are there before the first CONFIRM, and are let go with the last.
         """
         sent = {index: _by_receiver(one) for index, one in self._sent(shown).items()}
-        digests = b"".join(  # nothing of the aggregator, nor of a silo that is not there
-            sent_digest(sent[index]) if index in sent else bytes(32)
-            for index in range(len(self._roster.parties))
-        )
+        digests = sent_digests(sent, len(self._roster.parties))
         inbox = self._delivered(sent)
         asked = {index: [digests, *inbox[index]] for index in self._everybody}
         confirmed = self.wanted.peers.ask_all(Call.CONFIRM, asked, self.wanted.session)

@@ -33,9 +33,10 @@ from unittest.mock import patch
 import numpy as np
 
 from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
+from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import PairSecret
+from hubbub.protocol.agreement.sent_digests import sent_digests
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.identity import Identity
 from hubbub.protocol.primitives.noise import add_noise_and_round
@@ -102,8 +103,7 @@ def session(w: World, seal: Seal) -> tuple[JSON, dict[int, Session]]:
         found["commits"] = [data.hex() for data in commits]
         found["reveals"] = [data.hex() for data in reveals]
     sent = {index: contributed(one, seal) for index, one in parties.items()}
-    places = range(len(w.keys))
-    digests = b"".join(sent_digest(sent[i]) if i in sent else bytes(32) for i in places)
+    digests = sent_digests(sent, len(w.keys))
     found["contributions"] = _hex(sent)
     found["contributed"] = _hex({index: one._sent for index, one in parties.items()})
     found["digests"] = digests.hex()

@@ -28,6 +28,7 @@ from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.agreement import one_each
 from hubbub.protocol.agreement.pair_secrets import CONTRIBUTION_BYTES, PairSecret
 from hubbub.protocol.agreement.roll_call import Roll
+from hubbub.protocol.agreement.sent_digests import check_digests, sent_digest
 from hubbub.protocol.primitives import (
     EVERYBODY,
     Frame,
@@ -218,13 +219,7 @@ class Agreement:
                 study=self._study,
                 session=self._session,
             )
-        own = slice(32 * self._index, 32 * self._index + 32)
-        if len(digests) != 32 * len(self._roster.parties) or digests[own] != self._own_digest:
-            raise ProtocolError(
-                "expected the digest of what I sent in the list of all, got another",
-                culprit="relay",
-            )
-        self._check_outsiders(digests)
+        check_digests(digests, self._index, self._own_digest, self._roster, self._roll.silos)
         self._transcript = _hash_of(*self._shown, digests)
         checks = {
             other: self._frame(
@@ -268,17 +263,6 @@ class Agreement:
             seed=self._seed,
             secrets=dict(self._secrets),
         )
-
-    def _check_outsiders(self, digests: bytes) -> None:
-        """See that nothing is said of the aggregator, nor of a silo that does not take part."""
-        silent = {0, *self._roster.silos} - self._roll.silos
-        for index in silent:
-            if any(digests[32 * index : 32 * index + 32]):
-                raise ProtocolError(
-                    f"expected no digest for {self._roster.name(index)}, which sends no secret in "
-                    "this session, got one",
-                    culprit="relay",
-                )
 
     def _open(self, frame: Frame) -> bytes:
         """The contribution in a frame addressed to this party."""
@@ -356,11 +340,3 @@ def _joined(session: bytes, commits: _Told, shares: _Told) -> bytes | int:
 def _hash_of(*shown: bytes) -> bytes:
     """SHA-256 of these one after the other."""
     return hashlib.sha256(b"".join(shown)).digest()
-
-
-def sent_digest(frames: Mapping[int, bytes]) -> bytes:
-    """SHA-256 over the hashes of a party's contributions, in the order of their receivers."""
-    whole = hashlib.sha256(b"hubbub sent v1")
-    for receiver in sorted(frames):
-        whole.update(receiver.to_bytes(4, "little") + hashlib.sha256(frames[receiver]).digest())
-    return whole.digest()
