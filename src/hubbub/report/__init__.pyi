@@ -49,6 +49,11 @@ from .score_words import (
     score_rows as score_rows,
     what_next as what_next,
 )
+from .validation_words import (
+    validation_name as validation_name,
+    next_step as next_step,
+    validation_lines as validation_lines,
+)
 from .several_runs import (
     ReportedRun as ReportedRun,
 )

@@ -13,6 +13,7 @@ from hubbub.study.model import HUBER, LINEAR_PROBE, Model
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.training import Training
+from hubbub.study.validation import HELD_BACK, Validation
 from hubbub.tabular import NUMERIC, TIME_TO_EVENT, Outcome
 
 
@@ -23,6 +24,7 @@ def refuse_contradictions(
     training: Training | None,
     privacy: Privacy,
     statistics: AskedStatistics | None,
+    validation: Validation | None = None,
 ) -> None:
     """Refuse a study whose tables contradict each other, whatever each says by itself.
 
@@ -45,7 +47,9 @@ def refuse_contradictions(
         _check_optimizer(str(dict(training.optimizer)["name"]), data, model)
         if training.noise == "correlated":
             _check_correlated(training, parties.trust)
-        _check_extras(training, data, statistics, privacy.epsilon)
+        _check_extras(training, data, statistics, validation, privacy.epsilon)
+        if validation is not None:
+            _check_validation(validation, training, data)
 
 
 def _check_target(data: Data, model: Model) -> None:
@@ -99,7 +103,11 @@ def _check_correlated(training: Training, trust: str) -> None:
 
 
 def _check_extras(
-    training: Training, data: Data, statistics: AskedStatistics | None, epsilon: float
+    training: Training,
+    data: Data,
+    statistics: AskedStatistics | None,
+    validation: Validation | None,
+    epsilon: float,
 ) -> None:
     """Evaluation, standardisation and statistics that leave some epsilon to the training."""
     asked = training.evaluate
@@ -113,13 +121,35 @@ def _check_extras(
             'expected no training.evaluate with sampling = "without-replacement", got one; joint '
             "batches are drawn from all records, so none can be held back: use Poisson sampling"
         )
-    spent = sum(one.epsilon for one in (asked, data.standardise, statistics) if one)
+    spent = sum(one.epsilon for one in (asked, data.standardise, statistics, validation) if one)
     if spent > 0.9 * epsilon:
         also = ", statistics.epsilon" if statistics else ""
+        also += ", validation.epsilon" if validation else ""
         raise StudyError(
             f"expected training.evaluate.epsilon{also} and data.standardise.epsilon together to be "
             f"at most 0.9 of privacy.epsilon = {epsilon:g}, of which they are a part, got "
             f"{spent:g}; lower them"
+        )
+
+
+def _check_validation(validation: Validation, training: Training, data: Data) -> None:
+    """Records that can be held back, once, and columns that silos can read."""
+    if validation.records == HELD_BACK and training.sampling == "without-replacement":
+        raise StudyError(
+            'expected no validation.records = "held-back" with sampling = "without-replacement", '
+            "got it; joint batches are drawn from all records, so none can be held back: use "
+            '"training", or Poisson sampling'
+        )
+    also = training.evaluate
+    if also is not None and also.holdout != validation.holdout:
+        raise StudyError(
+            f"expected validation.holdout = {also.holdout:g}, as training.evaluate.holdout is, "
+            f"got {validation.holdout:g}; the same records are held back for both: fix one"
+        )
+    if validation.by and not data.files:
+        raise StudyError(
+            "expected data.files with validation.by, whose columns silos read there, got "
+            f"{data.source}; leave validation.by out"
         )
 
 

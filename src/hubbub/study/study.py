@@ -32,6 +32,7 @@ from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
+from hubbub.study.validation import Validation, validation_from
 
 FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -52,7 +53,7 @@ HEAD = {
     ),
 }
 _TABLES = ("parties", "data", "model", "training", "privacy")
-_OPTIONAL = ("statistics", "attestation")
+_OPTIONAL = ("statistics", "validation", "attestation")
 _LEARNING = ("model", "training")  # absent where only statistics are asked for
 
 
@@ -74,6 +75,16 @@ def _code(section: Section) -> tuple[tuple[str, str], ...]:
         wanted = 'a table from "python:module:name" to 64 small hexadecimal digits'
         raise section.refusal("code", wanted, "write what sha256sum prints of the module's file")
     return tuple(sorted(stated.items()))
+
+
+def _validation(top: Section, data: Data, *, trains: bool) -> Validation | None:
+    """The table `[validation]`, if there is one, of a model."""
+    if "validation" not in top:
+        return None
+    if not trains:
+        raise top.refusal("validation", "absent where no model is trained", "remove it")
+    stated = top.table("validation")
+    return validation_from(stated, columns_of(data) if stated.get("by") else {})
 
 
 def _fault(error: ValueError, text: str) -> str:
@@ -115,6 +126,7 @@ class Study:
         training: with how many steps, which batches, which clipping norm and which optimizer.
         privacy: epsilon, delta and the relation between neighbouring data sets.
         statistics: tables, curves, tests and regressions that are asked for; None: none.
+        validation: scores of the trained model that are asked for; None: none.
         attestation: what parties must show of the machines and the code that they run; None:
             nothing.
         toml: the text that the study was read from; empty if there is none.
@@ -151,6 +163,7 @@ class Study:
     training: Training | None = None
     privacy: Privacy
     statistics: AskedStatistics | None = None
+    validation: Validation | None = None
     attestation: Attestation | None = None
     toml: str = field(default="", repr=False, compare=False)
 
@@ -231,8 +244,8 @@ class Study:
 
         Args:
             table: one table for each of study, parties, data, model, training and privacy, and
-                perhaps one for statistics, beside which model and training may be left out, and one
-                for attestation.
+                perhaps one for statistics, beside which model and training may be left out, one for
+                validation, and one for attestation.
             toml: the text that the table was read from, if there is one.
 
         Returns:
@@ -253,6 +266,7 @@ class Study:
         if "statistics" in top:
             columns = columns_of(data)
             asked = statistics_from(top.table("statistics"), columns, trains=trains)
+        validated = _validation(top, data, trains=trains)
         study = cls(
             **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
@@ -263,13 +277,20 @@ class Study:
             else None,
             privacy=privacy_from(parts["privacy"]),
             statistics=asked,
+            validation=validated,
             attestation=attestation_from(
                 attested, nodes=bool(parts["parties"].get("compute_nodes"))
             ),
             toml=toml,
         )
         refuse_contradictions(
-            study.parties, study.data, study.model, study.training, study.privacy, study.statistics
+            study.parties,
+            study.data,
+            study.model,
+            study.training,
+            study.privacy,
+            study.statistics,
+            study.validation,
         )
         if strange := [name for name, _ in study.code if name not in study.own_code]:
             raise StudyError(
@@ -301,7 +322,7 @@ class Study:
             del head["transcript"]
         if not self.code:
             del head["code"]
-        text = written(head, tables, self.statistics, self.attestation)
+        text = written(head, tables, self.statistics, self.validation, self.attestation)
         if Study.parse(text).id != self.id:
             raise StudyError(
                 "expected a study whose values have the types that a file gives them, got another "
@@ -358,6 +379,9 @@ class Study:
             content["attestation"] = self.attestation.to_dict()
         if self.statistics is not None:
             content["statistics"] = self.statistics.canonical()
+        del content["validation"]  # which came after study ids were pinned
+        if self.validation is not None:
+            content["validation"] = self.validation.to_table()
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

@@ -19,6 +19,7 @@ from hubbub.study.privacy import Privacy
 from hubbub.study.study import HEAD
 from hubbub.study.target import TARGET
 from hubbub.study.training import OPTIMIZER, Evaluate, Training
+from hubbub.study.validation import Validation
 from hubbub.tabular import Column
 
 NAME = "NAME"  # in place of any name that a user chooses
@@ -40,6 +41,7 @@ def tables() -> dict[str, Keys]:
         "training.evaluate": keys_of(Evaluate),
         "statistics": keys_of(AskedStatistics),
         f"statistics.{NAME}": listed(_statistic_keys()),
+        "validation": keys_of(Validation),
         "privacy": keys_of(Privacy),
         "attestation": keys_of(Attestation),
         "attestation.silo": keys_of(AttestedRole),
@@ -70,6 +72,7 @@ def json_schema() -> dict[str, Any]:
             evaluate=schema(known["training.evaluate"]),
         ),
         "statistics": _statistics_schema(known),
+        "validation": schema(known["validation"]),
         "privacy": schema(known["privacy"]),
         "attestation": schema(known["attestation"], aggregator=role, node=role, silo=role),
     }

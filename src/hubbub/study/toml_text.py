@@ -22,6 +22,7 @@ from hubbub.study import (
     privacy,
     target,
     training,
+    validation,
 )
 
 Settings = parties.Parties | data.Data | model.Model | training.Training | privacy.Privacy
@@ -31,12 +32,15 @@ def written(
     head: Mapping[str, Any],
     tables: Mapping[str, Settings],
     statistics: asked_statistics.AskedStatistics | None = None,
+    validated: validation.Validation | None = None,
     attestation: attested_roles.Attestation | None = None,
 ) -> str:
     """The text of a study file with this table `[study]` and these others."""
     stated = {title: _table(settings) for title, settings in tables.items()}
     if statistics is not None:
         stated["statistics"] = statistics.to_table()
+    if validated is not None:
+        stated["validation"] = validated.to_table()
     if attestation is not None:
         stated["attestation"] = {
             role: _attested(asked) for role, asked in attestation.asked().items()

@@ -21,9 +21,13 @@ from hubbub.planning import Plan, QueryState
 from hubbub.queries import (
     STANDARDISED,
     STATISTICS,
+    VALIDATION,
     answers_of,
     planned_statistics,
+    planned_validation,
     sums_in,
+    validation_of,
+    write_validation,
 )
 from hubbub.study import Standardisation
 from hubbub.training import (
@@ -68,6 +72,8 @@ class Result:
         scores: of the trained model on the public test set, by metric, each with an interval and
             beside that of a model that knows nothing; see `hubbub.learning.null_model`. Empty where
             there is no test set.
+        validation: what the study's private validation says of the trained model, as plain values
+            (docs/validation.md); None where the study asks for none.
         spending: what the silos' records have spent in all, this run included; None where no ledger
             of this process says.
         made_public: what was read off the records because nobody had stated it, in words; the
@@ -102,6 +108,7 @@ class Result:
     shape: tuple[int, ...] = ()
     statistics: Mapping[str, Answer] = field(default_factory=dict, repr=False)
     scores: Mapping[str, learning.Score] = field(default_factory=dict, repr=False)
+    validation: Mapping[str, Any] | None = field(default=None, repr=False)
     spending: Spending | None = None
     made_public: tuple[str, ...] = ()
 
@@ -138,6 +145,8 @@ class Result:
             yield shown or "not evaluated"
             if said := report.in_a_sentence(scores_to_dict(self.scores), self.final):
                 yield said
+        if self.validation is not None:
+            yield from report.validation_lines(self.validation)
         if self.folder is not None:
             yield f"written to {self.folder}"
 
@@ -215,6 +224,7 @@ class Result:
             statistics={name: one.to_dict() for name, one in self.statistics.items()},
             spending=None if self.spending is None else self.spending.to_dict(),
             scores=scores_to_dict(self.scores),
+            validation=self.validation,
         )
         write_bytes(file, page.encode())
         return file
@@ -261,6 +271,7 @@ def conclude(
     states = {**prepared.states, prepared.plan.main.purpose: trained}
     kept = states[STATISTICS].parameters if STATISTICS in states else None
     prepared.plan.main.query.check_complete(trained)
+    validated = _validated(prepared, states)
     result = Result(
         model=copy.deepcopy(prepared.trained(trained.parameters)),
         metrics=trained.rows,
@@ -274,11 +285,14 @@ def conclude(
         scores=prepared.beside_null(trained.parameters) if baseline is None else {},
         shape=prepared.learner.shape if prepared.learner else (),
         statistics={} if kept is None else answers_of(prepared.plan, kept),
+        validation=validated,
     )
     if folder is not None:
         prepared.plan.main.query.store(folder.path, trained)
         if kept is not None:
             answer_files.write_statistics(folder.path, prepared.plan, kept)
+        if validated is not None:
+            write_validation(folder.path, validated)
         if result.model is not None:
             run_folder.write_model(folder.path, prepared.plan, result.model, result.shape)
         if result.scores:
@@ -290,6 +304,16 @@ def conclude(
             run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result
+
+
+def _validated(
+    prepared: prepared_study.PreparedStudy, states: Mapping[str, QueryState]
+) -> dict[str, Any] | None:
+    """What the study's validation says; None where it was not asked."""
+    planned = planned_validation(prepared.plan)
+    if planned is None or VALIDATION not in states:
+        return None
+    return validation_of(prepared.plan, planned.query.sums(states[VALIDATION]))
 
 
 def answered_in(folder: Path, plan: Plan) -> Result | None:

@@ -10,6 +10,8 @@
     transcript/         what the aggregator sent and used, a file per session
     sums.json           noisy sums of statistics
     statistics.json     what the sums of statistics say, and a file NAME.csv for each of them
+    validation-sums.json, validation.json
+                        noisy sums of the validation, and what they say
     model.safetensors   the trained model
     evidence.json       what was claimed, signed
     report.html         for people

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
 from hubbub.planning import Plan, QueryState
@@ -21,9 +22,12 @@ from hubbub.protocol import EARLIER, Parameters, RoundParameters
 from hubbub.queries import (
     STANDARDISED,
     STATISTICS,
+    VALIDATION,
     StandardisingQuery,
     TrainingQuery,
     main_of,
+    planned_validation,
+    sums_of,
 )
 from hubbub.session import round_parameters_of
 from hubbub.study import Study
@@ -62,6 +66,7 @@ from hubbub.verification.replay.model_course import (
 )
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession, first_round
 from hubbub.verification.replay.statistics_check import statistic_findings
+from hubbub.verification.replay.validation_check import validation_findings
 from hubbub.verification.transcript import FOLDER, Header, files, plain_roster, read_header
 
 _BEYOND = (
@@ -203,6 +208,8 @@ def _played(
     last: dict[str, ReplayedSession] = {}
     for path in paths:
         header, name = headers[path], f"{FOLDER}/{path.name}"
+        if _begins_last(plan, header.purpose, last):
+            courses[header.purpose].begin_at(_led_to(plan.main.purpose, courses, last))
         try:
             round_parameters = _round_parameters(path, header, plan)
             lifted, liftable = lift_for(round_parameters, plan)
@@ -231,6 +238,23 @@ def _played(
     if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
         yield last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
     yield from statistic_findings(folder, plan, *_led_to(STATISTICS, courses, last))
+    yield from validation_findings(folder, plan, _validation_sums(plan, courses, last))
+
+
+def _begins_last(plan: Plan, purpose: str, last: Mapping[str, ReplayedSession]) -> bool:
+    """Whether a session is the first of a query that is asked at what the main one led to."""
+    planned = plan.planned(purpose)
+    return planned is not None and planned.query.is_asked_last and purpose not in last
+
+
+def _validation_sums(
+    plan: Plan, courses: Mapping[str, Course], last: Mapping[str, ReplayedSession]
+) -> NDArray[np.float64] | None:
+    """The sums of the validation as the transcripts make them; None if they cannot be made."""
+    planned = planned_validation(plan)
+    if planned is None or VALIDATION not in last or courses[VALIDATION].made is None:
+        return None
+    return sums_of(courses[VALIDATION].state, planned.query.layout.size)
 
 
 def _led_to(
@@ -255,7 +279,8 @@ def _courses(
     for planned in plan.stepped:
         mine = [path for path, purpose in purposes.items() if purpose == planned.purpose]
         starts = [first for path in mine if (first := first_round(path)) is not None]
-        courses[planned.purpose] = course_of(planned, planned.query.start(initial), starts)
+        begin = None if planned.query.is_asked_last else planned.query.start(initial)
+        courses[planned.purpose] = course_of(planned, begin, starts)
     return courses
 
 
