@@ -102,7 +102,7 @@ class CellMarks:
         target_type: TargetType,
         outputs: torch.Tensor,
         targets: torch.Tensor,
-        losses: torch.Tensor,  # noqa: ARG002 (what a record adds does not depend on it)
+        losses: torch.Tensor,
     ) -> torch.Tensor:
         """(cells, n)."""
         predicted = target_type.predicted(outputs.double()).cpu().numpy()

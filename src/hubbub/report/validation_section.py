@@ -10,9 +10,9 @@ from hubbub.report import charts, markup, scales, validation_words
 
 Validation = Mapping[str, Any]
 _INTERVALS = (
-    "Asked by one noisy sum at the model that is published. Every interval takes both into account, "
-    "that other people might have been asked, and the noise. Predictions were rounded to public "
-    "bins first."
+    "Asked by one noisy sum at the model that is published. Every interval takes both into "
+    "account: that other people might have been asked, and the noise. Predictions were rounded to "
+    "public bins first."
 )
 _GROUP_HEAD = ("group", "records, with noise", "score", "value", "95 % interval", "told apart")
 
@@ -28,12 +28,12 @@ def validated(validation: Validation) -> markup.Html:
         caption = "The model beside one that knows nothing of a record"
         rows = validation_words.rows(told)
         parts.append(markup.table(caption, validation_words.HEAD, rows, numeric=(1, 2, 3)))
-        if drawn := _figures(validation, told):
+        if drawn := _figures(told):
             parts.append(markup.tag("div", *drawn, class_="figures"))
     return markup.section("How good the model is on patients", *parts, *_groups(validation))
 
 
-def _figures(validation: Validation, told: Mapping[str, Any]) -> list[markup.Html]:
+def _figures(told: Mapping[str, Any]) -> list[markup.Html]:
     found = [_calibration(told["calibration"])] if told["calibration"] else []
     return [*found, *([_decisions(told["decisions"])] if told["decisions"] else [])]
 

@@ -80,8 +80,8 @@ def sentence(validation: Validation) -> str:
         return f"private validation: no score; {validation['refusal']}"
     name, one = next(iter(validation["all"]["scores"].items()))
     return (
-        f"private validation: {validation_name(name)} {shown(one['value'])} ({_interval(one)}, chance and "
-        f"noise counted in), {verdict(name, one)}; on {whose(validation)}"
+        f"private validation: {validation_name(name)} {shown(one['value'])} ({_interval(one)}, "
+        f"chance and noise counted in), {verdict(name, one)}; on {whose(validation)}"
     )
 
 

@@ -3,7 +3,8 @@
 What is asked before the training comes first, each query in a session of its own and with rows of
 its own in the ledgers: the sums that standardise features, and those of statistics. Then comes the
 main query, between whose steps the model is evaluated on records that the silos hold back
-(docs/privacy.md P16), and at last what is asked at the released model, its validation. Where sums come from is a function, `Opened`.
+(docs/privacy.md P16), and at last what is asked at the released model, its validation. Where sums
+come from is a function, `Opened`.
 """
 
 from __future__ import annotations

@@ -57,11 +57,6 @@ class Amounts:
             calibration=self._calibration(table),
         )
 
-    def main_error(self, table: NoisyTable) -> tuple[str, float]:
-        """The telling score and the standard error to expect of it."""
-        found = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
-        return "r_squared", (found.high - found.low) / 3.92
-
     def guess(self, records: float) -> Array:
         """The table of so many records of a usual model: R squared .3, a spread of .2 of the range.
 

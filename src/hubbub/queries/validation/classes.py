@@ -41,11 +41,6 @@ class Classes:
         """Accuracy, and how much of each class is found."""
         return Scored(scores=known(self._accuracy(table), *self._found(table)))
 
-    def main_error(self, table: NoisyTable) -> tuple[str, float]:
-        """The telling score and the standard error to expect of it."""
-        found = table.ratio(_right, _all)
-        return "accuracy", (found.high - found.low) / 3.92
-
     def guess(self, records: float) -> Array:
         """The table of so many records, of which three in five are found."""
         cells = np.full((self.many, self.many), 0.4 / (self.many - 1)) / self.many

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import sqrt
+from math import inf, sqrt
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +31,7 @@ DIAMETER = sqrt(2)  # of two records in other cells of every table
 CENTRE = "centre"
 _RISKS, _OTHERS, _INTERVALS = 16, 10, 8  # bins by default, and most intervals of time
 _MOST_CLASSES, _MOST_NUMBERS = 100, 2**20
+_WIDTH = 3.92  # of an interval, in standard errors
 _ALL_OF_IT = 0.5  # of the budget for the table of all records, where there are others
 
 
@@ -53,9 +54,6 @@ class Kind(Protocol):
 
     def guess(self, records: float) -> Array:
         """The table of so many usual records, without noise."""
-
-    def main_error(self, table: NoisyTable) -> tuple[str, float]:
-        """The telling score, and its standard error in such a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +114,11 @@ class Layout:
             records: that it is asked of.
             sigma: of the noise in each number of the vector.
         """
-        guessed = NoisyTable(counts=self.kind.guess(records), sigma=sigma / self.blocks[0].scale)
-        return self.kind.main_error(guessed)
+        counts, noise = self.kind.guess(records), sigma / self.blocks[0].scale
+        first = self.kind.scored(NoisyTable(counts=counts, sigma=0.0)).scores[0]
+        noisy = self.kind.scored(NoisyTable(counts=counts, sigma=noise)).scores
+        widths = [one.high - one.low for one in noisy if one.name == first.name]
+        return first.name, widths[0] / _WIDTH if widths else inf
 
 
 @lru_cache(maxsize=16)

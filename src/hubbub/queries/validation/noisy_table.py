@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 Function = Callable[[NDArray[Any]], NDArray[Any]]
 _STEP = 1e-100  # a complex step loses no digits
 _Z = float(ndtri(0.975))
+_CLEAR = 3.0  # standard deviations by which a denominator must stand above 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +126,8 @@ def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> Inte
     middle = above * below - _Z**2 * ab
     rest = above**2 - _Z**2 * aa
     root = middle**2 - square * rest
-    if not np.isfinite(root) or below <= 0 or square <= 0 or root < 0:
+    clear = below > _CLEAR * sqrt(bb)  # one that only just stands out may do so by its noise
+    if not np.isfinite(root) or not clear or root < 0:
         return UNKNOWN
     low, high = (middle - sqrt(root)) / square, (middle + sqrt(root)) / square
     return Interval(value=above / below, low=low, high=high)

@@ -50,11 +50,6 @@ class Risks:
             decisions=tuple(filter(None, self._decisions(table))),
         )
 
-    def main_error(self, table: NoisyTable) -> tuple[str, float]:
-        """The telling score and the standard error to expect of it."""
-        found = table.ratio(_ranked, _pairs)
-        return "auc", (found.high - found.low) / 3.92
-
     def guess(self, records: float) -> Array:
         """The table of so many records of a usual model: a quarter has the outcome, AUC .75."""
         chance = np.array(self.bins.values)

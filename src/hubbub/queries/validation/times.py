@@ -54,13 +54,8 @@ class Times:
             calibration=self._calibration(table),
         )
 
-    def main_error(self, table: NoisyTable) -> tuple[str, float]:
-        """The telling score and the standard error to expect of it."""
-        found = table.ratio(self._ranked, self._comparable)
-        return "c_index", (found.high - found.low) / 3.92
-
     def guess(self, records: float) -> Array:
-        """The table of so many records of a usual model: a third have the event, a third is lost."""
+        """The table of so many records of a usual model: a third has the event, a third is lost."""
         many, chance = len(self.ends), np.array(self.bins.values)
         weight = np.exp(-0.5 * ((np.log(chance / (1 - chance)) + 0.8) / 1.0) ** 2)
         rows = records * weight / weight.sum()

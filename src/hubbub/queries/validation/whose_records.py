@@ -41,6 +41,11 @@ class WhoseRecords:
     errors: tuple[float, float] | None
     flatters: float | None
 
+    @property
+    def error(self) -> float | None:
+        """The standard error to expect on the records that are taken; None if it is not known."""
+        return None if self.errors is None else self.errors[not self.held_back]
+
 
 @lru_cache(maxsize=16)
 def whose_records(study: Study) -> WhoseRecords:
@@ -87,7 +92,7 @@ def _takes_held_back(
     if errors is None or flatters is None:
         return True
     held, whole = errors
-    return held <= _GOOD_ENOUGH or held <= sqrt(whole**2 + flatters**2)
+    return held <= _GOOD_ENOUGH or held < sqrt(whole**2 + flatters**2)
 
 
 def _rough_noise(study: Study) -> float:
