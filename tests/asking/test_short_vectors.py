@@ -54,9 +54,9 @@ def evaluated() -> np.ndarray:
     return np.array(
         [
             [
-                EvaluationTask(model, records, marks=ScoreMarks(ScoreVector.of(relation))).clipped_sum(
-                    numbers, np.array([row])
-                )
+                EvaluationTask(
+                    model, records, marks=ScoreMarks(ScoreVector.of(relation))
+                ).clipped_sum(numbers, np.array([row]))
                 for row in rows
             ]
             for relation in RELATIONS

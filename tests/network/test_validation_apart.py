@@ -36,9 +36,7 @@ def test_a_consortium_trains_a_model_and_says_how_good_it_is(tmp_path: Path, rec
 @pytest.mark.parametrize(("nodes", "sums"), [(2, 1), (0, 2)])
 def test_it_says_so_though_a_silo_drops_out(tmp_path: Path, nodes: int, sums: int) -> None:
     """With nodes by the sum of the others; with pairwise masks by the other of two sums."""
-    parties = Consortium.gather(
-        tmp_path, asking(nodes, dropouts=1, sums=sums, records="training")
-    )
+    parties = Consortium.gather(tmp_path, asking(nodes, dropouts=1, sums=sums, records="training"))
     result = parties.serve(without(HOSPITALS[3], parties.phase))
     assert result.validation["refusal"] == ""
     assert all(one.holds for one in verify(tmp_path / "run"))

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.validation.made_up import BY, study_of, write_silos
 
 import hubbub
 from hubbub.learning import CellMarks, EvaluationTask
@@ -26,7 +27,6 @@ from hubbub.queries.validation.risks import Risks
 from hubbub.queries.validation.silo_task import SiloTask, groups_of
 from hubbub.queries.validation.times import Times
 from hubbub.tabular import Records
-from tests.validation.made_up import BY, study_of, write_silos
 
 KINDS: dict[str, tuple[TargetType, object]] = {
     "risks": (Classes(), Risks(bins=bins.of_risks(6))),

@@ -1,4 +1,4 @@
-"""Without noise every score is what scikit-learn, or a count of all pairs, says of the same bins."""
+"""Without noise every score is what scikit-learn, or a count of all pairs, says of these bins."""
 
 from __future__ import annotations
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.validation.made_up import BY, SILOS, TARGETS, study_of, table_of, write_silos
 
 import hubbub
 from hubbub.cli import main
 from hubbub.errors import StudyError
-from hubbub.ledger import Ledger
 from hubbub.learning import held_back
+from hubbub.ledger import Ledger
 from hubbub.queries.validation import validation_query, whose_records
 from hubbub.study import Study
 from hubbub.training import PreparedStudy, resume, run
 from hubbub.verification.replay.checking import verify
-from tests.validation.made_up import BY, SILOS, TARGETS, study_of, table_of, write_silos
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_groups_and_centres_have_scores_of_their_own(files: Path, tmp_path: Path
     groups = [(one["by"], one["group"]) for one in result.validation["groups"]]
     assert groups[:4] == [("centre", name) for name in SILOS]
     assert [by for by, _ in groups[4:]] == ["sex", "sex", "age", "age", "ward", "ward", "ward"]
-    counts = {group: one["count"] for group, one in zip(groups, result.validation["groups"])}
+    counts = {group: one["count"] for group, one in zip(groups, result.validation["groups"], strict=True)}
     noise = 6 * result.validation["groups"][0]["count_error"]
     assert counts["centre", "north"] == pytest.approx(150, abs=noise + 40)
     assert sum(counts["ward", name] for name in "abc") == pytest.approx(450, abs=2 * noise + 60)
@@ -92,7 +92,8 @@ def test_exactly_the_records_that_are_held_back_are_counted(files: Path) -> None
     prepared = PreparedStudy.of(study)
     layout = prepared.plan.planned("validation").query.layout
     tables = {
-        (block.by, group): table.counts.sum() for block, group, table in layout.tables(exactly(study), 0.0)
+        (block.by, group): table.counts.sum()
+        for block, group, table in layout.tables(exactly(study), 0.0)
     }
     held = [silo.held_back for silo in prepared.silos]
     assert tables["", ""] == pytest.approx(sum(map(len, held)))

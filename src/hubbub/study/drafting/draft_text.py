@@ -17,7 +17,7 @@ _EPSILON = 1.0
 
 def draft_text(made: Draft) -> str:
     """The text of a study file that `hubbub plan` accepts."""
-    parts = (_head, _parties, _data, _model, _training, _privacy)
+    parts = (_head, _parties, _data, _model, _training, _validation, _privacy)
     return "\n\n".join("\n".join(part(made)) for part in parts) + "\n"
 
 
@@ -123,12 +123,6 @@ def _model(made: Draft) -> list[str]:
 
 
 def _training(made: Draft) -> list[str]:
-    shown = "" if made.is_evaluated else "# "
-    every = made.steps // (1 if made.test_share else 3)
-    share = f", holdout = {made.test_share:g}" if made.test_share else ""
-    why = "a look at held-back records, paid from epsilon"
-    if not made.is_evaluated:
-        why = "with so few records the noise would hide what it shows: remove the # to try"
     return [
         "[training]",
         f"steps = {made.steps}",
@@ -136,7 +130,22 @@ def _training(made: Draft) -> list[str]:
         f"sample_rate = {made.sample_rate:g}                # a record's chance to be in a batch",
         "clip_norm = 1.0",
         'optimizer = { name = "adam", lr = 0.1 }',
-        f"{shown}evaluate = {{ every = {every}, epsilon = 0.1{share} }}   # {why}",
+    ]
+
+
+def _validation(made: Draft) -> list[str]:
+    shown = "" if made.is_validated else "# "
+    why = "how good the model is, with intervals: its part of epsilon"
+    if not made.is_validated:
+        why = "with so few records the noise would hide what it shows: remove the # to try"
+    share = [f"holdout = {made.test_share:g}"] if made.test_share else []
+    records = "held-back" if made.test_share else "auto"
+    whose = "those kept from the training; of it where too few: hubbub plan tells which"
+    return [
+        f"{shown}[validation]",
+        f"{shown}epsilon = {made.validation_share * _EPSILON:g}                    # {why}",
+        f'{shown}records = "{records}"                 # {whose}',
+        *(f"{shown}{line}" for line in share),
     ]
 
 
