@@ -145,7 +145,7 @@ def test_a_share_for_the_test_is_held_back_and_told_with_noise(init):
     assert init(*FILES, "--test-share", ".3")[0] == 0
     study = Study.load("study.toml")
     assert study.validation.holdout == 0.3
-    assert study.validation.records == "held-back"
+    assert study.validation.records == "auto"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.planning import exposure
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
 from hubbub.protocol.round import Silo, decoded
+from hubbub.protocol.round.silo_batches import TokenBatches
 from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
 from hubbub.protocol.token_lists.list_context import repeated
 from hubbub.protocol.token_lists.onion_layers import Done, Job, Wrap
@@ -160,19 +161,20 @@ class Drawn:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    found, chosen, take = Drawn(), Silo._rows, Silo.take_list
+    found, chosen, take = Drawn(), TokenBatches.rows, Silo.take_list
+    owners: dict[TokenBatches, Any] = {}
 
-    def choosing(self: Silo, attempt: Any, source: Any) -> np.ndarray:
-        mine, session = chosen(self, attempt, source), self._masking._session
-        found.batches[session.id, attempt.round][session.index] = sorted(mine[mine >= 0].tolist())
+    def choosing(self: TokenBatches, source: Any, records: int, *now: Any) -> np.ndarray:
+        mine, session = chosen(self, source, records, *now), owners[self]
+        found.batches[session.id, now[0].round][session.index] = sorted(mine[mine >= 0].tolist())
         return mine
 
     def taking(self: Silo, positions: np.ndarray, first: int) -> None:
-        session = self._masking._session
+        session = owners[self.batches] = self._masking._session
         found.taken[session.id, first][session.index] = positions
         take(self, positions, first)
 
-    monkeypatch.setattr(Silo, "_rows", choosing)
+    monkeypatch.setattr(TokenBatches, "rows", choosing)
     monkeypatch.setattr(Silo, "take_list", taking)
     return found
 

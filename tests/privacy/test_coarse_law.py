@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubbub.privacy.coarse_law import ORDERS, _cumulants_of, sketch
+from hubbub.privacy.coarse_law import ORDERS, _cumulants_of, coarse_law_of
 from hubbub.privacy.fft_window import _chernoff, _is_close, log_kernel_peak
 from hubbub.privacy.laws import ExchangedRecord, Law, Removal, Reversed
 
@@ -23,8 +23,8 @@ LAWS: dict[str, Law] = {
 @pytest.mark.parametrize("count", [1, 10_000])
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-15])
 def test_few_orders_find_what_all_of_them_say(name: str, count: int, delta: float) -> None:
-    few = _chernoff([sketch(LAWS[name], count)], delta)
-    whole = sketch(LAWS[name], count).cumulants(ORDERS)
+    few = _chernoff([coarse_law_of(LAWS[name], count)], delta)
+    whole = coarse_law_of(LAWS[name], count).cumulants(ORDERS)
     every = (whole - np.log(delta) + log_kernel_peak(ORDERS)) / ORDERS
     seen = np.isfinite(few)
     assert np.array_equal(few[seen], every[seen])
@@ -33,7 +33,7 @@ def test_few_orders_find_what_all_of_them_say(name: str, count: int, delta: floa
 
 
 def test_what_is_left_out_of_a_moment_is_zero() -> None:
-    one = sketch(LAWS["usual"], 1)
+    one = coarse_law_of(LAWS["usual"], 1)
     exponent = np.outer(ORDERS, one.loss) + np.log(one.mass)
     top = exponent.max(axis=1)
     plain = top + np.log(np.exp(exponent - top[:, None]).sum(axis=1))

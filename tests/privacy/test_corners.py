@@ -11,7 +11,7 @@ from scipy.integrate import quad
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.privacy.coarse_law import sketch
+from hubbub.privacy.coarse_law import coarse_law_of
 from hubbub.privacy.composition import ComposedLaw
 from hubbub.privacy.dominating_pairs import _honest_members
 from hubbub.privacy.fft_window import frame_for_delta, grid
@@ -166,7 +166,7 @@ def test_a_heavy_tail_of_shifts_is_bracketed_where_guesses_are_five_times_too_la
 def test_far_negative_losses_take_no_cells() -> None:
     """A million of them were made where the record is added, whose losses reach to -600."""
     law = Reversed(law=Removal(rate=1e-3, shift=30.0))
-    drawn = sketch(law, 10)
+    drawn = coarse_law_of(law, 10)
     frame = frame_for_delta([drawn], 1e-5, 1e-4)
     assert frame.order > 10
     assert grid(drawn, frame.saddle, 1e-4, 0.0).cuts.size > 100_000

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from hubbub.privacy.coarse_law import sketch
+from hubbub.privacy.coarse_law import coarse_law_of
 from hubbub.privacy.composition import compose
 from hubbub.privacy.discretise import GridLaw, _on_cuts, bracket
 from hubbub.privacy.fft_window import (
@@ -87,7 +87,7 @@ def test_cells_leave_no_gap_and_reach_past_the_last_loss(ends: list[int]) -> Non
 
 def on_a_grid(law: Law, step: float, order: float = 3.0) -> tuple[GridLaw, GridLaw]:
     """From below and from above."""
-    return bracket(law, grid(sketch(law, 1), order, step, order), order)
+    return bracket(law, grid(coarse_law_of(law, 1), order, step, order), order)
 
 
 def value_of(law: GridLaw, a: float) -> float:
@@ -193,7 +193,7 @@ class Composed:
     ) -> tuple[float, float]:
         """Of delta, from below and from above, by a frame that was changed."""
         law = Removal(rate=1.0, shift=self.shift)
-        drawn = sketch(law, self.count)
+        drawn = coarse_law_of(law, self.count)
         frame = bad(frame_for_epsilon([drawn], epsilon))
         step = step_within(frame, [drawn], step_for_gap(1e-3, frame.order, self.count))
         sides = bracket(law, grid(drawn, frame.order, step, frame.order), frame.order)

@@ -26,7 +26,7 @@ import hubbub
 from hubbub.errors import StudyError
 from hubbub.planning import Plan, account_of, exposure
 from hubbub.planning.mechanism import CLIP_MARGIN, SUM_MARGIN
-from hubbub.planning.precision import certificate_for, projection_for
+from hubbub.planning.precision import certificate_for, largest_batch
 from hubbub.privacy import Certificate, Composition, Step, projection_factor
 from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, Reversed
 from hubbub.privacy.projected_law import ProjectedRemoval
@@ -508,13 +508,17 @@ def test_only_gaussian_entries_are_charged_for_their_finite_precision() -> None:
 
 
 def test_the_matrices_of_a_plan_fit_its_batches_and_its_margin() -> None:
-    made = projection_for(training_of(projected("sign", 8)).mechanism, 900_000)
+    signs_of = training_of(projected("sign", 8)).mechanism
+    assert signs_of.projection is not None
+    made = signs_of.projection.matrices(signs_of.clip, 900_000, largest_batch(signs_of))
     assert made is not None
     assert (made.kind, made.dimension, made.clip) == ("sign", 8, 1.0)
     assert 2000 < made.records < 3000  # of 10,000 records a fifth
     assert made.allowance < CLIP_MARGIN - SUM_MARGIN
-    assert projection_for(training_of(projected("layers", 8)).mechanism, 900_000) is None
-    assert projection_for(training_of(study()).mechanism, 900_000) is None
+    by_layers = training_of(projected("layers", 8)).mechanism.projection
+    assert by_layers is not None
+    assert by_layers.matrices(1.0, 900_000, 2000) is None
+    assert training_of(study()).mechanism.projection is None
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "sign"])

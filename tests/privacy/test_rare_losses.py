@@ -175,7 +175,7 @@ def test_p13_a_bulk_within_one_cell_costs_the_lower_side_nothing(other, truth) -
 def test_p12_cuts_that_are_moved_are_still_dominated() -> None:
     """At every threshold: less than the truth, and by next to nothing."""
     law = release(hubbub.Step(noise_multiplier=0.4, sample_rate=1e-5), "add-remove").laws[0]
-    made = coarse_law.sketch(law, 10_000, 1e-26)
+    made = coarse_law.coarse_law_of(law, 10_000, 1e-26)
     cells = fft_window.grid(made, 3.0, 5e-4, 0.3)
     below, above = discretise.bracket(law, cells, 3.0)
     assert below.offset != cells.offset  # or nothing is tried here

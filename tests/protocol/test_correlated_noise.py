@@ -26,6 +26,7 @@ from hubbub.protocol import (
     group_rows,
 )
 from hubbub.protocol.round import attempt_order
+from hubbub.protocol.round.noise_share import CorrelatedShare
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import Layout
 from protocol.parties import DIMENSION, refused, sessions_of, world
@@ -381,8 +382,8 @@ def test_p25_a_silo_adds_the_row_of_the_attempt_even_if_it_could_not_pay_for_the
     one.decline()
     assert one.accept(W.model(ALL, 2, row=2)).row == 2
     one.contribute()
-    noise = one._noise
-    assert noise is not None
+    assert isinstance(one._noise, CorrelatedShare)
+    noise = one._noise._rows
     assert noise.last == 2
     one.forget()
     assert noise.last > 2

@@ -58,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Federation]:
 REMEMBERED = (
     claims.remade,
     epsilon_against,
-    coarse_law._sketched,
+    coarse_law._coarse,
     accountant._worst_epsilon,
     plan_of_mechanisms._power,
 )

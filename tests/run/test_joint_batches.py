@@ -26,7 +26,7 @@ from hubbub.planning import Plan
 from hubbub.planning.sampling_comparison import as_table
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import RoundParameters, Silo
-from hubbub.protocol.round.masking import Attempt
+from hubbub.protocol.round.silo_batches import TokenBatches
 from hubbub.protocol.token_lists import chosen_records
 from hubbub.session.in_process import federate
 from hubbub.session.layout import Layout, round_parameters_of
@@ -124,16 +124,17 @@ class Drawn:
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     found = Drawn()
-    chosen, contribute, prepare = Silo._rows, Silo.contribute, TokenLists.prepare
-    time = {}
+    chosen, contribute, prepare = TokenBatches.rows, Silo.contribute, TokenLists.prepare
+    owner = {}
 
     def contributing(self: Silo) -> bytes:
-        time[self] = (self._opened().round, self._opened().attempt)
+        owner[self.batches] = self._masking._session.index
         return contribute(self)
 
-    def choosing(self: Silo, attempt: Attempt, source: SecureSource) -> np.ndarray:
-        those = chosen(self, attempt, source)
-        found.batches[time[self]][self._masking._session.index] = sorted(those[those >= 0].tolist())
+    def choosing(self: TokenBatches, source: SecureSource, records: int, *now: Any) -> np.ndarray:
+        those = chosen(self, source, records, *now)
+        time = (now[0].round, now[0].attempt)
+        found.batches[time][owner[self]] = sorted(those[those >= 0].tolist())
         return those
 
     def preparing(self: TokenLists) -> None:
@@ -142,7 +143,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
         found.lists += self.number - before
 
     monkeypatch.setattr(Silo, "contribute", contributing)
-    monkeypatch.setattr(Silo, "_rows", choosing)
+    monkeypatch.setattr(TokenBatches, "rows", choosing)
     monkeypatch.setattr(TokenLists, "prepare", preparing)
     return found
 

@@ -29,10 +29,11 @@ privacy={epsilon=1,delta=1e-5,relation="substitute"}"""
 ENCLAVES = f"""\nattestation.silo={{platform="sgx",measurements=[{{mr_enclave="{64 * "a"}"}}]}}"""
 CHIPS = f"""\nattestation.silo={{platform="snp",measurements=[{{measurement="{96 * "a"}"}}]}}"""
 ASKED = """\n[statistics]\nepsilon=0.1\nNAME.kind="table"\n"""
+SCORED = """\n[validation]\nepsilon=0.1\n"""
 STUDIES = (
     FILES + ENCLAVES + ASKED,
     GROUPS.replace("data={", "data={records=9,") + CHIPS,
-    JOINT + "\nattestation={}",
+    JOINT + "\nattestation={}" + SCORED,
     FILES.replace('target="y"', 'target={kind="numeric",column="y",low=0,high=9}'),
     FILES.replace('target="y"', 'target={kind="time-to-event",time="y",event="e",grid=[1,2]}'),
 )

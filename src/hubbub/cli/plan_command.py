@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.cli import trial_study
 from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.errors import UserError
-from hubbub.planning import Plan, Row, as_table, option_rows
+from hubbub.planning import Plan, PlanRow, as_table, option_rows
 from hubbub.queries import PlannedAnswer, foreseen_validation, plan, planned_answers
 from hubbub.report import broken, validation_name
 
@@ -163,7 +163,7 @@ def _mask_partners(made: Plan) -> list[tuple[str, str]]:
     return [("silos with which each shares masks", str(made.degree))]
 
 
-def _option_row(row: Row) -> tuple[str, str]:
+def _option_row(row: PlanRow) -> tuple[str, str]:
     """What an option of the study says of itself."""
     value = row.value
     if value is None:

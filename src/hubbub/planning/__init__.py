@@ -39,7 +39,7 @@ from hubbub.planning.noise_correlation import Correlation, correlation_of, words
 from hubbub.planning.noise_shares import NoiseShares, may_announce, shares_of
 from hubbub.planning.plan_of_mechanisms import plan_alone, plan_of
 from hubbub.planning.plan_options import ANNOUNCED, option_rows
-from hubbub.planning.plan_rows import Row
+from hubbub.planning.plan_rows import PlanRow
 from hubbub.planning.plan_values import Plan
 from hubbub.planning.plan_warnings import about_own_code
 from hubbub.planning.planned_query import PlannedQuery

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
-from hubbub.planning.plan_rows import Row
+from hubbub.planning.plan_rows import PlanRow
 from hubbub.protocol import mask_graph
 from hubbub.study.parties import Parties
 
@@ -72,10 +72,10 @@ def to_dict(parties: Parties) -> dict[str, int]:
     }
 
 
-def rows(plain: Mapping[str, Any]) -> list[Row]:
+def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
     """What a plan says of a sparse graph; from `to_dict`."""
     certain, likely = plain["colluders_at_any_time"], plain["colluders_before_it_is_drawn"]
     return [
-        Row("colluders that the mask graph bears", certain, "whenever they are corrupted"),
-        Row("the same", likely, "if they were corrupted before it was drawn"),
+        PlanRow("colluders that the mask graph bears", certain, "whenever they are corrupted"),
+        PlanRow("the same", likely, "if they were corrupted before it was drawn"),
     ]

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub import protocol
-from hubbub.planning.plan_rows import Row
+from hubbub.planning.plan_rows import PlanRow
 from hubbub.privacy import Step, calibrate, release
 from hubbub.study.privacy import Privacy
 from hubbub.study.training import Training
@@ -82,14 +82,14 @@ class Correlation:
         }
 
 
-def rows(plain: Mapping[str, Any]) -> list[Row]:
+def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
     """What a plan says of it; from `Correlation.to_dict`."""
     kept = "bytes of its noise that a silo keeps in memory, in secret"
     error = "of the whole training, against independent noise at this ε"
     return [
-        Row("bands", plain["bands"], "steps over which a silo's noise is correlated"),
-        Row("error of the noise", plain["error"], error),
-        Row("window", plain["window_bytes"], kept),
+        PlanRow("bands", plain["bands"], "steps over which a silo's noise is correlated"),
+        PlanRow("error of the noise", plain["error"], error),
+        PlanRow("window", plain["window_bytes"], kept),
     ]
 
 

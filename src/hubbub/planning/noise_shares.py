@@ -15,7 +15,7 @@ from math import sqrt
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning.plan_rows import Row
+from hubbub.planning.plan_rows import PlanRow
 from hubbub.study.parties import Parties
 
 
@@ -97,10 +97,10 @@ class NoiseShares:
         return {"of_all": self.count, "widest_share_sigma": share_sigma * self.widest}
 
 
-def rows(plain: Mapping[str, Any]) -> list[Row]:
+def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
     """What a plan says of announced shares; from `NoiseShares.to_dict`."""
     words = "σ of what one silo adds where most silos are missing"
-    return [Row("widest noise share", plain["widest_share_sigma"], words)]
+    return [PlanRow("widest noise share", plain["widest_share_sigma"], words)]
 
 
 def shares_of(parties: Parties, *, announced: bool = False) -> NoiseShares:

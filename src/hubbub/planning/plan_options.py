@@ -16,7 +16,7 @@ from hubbub.planning import (
     random_projection,
     sampling_comparison,
 )
-from hubbub.planning.plan_rows import Row
+from hubbub.planning.plan_rows import PlanRow
 
 Plain = Mapping[str, Any]
 
@@ -26,7 +26,7 @@ CORRELATED_NOISE = "correlated_noise"
 ANNOUNCED = "announced_shares"  # shares follow from the set that is named
 MASK_GRAPH = "mask_graph"
 
-_ROWS: dict[str, Callable[[Plain], list[Row]]] = {
+_ROWS: dict[str, Callable[[Plain], list[PlanRow]]] = {
     PROJECTION: random_projection.rows,
     JOINT_BATCHES: sampling_comparison.rows,
     CORRELATED_NOISE: noise_correlation.rows,
@@ -35,7 +35,7 @@ _ROWS: dict[str, Callable[[Plain], list[Row]]] = {
 }
 
 
-def option_rows(plan: Plain) -> list[Row]:
+def option_rows(plan: Plain) -> list[PlanRow]:
     """Of all options that a plan uses.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class PlanRow(NamedTuple):
     """A quantity with what it is.
 
     Args:

@@ -16,7 +16,7 @@ import numpy as np
 
 from hubbub import protocol
 from hubbub.errors import StudyError
-from hubbub.planning.plan_rows import Row
+from hubbub.planning.plan_rows import PlanRow
 from hubbub.privacy import (
     Release,
     Step,
@@ -229,17 +229,17 @@ class Projected:
         return {**asdict(self), "exact": self.exact}
 
 
-def rows(plain: Mapping[str, Any]) -> list[Row]:
+def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
     """What a plan says of the projection; from `Projected.to_dict`."""
-    found = [Row("projection", plain["dimension"], "numbers that are sent for the parameters")]
+    found = [PlanRow("projection", plain["dimension"], "numbers that are sent for the parameters")]
     if plain["exact"] and plain["kind"] != protocol.LAYERS:
         words = "over the law of the public matrix; costs no δ"
-        return [*found, Row("its account", "exact", words)]
-    found.append(Row("its account", plain["kind"], plain["account"]))
+        return [*found, PlanRow("its account", "exact", words)]
+    found.append(PlanRow("its account", plain["kind"], plain["account"]))
     if not plain["slack"]:
         return found
     return [
         *found,
-        Row("its longest", plain["factor"], "clipping norms that a projected record may have"),
-        Row("slack for longer ones", plain["slack"], "of δ, paid in every step"),
+        PlanRow("its longest", plain["factor"], "clipping norms that a projected record may have"),
+        PlanRow("slack for longer ones", plain["slack"], "of δ, paid in every step"),
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from hubbub.planning import accounts, exposure, noise_shares
 from hubbub.planning.mechanism import WITHOUT_REPLACEMENT
-from hubbub.planning.plan_rows import Row
+from hubbub.planning.plan_rows import PlanRow
 
 _SLACK_SHARE = 0.1  # of delta, for the quantile
 _MOST_ROWS = 9  # of the comparison for 0 to T colluders; with more of them some are left out
@@ -136,18 +136,18 @@ def _against(
     )
 
 
-def rows(plain: Mapping[str, Any]) -> list[Row]:
+def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
     """What a plan says of joint batches; from a `SamplingComparison` as plain values."""
     nobody = "sampling without replacement, nobody malicious"
     paid = f"the same with {plain['slack']:.4g} of δ paid in every step; not used here"
     whose = "whose part in each joint batch it knows"
     poisson = "at the same noise; owning records tells nothing"
     return [
-        Row("records of the promised adversary", plain["known_records"], whose),
-        Row("ε if it knew none of them", plain["epsilon_nobody"], nobody, upper=True),
-        Row("ε by a quantile of the honest part", plain["epsilon_slack"], paid, upper=True),
-        Row("ε under Poisson sampling", plain["epsilon_poisson"], poisson, upper=True),
-        Row("noise under Poisson sampling", plain["noise_poisson"], "for the same ε"),
+        PlanRow("records of the promised adversary", plain["known_records"], whose),
+        PlanRow("ε if it knew none of them", plain["epsilon_nobody"], nobody, upper=True),
+        PlanRow("ε by a quantile of the honest part", plain["epsilon_slack"], paid, upper=True),
+        PlanRow("ε under Poisson sampling", plain["epsilon_poisson"], poisson, upper=True),
+        PlanRow("noise under Poisson sampling", plain["noise_poisson"], "for the same ε"),
     ]
 
 

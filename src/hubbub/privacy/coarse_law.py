@@ -24,14 +24,14 @@ _ATOMS = 1500
 _FEWEST_ATOMS = 150
 _DEAR = 30.0  # see `work_of`
 _TAIL = 1e-26  # P-mass outside the sketch; the range of the grid is the same
-_CUT = 1e-4  # share of delta that all steps may leave outside their sketches
+_CUT = 1e-4  # share of delta that all steps may leave outside their coarse_laws
 _LOG_NOTHING = 60.0
 _LOG_ZERO = -746.0  # exp() of less is zero
 _LARGEST_LOSS = 600.0  # of a grid: exp() of it is finite; what is beyond goes to the ends or +inf
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sketch:
+class CoarseLaw:
     """A step's law as few atoms, how often it happens, and the edges it was drawn from."""
 
     count: int
@@ -71,9 +71,9 @@ class Sketch:
         return np.asarray(weight / weight.sum())
 
 
-def sketch(law: Law, count: int, tail: float = _TAIL, atoms: int = _ATOMS) -> Sketch:
+def coarse_law_of(law: Law, count: int, tail: float = _TAIL, atoms: int = _ATOMS) -> CoarseLaw:
     """A law's coarse atoms, for so many steps, without losses of less probability than `tail`."""
-    return replace(_sketched(law, tail, atoms), count=count)
+    return replace(_coarse(law, tail, atoms), count=count)
 
 
 def atoms_for(laws: int) -> int:
@@ -83,12 +83,12 @@ def atoms_for(laws: int) -> int:
 
 def tail_for(delta: float, count: int) -> float:
     """The probability of losses of one step, among so many, that are nothing beside delta."""
-    level = floor(log10(_CUT * delta / count))  # few values: sketches are kept
+    level = floor(log10(_CUT * delta / count))  # few values: coarse_laws are kept
     return 10.0 ** max(level, -40)
 
 
 @lru_cache(maxsize=32)  # a run asks for the same law after every number of its steps
-def _sketched(law: Law, tail: float, atoms: int) -> Sketch:
+def _coarse(law: Law, tail: float, atoms: int) -> CoarseLaw:
     """The atoms of one step; a third as many of a law that is dear."""
     if work_of(law) > _DEAR:
         atoms = max(_FEWEST_ATOMS, atoms // 3)
@@ -105,7 +105,7 @@ def _sketched(law: Law, tail: float, atoms: int) -> Sketch:
             "so little hides nothing"
         )
     rank = np.argsort(loss)
-    return Sketch(
+    return CoarseLaw(
         count=1,
         loss=loss[rank],
         mass=mass[rank],

@@ -2,7 +2,7 @@
 
 Everything decided here changes speed and sharpness only. A bad choice makes a wide bracket, never a
 wrong one: `composition.py` certifies whatever it is given. The decisions are read off the laws'
-sketches.
+coarse_laws.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import ceil, floor, inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.privacy.coarse_law import FEW, ORDERS, Sketch
+from hubbub.privacy.coarse_law import FEW, ORDERS, CoarseLaw
 
 Array = NDArray[np.float64]
 Cuts = NDArray[np.int64]
@@ -61,35 +61,35 @@ def log_kernel_peak(order: float | Array) -> float | Array:
 
 
 def frame_for_delta(
-    sketches: Sequence[Sketch], delta: float, gap: float, guess: float = inf
+    coarse_laws: Sequence[CoarseLaw], delta: float, gap: float, guess: float = inf
 ) -> TiltedGrid:
     """A frame around the epsilon at which the composition reaches delta.
 
     It is at most `guess`. Where rare large losses decide, the guess from the cumulants may be ten
     times the truth; then a first bracket gives a better one.
     """
-    epsilon = _chernoff(sketches, delta)
+    epsilon = _chernoff(coarse_laws, delta)
     best = float(epsilon.min())
     if guess < best:
-        return frame_for_epsilon(sketches, guess, delta)
+        return frame_for_epsilon(coarse_laws, guess, delta)
     saddle = float(ORDERS[np.argmax(epsilon <= best + 0.02 * gap)])
     order = float(ORDERS[np.argmax(_is_close(epsilon, ORDERS) & (saddle >= ORDERS))])
-    return _frame(sketches, 0.0 if best <= 0 else min(order, saddle), saddle, max(best, 0.0))
+    return _frame(coarse_laws, 0.0 if best <= 0 else min(order, saddle), saddle, max(best, 0.0))
 
 
 def frame_for_epsilon(
-    sketches: Sequence[Sketch], epsilon: float, least: float = _LEAST
+    coarse_laws: Sequence[CoarseLaw], epsilon: float, least: float = _LEAST
 ) -> TiltedGrid:
     """A frame around a given epsilon, to see a delta that is not much below `least`."""
 
     def value(total: Array, orders: Array) -> Array:
         return np.asarray(total - orders * epsilon + log_kernel_peak(orders))
 
-    log_delta = _curve(sketches, value, lambda found, _: found <= _goal(found, least)[1])
+    log_delta = _curve(coarse_laws, value, lambda found, _: found <= _goal(found, least)[1])
     best, allowed, wrap = _goal(log_delta, least)
     saddle = float(ORDERS[np.argmax(log_delta <= best + 0.02)])
     order = float(ORDERS[np.argmax(log_delta <= allowed)])
-    return _frame(sketches, 0.0 if order == ORDERS[0] else order, saddle, epsilon, wrap=wrap)
+    return _frame(coarse_laws, 0.0 if order == ORDERS[0] else order, saddle, epsilon, wrap=wrap)
 
 
 def _goal(log_delta: Array, least: float) -> tuple[float, float, float]:
@@ -103,18 +103,18 @@ def _goal(log_delta: Array, least: float) -> tuple[float, float, float]:
     return best, allowed, _LOG_SHARE + allowed - log(least)
 
 
-def chernoff_epsilon(sketches: Sequence[Sketch], delta: float) -> float:
+def chernoff_epsilon(coarse_laws: Sequence[CoarseLaw], delta: float) -> float:
     """An estimate of epsilon from the cumulants alone (a start for root finding, no bound)."""
-    return float(_chernoff(sketches, delta).min())
+    return float(_chernoff(coarse_laws, delta).min())
 
 
-def _chernoff(sketches: Sequence[Sketch], delta: float) -> Array:
+def _chernoff(coarse_laws: Sequence[CoarseLaw], delta: float) -> Array:
     """The epsilon that each order gives."""
 
     def epsilon(total: Array, orders: Array) -> Array:
         return np.asarray((total - log(delta) + log_kernel_peak(orders)) / orders)
 
-    return _curve(sketches, epsilon, _is_close)
+    return _curve(coarse_laws, epsilon, _is_close)
 
 
 def _is_close(epsilon: Array, orders: Array) -> NDArray[np.bool_]:
@@ -133,18 +133,18 @@ def first_look(frame: TiltedGrid, step: float) -> float:
 
 
 def step_within(
-    frame: TiltedGrid, sketches: Sequence[Sketch], step: float, finer: int = 1
+    frame: TiltedGrid, coarse_laws: Sequence[CoarseLaw], step: float, finer: int = 1
 ) -> float:
     """The nearest step with which neither the window nor a law's grid has too many points.
 
     `finer` times as many as usual are allowed.
     """
     window, finest = frame.high - frame.low, finer * _FINEST
-    reach = max([window, *(one.high - one.lowest(frame.order) for one in sketches)])
+    reach = max([window, *(one.high - one.lowest(frame.order) for one in coarse_laws)])
     return max(min(step, window / _COARSEST), window / finest, reach / (4 * finest))
 
 
-def grid(one: Sketch, order: float, step: float, tilt: float) -> Grid:
+def grid(one: CoarseLaw, order: float, step: float, tilt: float) -> Grid:
     """Cells for one law: one `step` wide in the bulk, 3, 9, 27 ... steps in the tails.
 
     The error of a cell is its tilted mass, at the saddle point's `order`, times its width squared,
@@ -164,7 +164,7 @@ def grid(one: Sketch, order: float, step: float, tilt: float) -> Grid:
     return Grid(step=step, offset=offset, cuts=centre, widths=widths)
 
 
-def _offset(one: Sketch, weight: Array, step: float) -> float:
+def _offset(one: CoarseLaw, weight: Array, step: float) -> float:
     """The loss of the heaviest cell, so that a bulk narrower than a step falls on a cut."""
     if one.atom:
         return 0.0
@@ -201,7 +201,7 @@ def _cells(ends: list[int], last: int) -> tuple[Cuts, Cuts]:
 
 
 def _curve(
-    sketches: Sequence[Sketch], value: Callable[[Array, Array], Array], is_near: _Near
+    coarse_laws: Sequence[CoarseLaw], value: Callable[[Array, Array], Array], is_near: _Near
 ) -> Array:
     """What `value` makes of the composition's cumulants and their orders; inf far from its least.
 
@@ -210,7 +210,7 @@ def _curve(
     found = np.full(ORDERS.size, inf)
 
     def look(some: slice) -> None:
-        found[some] = value(np.asarray(sum(one.at(some) for one in sketches)), ORDERS[some])
+        found[some] = value(np.asarray(sum(one.at(some) for one in coarse_laws)), ORDERS[some])
 
     look(slice(None, None, FEW))
     coarse = found[::FEW]
@@ -219,13 +219,13 @@ def _curve(
     return found
 
 
-def _cumulants(sketches: Sequence[Sketch], orders: Array) -> Array:
+def _cumulants(coarse_laws: Sequence[CoarseLaw], orders: Array) -> Array:
     """Cumulants of the whole composition."""
-    return np.asarray(sum(one.cumulants(orders) for one in sketches))
+    return np.asarray(sum(one.cumulants(orders) for one in coarse_laws))
 
 
 def _frame(
-    sketches: Sequence[Sketch],
+    coarse_laws: Sequence[CoarseLaw],
     order: float,
     saddle: float,
     epsilon: float,
@@ -233,7 +233,7 @@ def _frame(
 ) -> TiltedGrid:
     """The window that holds nearly all of the tilted composition, and epsilon."""
     mean, variance = 0.0, 0.0
-    for one in sketches:
+    for one in coarse_laws:
         weight = one.tilted(order)
         first = float(weight @ one.loss)
         mean += one.count * first
@@ -241,10 +241,10 @@ def _frame(
     spread = max(variance**0.5, 1e-12)
     # Rare large losses leave a law far wider than its spread: then smaller orders are right.
     offsets = np.geomspace(min(0.02 / spread, 0.1), 200 / spread, 60)
-    now = float(_cumulants(sketches, np.array([order]))[0])
+    now = float(_cumulants(coarse_laws, np.array([order]))[0])
 
     def reach(away: Array) -> Array:
-        return (_cumulants(sketches, order + away) - now + wrap) / np.abs(away)
+        return (_cumulants(coarse_laws, order + away) - now + wrap) / np.abs(away)
 
     high, above = _lowest(reach, offsets)
     low, below = _lowest(reach, -offsets)

@@ -36,7 +36,7 @@ _CELL_POINTS = 5  # the work on a cell of a grid, besides its law; see `effort`
 class _Question:
     """What is read off the composed laws, and how closely."""
 
-    sketches: list[coarse_law.Sketch]
+    coarse_laws: list[coarse_law.CoarseLaw]
     frame: fft_window.TiltedGrid
     read: Callable[[composition.ComposedLaw], float]
     allowed: Callable[[Bound], float]
@@ -60,7 +60,7 @@ class OneDirection:
 
     def guess(self, delta: float) -> float:
         """About epsilon, from the cumulants alone."""
-        return fft_window.chernoff_epsilon(self._sketches(delta), delta)
+        return fft_window.chernoff_epsilon(self._coarse_laws(delta), delta)
 
     def epsilon(self, delta: float, gap: float, enough: float = 0.0) -> Bound:
         """Epsilon at a delta; framed anew where the first guess was far too large.
@@ -70,14 +70,14 @@ class OneDirection:
         best, frames = Bound(lower=0.0, upper=inf), 0
         if self._is_beyond_floats(delta):
             return best
-        sketches = self._sketches(delta)
-        guess = fft_window.chernoff_epsilon(sketches, delta)
+        coarse_laws = self._coarse_laws(delta)
+        guess = fft_window.chernoff_epsilon(coarse_laws, delta)
         while True:
             scale = max(_LEAST_EPSILON, guess)
-            frame = fft_window.frame_for_delta(sketches, delta, gap * scale, guess)
+            frame = fft_window.frame_for_delta(coarse_laws, delta, gap * scale, guess)
             step = fft_window.step_for_gap(0.4 * gap * scale, frame.saddle, self._count)
             question = _Question(
-                sketches=sketches,
+                coarse_laws=coarse_laws,
                 frame=frame,
                 read=lambda law: law.epsilon(delta),
                 allowed=lambda best: gap * max(_LEAST_EPSILON, best.lower),
@@ -94,7 +94,7 @@ class OneDirection:
         if wide and enough < best.upper < inf:
             excess = (best.upper - best.lower) / (bound.WIDEST * max(1.0, best.lower))
             step = self._step_made * min(max(sqrt(0.5 / excess), 0.25), 0.7)
-            step = fft_window.step_within(frame, sketches, step, finer=4)
+            step = fft_window.step_within(frame, coarse_laws, step, finer=4)
             best = self._bracket(question, step, best)
         return best
 
@@ -102,10 +102,10 @@ class OneDirection:
         """Delta at an epsilon; framed anew where the first guess was far too large."""
         guess, best = LEAST_SEEN, Bound(lower=0.0, upper=1.0)
         for _ in range(_FRAMES):
-            sketches = self._sketches(guess)
-            frame = fft_window.frame_for_epsilon(sketches, epsilon, least=guess)
+            coarse_laws = self._coarse_laws(guess)
+            frame = fft_window.frame_for_epsilon(coarse_laws, epsilon, least=guess)
             question = _Question(
-                sketches=sketches,
+                coarse_laws=coarse_laws,
                 frame=frame,
                 read=lambda law: law.delta(epsilon),
                 allowed=lambda best: gap * best.lower + LEAST_SEEN,
@@ -126,27 +126,29 @@ class OneDirection:
             first: the guess at epsilon in the first direction, which is too large by about as much
                 as the one in this direction.
         """
-        sketches = self._sketches(delta)
-        this = fft_window.chernoff_epsilon(sketches, delta)
+        coarse_laws = self._coarse_laws(delta)
+        this = fft_window.chernoff_epsilon(coarse_laws, delta)
         room = epsilon * (1 - this / first) if first > 0 else 0.0
         if room <= _CLEAR * epsilon:
             return False
         if epsilon < _FAR * this:
-            frame = fft_window.frame_for_epsilon(sketches, epsilon, least=delta)
+            frame = fft_window.frame_for_epsilon(coarse_laws, epsilon, least=delta)
         else:
-            frame = fft_window.frame_for_delta(sketches, delta, room / 4)
-        return self._upper_law(sketches, frame, room / 4).delta(epsilon) < delta
+            frame = fft_window.frame_for_delta(coarse_laws, delta, room / 4)
+        return self._upper_law(coarse_laws, frame, room / 4).delta(epsilon) < delta
 
     def law_from_above(self, near: float) -> composition.ComposedLaw:
         """The composed law from above, sharpest where delta is `near`."""
-        sketches = self._sketches(near)
-        return self._upper_law(sketches, fft_window.frame_for_delta(sketches, near, _CLOSE), _CLOSE)
+        coarse_laws = self._coarse_laws(near)
+        return self._upper_law(
+            coarse_laws, fft_window.frame_for_delta(coarse_laws, near, _CLOSE), _CLOSE
+        )
 
     def law_from_below(self, near: float) -> composition.ComposedLaw:
         """The composed law from below, sharpest where delta is `near`."""
-        sketches = self._sketches(near)
-        frame = fft_window.frame_for_delta(sketches, near, _CLOSE)
-        return self._laws(sketches, frame, self._step(sketches, frame, _CLOSE))[0]
+        coarse_laws = self._coarse_laws(near)
+        frame = fft_window.frame_for_delta(coarse_laws, near, _CLOSE)
+        return self._laws(coarse_laws, frame, self._step(coarse_laws, frame, _CLOSE))[0]
 
     def _is_beyond_floats(self, delta: float) -> bool:
         """Whether losses that no grid holds are likelier than delta, so that no bound is finite."""
@@ -156,17 +158,17 @@ class OneDirection:
             sums += count * max(float(p - q * exp(last)), 0.0)  # as `discretise` does
         return sums > delta
 
-    def _sketches(self, delta: float) -> list[coarse_law.Sketch]:
+    def _coarse_laws(self, delta: float) -> list[coarse_law.CoarseLaw]:
         """The coarse law of every release, as far out as delta needs it."""
         tail = coarse_law.tail_for(delta, self._count)
         atoms = coarse_law.atoms_for(len(self._parts))
-        return [coarse_law.sketch(law, count, tail, atoms) for law, count in self._parts]
+        return [coarse_law.coarse_law_of(law, count, tail, atoms) for law, count in self._parts]
 
     def _refined(self, question: _Question, step: float, best: Bound) -> Bound:
         """On finer and finer grids until the sides are as close as allowed."""
         before, stalled, points = inf, 0, 0.0
         for _ in range(_TRIES):
-            finer = fft_window.step_within(question.frame, question.sketches, step)
+            finer = fft_window.step_within(question.frame, question.coarse_laws, step)
             if points / finer > _MANY_POINTS and bound.is_narrow(best, 0.9):
                 break
             best = self._bracket(question, finer, best)
@@ -183,45 +185,45 @@ class OneDirection:
 
     def _bracket(self, question: _Question, step: float, best: Bound) -> Bound:
         """What a grid of this step says, where it is better than what is known already."""
-        lower, upper = self._laws(question.sketches, question.frame, step)
+        lower, upper = self._laws(question.coarse_laws, question.frame, step)
         return Bound(
             lower=max(best.lower, question.read(lower)), upper=min(best.upper, question.read(upper))
         )
 
     def _laws(
-        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, step: float
+        self, coarse_laws: list[coarse_law.CoarseLaw], frame: fft_window.TiltedGrid, step: float
     ) -> tuple[composition.ComposedLaw, composition.ComposedLaw]:
         """The composed law from below and from above on one grid."""
         below, above = [], []
-        for law, count, cells in self._grids(sketches, frame, step):
+        for law, count, cells in self._grids(coarse_laws, frame, step):
             low, high = discretise.bracket(law, cells, frame.saddle)
             below.append((low, count))
             above.append((high, count))
         return composition.compose(below, frame, -1), composition.compose(above, frame, +1)
 
     def _upper_law(
-        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, gap: float
+        self, coarse_laws: list[coarse_law.CoarseLaw], frame: fft_window.TiltedGrid, gap: float
     ) -> composition.ComposedLaw:
         """The composed law from above, at most about `gap` too large in epsilon."""
-        grids = self._grids(sketches, frame, self._step(sketches, frame, gap))
+        grids = self._grids(coarse_laws, frame, self._step(coarse_laws, frame, gap))
         above = [(discretise.above(law, cells), count) for law, count, cells in grids]
         return composition.compose(above, frame, +1)
 
     def _step(
-        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, gap: float
+        self, coarse_laws: list[coarse_law.CoarseLaw], frame: fft_window.TiltedGrid, gap: float
     ) -> float:
         """The step of a grid whose laws are about `gap` apart in epsilon."""
         step = fft_window.step_for_gap(gap, frame.saddle, self._count)
-        return fft_window.step_within(frame, sketches, step)
+        return fft_window.step_within(frame, coarse_laws, step)
 
     def _grids(
-        self, sketches: list[coarse_law.Sketch], frame: fft_window.TiltedGrid, step: float
+        self, coarse_laws: list[coarse_law.CoarseLaw], frame: fft_window.TiltedGrid, step: float
     ) -> Iterator[tuple[laws.Law, int, fft_window.Grid]]:
         """The law and count of every release, and the law's cells."""
         self._step_made = step
         self._points = (frame.high - frame.low) / step
         effort.spend(self._points)
-        for (law, count), made in zip(self._parts, sketches, strict=True):
+        for (law, count), made in zip(self._parts, coarse_laws, strict=True):
             cells = fft_window.grid(made, frame.saddle, step, frame.order)
             points = cells.cuts.size * (_CELL_POINTS + laws.work_of(law))
             effort.spend(points)

@@ -71,6 +71,7 @@ from .round import (
     Attendance as Attendance,
     Charge as Charge,
     ComputeNode as ComputeNode,
+    GroupBatches as GroupBatches,
     Groups as Groups,
     LocalTask as LocalTask,
     Masking as Masking,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hubbub.planning import Row, option_rows
+from hubbub.planning import PlanRow, option_rows
 from hubbub.protocol import OVERHEAD
 from hubbub.report import markup, trust_models
 from hubbub.report.number_format import NOT_KNOWN, amount, at_most, duration, size
@@ -64,7 +64,7 @@ def _amounts(found: Plan, rows: Sequence[Cells]) -> list[Cells]:
     return [(name, amount(found[key]), words) for name, key, words in rows]
 
 
-def _option_cells(row: Row) -> Cells:
+def _option_cells(row: PlanRow) -> Cells:
     """What an option of the study says of itself."""
     value = row.value
     if isinstance(value, str):

@@ -53,8 +53,9 @@ class Validation:
             whole(
                 4,
                 50,
-                "Public bins of predictions; amounts and counts have as many of outcomes.",
-                default="16 for risks, else 10",
+                "Public bins of predictions, 16 of risks and 10 of others where nothing is said; "
+                "amounts and counts have as many of outcomes.",
+                default="none",
             )
         ),
     ] = 0

@@ -20,6 +20,7 @@ from .batch_rows import (
     poisson_batches as poisson_batches,
     poisson_rows as poisson_rows,
 )
+from .silo_batches import GroupBatches as GroupBatches
 from .compute_node import (
     ComputeNode as ComputeNode,
 )

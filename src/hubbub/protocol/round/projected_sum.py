@@ -12,8 +12,10 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.errors import ProtocolError
 from hubbub.protocol.projection import Draw, Projection, project
 from hubbub.protocol.round.batch_rows import Rows
+from hubbub.protocol.round.masking import Attempt
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
 
 Array = NDArray[np.float64]
@@ -48,6 +50,21 @@ def draw_of(seed: bytes, round: int, attempt: int, parameters: Parameters) -> Dr
     """Which matrix an attempt has: it follows from the joint seed and the model (P8)."""
     model = hashlib.sha256(parameters.astype("<f4", copy=False).tobytes()).digest()
     return Draw(seed=seed, step=round, attempt=attempt, model=model)
+
+
+def draw_for(
+    round_parameters: RoundParameters, attempt: Attempt, seed: bytes | None
+) -> Draw | None:
+    """The same of an attempt that was accepted; None where nothing is projected.
+
+    Raises:
+        ProtocolError: it needs a joint seed, and has none.
+    """
+    if not round_parameters.projection:
+        return None
+    if seed is None:
+        raise ProtocolError("expected a joint seed for the projection, got none; learn it")
+    return draw_of(seed, attempt.round, attempt.attempt, attempt.parameters)
 
 
 def projection_of(round_parameters: RoundParameters) -> Projection:

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import JointSeed
-from hubbub.protocol.primitives import CorrelatedNoise, SecureSource, noise, ring
-from hubbub.protocol.projection import Draw
-from hubbub.protocol.round import batch_rows, joint_batch, projected_sum, round_parameters
+from hubbub.protocol.primitives import SecureSource
+from hubbub.protocol.round import projected_sum
 from hubbub.protocol.round.masking import Attempt, Masking
+from hubbub.protocol.round.noise_share import noise_share_of
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.silo_batches import TokenBatches, batches_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,7 @@ class Silo:
     def __init__(
         self,
         *,
-        round_parameters: round_parameters.RoundParameters,
+        round_parameters: RoundParameters,
         task: projected_sum.LocalTask,
         masking: Masking,
         source: SecureSource,
@@ -56,18 +58,8 @@ class Silo:
         self._masking, self._source, self._seeds = masking, source, seeds
         self._accepted: Attempt | None = None
         self._seed: bytes | None = None
-        self._tokens: joint_batch.Tokens | None = None
-        self._noise: CorrelatedNoise | None = None
-        self.groups: batch_rows.Groups | None = None
-        if (
-            round_parameters.correlation
-        ):  # P25: one block of the matrix, and one division, for each session
-            self._noise = CorrelatedNoise(
-                round_parameters.correlation,
-                round_parameters.dimension,
-                round_parameters.sigma_grid,
-            )
-            self.groups = batch_rows.Groups(source, task.capacity, round_parameters.bands)
+        self._noise = noise_share_of(round_parameters)
+        self.batches = batches_of(round_parameters, task.capacity, source)
 
     def accept(self, model: bytes) -> Charge:
         """Check the aggregator's model for a new attempt at a round.
@@ -95,12 +87,13 @@ class Silo:
         Raises:
             ProtocolError: an attempt is open, whose seed may have been known to who made the list.
         """
+        assert isinstance(self.batches, TokenBatches), "lists are of joint batches"  # noqa: S101
         if self._accepted is not None:
             raise ProtocolError(
                 "expected a new shuffled token list before a model is accepted, got it after; make "
                 "the list first"
             )
-        self._tokens = joint_batch.Tokens(positions, first)
+        self.batches.take_list(positions, first)
 
     def reveal(self) -> bytes:
         """This silo's part of the joint seed; nobody can choose the accepted model by it any more.
@@ -132,38 +125,14 @@ class Silo:
         attempt = self._opened()
         self._accepted = None
         source = self._source.branch(b"attempt" + attempt.model)  # P3: no attempt draws another's
-        round_parameters, draw, rows = (
-            self._round_parameters,
-            self._draw(attempt),
-            self._rows(attempt, source),
-        )
-        total = projected_sum.clipped_sum(
-            round_parameters, self._task, attempt.parameters, rows, draw
-        )  # P14, P8
-        residues = self._noised(total, attempt, source)
+        task, numbers = self._task, self._round_parameters
+        draw = projected_sum.draw_for(numbers, attempt, self._seed)  # P8
+        rows = self.batches.rows(source, task.count, attempt, self._seed)  # P1, P9, P25; P19
+        total = projected_sum.clipped_sum(numbers, task, attempt.parameters, rows, draw)  # P14, P8
+        residues = self._noise.added(total, attempt, source)  # P3, P5, P25: before rounding
         masked = self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
         self._source.renew()
         return masked
-
-    def _noised(
-        self, total: NDArray[np.float64], attempt: Attempt, source: SecureSource
-    ) -> ring.Residues:
-        """The sum with this silo's share of the noise, which is added before rounding (P3, P5)."""
-        round_parameters = self._round_parameters
-        if self._noise is None:
-            # P3: the share of the set that this very MODEL names.
-            sigma = round_parameters.share_sigma_grid(len(attempt.active))
-            return noise.add_noise_and_round(
-                total,
-                sigma,
-                source,
-                round_parameters.word_bits,
-                grid_step=round_parameters.grid_step,
-            )
-        share = self._noise.row(attempt.row, source)  # P25: each row once
-        return noise.add_and_round(
-            total, share, round_parameters.word_bits, grid_step=round_parameters.grid_step
-        )
 
     def _opened(self) -> Attempt:
         """The accepted attempt."""
@@ -171,40 +140,13 @@ class Silo:
             raise ProtocolError("expected an accepted model before contributing, got none")
         return self._accepted
 
-    def _rows(self, attempt: Attempt, source: SecureSource) -> batch_rows.Rows:
-        """The silo's records in the batch, in as many rows as are public (P19)."""
-        round_parameters, task = self._round_parameters, self._task
-        if self.groups is not None:
-            return self.groups.rows(source, task.count, attempt.row, round_parameters.sample_rate)
-        if not round_parameters.batch:  # P1
-            return batch_rows.poisson_rows(
-                source, task.count, task.capacity, round_parameters.sample_rate
-            )
-        if self._tokens is None or self._seed is None:
-            raise ProtocolError(
-                "expected a shuffled token list and a joint seed, got none; get them"
-            )
-        chosen = self._tokens.chosen(
-            round_parameters, self._seed, attempt.round
-        )  # P9: joint batches
-        return batch_rows.joint_rows(source, chosen, round_parameters.batch, task.count)
-
-    def _draw(self, attempt: Attempt) -> Draw | None:
-        """The matrix of the attempt, where sums are projected (P8)."""
-        if not self._round_parameters.projection:
-            return None
-        if self._seed is None:
-            raise ProtocolError("expected a joint seed for the projection, got none; learn it")
-        return projected_sum.draw_of(self._seed, attempt.round, attempt.attempt, attempt.parameters)
-
     def decline(self) -> None:
         """Give up the accepted model, whose charge was refused: it cannot be answered any more."""
         self._accepted = self._seed = None
 
     def forget(self) -> None:
         """The session is over: erase what is kept of its noise (P25)."""
-        if self._noise is not None:
-            self._noise.erase()
+        self._noise.erase()
 
     def shares(self) -> dict[int, bytes]:
         """With full shares, what goes to the compute nodes with the last answer; else nothing."""

@@ -139,12 +139,11 @@ def _validation(made: Draft) -> list[str]:
     if not made.is_validated:
         why = "with so few records the noise would hide what it shows: remove the # to try"
     share = [f"holdout = {made.test_share:g}"] if made.test_share else []
-    records = "held-back" if made.test_share else "auto"
     whose = "those kept from the training; of it where too few: hubbub plan tells which"
     return [
         f"{shown}[validation]",
         f"{shown}epsilon = {made.validation_share * _EPSILON:g}                    # {why}",
-        f'{shown}records = "{records}"                 # {whose}',
+        f'{shown}records = "auto"                 # {whose}',
         *(f"{shown}{line}" for line in share),
     ]
 

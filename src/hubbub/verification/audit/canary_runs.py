@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub.planning import Plan
 from hubbub.privacy import Trials
-from hubbub.protocol import Groups, Parameters, RoundParameters, Silo, without_replacement
+from hubbub.protocol import (
+    GroupBatches,
+    Groups,
+    Parameters,
+    RoundParameters,
+    Silo,
+    without_replacement,
+)
 from hubbub.session import (
     AbsentError,
     Federation,
@@ -132,7 +139,8 @@ def _groups(everybody: Federation) -> list[Groups]:
     """Of each silo, in the order of the roster."""
     parties = everybody.peers.parties.values()
     silos = [one.silo for one in parties if isinstance(one, SiloParty)]
-    return [one.groups for one in silos if isinstance(one, Silo) and one.groups is not None]
+    drawn = [one.batches for one in silos if isinstance(one, Silo)]
+    return [one.groups for one in drawn if isinstance(one, GroupBatches)]
 
 
 def _lost(_number: int, _in_a_row: int, lost: AbsentError) -> None:
