@@ -67,7 +67,9 @@ def test_groups_and_centres_have_scores_of_their_own(files: Path, tmp_path: Path
     groups = [(one["by"], one["group"]) for one in result.validation["groups"]]
     assert groups[:4] == [("centre", name) for name in SILOS]
     assert [by for by, _ in groups[4:]] == ["sex", "sex", "age", "age", "ward", "ward", "ward"]
-    counts = {group: one["count"] for group, one in zip(groups, result.validation["groups"], strict=True)}
+    counts = {
+        group: one["count"] for group, one in zip(groups, result.validation["groups"], strict=True)
+    }
     noise = 6 * result.validation["groups"][0]["count_error"]
     assert counts["centre", "north"] == pytest.approx(150, abs=noise + 40)
     assert sum(counts["ward", name] for name in "abc") == pytest.approx(450, abs=2 * noise + 60)

@@ -98,8 +98,8 @@ def validation_lines(validation: Validation) -> Iterator[str]:
     for part in _told(validation):
         where = f"{part['by']} {part['group']}".strip() or "all"
         for name, one in part["scores"].items():
-            if name.startswith(_CLASS) or (part["by"] and name != validation["telling"]):
-                continue
+            if name.startswith(_CLASS) or bool(part["by"]) != (name == validation["telling"]):
+                continue  # of groups the telling score, of all the others: it is said above
             told = "" if one["is_better"] is None and one["null"] is None else verdict(name, one)
             yield (
                 f"  {where}: {validation_name(name)} {shown(one['value'])} ({_interval(one)})"
