@@ -1,6 +1,7 @@
 """Builds a release: wheel, sdist, SBOM and their hashes, twice, and compares the bytes.
 
-`make release` runs it. What is built is the last commit, not the folder around this file. The
+`make release` runs it; RELEASE_KEY names a PEM file with the key that signs the provenance, and
+BUILDER who says so. What is built is the last commit, not the folder around this file. The
 second build has another path, clock, time zone, umask and order of hashing than the first: whoever
 builds the same commit with the pinned tools, wherever and whenever, gets the same files.
 """
@@ -8,6 +9,7 @@ builds the same commit with the pinned tools, wherever and whenever, gets the sa
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +17,10 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from deploy import provenance
 
 SUMS = "SHA256SUMS"
 LOCKS = (
@@ -24,6 +30,8 @@ LOCKS = (
     "requirements.txt",
 )
 PINNED = LOCKS[2:]  # what a silo installs; a compute node less
+PINS = ("constraints.txt", *(f"deploy/{name}" for name in LOCKS))
+UNNAMED = "urn:hubbub:builder:unnamed"
 # What must not matter, and does where a tool writes times, modes or the order of a set.
 CIRCUMSTANCES = (
     {"TZ": "UTC", "PYTHONHASHSEED": "1", "LC_ALL": "C", "umask": "022", "mtime": "1000000000"},
@@ -71,14 +79,37 @@ def release(root: Path, out: Path) -> dict[str, str]:
         made = compared(*(hashes(folder / "made") for folder in folders))
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(folders[0] / "made", out)
+        pins = {name: _sha256(folders[0] / "source" / name) for name in PINS}
     (out / SUMS).write_text("".join(f"{digest}  {name}\n" for name, digest in made.items()))
+    _state(out, made, _said(root, "git", "rev-parse", "HEAD"), pins)
     return made
+
+
+def _state(out: Path, made: Mapping[str, str], commit: str, pins: Mapping[str, str]) -> None:
+    """Say what the release was built from, and sign it where there is a key."""
+    builder = os.environ.get("BUILDER") or UNNAMED
+    payload = provenance.written(
+        provenance.statement(made, commit=commit, builder=builder, materials=pins)
+    )
+    (out / provenance.STATEMENT).write_bytes(payload)
+    named = os.environ.get("RELEASE_KEY")
+    if not named:
+        print(f"hubbub: {provenance.STATEMENT} is not signed: RELEASE_KEY names no key")
+        return
+    try:
+        key = provenance.release_key(Path(named))
+    except (OSError, ValueError, TypeError) as error:
+        raise ReleaseError(f"expected an Ed25519 key at RELEASE_KEY, got: {error}") from None
+    (out / provenance.ENVELOPE).write_text(json.dumps(provenance.signed(payload, key)) + "\n")
 
 
 def hashes(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file in a folder, by name."""
-    paths = sorted(folder.iterdir())
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return {path.name: _sha256(path) for path in sorted(folder.iterdir())}
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def compared(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:

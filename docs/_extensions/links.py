@@ -18,6 +18,8 @@ PAGES = {
     ROOT / "README.md": DOCS / "index.md",
     ROOT / "SECURITY.md": DOCS / "project" / "security.md",
     ROOT / "CONTRIBUTING.md": DOCS / "project" / "contributing.md",
+    ROOT / "GOVERNANCE.md": DOCS / "project" / "governance.md",
+    ROOT / "CODE_OF_CONDUCT.md": DOCS / "project" / "conduct.md",
     ROOT / "CHANGELOG.md": DOCS / "project" / "changelog.md",
     ROOT / "tests" / "protocol" / "vectors" / "frames.md": DOCS / "reference" / "frames.md",
 }

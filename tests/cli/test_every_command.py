@@ -134,6 +134,7 @@ AFTER = {
     "verify": "verify run",
     "verify evidence": "verify run/evidence.json --json",
     "report": "report run",
+    "dossier": "dossier run --fill written.toml",
     "ledger show": "ledger show ledgers/north.sqlite",
     "ledger verify": "ledger verify ledgers/north.sqlite",
     "ledger export": "ledger export ledgers/north.sqlite",

@@ -46,9 +46,72 @@ def main() -> None:
     for name, columns in (("logistic", ["sex", "II", "III"]), ("logistic on age", ["sex", "age"])):
         fit = sm.Logit(frame["died"], sm.add_constant(frame[columns])).fit(disp=0)
         found[name], found[f"{name} errors"] = fit.params[1:].tolist(), fit.bse[1:].tolist()
+    strata = frame[["time", "died", "sex", "stage"]]
+    cox = lifelines.CoxPHFitter().fit(strata, "time", "died", strata=["stage"])
+    found["stratified cox"] = [float(cox.params_.iloc[0]), float(cox.standard_errors_.iloc[0])]
+    cox = lifelines.CoxPHFitter().fit(frame[["time", "died", "sex"]], "time", "died")
+    found["proportional"] = float(
+        statistics.proportional_hazard_test(
+            cox, frame[["time", "died", "sex"]], time_transform="rank"
+        ).test_statistic[0]
+    )
+    frame["m x II"], frame["m x III"] = (frame["sex"] * frame[one] for one in ("II", "III"))
+    fit = sm.Logit(
+        frame["died"], sm.add_constant(frame[["sex", "II", "III", "m x II", "m x III"]])
+    ).fit(disp=0)
+    found["interaction"], found["interaction errors"] = (
+        part[1:].tolist() for part in (fit.params, fit.bse)
+    )
+    found["interaction wald"] = float(
+        fit.wald_test(np.eye(6)[4:], use_f=False, scalar=True).statistic
+    )
+    fit = sm.Logit(frame["died"], sm.add_constant(frame[["sex", "stage"]])).fit(disp=0)
+    found["trend"] = [float(fit.params["stage"]), float(fit.bse["stage"])]
+    fit = sm.Logit(
+        men["died"],
+        sm.add_constant(pd.get_dummies(men["stage"]) * 1.0, prepend=True).drop(columns=[0.0]),
+    ).fit(disp=0)
+    found["men"], found["men errors"] = fit.params[1:].tolist(), fit.bse[1:].tolist()
+    cause = np.where(frame["died"] == 1, 1 + (np.arange(len(frame)) % 3 == 0), 0)
+    found["incidence"] = []
+    for number in (1, 2):
+        own = lifelines.AalenJohansenFitter(jitter_level=0.0, calculate_variance=False)
+        own.fit(frame["time"], cause, event_of_interest=number)
+        column = own.cumulative_density_.iloc[:, 0]
+        found["incidence"].append([float(column[column.index <= m].iloc[-1]) for m in (6, 12, 24)])
+    sums = frame.groupby("sex")[["died", "time"]].sum()
+    fit = sm.GLM(
+        sums["died"],
+        sm.add_constant(np.array([0.0, 1.0])),
+        family=sm.families.Poisson(),
+        offset=np.log(sums["time"]),
+    ).fit()
+    found["rate ratio"] = [float(fit.params.iloc[1]), float(fit.bse.iloc[1])]
+    found["rate"] = float(np.exp(fit.params.iloc[0]))
+    test = sm.duration.survdiff(
+        np.maximum(frame["time"], 1), frame["died"], frame["sex"], strata=frame["stage"]
+    )
+    found["stratified log-rank"] = float(test[0])
     fit = sm.OLS(frame["marker"], sm.add_constant(frame[["age", "II", "III"]])).fit()
     found["linear"], found["linear errors"] = fit.params[1:].tolist(), fit.bse[1:].tolist()
     cross = sm.stats.Table(pd.crosstab(frame["stage"], frame["died"]), shift_zeros=False)
+    two = sm.stats.Table2x2(pd.crosstab(frame["sex"], frame["died"]).to_numpy()[::-1, ::-1])
+    risks = importlib.import_module("statsmodels.stats.proportion")
+    counts = [(one["died"].sum(), len(one)) for one in (men, women)]
+    found["risk difference"] = [
+        float(counts[0][0] / counts[0][1] - counts[1][0] / counts[1][1]),
+        *map(
+            float,
+            risks.confint_proportions_2indep(*counts[0], *counts[1], method="newcomb"),
+        ),
+    ]
+    found["relative risk"] = [float(two.riskratio), *map(float, two.riskratio_confint())]
+    found["odds ratio"] = [float(two.oddsratio), *map(float, two.oddsratio_confint())]
+    utils = importlib.import_module("lifelines.utils")
+    found["restricted mean"] = []
+    for group in (women, men):
+        own = lifelines.KaplanMeierFitter().fit(group["time"], group["died"])
+        found["restricted mean"].append(float(utils.restricted_mean_survival_time(own, t=24)))
     result = cross.test_nominal_association()
     found["chi-square"] = float(result.statistic)
     found["mean age"] = [float(np.mean(frame["age"])), float(np.std(frame["age"]))]

@@ -131,10 +131,15 @@ def test_times_off_the_grid_bias_neither_curves_nor_numbers_at_risk_nor_medians(
     apart = np.abs(curve.at_risk - at_risk)
     assert apart.max() < 250  # of 10,000 who leave in a bin, 5,000 of them in part
     assert np.mean(apart <= 2 * np.array(curve.at_risk_error) + 1e-3) >= 0.8
-    records, median = found.rows
+    records, median, mean = found.rows
     assert records.value == pytest.approx(200_000, abs=1e-3)
     assert median.value == pytest.approx(20 * math.log(2) ** (1 / shape), abs=0.15)
     assert median.low < median.value < median.high < median.low + 0.6
+    inside = np.linspace(0, 24, 100_001)
+    area = float(np.trapezoid(np.exp(-((inside / 20) ** shape)), inside))
+    assert mean.quantity == "restricted mean"
+    assert mean.value == pytest.approx(area, abs=0.05)
+    assert mean.low < mean.value < mean.high < mean.low + 0.2
 
 
 def test_where_each_bin_has_one_time_curves_and_ratios_are_exact_without_noise() -> None:

@@ -23,7 +23,7 @@ from hubbub.estimation import (
     logistic,
     stack,
 )
-from hubbub.estimation.cox_cells import _Score
+from hubbub.estimation.cox_score import Stratum
 from hubbub.estimation.effects import Root, clearness, sandwich
 from hubbub.tabular import Column
 
@@ -53,16 +53,16 @@ def test_what_noise_does_to_a_hazards_information_is_its_derivative(
     """A step of some numbers of the sum; which part of ties is at risk is taken as it is."""
     blocks = COX.encode(CELLS).sum(axis=0).reshape(6, -1)
 
-    def score(sums: np.ndarray) -> _Score:
+    def score(sums: np.ndarray) -> Stratum:
         events, risk = sums @ COX.sets.events.T, sums @ COX.sets.exposed[:-1].T
-        return _Score(COX, events, risk, 1.0)
+        return Stratum(sets=COX.sets, design=COX.design, events=events, at_risk=risk, sigma=1.0)
 
     at = np.array(effects)
-    said, plain = score(blocks)._doubt(at), score(blocks)._at(at)[1]
+    said, plain = score(blocks).doubt(at), score(blocks).at(at)[1]
     for place in range(0, blocks.size, 7):
         moved = blocks.copy()
         moved.ravel()[place] += 1e-4
-        slope = (score(moved)._at(at)[1] - plain) / 1e-4
+        slope = (score(moved).at(at)[1] - plain) / 1e-4
         np.testing.assert_allclose(said[place], slope, rtol=0.01, atol=5e-4)
 
 

@@ -97,7 +97,7 @@ def numbers(found: dict[str, Answer]) -> list[float]:
         sum(
             row.value
             for row in found[name].rows
-            if row.quantity == "records" and row.column == column
+            if row.quantity == "records" and row.column == column and (row.group or column)
         )
         for name, column in parts
     ]

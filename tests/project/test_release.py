@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
-from deploy import release
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from deploy import provenance, release
 
 from hubbub import VERSION
 from hubbub.study import Study
@@ -77,6 +85,71 @@ def test_two_builds_that_differ_are_no_release() -> None:
     for other in ({"a.whl": "1", "b.tar.gz": "3"}, {"a.whl": "1"}, {**same, "b.tar.gz.asc": "3"}):
         with pytest.raises(release.ReleaseError, match=r"two of b\.tar\.gz"):
             release.compared(same, other)
+
+
+def stated(**changes: str) -> bytes:
+    made = {"a.whl": "1" * 64, "b.tar.gz": "2" * 64} | changes
+    pins = {"constraints.txt": "3" * 64}
+    return provenance.written(
+        provenance.statement(made, commit="4" * 40, builder="urn:x", materials=pins)
+    )
+
+
+def test_the_statement_names_every_file_and_says_no_time() -> None:
+    content = json.loads(stated())
+    assert {one["name"]: one["digest"]["sha256"] for one in content["subject"]} == {
+        "a.whl": "1" * 64,
+        "b.tar.gz": "2" * 64,
+    }
+    assert content["predicate"]["buildDefinition"]["externalParameters"] == {"commit": "4" * 40}
+    assert stated() == stated()
+    assert stated() != stated(**{"a.whl": "5" * 64})
+
+
+def test_a_signed_statement_opens_with_its_key_and_no_other() -> None:
+    key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    envelope = provenance.signed(stated(), key)
+    assert provenance.opened(envelope, key.public_key()) == json.loads(stated())
+    with pytest.raises(InvalidSignature):
+        provenance.opened(envelope, other.public_key())
+    forged = provenance.signed(stated(**{"a.whl": "5" * 64}), key)
+    with pytest.raises(InvalidSignature):
+        provenance.opened({**envelope, "payload": forged["payload"]}, key.public_key())
+
+
+def test_the_release_key_is_an_ed25519_key(tmp_path: Path) -> None:
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "key.pem").write_bytes(pem)
+    found = provenance.release_key(tmp_path / "key.pem")
+    assert found.public_key() == key.public_key()
+    (tmp_path / "key.pem").write_bytes(b"no key")
+    with pytest.raises(ValueError, match="PEM"):
+        provenance.release_key(tmp_path / "key.pem")
+
+
+def test_a_release_without_a_key_says_that_it_is_not_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RELEASE_KEY", raising=False)
+    release._state(tmp_path, {"a.whl": "1" * 64}, "4" * 40, {})
+    assert "not signed" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == [provenance.STATEMENT]
+    monkeypatch.setenv("RELEASE_KEY", str(tmp_path / "missing.pem"))
+    with pytest.raises(release.ReleaseError, match="RELEASE_KEY"):
+        release._state(tmp_path, {"a.whl": "1" * 64}, "4" * 40, {})
+
+
+def test_the_sdist_has_what_its_own_tests_read() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    for path in (".ci/run", ".github/workflows/test.yml", "CITATION.cff", "LICENSE", "Makefile"):
+        assert (ROOT / path).is_file()
+        assert any(
+            path == one.strip("/") or path.startswith(f"{one.strip('/')}/") for one in included
+        )
+    for file in project["project"]["license-files"]:
+        assert (ROOT / file).is_file()
 
 
 def test_what_is_not_committed_is_not_released(tmp_path: Path) -> None:

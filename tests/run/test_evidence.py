@@ -103,7 +103,9 @@ def test_the_evidence_of_a_run_is_as_its_schema_says(evidence: Path) -> None:
 def test_everything_holds_and_each_claim_says_how(evidence: Path) -> None:
     found = check(evidence)
     assert wrongs(found) == ""
-    by = {verdict: [one.claim for one in found if one.verdict == verdict] for _, verdict in found}
+    by = {
+        verdict: [one.claim for one in found if one.verdict == verdict] for _, verdict, _ in found
+    }
     assert set(by) == {REDERIVED, SIGNED, NOT_VERIFIABLE}
     derived, signed, trusted = ("\n".join(by[one]) for one in (REDERIVED, SIGNED, NOT_VERIFIABLE))
     assert "epsilon is at most 0.5" in derived

@@ -26,6 +26,8 @@ EXAMPLES = {
     "hubbub status": "hubbub status hubbub-home",
     "hubbub verify": "hubbub verify runs/first",
     "hubbub report": "hubbub report runs/first",
+    "hubbub table": "hubbub table runs/first --format html,docx --figures pdf",
+    "hubbub dossier": "hubbub dossier runs/first --fill written.toml",
     "hubbub audit": "hubbub audit study.toml --runs 5 --out audit.json",
     "hubbub attest": "hubbub attest measure",
     "hubbub attest quote": "hubbub attest quote --platform snp --report-data HEX --out report.bin",

@@ -20,6 +20,7 @@ from hubbub.queries import plan
 from hubbub.study import Study, sources
 from hubbub.study.drafting import (
     Answers,
+    AskedQuery,
     Draft,
     Fault,
     Question,
@@ -42,7 +43,13 @@ def add_commands(commands: Any) -> None:
     """Register the commands."""
     words = "draft a study from one silo's files, or each silo's; nothing is sent"
     init = add_command(commands, "init", words, _init)
-    init.add_argument("files", type=Path, nargs="+", help="a CSV or Parquet file for each silo")
+    init.add_argument("files", type=Path, nargs="*", help="a CSV or Parquet file for each silo")
+    words = "a file with one SELECT, in place of files; asked of the databases in sources.toml"
+    init.add_argument("--query", type=Path, metavar="FILE", help=words)
+    words = "of each table of the query, the column that says whose a row is"
+    init.add_argument("--person", metavar="TABLE=COLUMN", action="append", default=[], help=words)
+    words = "the folder of sources.toml; default here, or hubbub-home"
+    init.add_argument("--data", type=Path, default=Path(), metavar="DIR", help=words)
     init.add_argument("--target", metavar="COLUMN", help="what to learn; default: it is guessed")
     words = "whose a row is: all rows of one patient are one unit"
     whose = init.add_mutually_exclusive_group()
@@ -81,11 +88,12 @@ def _init(options: argparse.Namespace) -> int:
             "--replace"
         )
     share = 0.0 if options.test_share is None else _share(options.test_share)
-    survey = surveyed(options.files)
+    asked = _asked(options)
+    survey = surveyed(options.files) if asked is None else asked.surveyed(options.data)
     given = with_time(_answers(options), survey)
     if questions := open_questions(survey, given):
         return _ask(options, survey, questions)
-    made = replace(draft(survey, given), test_share=share)
+    made = replace(draft(survey, given), test_share=share, asked=asked)
     left_out: dict[str, int] = {}
     if options.tidy is not None:
         with writing(options.tidy, "folder"):
@@ -104,6 +112,18 @@ def _init(options: argparse.Namespace) -> int:
     else:
         _show(options, made, faults, left_out)
     return 0
+
+
+def _asked(options: argparse.Namespace) -> AskedQuery | None:
+    """The query that is asked in place of files."""
+    if bool(options.files) == bool(options.query) or (options.query and options.tidy):
+        raise UserError(
+            "expected either files or --query (which makes no --tidy copies), got both or "
+            "neither; name a file for each silo"
+        )
+    if not options.query:
+        return None
+    return AskedQuery.of(options.query, options.person, options.patient)
 
 
 def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
@@ -174,6 +194,9 @@ def _ask(options: argparse.Namespace, survey: Survey, questions: list[Question])
 def _again(options: argparse.Namespace, *more: str) -> str:
     """The same command with more options."""
     words = ["hubbub", "init", *map(str, options.files)]
+    if options.query:
+        words += ["--query", str(options.query), "--data", str(options.data)]
+        words += [word for one in options.person for word in ("--person", one)]
     for name in ("target", "patient", "kind", "time", "event", "test_share"):
         value = getattr(options, name)
         option = f"--{name.replace('_', '-')}"
@@ -285,7 +308,7 @@ def _check(options: argparse.Namespace) -> int:
     if not options.json:
         for note in notes:
             say(f"note: {note}")
-    if not study.data.files:
+    if not study.data.is_declared:
         words = f"the records come from {study.data.source}, which only a run calls"
         found = {"faults": [], "files": False, "notes": notes}
         answer(options, found, f"{words}: there is no file to check")

@@ -38,6 +38,8 @@ _FAMILIES = {
     "consortium_commands": ("keygen", "roster", "relay", "leaf", "approve"),
     "network_commands": ("serve", "join", "status"),
     "verification_commands": ("verify", "report", "audit"),
+    "table_command": ("table",),
+    "dossier_command": ("dossier",),
     "attest_commands": ("attest",),
     "accounting_commands": ("epsilon", "delta", "noise"),
     "ledger_commands": ("ledger", "budget"),

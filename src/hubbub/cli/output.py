@@ -127,21 +127,17 @@ def read_answers(folder: Path) -> dict[str, Any]:
 
 def show_answers(statistics: Mapping[str, Mapping[str, Any]]) -> None:
     """All answers, by name as plain values: tables, tests and notes."""
-    from hubbub.report import curves_of, table_of, test_words  # which few commands need
+    from hubbub.report import said_of, tables_of  # which few commands need
 
     for name, one in statistics.items():
         title = f"{name}: {one['title']}"
-        found = None if one["refusal"] else table_of(one)
-        if found is not None:
-            table(f"{title} ({100 * one['confidence']:g} % intervals)", found.head, found.rows)
-        elif one["refusal"]:
+        if one["refusal"]:
             say(f"{title}: not answered: {one['refusal']}")
-        if (curves := curves_of(one)) is not None:
-            table(f"{title}, over time", curves.head, curves.rows)
-        for test in one["tests"]:
-            say(f"{name}: {test_words(test)}")
-        for note in one["notes"]:
-            say(f"{name}: {note}")
+        for what, found in tables_of(one).items():
+            said = f", {what}" if what else f" ({100 * one['confidence']:g} % intervals)"
+            table(f"{title}{said}", found.head, found.rows)
+        for sentence in said_of(one):
+            say(f"{name}: {sentence}")
 
 
 class Lines:

@@ -29,6 +29,9 @@ from .logistic_regression import (
     Logistic as Logistic,
     logistic as logistic,
 )
+from .multiplicity import (
+    adjusted as adjusted,
+)
 from .quantiles import (
     Quantiles as Quantiles,
 )

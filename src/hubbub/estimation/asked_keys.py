@@ -7,12 +7,12 @@ as break points and covariates, is read here. All of it is public.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.estimation.statistic import Levels
+from hubbub.estimation.statistic import Levels, column_of
 from hubbub.section import Section, is_number, key_of
 from hubbub.settings import Key, number, numbers, one_of, table, text, texts
 from hubbub.tabular import Column
@@ -25,24 +25,40 @@ COMMON: Mapping[str, Key] = {
     ),
     "confidence": number(0.5, 0.999, "Of its intervals.", default="`0.95`"),
 }
+# A column with categories, or a numeric one with its break points.
+_CLASSED: dict[str, Any] = {
+    "anyOf": [{"type": "string"}, {"type": "object", "minProperties": 1, "maxProperties": 1}]
+}
+
+
+def _classed(says: str) -> Key:
+    return Key(
+        says=says,
+        values="column with categories, or break points such as `{ age = [60, 75] }`",
+        schema=_CLASSED,
+        default="none",
+    )
+
+
 # Keys that several kinds have; a kind of your own may name them too, or read others by itself.
 KEYS: Mapping[str, Key] = {
-    "columns": texts(
-        '`"table"`: what is described, all columns if left out. `"crosstab"`: the column across.',
-        "list of columns; in a crosstab one",
+    "columns": Key(
+        says='`"table"`: what is described, all columns if left out. `"crosstab"`: the column '
+        "across.",
+        values="list of columns, numeric ones also in classes; in a crosstab one",
+        schema={"anyOf": [{"type": "array", "items": _CLASSED}, *_CLASSED["anyOf"]]},
         default="none",
     ),
-    "by": text(
-        '`"table"`, `"survival"`: groups side by side.', "column with categories", default="none"
-    ),
+    "by": _classed('`"table"`, `"quantiles"`, `"survival"`: groups side by side.'),
     "column": text(
         '`"histogram"`, `"quantiles"`: whose values; required there.',
         "numeric column",
         default="none",
     ),
     "at": numbers(
-        '`"quantiles"`: which ones; the quartiles if left out.',
-        "rising list of numbers between 0 and 1",
+        '`"quantiles"`: which ones; the quartiles if left out. `"survival"`: times at which it is '
+        "told in a row.",
+        "rising list of numbers between 0 and 1, or of times",
         default="none",
     ),
     "bins": Key(
@@ -63,9 +79,7 @@ KEYS: Mapping[str, Key] = {
         "equal ratios; from 0, the first one ends at a thousandth of the upper bound.",
         default="none",
     ),
-    "rows": text(
-        '`"crosstab"`: the column down; required there.', "column with categories", default="none"
-    ),
+    "rows": _classed('`"crosstab"`: the column down; required there.'),
     "time": text(
         '`"survival"`, `"cox"`: how long a record was followed; required there.',
         "numeric column with bounds from 0",
@@ -83,7 +97,12 @@ KEYS: Mapping[str, Key] = {
         default="none",
     ),
     "test": one_of(
-        "chi-square", "log-rank", says='`"crosstab"`, `"survival"` with `by`.', default="none"
+        *("chi-square", "log-rank", "proportional-hazards", "wilcoxon"),
+        says='`"crosstab"`; `"survival"` with `by`; `"cox"` on classes; `"quantiles"` with `by`.',
+        default="none",
+    ),
+    "strata": _classed(
+        '`"survival"`, `"cox"` on classes: within which the test, or the regression, compares.'
     ),
     "outcome": text(
         '`"logistic"`, `"linear"`: what is explained; required there.',
@@ -94,6 +113,31 @@ KEYS: Mapping[str, Key] = {
         '`"logistic"`, `"linear"`, `"cox"`: by what: a list of break points, `"number"` (ten '
         'sums, but for `"linear"`) or `"categories"` for each column; required there.',
         "table of columns",
+        default="none",
+    ),
+    "reference": table(
+        '`"logistic"`, `"linear"`, `"cox"`: the class that others are compared with; the first if '
+        "left out.",
+        'table such as `{ stage = "II" }`',
+        default="none",
+    ),
+    "interactions": Key(
+        says='`"logistic"`, `"cox"` on classes: pairs of covariates whose products are in the '
+        "model, too, each pair with a test.",
+        values='list of pairs such as `[["sex", "stage"]]`',
+        schema={"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
+        default="none",
+    ),
+    "trend": texts(
+        '`"logistic"`, `"cox"` on classes: covariates whose trend over their classes is told '
+        "besides.",
+        "list of covariates",
+        default="none",
+    ),
+    "subgroups": text(
+        '`"logistic"`, `"cox"` on classes: the covariate whose effect alone is told in each class '
+        "of every other one, with tests of interaction.",
+        "covariate",
         default="none",
     ),
 }
@@ -137,8 +181,40 @@ class StatisticKeys:
         return column
 
     def levels(self, key: str) -> Levels:
-        """The classes of the column that a key names."""
+        """The classes of the column that a key names, by its break points if it is numeric."""
+        value = self.section.content.get(key)
+        if isinstance(value, dict):
+            return self._classes(key, value)
         return Levels(column=self.column(key, numeric=False))
+
+    def described(self, key: str, by: Levels | None) -> tuple[Levels | Column, ...]:
+        """Columns, or classes of numeric ones, without that of the groups; all if left out."""
+        groups = by.column.name if by else ""
+        known = [name for name in self.columns if name != groups]
+        value = self.section.content.get(key, known)
+        listed = value if isinstance(value, list) else []
+        found = [
+            self._classes(key, one) if isinstance(one, dict) else self.columns[one]
+            for one in listed
+            if isinstance(one, dict) or (isinstance(one, str) and one in known)
+        ]
+        names = {column_of(one).name for one in found} - {groups}
+        if not listed or len(names) < len(listed):
+            wanted = f"different columns out of {', '.join(self.columns)}"
+            raise self.section.refusal(key, wanted, "correct the list")
+        return tuple(found)
+
+    def _classes(self, key: str, table: Mapping[str, Any]) -> Levels:
+        """Classes that a table of one column says: { age = [60, 75] }."""
+        if len(table) != 1:
+            raise self.section.refusal(
+                key, "one column, or its break points such as { age = [60, 75] }", "name one"
+            )
+        inner = Section(self.section.path(key), table, tuple(table))
+        found = self._covariate(inner, next(iter(table)), set())
+        if not isinstance(found, Levels):
+            raise self.section.refusal(key, "break points of a numeric column", "list them")
+        return found
 
     def by(self) -> Levels | None:
         """The groups that the key `by` names, if it is there."""
@@ -214,7 +290,18 @@ class StatisticKeys:
                 'write it like { sex = "categories" }',
             )
         inner = Section(self.section.path("covariates"), table, tuple(table))
-        return tuple(self._covariate(inner, name, other) for name in table)
+        found = [self._covariate(inner, name, other) for name in table]
+        if "reference" not in self.section:
+            return tuple(found)
+        classes = [one.column.name for one in found if isinstance(one, Levels)]
+        first = self.section.table("reference")
+        section = Section(self.section.path("reference"), first, tuple(classes))
+        return tuple(
+            replace(one, reference=section.text(one.column.name, None, options=one.names))
+            if isinstance(one, Levels) and one.column.name in section
+            else one
+            for one in found
+        )
 
     def _covariate(self, inner: Section, name: str, other: set[str]) -> Levels | Column:
         column, value = self.columns.get(name), inner.content[name]
@@ -230,23 +317,20 @@ class StatisticKeys:
         if column.categories or not isinstance(value, list):
             more = "" if column.categories else ", or break points such as [40, 60]"
             raise inner.refusal(name, f'"{word}"{more}', "choose one")
-        cuts = self._cuts(f"covariates.{key_of(name)}", value, *column.bounds)
+        cuts = _cuts(inner.path(key_of(name)), value, *column.bounds)
         return Levels(column=column, cuts=cuts)
 
     def _cuts(self, key: str, value: object, low: float, high: float) -> tuple[float, ...]:
-        """Break points that rise between two bounds."""
-        cuts = _numbers(value)
-        if not 0 < len(cuts) < _MOST_BINS or any(a >= b for a, b in pairwise((low, *cuts, high))):
-            raise StudyError(
-                f"expected {self.section.path(key)} to be break points that rise between the "
-                f"public bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order"
-            )
-        return cuts
+        """Break points of a key that rise between two bounds."""
+        return _cuts(self.section.path(key), value, low, high)
 
 
 def covariates_table(on: tuple[Levels | Column, ...]) -> dict[str, Any]:
-    """The table `covariates` that covariates are read from."""
-    return dict(map(_told, on))
+    """The keys `covariates` and `reference` that covariates are read from."""
+    first = {
+        one.column.name: one.reference for one in on if isinstance(one, Levels) and one.reference
+    }
+    return {"covariates": dict(map(_told, on)), **({"reference": first} if first else {})}
 
 
 def grid_table(time: Column, event: Column, edges: tuple[float, ...]) -> dict[str, Any]:
@@ -257,6 +341,24 @@ def grid_table(time: Column, event: Column, edges: tuple[float, ...]) -> dict[st
         "bins": list(edges[1:-1]),
         "horizon": edges[-1],
     }
+
+
+def classes_told(one: Levels | Column) -> str | dict[str, list[float]]:
+    """How a column, or its classes, are written: by its name, or with its break points."""
+    if isinstance(one, Levels) and one.cuts:
+        return {one.column.name: list(one.cuts)}
+    return column_of(one).name
+
+
+def _cuts(path: str, value: object, low: float, high: float) -> tuple[float, ...]:
+    """Break points that rise between two bounds."""
+    cuts = _numbers(value)
+    if not 0 < len(cuts) < _MOST_BINS or any(a >= b for a, b in pairwise((low, *cuts, high))):
+        raise StudyError(
+            f"expected {path} to be break points that rise between the "
+            f"public bounds {low:g} and {high:g}, got {str(value)[:80]}; put them in order"
+        )
+    return cuts
 
 
 def _told(one: Levels | Column) -> tuple[str, Any]:

@@ -5,19 +5,27 @@ categorical column the one-hot vector of its category, or of "missing", less its
 each numeric column x in [-1, 1] and x^2 - 1/2, or a 1 at "missing"; a column that is complete has
 no place for "missing". What all categories have in
 common is so told once, by the 1, and a record's block is shorter than with plain one-hot vectors.
-With groups, a record's block stands in the place of its group.
+With groups, a record's block stands in the place of its group, and groups are compared by
+`group_comparison`. A numeric column may be described in classes, too.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.estimation.asked_keys import StatisticKeys
+from hubbub.estimation.asked_keys import StatisticKeys, classes_told
+from hubbub.estimation.group_comparison import (
+    GroupMean,
+    GroupShares,
+    compare_means,
+    compare_shares,
+)
 from hubbub.estimation.intervals import (
     CLEAR,
     SURE,
@@ -38,11 +46,16 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
+    NoisyTest,
     OneSum,
+    column_of,
     one_hot,
     scaled,
 )
 from hubbub.tabular import Column
+
+LEFT_OUT = "records without a group are left out"
+Described = Column | Levels  # a column as it is, or a numeric one in classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +63,7 @@ class Table(OneSum):
     """Table 1 of a study: a column of numbers for all records or for each group.
 
     Args:
-        columns: what is described, at least one.
+        columns: what is described, at least one: columns, or classes of numeric ones.
         by: classes of the column that divides records into groups; records without it are left out.
         weight, confidence: see `Statistic`.
 
@@ -58,7 +71,7 @@ class Table(OneSum):
         StudyError: no column, or the column of the groups among them.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[Described, ...]
     by: Levels | None = None
 
     kind = "table"
@@ -68,23 +81,16 @@ class Table(OneSum):
     def read(cls, keys: StatisticKeys) -> Table:
         """The statistic that a table of a study asks for."""
         by = keys.by()
-        groups = by.column.name if by else ""
-        names = keys.section.texts("columns", tuple(one for one in keys.columns if one != groups))
-        wrong = [one for one in names if one not in keys.columns or one == groups]
-        if wrong or not names or len(set(names)) < len(names):
-            raise keys.section.refusal(
-                "columns", f"different columns out of {', '.join(keys.columns)}", "correct the list"
-            )
-        return cls(columns=tuple(keys.columns[one] for one in names), by=by, **keys.common)
+        return cls(columns=keys.described("columns", by), by=by, **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
-        groups = {"by": self.by.column.name} if self.by else {}
-        return {"columns": [one.name for one in self.columns], **groups}
+        groups = {"by": classes_told(self.by)} if self.by else {}
+        return {"columns": [classes_told(one) for one in self.columns], **groups}
 
     def __post_init__(self) -> None:
         """Refuses an empty table, and one that divides by what it describes."""
-        names = [column.name for column in self.columns]
+        names = [column_of(one).name for one in self.columns]
         if not names or len(set(names)) < len(names):
             raise StudyError(
                 f"expected a table of different columns, found {names}; name each of them once"
@@ -99,7 +105,7 @@ class Table(OneSum):
     def title(self) -> str:
         """What it shows, in one line."""
         groups = f" by {self.by.column.name}" if self.by else ""
-        return f"Description of {', '.join(column.name for column in self.columns)}{groups}"
+        return f"Description of {', '.join(column_of(one).name for one in self.columns)}{groups}"
 
     @property
     def size(self) -> int:
@@ -109,17 +115,17 @@ class Table(OneSum):
     @property
     def sensitivity(self) -> float:
         """The largest L2 norm of one record's block (docs/privacy.md P23)."""
-        return math.sqrt(1.0 + sum(_norm_squared(column) for column in self.columns))
+        return math.sqrt(1.0 + sum(map(_norm_squared, self.columns)))
 
     @property
     def diameter(self) -> float:
         """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
-        alike = math.sqrt(sum(4.0 if not c.categories else 2.0 for c in self.columns))
+        alike = math.sqrt(sum(2.0 if _levels(one) else 4.0 for one in self.columns))
         return alike if not self.by else max(alike, math.sqrt(2.0) * self.sensitivity)
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        parts = [_block(cells, column) for column in self.columns]
+        parts = [_block(cells, one) for one in self.columns]
         block = np.column_stack([np.ones(len(parts[0])), *parts])
         if self.by is None:
             return block
@@ -131,13 +137,12 @@ class Table(OneSum):
         """How many records there are, with each class and with two."""
         told: dict[Margin, Array] = {number_of(): np.eye(self._width)[0]}
         start = 1
-        for column in self.columns:
-            if column.categories:
-                rows = _counts(start, _width(column), self._width)
-                levels = (*column.categories, MISSING)[: len(rows)]
-                named = zip(levels, rows, strict=True)
-                told |= {number_of((column.name, level)): row for level, row in named}
-            start += _width(column)
+        for one in self.columns:
+            if levels := _levels(one):
+                rows = _counts(start, _width(one), self._width)
+                named = zip((*levels.names, MISSING), rows, strict=False)
+                told |= {number_of((levels.column.name, level)): row for level, row in named}
+            start += _width(one)
         return of_parts((self.by,) if self.by else (), told)
 
     def expected(self, records: float, sigma: float) -> Expectation:
@@ -162,16 +167,34 @@ class Table(OneSum):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        rows: list[Estimate] = []
-        refused: list[str] = []
-        for group, block in zip(self._groups, sums.reshape(-1, self._width), strict=True):
-            if block[0] < CLEAR * sigma:
-                refused.append(group)
-            else:
-                wider = float(caution(block[:1] / sigma - CLEAR)[0])
-                rows += _Described(self, group, block, sigma * wider).rows()
-        notes = tuple(f"too few records of {group} for the noise" for group in refused if rows)
-        return self.make_answer("" if rows else TOO_FEW, rows=tuple(rows), notes=notes)
+        blocks = sums.reshape(-1, self._width)
+        named = list(zip(self._groups, blocks, [sigma] * len(blocks), strict=True))
+        whole = [("", blocks.sum(axis=0), sigma * math.sqrt(len(blocks)))] if self.by else []
+        told = [
+            _Group(self, name, block, noise * float(caution(block[:1] / noise - CLEAR)[0]))
+            for name, block, noise in (*whole, *named)
+            if block[0] >= CLEAR * noise
+        ]
+        names = [one.group for one in told]
+        refused = [name for name in self._groups if name not in names]
+        notes = tuple(f"too few records of {group} for the noise" for group in refused if told)
+        return self.make_answer(
+            "" if told else TOO_FEW,
+            rows=tuple(row for one in told for row in one.rows()),
+            tests=self._tests([one for one in told if one.group]) if self.by else (),
+            notes=(*notes, *((LEFT_OUT,) if self.by and told else ())),
+        )
+
+    def _tests(self, groups: Sequence[_Group]) -> tuple[NoisyTest, ...]:
+        """Whether the groups that are told differ, column by column."""
+        if len(groups) < 2:
+            return ()
+        return tuple(
+            compare_shares(column_of(one).name, [group.counted(one) for group in groups])
+            if _levels(one)
+            else compare_means(column_of(one).name, [group.moments(one) for group in groups])
+            for one in self.columns
+        )
 
     @property
     def _groups(self) -> tuple[str, ...]:
@@ -179,10 +202,10 @@ class Table(OneSum):
 
     @property
     def _width(self) -> int:
-        return 1 + sum(_width(column) for column in self.columns)
+        return 1 + sum(map(_width, self.columns))
 
 
-class _Described(NamedTuple):
+class _Group(NamedTuple):
     """One group's noisy block."""
 
     table: Table
@@ -193,25 +216,50 @@ class _Described(NamedTuple):
     def rows(self) -> list[Estimate]:
         """All numbers of this group."""
         rows = [replace(count(float(self.block[0]), self.sigma, self._z), group=self.group)]
-        start = 1
-        for column in self.table.columns:
-            rows += (
-                self._shares(column, start) if column.categories else self._moments(column, start)
-            )
-            start += _width(column)
+        for one in self.table.columns:
+            levels = _levels(one)
+            rows += self._shares(levels) if levels else self._numbers(column_of(one))
         return rows
+
+    def counted(self, one: Described) -> GroupShares:
+        """The classes of a column, without "missing"."""
+        levels = _levels(one)
+        assert levels is not None, "shares are of classes"  # noqa: S101
+        rows = self._counts(one)[: len(levels)]
+        return GroupShares(rows @ self.block, self.sigma**2 * rows @ rows.T)
+
+    def moments(self, one: Described) -> GroupMean:
+        """Mean and spread of a numeric column, scaled to [-1, 1]."""
+        column = column_of(one)
+        start = self._start(one)
+        total, squares = self.block[start : start + 2]
+        known = self.block[0] - (0.0 if column.complete else self.block[start + 2])
+        records = max(float(known), 2.0)
+        mean = min(max(float(total) / records, -1.0), 1.0)
+        spread = min(max(float(squares) / records + 0.5 - mean**2, 0.0), 1.0 - mean**2)
+        noise = (self.sigma / records) ** 2 * (1.0 + _counted(column) * mean**2)
+        return GroupMean(mean, spread, records, noise)
 
     @property
     def _z(self) -> float:
         return normal_quantile(self.table.confidence)
 
-    def _shares(self, column: Column, start: int) -> list[Estimate]:
-        counts = _counts(start, _width(column), len(self.block))
+    def _start(self, one: Described) -> int:
+        """Where a column's part of the block begins."""
+        before = self.table.columns[: self.table.columns.index(one)]
+        return 1 + sum(map(_width, before))
+
+    def _counts(self, one: Described) -> Array:
+        return _counts(self._start(one), _width(one), len(self.block))
+
+    def _shares(self, levels: Levels) -> list[Estimate]:
+        column = levels.column
+        counts = self._counts(column if column.categories else levels)
         everybody = counts.sum(axis=0)
         known = everybody if column.complete else everybody - counts[-1]
         rows = [
             self._share(column, level, counts[place], known)
-            for place, level in enumerate(column.categories)
+            for place, level in enumerate(levels.names)
         ]
         gone = [] if column.complete else [self._share(column, MISSING, counts[-1], everybody)]
         return rows + gone
@@ -220,18 +268,13 @@ class _Described(NamedTuple):
         found = share(self.block, part, whole, self.sigma, self._z)
         return replace(found, column=column.name, level=level, group=self.group)
 
-    def _moments(self, column: Column, start: int) -> list[Estimate]:
-        total, squares = self.block[start : start + 2]
-        known = self.block[0] - (0.0 if column.complete else self.block[start + 2])
-        records, noise = max(known, 1.0), self.sigma**2
-        counted = 1.0 if column.complete else 2.0  # noisy numbers that make up that of records
-        total = min(max(total, -records), records)
-        mean = total / records
-        spread = min(max(squares / records + 0.5 - mean**2, 0.0), 1.0 - mean**2)
-        variance = (noise + records * spread, 0.0, counted * noise)
-        ends = ratio_interval(total, known, variance, self._z, (-1.0, 1.0))
-        low, high = column.bounds
-        half = (high - low) / 2
+    def _numbers(self, column: Column) -> list[Estimate]:
+        """Mean, standard deviation, and who lacks a value."""
+        mean, spread, records, _ = self.moments(column)
+        counted, start = _counted(column), self._start(column)
+        variance = (self.sigma**2 + records * spread, 0.0, counted * self.sigma**2)
+        ends = ratio_interval(mean * records, records, variance, self._z, (-1.0, 1.0))
+        low, half = column.bounds[0], (column.bounds[1] - column.bounds[0]) / 2
         middle = Estimate(
             quantity="mean",
             column=column.name,
@@ -277,8 +320,20 @@ class _Described(NamedTuple):
         return self._share(column, MISSING, part, whole)
 
 
-def _width(column: Column) -> int:
-    return (len(column.categories) or 2) + (not column.complete)
+def _levels(one: Described) -> Levels | None:
+    """The classes by which a column is described; None of a number."""
+    if isinstance(one, Levels):
+        return one
+    return Levels(column=one) if one.categories else None
+
+
+def _counted(column: Column) -> float:
+    """How many noisy numbers make up that of records with a value."""
+    return 1.0 if column.complete else 2.0
+
+
+def _width(one: Described) -> int:
+    return len(_levels(one) or (0, 0)) + (not column_of(one).complete)
 
 
 def _counts(start: int, size: int, width: int) -> Array:
@@ -292,19 +347,19 @@ def _counts(start: int, size: int, width: int) -> Array:
     return counts
 
 
-def _norm_squared(column: Column) -> float:
+def _norm_squared(one: Described) -> float:
     """Of one column's part: 1 - 1/m for m places of classes, t^2 + 1/4 <= 5/4 for numbers."""
-    return 1.0 - 1.0 / _width(column) if column.categories else 1.25
+    return 1.0 - 1.0 / _width(one) if _levels(one) else 1.25
 
 
-def _block(cells: Cells, column: Column) -> Array:
+def _block(cells: Cells, one: Described) -> Array:
     """(n, width) of one column."""
-    if column.categories:
-        size = _width(column)
-        places = Levels(column=column).places(cells)
+    column, size = column_of(one), _width(one)
+    if levels := _levels(one):
+        places = levels.places(cells)
         missing = -1 if column.complete else size - 1
         return one_hot(np.where(places < 0, missing, places), size) - 1.0 / size
     x = scaled(cells, column)
     gone = np.isnan(x)
     parts = [np.where(gone, 0, x), np.where(gone, 0, x * x - 0.5), gone]
-    return np.column_stack(parts[: _width(column)])
+    return np.column_stack(parts[:size])

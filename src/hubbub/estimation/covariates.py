@@ -1,6 +1,6 @@
 """Covariates of regressions: what they are in a record's vector.
 
-A numeric column is a number in [-1, 1]; classes are 0 or 1 each, but for the first, which the
+A numeric column is a number in [-1, 1]; classes are 0 or 1 each, but for the reference, which the
 others are compared with. Where there are no numbers, every combination of classes is a pattern.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.estimation.statistic import Array, Cells, Levels, one_hot, scaled
+from hubbub.estimation.statistic import Array, Cells, Levels, column_of, one_hot, scaled
 from hubbub.tabular import Column
 
 PER_UNIT = "per unit"  # what an effect of a number compares
@@ -64,7 +64,7 @@ class Covariates:
 
     def __post_init__(self) -> None:
         """Refuses what is no covariate."""
-        names = [_column(one).name for one in self.on]
+        names = [column_of(one).name for one in self.on]
         if not names or len(set(names)) < len(names):
             raise StudyError(
                 f"expected different covariates, found {names}; name each of them once"
@@ -76,7 +76,7 @@ class Covariates:
     @property
     def title(self) -> str:
         """Their names."""
-        return ", ".join(_column(one).name for one in self.on)
+        return ", ".join(column_of(one).name for one in self.on)
 
     @property
     def numbers(self) -> int:
@@ -96,7 +96,7 @@ class Covariates:
             if isinstance(one, Column):
                 found.append((one.name, PER_UNIT))
             else:
-                first, *others = one.names
+                first, *others = (one.names[place] for place in one.order)
                 found += [(one.column.name, f"{name} against {first}") for name in others]
         return tuple(found)
 
@@ -202,18 +202,15 @@ class Patterns(Covariates):
         """(patterns, components) of 0 and 1, without the constant."""
         grid = np.indices([len(levels) for levels in self.on]).reshape(len(self.on), -1)
         blocks = [
-            np.eye(len(levels))[column][:, 1:] for levels, column in zip(self.on, grid, strict=True)
+            np.eye(len(levels))[column][:, levels.order[1:]]
+            for levels, column in zip(self.on, grid, strict=True)
         ]
         return np.hstack(blocks)
-
-
-def _column(one: Levels | Column) -> Column:
-    return one if isinstance(one, Column) else one.column
 
 
 def _block(cells: Cells, one: Levels | Column) -> Array:
     if isinstance(one, Column):
         return scaled(cells, one)[:, None]
     places = one.places(cells)
-    hot = one_hot(places, len(one))[:, 1:]
+    hot = one_hot(places, len(one))[:, one.order[1:]]
     return np.where(places[:, None] < 0, np.nan, hot)

@@ -1,25 +1,34 @@
 """Cox regression on covariates with few classes, from one noisy sum.
 
 Theory of operation. Records are summed like those of survival curves, each pattern of covariates a
-group. Events D_pk and numbers at risk Y_pk of pattern p in bin k are all that the score
-U(b) = sum_pk D_pk (x_p - mean_k(b)) needs, mean_k(b) being the mean of x over who is at risk,
-weighted by exp(b x). Of a bin's D events the part (D + 1) / 2 D counts as still at risk, which is
-Efron's rule for ties up to second order, and exact where there is one. Who left in a bin counts for
-the part of it that it was followed. U is linear in the noise up to second order, so the effects
-have the covariance I^-1 (I + C) I^-1, with the information I and the covariance C of the noise in
-U.
+group, and each stratum of it one of its own. The score (`cox_score`) is linear in the noise up to
+second order, so the effects have the covariance I^-1 (I + C) I^-1, with the information I and the
+covariance C of the noise in the score.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hubbub.estimation.asked_keys import StatisticKeys, covariates_table, grid_table
+from hubbub.errors import StudyError
+from hubbub.estimation.asked_keys import (
+    StatisticKeys,
+    classes_told,
+    covariates_table,
+    grid_table,
+)
 from hubbub.estimation.covariates import Guess, Patterns
-from hubbub.estimation.effects import Effects, Regression, newton, sandwich
+from hubbub.estimation.cox_score import PartialLikelihood, Stratum
+from hubbub.estimation.effects import Effects, Regression
+from hubbub.estimation.pattern_regression import (
+    ASKED_OF_PATTERNS,
+    PatternRegression,
+    patterns_asked,
+)
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
 from hubbub.estimation.shared_margins import Margins
 from hubbub.estimation.statistic import (
@@ -33,6 +42,7 @@ from hubbub.estimation.statistic import (
 )
 from hubbub.tabular import Column
 
+_TEST = "proportional-hazards"
 _POWER = 0.45
 _BINS = 12  # if nothing is said
 
@@ -57,7 +67,10 @@ class HazardRatios(Regression):
     edges: tuple[float, ...]
 
     kind = "cox"
-    keys = ("time", "event", "covariates", "bins", "horizon")
+    keys = (
+        *("time", "event", "covariates", "reference", "bins", "horizon", "strata", "test"),
+        *ASKED_OF_PATTERNS,
+    )
     ratio = "hazard ratio"
     note = "records that lack time, event or a covariate are left out"
 
@@ -68,12 +81,22 @@ class HazardRatios(Regression):
 
         grid = keys.survived(_BINS)
         on = keys.covariates(grid["time"], grid["event"])
-        return cox(**grid, on=on, **keys.common)
+        more = patterns_asked(keys, on)
+        for key in ("strata", "test"):
+            if key in keys.section and not all(isinstance(one, Levels) for one in on):
+                raise keys.section.refusal(
+                    key, "absent beside covariates that are numbers", "give them break points"
+                )
+        if "strata" in keys.section:
+            more["strata"] = keys.levels("strata")
+        if keys.test(_TEST):
+            more["test"] = True
+        return cox(**grid, on=on, **more, **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
         on = covariates_table(self.on)
-        return {**grid_table(self.time, self.event, self.edges), "covariates": on}
+        return {**grid_table(self.time, self.event, self.edges), **on}
 
     @property
     def explained(self) -> str:
@@ -82,28 +105,42 @@ class HazardRatios(Regression):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cox(HazardRatios, OnRiskSets):
-    """Hazard ratios between classes, from one sum; all covariates have classes."""
+class Cox(HazardRatios, PatternRegression, OnRiskSets):
+    """Hazard ratios between classes, from one sum; all covariates have classes.
+
+    Args:
+        strata: classes within which records are compared; each has a hazard of its own.
+        test: whether it is tested that hazards are proportional.
+    """
 
     on: tuple[Levels, ...]
+    strata: Levels | None = None
+    test: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses a grid, an event or covariates that are none."""
+        """Refuses a grid, an event, covariates or strata that are none."""
+        super().__post_init__()
+        if self.strata and self.strata.column.name in [one.column.name for one in self.on]:
+            raise StudyError(
+                f"expected strata of a column that is no covariate, found "
+                f"{self.strata.column.name}; name another"
+            )
         _ = self.sets
 
-    @property
-    def covariates(self) -> Patterns:
-        """Its covariates, of which each combination is a group."""
-        return Patterns(on=self.on)
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        strata = {"strata": classes_told(self.strata)} if self.strata else {}
+        tested = {"test": _TEST} if self.test else {}
+        return {**super().settings(), **strata, **tested, **self.asked_of_patterns()}
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        return self.sets.encode(cells, self.covariates.places(cells))
+        return self.sets.encode(cells, self._parts.places(cells))
 
     @property
     def margins(self) -> Margins:
         """How many are at risk in each bin and have the event, with each class and with two."""
-        return self.sets.margins(self.on)
+        return self.sets.margins(self._parts.on)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
@@ -113,19 +150,66 @@ class Cox(HazardRatios, OnRiskSets):
         bins = self.sets.bins
 
         def found(guess: Guess) -> Effects | None:
-            each = max(records, 1.0) * self.covariates.shares(guess)[:, None]
+            each = max(records, 1.0) * self._parts.shares(guess)[:, None]
             events = np.tile(each * guess.event / bins, bins)
             gone = guess.event + (1.0 - guess.event) / 2
             at_risk = each * (1.0 - gone * np.arange(bins) / bins)
-            return _Score(self, events, at_risk, sigma).fit()
+            return self._likelihood(events, at_risk, self.design, sigma).fit()
 
         return self.expected_with(found, sigma, "logarithm of a hazard ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(len(self.covariates), self.sets.width)
-        events, at_risk = blocks @ self.sets.events.T, blocks @ self.sets.exposed[:-1].T
-        return self.answer_with(_Score(self, events, at_risk, sigma).fit())
+        cells = sums.reshape(len(self._parts), self.sets.width)
+        answer = self.told_of(cells, sigma)
+        if not self.test or answer.refusal:
+            return answer
+        likelihood = self._of_cells(cells, self.design, sigma)
+        found = likelihood.fit()
+        tested = found and likelihood.proportional(found.values)
+        return replace(answer, tests=(*answer.tests, *([tested] if tested else [])))
+
+    def fitted(
+        self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
+    ) -> Effects | None:
+        """Effects on the hazard from noisy cells of patterns and strata, (parts, width)."""
+        return self._of_cells(cells, design, sigma, kept).fit()
+
+    def _of_cells(
+        self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
+    ) -> PartialLikelihood:
+        events, at_risk = cells @ self.sets.events.T, cells @ self.sets.exposed[:-1].T
+        return self._likelihood(events, at_risk, design, sigma, kept)
+
+    def _likelihood(
+        self,
+        events: Array,
+        at_risk: Array,
+        design: Array,
+        sigma: float,
+        kept: NDArray[np.bool_] | None = None,
+    ) -> PartialLikelihood:
+        """Of events and numbers at risk, (parts, bins), of all patterns or some."""
+        chosen = np.ones(len(design), dtype=np.bool_) if kept is None else kept
+        number = len(self.strata) if self.strata else 1
+        strata = [
+            Stratum(
+                sets=self.sets,
+                design=design[chosen],
+                events=events[place::number][chosen],
+                at_risk=at_risk[place::number][chosen],
+                sigma=sigma,
+            )
+            for place in range(number)
+        ]
+        if self.strata:
+            strata = [one for one in (each.clear() for each in strata) if one.bins]
+        return PartialLikelihood(strata)
+
+    @property
+    def _parts(self) -> Patterns:
+        """All patterns, and the strata of each: every one is a group."""
+        return Patterns(on=(*self.on, *([self.strata] if self.strata else [])))
 
     @property
     def sets(self) -> RiskSets:
@@ -134,73 +218,6 @@ class Cox(HazardRatios, OnRiskSets):
             time=self.time,
             event=self.event,
             edges=self.edges,
-            groups=len(self.covariates),
+            groups=len(self._parts),
             power=_POWER,
         )
-
-
-class _Score:
-    """The partial likelihood of noisy events and numbers at risk, (patterns, bins) each."""
-
-    def __init__(self, asked: Cox, events: Array, at_risk: Array, sigma: float) -> None:
-        self.sets, self._design = asked.sets, asked.covariates.table
-        self._events, self._sigma = events, sigma
-        self._total = events.sum(axis=0)
-        self._gone = 0.5 - 0.5 / np.maximum(self._total, 1.0)  # of a bin's events, on average
-        self._exposed = at_risk - events * self._gone
-
-    def fit(self) -> Effects | None:
-        """The effects by Newton's method; None where there is no maximum to be found."""
-        found = newton(self._at, self._design.shape[1], self._sigma)
-        if found is None:
-            return None
-        return sandwich(found, self._noise(found.values), self._doubt(found.values))
-
-    @property
-    def _exposed_rows(self) -> Array:
-        """(bins, width): from a pattern's sum to who is exposed."""
-        return np.asarray(self.sets.exposed[:-1] - self.sets.events * self._gone[:, None])
-
-    def _at(self, effects: Array) -> tuple[Array, Array]:
-        """Score and information."""
-        x, weights = self._design, self._weights(effects)
-        means = weights.T @ x
-        score = self._events.sum(axis=1) @ x - self._total @ means
-        information = (x.T * (weights @ self._total)) @ x - (means.T * self._total) @ means
-        return score, information
-
-    def _weights(self, effects: Array) -> Array:
-        """(patterns, bins) of a weighted mean over who is at risk."""
-        weighted = self._exposed * np.exp(self._design @ effects)[:, None]
-        return np.asarray(weighted / weighted.sum(axis=0))
-
-    def _noise(self, effects: Array) -> Array:
-        """Covariance of the noise in the score."""
-        ratios = np.exp(self._design @ effects)
-        hazard = np.maximum(self._total, 0.0) / (self._exposed * ratios[:, None]).sum(axis=0)
-        means = self._weights(effects).T @ self._design
-        exposed = self._exposed_rows
-        noise = np.zeros((len(effects), len(effects)))
-        for x, ratio in zip(self._design, ratios, strict=True):
-            apart = (x - means).T
-            rows = apart @ self.sets.events - (apart * hazard * ratio) @ exposed
-            noise += rows @ rows.T
-        return np.asarray(self._sigma**2 * noise)
-
-    def _doubt(self, effects: Array) -> Array:
-        """(m, q, q) what noise in each number of the sum does to the information."""
-        x, weights = self._design, self._weights(effects)
-        means = weights.T @ x
-        ratios = np.exp(x @ effects)
-        hazard = self._total / (self._exposed * ratios[:, None]).sum(axis=0)
-        squares = np.einsum("pk,pi,pj->kij", weights, x, x, optimize=True)
-        spread = squares - means[:, :, None] * means[:, None, :]  # of who is at risk, in each bin
-        exposed = self._exposed_rows
-        of_events = np.einsum("kij,kw->wij", spread, self.sets.events, optimize=True)
-        found = []
-        for row, ratio in zip(x, ratios, strict=True):
-            apart = row - means
-            more = apart[:, :, None] * apart[:, None, :] - spread
-            weight = (hazard * ratio)[:, None] * exposed
-            found.append(of_events + np.einsum("kij,kw->wij", more, weight, optimize=True))
-        return np.asarray(self._sigma * np.concatenate(found))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def cox(
     event: Column,
     edges: tuple[float, ...],
     on: tuple[Levels | Column, ...],
-    **more: float,
+    **more: Any,
 ) -> Cox | NewtonCox:
     """A Cox regression: one sum where all covariates are classes, else a few Newton sums.
 

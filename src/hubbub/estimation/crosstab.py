@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.estimation.asked_keys import StatisticKeys
+from hubbub.estimation import two_by_two
+from hubbub.estimation.asked_keys import StatisticKeys, classes_told
 from hubbub.estimation.intervals import (
     CLEAR,
     COMPLETE,
@@ -69,14 +70,15 @@ class Crosstab(OneSum):
     def read(cls, keys: StatisticKeys) -> Crosstab:
         """The statistic that a table of a study asks for."""
         rows, across = keys.levels("rows"), keys.levels("columns")
-        if rows == across:
+        if rows.column == across.column:
             raise keys.section.refusal("columns", "another column than rows", "name two")
         return cls(rows=rows, across=across, test=keys.test(_TEST), **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
         tested = {"test": _TEST} if self.test else {}
-        return {"rows": self.rows.column.name, "columns": self.across.column.name, **tested}
+        columns = {"rows": classes_told(self.rows), "columns": classes_told(self.across)}
+        return {**columns, **tested}
 
     def __post_init__(self) -> None:
         """Refuses a column against itself."""
@@ -137,7 +139,11 @@ class Crosstab(OneSum):
         sigma *= float(caution(np.array(margin)))
         counts = sums.reshape(len(self.rows), len(self.across))
         tests = (chi_square(counts, sigma),) if self.test else ()
-        return self.make_answer(rows=self._cells(sums, sigma), tests=tests, notes=notes)
+        compared = two_by_two.compared(
+            counts, sigma, self.confidence, self.rows.column.name, self.rows.names
+        )
+        rows = (*self._cells(sums, sigma), *compared)
+        return self.make_answer(rows=rows, tests=tests, notes=notes)
 
     def _least(self, sigma: float) -> float:
         """Records below which nothing is said."""
@@ -165,17 +171,22 @@ class Crosstab(OneSum):
 
 def chi_square(counts: Array, sigma: float) -> NoisyTest:
     """The test of independence in a table (rows, columns) of counts with independent noise."""
+    return independence(counts, sigma**2 * np.eye(counts.size))
+
+
+def independence(counts: Array, noise: Array) -> NoisyTest:
+    """The same where the noise in the counts, row by row, has this covariance."""
     from scipy.special import chdtrc  # which takes long to import
 
-    total = counts.sum()
+    total = max(float(counts.sum()), 1.0)
     down, across = (_shares(counts.sum(axis=axis) / total) for axis in (1, 0))
     left = np.eye(len(down)) - np.outer(down, np.ones(len(down)))
     right = np.eye(len(across)) - np.outer(across, np.ones(len(across)))
     projection = np.kron(left, right)
-    variance = total * np.outer(down, across).ravel() + sigma**2
+    variance = np.diag(total * np.outer(down, across).ravel()) + noise
     degrees = (len(down) - 1) * (len(across) - 1)
     statistic = quadratic_form(
-        (left @ counts @ right.T).ravel(), (projection * variance) @ projection.T, degrees
+        (left @ counts @ right.T).ravel(), projection @ variance @ projection.T, degrees
     )
     return NoisyTest(
         name=_TEST,

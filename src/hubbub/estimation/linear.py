@@ -56,7 +56,7 @@ class Linear(Regression, OneSum):
     outcome: Column
 
     kind = "linear"
-    keys = ("outcome", "covariates")
+    keys = ("outcome", "covariates", "reference")
     note = (
         f"{LEFT_OUT}; standard errors take residuals to spread alike everywhere, intervals and "
         "tests are a tenth wider for those that do not"
@@ -70,7 +70,7 @@ class Linear(Regression, OneSum):
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
-        return {"outcome": self.outcome.name, "covariates": covariates_table(self.on)}
+        return {"outcome": self.outcome.name, **covariates_table(self.on)}
 
     def __post_init__(self) -> None:
         """Refuses an outcome or covariates that are none."""

@@ -17,12 +17,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
-from hubbub.estimation.covariates import Guess, Patterns
+from hubbub.estimation.covariates import Guess
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
+from hubbub.estimation.pattern_regression import (
+    ASKED_OF_PATTERNS,
+    PatternRegression,
+    patterns_asked,
+)
 from hubbub.estimation.shared_margins import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     Answer,
@@ -30,7 +36,6 @@ from hubbub.estimation.statistic import (
     Cells,
     Expectation,
     Levels,
-    OneSum,
     Parameters,
     one_hot,
 )
@@ -38,7 +43,7 @@ from hubbub.tabular import Column
 
 
 def logistic(
-    outcome: Column, on: tuple[Levels | Column, ...], **more: float
+    outcome: Column, on: tuple[Levels | Column, ...], **more: Any
 ) -> Logistic | NewtonLogistic:
     """A logistic regression: one sum where all covariates are classes, else a few Newton sums.
 
@@ -70,18 +75,19 @@ class _OddsRatios(Regression):
     outcome: Column
 
     kind = "logistic"
-    keys = ("outcome", "covariates")
+    keys = ("outcome", "covariates", "reference", *ASKED_OF_PATTERNS)
     ratio = "odds ratio"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Logistic | NewtonLogistic:
         """The statistic that a table of a study asks for."""
         outcome = keys.column("outcome", pair=True)
-        return logistic(outcome=outcome, on=keys.covariates(outcome), **keys.common)
+        on = keys.covariates(outcome)
+        return logistic(outcome=outcome, on=on, **patterns_asked(keys, on), **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
-        return {"outcome": self.outcome.name, "covariates": covariates_table(self.on)}
+        return {"outcome": self.outcome.name, **covariates_table(self.on)}
 
     def __post_init__(self) -> None:
         """Refuses an outcome or covariates that are none."""
@@ -98,7 +104,7 @@ class _OddsRatios(Regression):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Logistic(_OddsRatios, OneSum):
+class Logistic(_OddsRatios, PatternRegression):
     """Odds ratios between classes, from one sum; all covariates have classes."""
 
     on: tuple[Levels, ...]
@@ -106,10 +112,9 @@ class Logistic(_OddsRatios, OneSum):
     sensitivity = 1.0  # docs/privacy.md P23
     diameter = math.sqrt(2.0)
 
-    @property
-    def covariates(self) -> Patterns:
-        """Its covariates, of which all combinations are counted."""
-        return Patterns(on=self.on)
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        return {**super().settings(), **self.asked_of_patterns()}
 
     @property
     def size(self) -> int:
@@ -138,19 +143,22 @@ class Logistic(_OddsRatios, OneSum):
         def found(guess: Guess) -> Effects | None:
             each = max(records, 1.0) * self.covariates.shares(guess)
             counts = np.outer(each, [1.0 - guess.outcome, guess.outcome])
-            return self._fit(counts, sigma)
+            return self.fitted(counts, self.design, sigma)
 
         return self.expected_with(found, sigma, "logarithm of an odds ratio")
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        return self.answer_with(self._fit(sums.reshape(-1, 2), sigma))
+        return self.told_of(sums.reshape(-1, 2), sigma)
 
-    def _fit(self, counts: Array, sigma: float) -> Effects | None:
-        """Intercept and effects from (patterns, 2) noisy counts."""
+    def fitted(
+        self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
+    ) -> Effects | None:
+        """Effects on the odds from (patterns, 2) noisy counts; an intercept is fitted, too."""
         from scipy.special import expit  # which takes long to import
 
-        x = np.column_stack([np.ones(len(counts)), self.covariates.table])
+        x = np.column_stack([np.ones(len(design)), design])
+        counts, x = (cells, x) if kept is None else (cells[kept], x[kept])
         total = counts.sum(axis=1)
 
         def at(effects: Array) -> tuple[Array, Array]:

@@ -7,22 +7,26 @@ the noise there, whose law is known, leave uncertain; noise between two edges is
 between theirs. How values lie within a bin is not known: the distance of another interpolation, by
 cubic splines, is added, which is nothing where bins are fine, and an end in a bin that holds a
 quarter of all records moves on to its edge.
+
+With groups a record's column stands in its group's place, and all counts are there for a test of
+ranks (`rank_test`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.estimation.asked_keys import StatisticKeys
+from hubbub.estimation.asked_keys import StatisticKeys, classes_told
 from hubbub.estimation.intervals import CLEAR, COMPLETE, SURE, caution, normal_quantile, share
 from hubbub.estimation.prefix_coding import PrefixCode, rising
+from hubbub.estimation.rank_test import rank_test
 from hubbub.estimation.shared_margins import Margins, number_of, of_parts
 from hubbub.estimation.statistic import (
     TOO_FEW,
@@ -33,10 +37,13 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
+    NoisyTest,
     OneSum,
+    one_hot,
 )
 from hubbub.tabular import Column
 
+_TEST = "wilcoxon"
 _POWER = 0.45
 _BINS = 64  # if nothing is said
 _BETWEEN = 16  # steps in which a bin is looked through
@@ -51,6 +58,8 @@ class Quantiles(OneSum):
         column: a numeric column.
         edges: increasing edges of the bins in the column's unit, the public bounds outermost.
         at: probabilities, each between 0 and 1.
+        by: classes of the column that divides records into groups; records without it are left out.
+        test: whether groups are compared by their ranks.
         weight, confidence: see `Statistic`.
 
     Raises:
@@ -60,9 +69,11 @@ class Quantiles(OneSum):
     column: Column
     edges: tuple[float, ...]
     at: tuple[float, ...] = (0.25, 0.5, 0.75)
+    by: Levels | None = None
+    test: bool = False
 
     kind = "quantiles"
-    keys = ("column", "at", "bins", "spacing")
+    keys = ("column", "at", "bins", "spacing", "by", "test")
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Quantiles:
@@ -73,16 +84,26 @@ class Quantiles(OneSum):
             raise keys.section.refusal(
                 "at", "probabilities between 0 and 1 that rise", "write it like [0.25, 0.5, 0.75]"
             )
-        return cls(column=column, at=at, edges=keys.spaced(column, _BINS), **keys.common)
+        by, test = keys.by(), keys.test(_TEST)
+        if test and not by:
+            raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
+        edges = keys.spaced(column, _BINS)
+        return cls(column=column, at=at, edges=edges, by=by, test=test, **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
         bins = list(self.edges[1:-1])
-        return {"column": self.column.name, "at": list(self.at), "bins": bins}
+        groups = {"by": classes_told(self.by)} if self.by else {}
+        tested = {"test": _TEST} if self.test else {}
+        return {"column": self.column.name, "at": list(self.at), "bins": bins, **groups, **tested}
 
     def __post_init__(self) -> None:
         """Refuses edges and probabilities that are none."""
         _ = self._levels
+        if self.by and self.by.column.name == self.column.name:
+            raise StudyError(
+                f"expected groups by another column than {self.column.name}; correct by"
+            )
         if not self.at or not all(0 < p < 1 for p in self.at):
             raise StudyError(
                 f"expected probabilities between 0 and 1, found {list(self.at)}; write for example "
@@ -92,12 +113,13 @@ class Quantiles(OneSum):
     @property
     def title(self) -> str:
         """What it shows, in one line."""
-        return f"Quantiles of {self.column.name}"
+        groups = f" by {self.by.column.name}" if self.by else ""
+        return f"Quantiles of {self.column.name}{groups}"
 
     @property
     def size(self) -> int:
         """How many numbers its block has."""
-        return len(self.edges) - 1
+        return self._bins * len(self._groups)
 
     @property
     def sensitivity(self) -> float:
@@ -106,12 +128,17 @@ class Quantiles(OneSum):
 
     @property
     def diameter(self) -> float:
-        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
-        return self._code.diameter
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23, P28)."""
+        alike = self._code.diameter
+        return alike if self.by is None else max(alike, math.sqrt(2.0) * self.sensitivity)
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        return self._code.encode(self._levels.places(cells))
+        block = self._code.encode(self._levels.places(cells))
+        if self.by is None:
+            return block
+        groups = one_hot(self.by.places(cells), len(self.by))
+        return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
 
     @property
     def margins(self) -> Margins:
@@ -119,7 +146,7 @@ class Quantiles(OneSum):
         places = zip(self._levels.names, self._code.counts, strict=True)
         bins = {number_of((self.column.name, level)): row for level, row in places}
         whole = {number_of(): self._code.totals[-1]} if self.column.complete else {}
-        return of_parts((), bins | whole)
+        return of_parts((self.by,) if self.by else (), bins | whole)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
@@ -127,9 +154,9 @@ class Quantiles(OneSum):
         The error in the column's unit is that of the median, if values lie in its range like a
         bell six standard deviations wide.
         """
-        records = max(records, 1.0)
+        records = max(records / len(self._groups), 1.0)
         totals = self._code.totals
-        noise = sigma * float(np.linalg.norm(totals[self.size // 2] - 0.5 * totals[-1])) / records
+        noise = sigma * float(np.linalg.norm(totals[self._bins // 2] - 0.5 * totals[-1])) / records
         error = math.sqrt(0.25 / records + noise**2)
         unit = error * (self.edges[-1] - self.edges[0]) / 2.4
         clear = records / (sigma * float(np.linalg.norm(totals[-1])))
@@ -144,18 +171,45 @@ class Quantiles(OneSum):
             told,
             answered=COMPLETE * clear >= CLEAR + SURE,
             possible=clear >= CLEAR,
+            group=" of a group" if self.by else "",
         )
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        blocks = sums.reshape(-1, self._bins)
+        named = list(zip(self._groups, blocks, [sigma] * len(blocks), strict=True))
+        if self.by:
+            named.insert(0, ("", blocks.sum(axis=0), sigma * math.sqrt(len(blocks))))
         last = self._code.totals[-1]
-        margin = float(last @ sums) / (sigma * float(np.linalg.norm(last))) - CLEAR
-        notes = (f"records without {self.column.name} are left out",)
-        if margin < 0:
-            return self.make_answer(TOO_FEW, notes=notes)
-        sigma *= float(caution(np.array(margin)))
-        rows = tuple(self._quantiles(sums, sigma))
-        return self.make_answer(rows=rows, curves=(self._curve(sums, sigma),), notes=notes)
+        length = float(np.linalg.norm(last))
+        told = [
+            (name, block, noise * float(caution(np.array(clear - CLEAR))))
+            for name, block, noise in named
+            if (clear := float(last @ block) / (noise * length)) >= CLEAR
+        ]
+        names = [name for name, *_ in told]
+        few = [name for name in self._groups if told and name not in names]
+        return self.make_answer(
+            "" if told else TOO_FEW,
+            rows=tuple(
+                replace(row, group=name)
+                for name, block, noise in told
+                for row in self._quantiles(block, noise)
+            ),
+            curves=tuple(self._curve(name, block, noise) for name, block, noise in told),
+            tests=self._tests(blocks, sigma) if told and not few else (),
+            notes=(
+                f"records without {self.column.name}{' or group' if self.by else ''} are left out",
+                *(f"too few records of {name} for the noise" for name in few),
+            ),
+        )
+
+    def _tests(self, blocks: Array, sigma: float) -> tuple[NoisyTest, ...]:
+        """Whether groups differ in their ranks."""
+        if not self.test:
+            return ()
+        rows = self._code.counts
+        return (rank_test(blocks @ rows.T, rows, sigma),)
 
     def _quantiles(self, sums: Array, sigma: float) -> Iterator[Estimate]:
         """The estimates for all probabilities."""
@@ -174,7 +228,7 @@ class Quantiles(OneSum):
             reach = z * np.sqrt(noise + p * (1 - p) / records + unsure**2)
             low = _first_rise(places, smooth - p + reach)
             high = -_first_rise(-places[::-1], p + reach[::-1] - smooth[::-1])
-            at = np.clip(np.searchsorted(edges, (low, high), side="right") - 1, 0, self.size - 1)
+            at = np.clip(np.searchsorted(edges, (low, high), side="right") - 1, 0, self._bins - 1)
             low, high = (
                 float(edges[at[0]]) if crowded[at[0]] else low,
                 float(edges[at[1] + 1]) if crowded[at[1]] else high,
@@ -191,7 +245,7 @@ class Quantiles(OneSum):
 
     def _noise(self, p: float) -> Array:
         """(places,) variance of a distribution function less p times the whole, at sigma 1."""
-        rows = np.vstack([np.zeros(self.size), self._code.totals]) - p * self._code.totals[-1]
+        rows = np.vstack([np.zeros(self._bins), self._code.totals]) - p * self._code.totals[-1]
         left, right = rows[:-1, :, None], rows[1:, :, None]
         part = np.arange(_BETWEEN) / _BETWEEN
         inside = np.sum((left * (1 - part) + right * part) ** 2, axis=1)
@@ -204,11 +258,11 @@ class Quantiles(OneSum):
         shares[-1] = 1.0
         return shares
 
-    def _curve(self, sums: Array, sigma: float) -> Curve:
+    def _curve(self, name: str, sums: Array, sigma: float) -> Curve:
         totals, z = self._code.totals, normal_quantile(self.confidence)
         found = [share(sums, total, totals[-1], sigma, z) for total in totals[:-1]]
         return Curve(
-            name=self.column.name,
+            name=name if self.by else self.column.name,
             column=self.column.name,
             x=self.edges,
             y=(0.0, *map(float, self._monotone(sums))),
@@ -217,12 +271,20 @@ class Quantiles(OneSum):
         )
 
     @property
+    def _bins(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def _groups(self) -> tuple[str, ...]:
+        return self.by.names if self.by else ("",)
+
+    @property
     def _levels(self) -> Levels:
         return Levels(column=self.column, cuts=self.edges[1:-1])
 
     @property
     def _code(self) -> PrefixCode:
-        return PrefixCode(bins=self.size, power=_POWER)
+        return PrefixCode(bins=self._bins, power=_POWER)
 
 
 def _first_rise(places: Array, values: Array) -> float:

@@ -64,6 +64,7 @@ class Levels:
         column: a categorical column, or a numeric one with cuts.
         cuts: increasing break points inside the bounds of a numeric column; a value equal to one
             belongs to the range above it.
+        reference: the class that others are compared with; the first if empty.
 
     Raises:
         StudyError: no classes, or cuts that do not increase inside the bounds.
@@ -74,9 +75,18 @@ class Levels:
 
     column: Column
     cuts: tuple[float, ...] = ()
+    reference: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses what has fewer than two classes."""
+        """Refuses what has fewer than two classes, and a reference that is none of them."""
+        self._check_classes()
+        if self.reference and self.reference not in self.names:
+            raise StudyError(
+                f"expected one of {', '.join(self.names)} as the reference of column "
+                f"{self.column.name}, found {self.reference}; correct it"
+            )
+
+    def _check_classes(self) -> None:
         if self.column.categories:
             if self.cuts:
                 raise self._refusal("no cuts for a column with categories", "remove them")
@@ -96,6 +106,12 @@ class Levels:
         below = [f"{a:g} to <{b:g}" for a, b in pairwise(edges[:-1])]
         return (*below, f"{edges[-2]:g} to {edges[-1]:g}")
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The numbers of its classes, that of the reference first."""
+        first = self.names.index(self.reference) if self.reference else 0
+        return (first, *(place for place in range(len(self)) if place != first))
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -114,6 +130,11 @@ class Levels:
         )
 
 
+def column_of(one: Levels | Column) -> Column:
+    """The column itself, or the one whose classes these are."""
+    return one if isinstance(one, Column) else one.column
+
+
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
     """One number of a table, and the interval that sampling and noise leave for it.
@@ -130,6 +151,7 @@ class Estimate:
         low: lower end of the interval.
         high: upper end of the interval.
         p_value: of the test that a ratio is 1 or a slope 0; None where nothing is tested.
+        p_adjusted: the same after Holm, where the study names a family of tests.
     """
 
     quantity: str
@@ -142,6 +164,7 @@ class Estimate:
     low: float
     high: float
     p_value: float | None = None
+    p_adjusted: float | None = None
 
     def __post_init__(self) -> None:
         """Keeps Python's own floats."""
@@ -154,19 +177,28 @@ class NoisyTest:
     """A test whose p-value takes the noise into account.
 
     Args:
-        name: "chi-square" or "log-rank".
-        statistic: compared with a chi-square distribution; no unit.
+        name: "chi-square", "log-rank", "Welch's t", "Welch's F" and the like.
+        column: whose values differ between groups; empty where the title says it.
+        statistic: compared with a law of that name, chi-square for most; no unit.
         degrees: of freedom.
+        degrees_below: of freedom of the denominator of an F; None of other laws.
         p_value: probability of such a statistic or a larger one if nothing differs.
         z: signed root of the statistic, the first group's excess of events; None where there are
             more than two groups.
+        smd: standardised mean difference of two groups, the mean over pairs of more, without what
+            noise adds to it on average; None where there is none.
+        p_adjusted: the p-value after Holm, where the study names a family of tests.
     """
 
     name: str
+    column: str = ""
     statistic: float
-    degrees: int
+    degrees: float
+    degrees_below: float | None = None
     p_value: float
     z: float | None = None
+    smd: float | None = None
+    p_adjusted: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

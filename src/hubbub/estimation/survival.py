@@ -6,12 +6,16 @@ How a curve follows from its noisy sums is in `survival_course`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hubbub.estimation.asked_keys import StatisticKeys, grid_table
+from hubbub.errors import StudyError
+from hubbub.estimation.asked_keys import StatisticKeys, classes_told, grid_table
+from hubbub.estimation.covariates import Patterns
 from hubbub.estimation.crosstab import quadratic_form
 from hubbub.estimation.intervals import CLEAR, count, normal_quantile
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
@@ -26,6 +30,7 @@ from hubbub.estimation.statistic import (
     NoisyTest,
 )
 from hubbub.estimation.survival_course import SurvivalCourse
+from hubbub.estimation.survival_readings import CurveReadings
 from hubbub.tabular import Column
 
 _BINS = 12  # if nothing is said
@@ -42,6 +47,8 @@ class Survival(OnRiskSets):
         edges: increasing edges of the bins in the unit of the time, the horizon last.
         by: classes of the column that divides records into groups.
         test: whether groups are compared by the log-rank test.
+        strata: classes within which the test compares groups.
+        at: times at which survival is told in a row, up to the horizon.
         weight, confidence: see `Statistic`.
 
     Raises:
@@ -54,9 +61,11 @@ class Survival(OnRiskSets):
     edges: tuple[float, ...]
     by: Levels | None = None
     test: bool = True
+    at: tuple[float, ...] = ()
+    strata: Levels | None = None
 
     kind = "survival"
-    keys = ("time", "event", "by", "bins", "horizon", "test")
+    keys = ("time", "event", "by", "bins", "horizon", "test", "at", "strata")
     if_noisy = "cut short or refused"
 
     @classmethod
@@ -65,17 +74,34 @@ class Survival(OnRiskSets):
         by, test = keys.by(), keys.test(_TEST)
         if test and not by:
             raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
-        return cls(**keys.survived(_BINS), by=by, test=test, **keys.common)
+        strata = keys.levels("strata") if "strata" in keys.section else None
+        if strata and (not test or not by or strata.column == by.column):
+            wanted = "another column than by, beside test"
+            raise keys.section.refusal("strata", wanted, "correct it, or leave it out")
+        grid, at = keys.survived(_BINS), keys.numbers("at", ())
+        if "at" in keys.section and not at:
+            raise keys.section.refusal("at", "a list of times", "write it like [12, 24]")
+        return cls(**grid, by=by, test=test, at=at, strata=strata, **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
-        groups = {"by": self.by.column.name} if self.by else {}
+        groups = {"by": classes_told(self.by)} if self.by else {}
         tested = {"test": _TEST} if self.test else {}
-        return {**grid_table(self.time, self.event, self.edges), **groups, **tested}
+        at: dict[str, Any] = {"at": list(self.at)} if self.at else {}
+        at |= {"strata": classes_told(self.strata)} if self.strata else {}
+        return {**grid_table(self.time, self.event, self.edges), **groups, **tested, **at}
 
     def __post_init__(self) -> None:
-        """Refuses a grid or an event that is none."""
+        """Refuses a grid or an event that is none, and times outside of the grid."""
         _ = self.sets
+        if (
+            any(a >= b for a, b in pairwise((0.0, *self.at)))
+            or max(self.at, default=0) > self.edges[-1]
+        ):
+            raise StudyError(
+                f"expected rising times above 0 and up to the horizon {self.edges[-1]:g}, found "
+                f"{list(self.at)}; correct at"
+            )
 
     @property
     def title(self) -> str:
@@ -85,13 +111,14 @@ class Survival(OnRiskSets):
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        everybody = np.zeros(len(cells[self.time.name]), dtype=np.int64)
-        return self.sets.encode(cells, self.by.places(cells) if self.by else everybody)
+        if not self._divided:
+            return self.sets.encode(cells, np.zeros(len(cells[self.time.name]), dtype=np.int64))
+        return self.sets.encode(cells, Patterns(on=self._divided).places(cells))
 
     @property
     def margins(self) -> Margins:
         """How many are at risk in each bin and have the event, with each class."""
-        return self.sets.margins((self.by,) if self.by else ())
+        return self.sets.margins(self._divided)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
@@ -130,8 +157,9 @@ class Survival(OnRiskSets):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(len(self._groups), self.sets.width)
-        courses = [SurvivalCourse.of(self.sets, one, sigma) for one in blocks]
+        blocks = sums.reshape(len(self._groups), -1, self.sets.width)
+        parts = [[SurvivalCourse.of(self.sets, one, sigma) for one in group] for group in blocks]
+        courses = [SurvivalCourse.together(group) for group in parts]
         named = list(zip(self._groups, courses, strict=True))
         if self.by:
             named.insert(0, ("", SurvivalCourse.together(courses)))
@@ -140,12 +168,17 @@ class Survival(OnRiskSets):
         tested = self.test and len(blocks) > 1 and bool(named[0][1].length)
         return self.make_answer(
             "" if shown else "too few records at risk for the noise",
-            rows=tuple(row for name, one in shown for row in self._rows(name, one)),
+            rows=(
+                *(row for name, one in shown for row in self._rows(name, one)),
+                *self._apart([pair for pair in shown if pair[0]]),
+            ),
             curves=tuple(one.curve(name, self.confidence) for name, one in shown),
-            tests=(log_rank(courses, sigma),) if tested else (),
+            tests=(log_rank([list(one) for one in zip(*parts, strict=True)], sigma),)
+            if tested
+            else (),
             notes=(
                 f"between edges of the grid the hazard is taken as constant; records without "
-                f"{self.time.name}, {self.event.name} or group are left out",
+                f"{self.time.name}, {self.event.name}, group or stratum are left out",
                 *(f"{name or 'the curve'} ends where too few are at risk" for name in cut),
                 *(
                     f"too few records of {name} for the noise"
@@ -159,7 +192,14 @@ class Survival(OnRiskSets):
         z = normal_quantile(self.confidence)
         error = float(course.at_risk_errors[0] * course.wider[0])
         records = count(float(course.at_risk[0]), error, z)
-        return [replace(records, group=name), *course.median(name, self.confidence)]
+        readings = CurveReadings(course, name, self.confidence)
+        times = [readings.survival(time) for time in self.at if time <= course.end]
+        return [replace(records, group=name), *readings.median(), *times, *readings.mean()]
+
+    def _apart(self, named: Sequence[tuple[str, SurvivalCourse]]) -> list[Estimate]:
+        """Restricted means of the other groups less that of the first."""
+        read = [CurveReadings(course, name, self.confidence) for name, course in named]
+        return [row for one in read[1:] for row in one.mean_less(read[0])]
 
     @property
     def _groups(self) -> tuple[str, ...]:
@@ -172,9 +212,14 @@ class Survival(OnRiskSets):
             time=self.time,
             event=self.event,
             edges=self.edges,
-            groups=len(self._groups),
+            groups=math.prod(map(len, self._divided)),
             counted=True,
         )
+
+    @property
+    def _divided(self) -> tuple[Levels, ...]:
+        """The classes that divide its sum: groups, and strata in each."""
+        return tuple(one for one in (self.by, self.strata) if one)
 
 
 class _Compared(NamedTuple):
@@ -184,16 +229,22 @@ class _Compared(NamedTuple):
     covariance: Array
 
 
-def log_rank(courses: list[SurvivalCourse], sigma: float) -> NoisyTest:
-    """The test that two groups or more have the same hazard in every bin."""
+def log_rank(strata: list[list[SurvivalCourse]], sigma: float) -> NoisyTest:
+    """The test that two groups or more have the same hazard in every bin.
+
+    Args:
+        strata: the groups' courses in each stratum; one stratum is all records.
+        sigma: standard deviation of the noise in each number of the sum.
+    """
     from scipy.special import chdtrc  # which takes long to import
 
-    found = _compared(courses, sigma)
-    degrees = len(courses) - 1
+    each = [_compared(courses, sigma) for courses in strata]
+    found = _Compared(*(np.sum(parts, axis=0) for parts in zip(*each, strict=True)))
+    degrees = len(strata[0]) - 1
     statistic = quadratic_form(found.excess, found.covariance, degrees)
     z = float(found.excess[0] / math.sqrt(found.covariance[0, 0]))
     return NoisyTest(
-        name="log-rank",
+        name="log-rank" if len(strata) == 1 else "stratified log-rank",
         statistic=statistic,
         degrees=degrees,
         p_value=float(chdtrc(degrees, statistic)),

@@ -24,7 +24,7 @@ import numpy as np
 from hubbub.estimation.intervals import caution, normal_quantile
 from hubbub.estimation.prefix_coding import rising
 from hubbub.estimation.risk_sets import RiskSets
-from hubbub.estimation.statistic import Array, Curve, Estimate
+from hubbub.estimation.statistic import Array, Curve
 
 _DRAWS = 2000  # of a band's simulation
 _CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
@@ -132,6 +132,17 @@ class SurvivalCourse:
         return np.asarray(np.cumsum(rows - self._left[: self.length] / left[:, None], axis=0))
 
     @property
+    def end(self) -> float:
+        """Until when it is told."""
+        return self.sets.edges[self.length]
+
+    @property
+    def covariance(self) -> Array:
+        """(length, length) of the cumulative hazard, by noise and by sampling."""
+        rows = self._noise_rows * (self.sigma * self.wider)[:, None]
+        return np.asarray(rows @ rows.T + np.minimum.outer(self.greenwood, self.greenwood))
+
+    @property
     def noise(self) -> Array:
         """(length,) variance of the cumulative hazard by noise."""
         return np.asarray((self.sigma * self.wider) ** 2 * np.sum(self._noise_rows**2, axis=1))
@@ -176,8 +187,7 @@ class SurvivalCourse:
 
     def band_quantile(self, confidence: float) -> float:
         """How many standard deviations a band reaches that holds the whole curve."""
-        rows = self._noise_rows * (self.sigma * self.wider)[:, None]
-        covariance = rows @ rows.T + np.minimum.outer(self.greenwood, self.greenwood)
+        covariance = self.covariance
         errors = np.sqrt(np.diag(covariance))
         correlation = covariance / np.outer(errors, errors) + 1e-9 * np.eye(self.length)
         draws = np.random.default_rng(_SEED).standard_normal((_DRAWS, self.length))
@@ -193,45 +203,16 @@ class SurvivalCourse:
             name=name,
             column=self.sets.time.name,
             x=self.sets.edges[:end],
-            y=_from_one(self.survived),
-            low=_from_one(low),
-            high=_from_one(high),
-            band_low=_from_one(band[0]),
-            band_high=_from_one(band[1]),
+            y=from_one(self.survived),
+            low=from_one(low),
+            high=from_one(high),
+            band_low=from_one(band[0]),
+            band_high=from_one(band[1]),
             at_risk=tuple(map(float, np.maximum(self.at_risk[:end], 0.0))),
             at_risk_error=tuple(map(float, self.at_risk_errors[:end])),
         )
 
-    def median(self, name: str, confidence: float) -> list[Estimate]:
-        """The median time, where the curve and its interval's ends come down to one half."""
-        z = normal_quantile(confidence)
-        lines = (self.survived, *self.ends(z))
-        middle, low, high = (_crossing(self.sets.edges, _from_one(line)) for line in lines)
-        if not math.isfinite(middle):
-            return []
-        return [
-            Estimate(
-                quantity="median",
-                column=self.sets.time.name,
-                group=name,
-                value=middle,
-                standard_error=(high - low) / (2 * z),
-                low=low,
-                high=high,
-            )
-        ]
 
-
-def _crossing(x: Sequence[float], survived: Sequence[float]) -> float:
-    """When a falling curve comes to one half, hazards being constant between x; inf if never."""
-    below = np.flatnonzero(np.asarray(survived) <= 0.5)
-    if not len(below):
-        return math.inf
-    hazard = -np.log(np.maximum(survived, 1e-300))
-    before, after = below[0] - 1, below[0]
-    part = (math.log(2.0) - hazard[before]) / (hazard[after] - hazard[before])
-    return float(x[before] + part * (x[after] - x[before]))
-
-
-def _from_one(after: Array) -> tuple[float, ...]:
+def from_one(after: Array) -> tuple[float, ...]:
+    """A curve after each bin, with the 1 before the first."""
     return (1.0, *map(float, after))

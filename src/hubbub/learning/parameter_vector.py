@@ -83,7 +83,7 @@ def parameters_vector(model: nn.Module) -> NDArray[np.float32]:
     """
     layout = layout_of(model)
     pieces = [p.detach().reshape(-1).cpu().numpy() for p in layout.parameters.values()]
-    return np.concatenate(pieces).astype(np.float32)
+    return np.concatenate(pieces, dtype=np.float32, casting="same_kind")
 
 
 def load_parameters(model: nn.Module, vector: NDArray[np.float32]) -> None:
@@ -108,6 +108,11 @@ def load_parameters(model: nn.Module, vector: NDArray[np.float32]) -> None:
             f"expected a vector of shape ({layout.size},) for this model, found {vector.shape}; "
             "build the model that the vector was taken from"
         )
+    if layout.device.type == "cpu":
+        for name, parameter in layout.parameters.items():
+            own = parameter.detach().numpy()
+            own[...] = vector[layout.slices[name]].reshape(own.shape)
+        return
     source = torch.from_numpy(np.array(vector)).to(layout.device, layout.dtype)
     with torch.no_grad():
         for name, parameter in layout.parameters.items():

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hubbub.errors import ModelError
+from hubbub.kept_pages import kept_pages
 from hubbub.learning.attributes import attributes_restored
 from hubbub.learning.batches import Loss, Tensors, batch_of, on_device
 from hubbub.learning.clipped_sums import UNABLE, ClippedSum, affordable, clipped_sum
@@ -208,7 +209,7 @@ class TrainingTask:
         known, raising = _CHECKED.setdefault(self._model, {}), RaisingOperations()
         key = (self._method, rows, margin, self._key)
         if key not in known:
-            with REPLICA, exact_products(), plain_attention():
+            with REPLICA, exact_products(), plain_attention(), kept_pages(self._dimension):
                 few = trial.inputs.to(self._device), on_device(targets, self._device)
                 most, products = unquoted(
                     partial(affordable, self._model, self._loss, *few, self._method)

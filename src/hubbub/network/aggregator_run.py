@@ -19,6 +19,7 @@ import numpy as np
 
 import hubbub.learning as learning
 from hubbub.errors import BudgetError, UserError
+from hubbub.kept_pages import kept_pages
 from hubbub.network.coordinator import Coordinator
 from hubbub.planning import Plan
 from hubbub.study import sources
@@ -79,6 +80,7 @@ def serve(
         folder, start = stack.enter_context(_folder(out, prepared, audit, coordinator))
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
         stack.enter_context(learning.threads_for(prepared.initial.size))
+        stack.enter_context(kept_pages(prepared.initial.size))
         saver = stack.enter_context(CheckpointWriter(folder.keep))
         prepared, trained = train_federated(
             prepared,

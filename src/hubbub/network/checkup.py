@@ -184,6 +184,9 @@ def _data(party_folder: PartyFolder, machine: Machine) -> str:
 
 
 def _try_records(study: Study, party: str, folder: Path) -> None:
+    if study.data.is_extracted:
+        sources.check_readable(study, party, folder)  # and kept: a join reads no database any more
+        return
     path = sources.file_of(study, party, folder)
     if path is None:
         if study.data.source in study.own_code:

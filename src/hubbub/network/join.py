@@ -124,7 +124,7 @@ def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
     for study in studies:
         check_records(party_folder, study, machine)
         if (
-            party_folder.role == "silo" and study.data.files
+            party_folder.role == "silo" and study.data.is_declared
         ):  # code of others runs when it is asked for
             sources.check_readable(study, party_folder.name, machine.data or party_folder.home)
     return [study.name for study in studies]

@@ -50,6 +50,7 @@ from hubbub.network.session_notes import SessionNotes
 from hubbub.planning import is_sparse
 from hubbub.protocol import Keys, Roster
 from hubbub.study import Study, code_hashes, imported_code, known_code
+from hubbub.study.extracts import extract
 from hubbub.verification import write_audit
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
@@ -287,6 +288,7 @@ class PartyFolder:
         path.with_suffix(_CODE).unlink(missing_ok=True)
         self._audit(study).unlink(missing_ok=True)
         imported_code.unbind(study)
+        extract.forget(study, self.name, self.home)
         return there
 
     def approves(self, study: bytes) -> bool:

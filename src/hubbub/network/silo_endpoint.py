@@ -47,7 +47,7 @@ from hubbub.session import (
     lists_of,
     planned_for,
 )
-from hubbub.study import Study
+from hubbub.study import Study, sources
 from hubbub.training import PreparedStudy, write_result
 from hubbub.verification import part_of
 
@@ -271,6 +271,7 @@ class SiloEndpoint(Endpoint):
             ledger_rows=self._ledger.rows,
             attempts=self._accounted(known),
         )
+        sources.over(state.study, self.party_folder.name, self._data)
         self._tell(state)
         self.event_log.over()
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]

@@ -34,12 +34,14 @@ class SumLayout:
         unit: the largest L2 norm of a record's vector, by which sums are divided.
         diameter: the largest L2 distance of two records' parts in a sum, where one is exchanged.
         rounds: how many sums are asked for.
+        family: statistics whose p-values are adjusted as one family.
     """
 
     stacked: estimation.Stacked
     unit: float
     diameter: float
     rounds: int
+    family: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> int:
@@ -97,7 +99,7 @@ class SumLayout:
         sums, error = self.sums(kept), sigma * self.unit
         if self.stacked.rounds == 1:
             sums, error = sums.mean(axis=0, keepdims=True), error / sqrt(len(sums))
-        return self.stacked.answers(list(sums), error)
+        return estimation.adjusted(self.stacked.answers(list(sums), error), self.family)
 
     def expected(self, records: float, sigma: float) -> dict[str, estimation.Expectation]:
         """What may be said of each question, before any record is touched."""
@@ -119,4 +121,5 @@ def layout_of(asked: AskedStatistics, relation: str) -> SumLayout:
         unit=length,
         diameter=min(2.0, apart / length),
         rounds=asked.rounds,
+        family=asked.holm,
     )

@@ -3,9 +3,8 @@ from .adversary_words import (
 )
 from .answer_tables import (
     answer_lines as answer_lines,
-    curves_of as curves_of,
-    table_of as table_of,
-    test_words as test_words,
+    said_of as said_of,
+    tables_of as tables_of,
 )
 from .comparison_table import (
     Arrangement as Arrangement,

@@ -29,9 +29,21 @@ class TextTable:
     rows: tuple[tuple[str, ...], ...]
 
 
+def tables_of(answer: Answer) -> Mapping[str, TextTable]:
+    """All tables of an answer, by what is said of each: its numbers, comparisons, curves."""
+    found = {"": table_of(answer), "compared": _compared(answer), "over time": _curves(answer)}
+    return {said: one for said, one in found.items() if one is not None}
+
+
+def said_of(answer: Answer) -> list[str]:
+    """Its tests, but those that a table holds, and its notes, in sentences."""
+    tests = [one for one in answer["tests"] if answer["kind"] != "table"]
+    return [*map(test_words, tests), *answer["notes"]]
+
+
 def table_of(answer: Answer) -> TextTable | None:
     """The numbers of an answer with their intervals; None where it has no numbers."""
-    rows = answer["rows"]
+    rows = [row for row in answer["rows"] if not _is_comparison(answer, row)]
     if not rows:
         return None
     if answer["kind"] == "crosstab":
@@ -39,14 +51,52 @@ def table_of(answer: Answer) -> TextTable | None:
     if answer["kind"] == "histogram":
         return _pivoted(rows, lambda row: row["level"], lambda row: row["quantity"])
     table = _pivoted(rows, _label, lambda row: row["group"])
-    tested = {_label(row): row["p_value"] for row in rows if row["p_value"] is not None}
+    if answer["kind"] == "table":
+        return _with_tests(table, rows, answer["tests"])
+    return _with_p_values(table, rows)
+
+
+def _compared(answer: Answer) -> TextTable | None:
+    """What compares groups, in a table of its own."""
+    rows = [row for row in answer["rows"] if _is_comparison(answer, row)]
+    if not rows:
+        return None
+    return _with_p_values(_pivoted(rows, _label, lambda _: ""), rows)
+
+
+def _is_comparison(answer: Answer, row: Mapping[str, Any]) -> bool:
+    """Whether a row compares groups, whose numbers the other rows are."""
+    of_groups = answer["kind"] == "crosstab" and not row["group"]
+    return of_groups or row["quantity"].startswith("difference of")
+
+
+def _with_p_values(table: TextTable, rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """The table, with the p-values of its rows if they have some."""
+    tested = {_label(row): p_cell(row) for row in rows if row["p_value"] is not None}
     if not tested:
         return table
-    shown = tuple((*row, p_words(tested.get(row[0]))) for row in table.rows)
+    shown = tuple((*row, tested.get(row[0], "")) for row in table.rows)
     return TextTable((*table.head, "p"), shown)
 
 
-def curves_of(answer: Answer) -> TextTable | None:
+def _with_tests(
+    table: TextTable, rows: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, Any]]
+) -> TextTable:
+    """The table, with the test of each column, where groups differ, in its first row."""
+    tested = {one["column"]: one for one in tests if one.get("column")}
+    if not tested:
+        return table
+    first = {row["column"]: _label(row) for row in reversed(rows)}
+    known = {first[column]: one for column, one in tested.items() if column in first}
+    cells = {
+        label: (p_cell(one), "" if one["smd"] is None else f"{one['smd']:.3f}")
+        for label, one in known.items()
+    }
+    shown = tuple((*row, *cells.get(row[0], ("", ""))) for row in table.rows)
+    return TextTable((*table.head, "p", "SMD"), shown)
+
+
+def _curves(answer: Answer) -> TextTable | None:
     """Survival curves at up to eight of their times; None of other answers."""
     curves = answer["curves"]
     if answer["kind"] != "survival" or not curves:
@@ -77,13 +127,14 @@ def answer_lines(name: str, answer: Answer) -> list[str]:
     """An answer as lines of text."""
     if answer["refusal"]:
         return [f"{name}: not answered: {answer['refusal']}"]
-    lines = [line for table in (table_of(answer), curves_of(answer)) for line in _lines(table)]
-    return [f"{name}: {answer['title']}", *lines, *map(test_words, answer["tests"])]
+    lines = [line for table in tables_of(answer).values() for line in _lines(table)]
+    tests = said_of({**answer, "notes": ()})
+    return [f"{name}: {answer['title']}", *lines, *tests]
 
 
-def _lines(table: TextTable | None) -> list[str]:
+def _lines(table: TextTable) -> list[str]:
     """A table with its columns below each other."""
-    rows = [] if table is None else [table.head, *table.rows]
+    rows = [table.head, *table.rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -93,12 +144,27 @@ def _lines(table: TextTable | None) -> list[str]:
 
 def test_words(test: Mapping[str, Any]) -> str:
     """A test in a sentence."""
-    degrees = f"{test['degrees']} degree{'' if test['degrees'] == 1 else 's'} of freedom"
+    below = test.get("degrees_below")
+    number = amount(test["degrees"]) + ("" if below is None else f" and {amount(below)}")
+    degrees = f"{number} degree{'' if number == '1' else 's'} of freedom"
+    column = f" of {test['column']}" if test.get("column") else ""
     z = "" if test["z"] is None else f", z = {amount(test['z'])}"
+    p_value = p_words(test["p_value"], equal="= ") + _adjusted(test)
     return (
-        f"{test['name']} test, noise taken into account: statistic {amount(test['statistic'])} on "
-        f"{degrees}{z}, p {p_words(test['p_value'], equal='= ')}"
+        f"{test['name']} test{column}, noise taken into account: statistic "
+        f"{amount(test['statistic'])} on {degrees}{z}, p {p_value}"
     )
+
+
+def p_cell(tested: Mapping[str, Any]) -> str:
+    """The p-value of a row or a test in a table."""
+    return p_words(tested["p_value"]) + _adjusted(tested)
+
+
+def _adjusted(tested: Mapping[str, Any]) -> str:
+    """What Holm makes of it, where it was asked for."""
+    after = tested.get("p_adjusted")
+    return "" if after is None else f" (Holm {p_words(after)})"
 
 
 def p_words(value: float | None, *, equal: str = "") -> str:
@@ -134,7 +200,7 @@ def _cell(row: Mapping[str, Any]) -> str:
     """A number with the ends of its interval."""
     if row["value"] is None:
         return NOT_KNOWN
-    shown, unit = _shown(row["quantity"]), " %" if row["quantity"].startswith("share") else ""
+    shown, unit = _shown(row["quantity"]), " %" if _is_share(row["quantity"]) else ""
     ends = " to ".join(_end(shown, row[key]) for key in ("low", "high"))
     return f"{shown(row['value'])}{unit} ({ends})"
 
@@ -144,9 +210,14 @@ def _end(shown: Any, value: float | None) -> str:
     return NOT_KNOWN if value is None else str(shown(value))
 
 
+def _is_share(quantity: str) -> bool:
+    """Whether a quantity is written in per cent."""
+    return quantity.startswith("share") or quantity in ("survival", "risk difference")
+
+
 def _shown(quantity: str) -> Any:
     """How numbers of a quantity are written."""
-    if quantity.startswith("share"):
+    if _is_share(quantity):
         return lambda value: f"{100 * value:.1f}"
     if quantity == "records":
         return lambda value: f"{value:,.0f}"

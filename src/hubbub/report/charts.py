@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from hubbub.report import markup, scales
+from hubbub.report import ink, markup, scales
 from hubbub.report.number_format import amount
 
 WIDTH, HEIGHT = 460, 270  # of a chart of lines on the page
@@ -19,14 +19,9 @@ LEFT, RIGHT = 72, WIDTH - 18
 EDGE, VALUE_ROOM = 14, 74  # of a chart with labels above its rows: the left edge, and for values
 _TOP, _BELOW = 44, 46  # room for a legend or labels, and for ticks and a label
 _DIGIT = 12  # room for a digit of a tick, on a phone too
+_PITCH = 46  # from one interval of a chart to the next
 _UPPER = 16  # where the labels above a chart stand
 _MARKS = ("circle", "square")
-# Of a chart that is a file of its own, where no page's style fills the classes.
-_STYLE = markup.Html(
-    "text { font: 13px sans-serif } .grid { stroke: #ddd } .edge { stroke: black } "
-    "polyline { fill: none; stroke: #0b62a4; stroke-width: 2 } circle { fill: #c0392b } "
-    ".series-1 polyline { stroke: #e69f00; stroke-dasharray: 6 6 } g circle, g rect { fill: none }"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +45,9 @@ class Axes:
         """Points of a line, as SVG lists them."""
         return [f"{x:.2f},{y:.2f}" for x, y in (self.place(*one) for one in points)]
 
-    def drawn(self, parts: Sequence[markup.Html], described: str) -> markup.Html:
-        """The chart with these parts on it."""
-        return _svg([*_frame(self), *parts], self.up.start + _BELOW, described)
+    def drawn(self, parts: Sequence[markup.Html], described: str, more: float = 0) -> markup.Html:
+        """The chart with these parts on it, and so much more room below."""
+        return _svg([*_frame(self), *parts], self.up.start + _BELOW + more, described)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,17 +78,6 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawnCurve:
-    """A curve that goes straight from point to point, between `low` and `high`."""
-
-    name: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    low: tuple[float, ...] = ()
-    high: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class BinShare:
     """A bar of a histogram with the ends of its interval."""
 
@@ -117,10 +101,10 @@ def lines(
 
 
 def alone(chart: markup.Html, height: float) -> str:
-    """A chart of this height as an SVG file of its own."""
+    """A chart of this height as an SVG file of its own, which no page's style fills."""
     ground = markup.tag("rect", width="100%", height="100%", fill="white")
     box = f"0 0 {WIDTH} {height:g}"
-    parts = (markup.tag("style", _STYLE), ground, chart)
+    parts = (markup.tag("style", markup.Html(ink.STYLE)), ground, chart)
     return markup.tag("svg", *parts, xmlns="http://www.w3.org/2000/svg", viewBox=box).text
 
 
@@ -185,10 +169,10 @@ def intervals(
     items: Sequence[Interval], across: scales.Scale, *, label: str, described: str
 ) -> markup.Html:
     """Dots with a line from end to end, each with its label above and its value to the right."""
-    pitch, foot = 46, 10 + 46 * len(items)
+    foot = height_of_intervals(len(items)) - _BELOW
     parts = _ticks_across(across, foot, 4)
     for index, item in enumerate(items):
-        parts += _whisker(item, across, 8 + pitch * index)
+        parts += _whisker(item, across, 8 + _PITCH * index)
     middle = (across.start + across.end) / 2
     parts.append(
         markup.tag("text", label, x=middle, y=foot + 38, text_anchor="middle", class_="axis")
@@ -196,27 +180,9 @@ def intervals(
     return _svg(parts, foot + _BELOW, described)
 
 
-def curves(drawn: Sequence[DrawnCurve], axes: Axes, *, described: str) -> markup.Html:
-    """Curves over their areas, at most six."""
-    parts = []
-    for index, one in enumerate(drawn):
-        colour = f"series-{index}"
-        line, low, high = (
-            axes.path(list(zip(one.x, y, strict=False))) for y in (one.y, one.low, one.high)
-        )
-        if low:
-            area = markup.tag("polygon", points=" ".join([*high, *low[::-1]]), class_="area")
-            parts.append(markup.tag("g", area, class_=colour))
-        stroke = markup.tag("polyline", points=" ".join(line))
-        parts.append(markup.tag("g", stroke, class_=colour, data_name=one.name))
-    if len(drawn) > 1:
-        room = (RIGHT - LEFT) / min(len(drawn), 3)
-        for index, one in enumerate(drawn):
-            x, y = LEFT + room * (index % 3), 12 + 16 * (index // 3)
-            stroke = markup.tag("polyline", points=f"{x:g},{y} {x + 20:g},{y}")
-            parts.append(markup.tag("g", stroke, class_=f"series-{index}"))
-            parts.append(markup.tag("text", one.name, x=x + 26, y=y + 4))
-    return axes.drawn(parts, described)
+def height_of_intervals(number: int) -> float:
+    """How high a chart of so many intervals is."""
+    return 10 + _PITCH * number + _BELOW
 
 
 def bars(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hubbub.report.answer_tables import Answer, curves_of, table_of, test_words
+from hubbub.report.answer_tables import Answer, said_of, tables_of
 from hubbub.report.markup import Html, join, table, tag
 from hubbub.report.metric_words import Row, metrics_of, words_of
 
@@ -52,9 +52,7 @@ def _answer(name: str, answer: Mapping[str, Any]) -> Iterator[Html]:
     if answer["refusal"]:
         yield tag("p", f"{name}: not answered: {answer['refusal']}.")
         return
-    for found in (table_of(answer), curves_of(answer)):
-        if found is not None:
-            numeric = range(1, len(found.head))
-            yield table(f"{answer['title']} ({name})", found.head, found.rows, numeric=numeric)
-    said = [*map(test_words, answer["tests"]), *answer["notes"]]
-    yield from (tag("p", f"{one[:1].upper()}{one[1:]}.") for one in said)
+    for found in tables_of(answer).values():
+        numeric = range(1, len(found.head))
+        yield table(f"{answer['title']} ({name})", found.head, found.rows, numeric=numeric)
+    yield from (tag("p", f"{one[:1].upper()}{one[1:]}.") for one in said_of(answer))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import ProtocolError, StudyError
+from hubbub.kept_pages import kept_pages
 from hubbub.planning import Exposure, Mechanism, SiloData, plan_alone, shares_of
 from hubbub.planning.mask_degree import mask_degree
 from hubbub.privacy import arguments as parameters
@@ -102,7 +103,9 @@ def secure_sum(
     def silo(me: party.Membership, masking: Masking, _seeds: JointSeed | None) -> ExactSilo:
         return ExactSilo(masking, integers[me.index - 1], word_bits)
 
-    return in_process.assemble(layout, round_parameters, silo, study=_STUDY).sum(1, _NOTHING)
+    with kept_pages(integers[0].size):
+        everybody = in_process.assemble(layout, round_parameters, silo, study=_STUDY)
+        return everybody.sum(1, _NOTHING)
 
 
 class ExactSilo:
@@ -268,7 +271,7 @@ def _reals(vectors: Sequence[ArrayLike]) -> list[NDArray[np.float64]]:
                 f"expected finite real numbers in the vectors, got {array.dtype} or others; "
                 "clean them first"
             )
-    return [array.astype(np.float64) for array in arrays]
+    return [array.astype(np.float64, copy=False) for array in arrays]
 
 
 def _integers(vectors: Sequence[ArrayLike]) -> list[NDArray[np.int64]]:
@@ -280,7 +283,7 @@ def _integers(vectors: Sequence[ArrayLike]) -> list[NDArray[np.int64]]:
                 f"expected vectors of integers within int64, got {array.dtype}; "
                 "round them, or use hubbub.private_sum for real numbers"
             )
-    return [array.astype(np.int64) for array in arrays]
+    return [array.astype(np.int64, copy=False) for array in arrays]
 
 
 def _check_lengths(arrays: Sequence[NDArray[np.generic]]) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from hubbub import estimation
 from hubbub.errors import StudyError
-from hubbub.settings import by_hand, number, read_key, section_of, settings, whole
+from hubbub.settings import by_hand, later, number, read_key, section_of, settings, texts, whole
 from hubbub.tabular import Column
 
 _MOST_STATISTICS = 100
@@ -45,6 +45,18 @@ class AskedStatistics:
             )
         ),
     ] = 1
+    holm: Annotated[
+        tuple[str, ...],
+        by_hand(
+            later(
+                texts(
+                    "Statistics whose p-values are one family: each is told adjusted after Holm, "
+                    "too.",
+                    "list of names",
+                )
+            )
+        ),
+    ] = ()
 
     @property
     def rounds(self) -> int:
@@ -55,6 +67,7 @@ class AskedStatistics:
         """The table that it is read from."""
         part: dict[str, Any] = {"epsilon": self.epsilon} if self.epsilon else {}
         part |= {"sums": self.sums} if self.sums > 1 else {}
+        part |= {"holm": list(self.holm)} if self.holm else {}
         return part | {name: one.to_table() for name, one in self.named}
 
     def canonical(self) -> dict[str, Any]:
@@ -63,6 +76,7 @@ class AskedStatistics:
             "epsilon": self.epsilon,
             "sums": self.sums,
             "statistics": [{"name": name, **one.to_table()} for name, one in self.named],
+            **({"holm": list(self.holm)} if self.holm else {}),
         }
 
 
@@ -93,4 +107,8 @@ def statistics_from(
         raise section.refusal(
             "sums", "1 beside a regression on numbers, which takes a few", "leave it out"
         )
-    return AskedStatistics(named=asked, epsilon=part, sums=sums)
+    family = read_key(AskedStatistics, section, "holm")
+    if set(family) - {name for name, _ in asked} or len(set(family)) < len(family):
+        wanted = f"different statistics out of {', '.join(named)}"
+        raise section.refusal("holm", wanted, "correct the list")
+    return AskedStatistics(named=asked, epsilon=part, sums=sums, holm=family)

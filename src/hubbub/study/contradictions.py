@@ -165,7 +165,7 @@ def _check_outputs(data: Data, model: Model) -> None:
         )
     classes = 2 if data.positive else len(data.classes)
     wanted = classes if classes > 2 else 1
-    if data.files and model.outputs != wanted:
+    if data.is_declared and model.outputs != wanted:
         raise StudyError(
             f"expected model.outputs = {wanted} for a target of {classes} classes, "
             f"got {model.outputs}; set it, or fix data.classes"

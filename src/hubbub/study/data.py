@@ -6,12 +6,14 @@ a silo reads for them is in `sources`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from hubbub.errors import StudyError
 from hubbub.settings import (
     Key,
     by_hand,
+    later,
     number,
     settings,
     table,
@@ -21,7 +23,9 @@ from hubbub.settings import (
     wholes,
 )
 from hubbub.study import datasets, import_path
-from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome
+from hubbub.study.omop.keys import OMOP, Omop
+from hubbub.study.sql.keys import SQL
+from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome, canonical
 
 MOST_COUNTS = 1_000_000
 _SIZE = {"type": "integer", "minimum": 1}
@@ -60,8 +64,10 @@ class Data:
         by_hand(
             text(
                 "[Built-in data](data.md#built-in-data), [a function of "
-                "yours](data.md#your-own-function), or what `hubbub.fit` is handed.",
-                '`"hubbub.datasets:heart"`, `"python:module:function"`, `"in-memory"`',
+                "yours](data.md#your-own-function), a [query](data.md#databases) to each silo's "
+                "database, a [cohort](howto/omop.md) in OMOP, or what `hubbub.fit` is handed.",
+                '`"hubbub.datasets:heart"`, `"python:module:function"`, `"sql"`, `"omop"`, '
+                '`"in-memory"`',
                 default="either",
             )
         ),
@@ -117,6 +123,49 @@ class Data:
             "table of texts, numbers, truth values",
         ),
     ] = ()
+    query: Annotated[
+        str,
+        later(
+            by_hand(
+                text(
+                    'With `"sql"`: one SELECT that [keeps people apart](privacy.md#p31); part of '
+                    "the study id.",
+                    "text, in PostgreSQL's SQL",
+                )
+            )
+        ),
+    ] = ""
+    tables: Annotated[
+        tuple[tuple[str, str], ...],
+        later(
+            table(
+                "With `query`: each table that it reads, and the column that says whose a row is.",
+                "table of columns",
+            )
+        ),
+    ] = ()
+    reference: Annotated[
+        tuple[str, ...],
+        later(
+            texts(
+                "With `query`: tables of nobody, such as a vocabulary. That they are the same "
+                "whoever is in the database is an assumption, which `approve` shows."
+            )
+        ),
+    ] = ()
+    order: Annotated[
+        str,
+        later(
+            text(
+                "With `query`: the column of its result, numbers or dates, by which a patient's "
+                "first records are told."
+            )
+        ),
+    ] = ""
+    omop: Annotated[
+        Omop | None,
+        later(table('With `"omop"`: the [cohort and its columns](howto/omop.md), by concept.')),
+    ] = None
     patient: Annotated[
         str,
         by_hand(
@@ -170,6 +219,16 @@ class Data:
     standardise: Annotated[Standardise | None, table("Features to mean 0 and deviation 1.")] = None
 
     @property
+    def is_extracted(self) -> bool:
+        """Whether records are read piece by piece, once, and kept: from a database."""
+        return self.source in (SQL, OMOP)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the study says what is in cells: of files, or of a database."""
+        return bool(self.files) or self.is_extracted
+
+    @property
     def unit(self) -> str:
         """What is protected: "patient" or "record"."""
         return "patient" if self.patient else "record"
@@ -206,14 +265,15 @@ def columns_of(data: Data) -> dict[str, Column]:
     if scheme == import_path.BUILT_IN and name in datasets.TABLES:
         columns, _read = datasets.TABLES[name]
         return {column.name: column for column in columns}
-    if data.source not in ("", import_path.IN_MEMORY) or not data.columns:
+    plain = data.is_declared or data.source == import_path.IN_MEMORY
+    if not plain or not data.columns:
         raise StudyError(
             "expected data.columns of data.files beside [statistics], or the built-in source of "
             f"{' or '.join(datasets.TABLES)}, got "
             f"{data.source or 'no columns'}; declare the columns with their bounds and categories"
         )
     found = {column.name: column for column in data.columns}
-    if data.files and data.target and data.outcome is None:
+    if data.is_declared and data.target and data.outcome is None:
         found[data.target] = Column(name=data.target, categories=spellings_of(data))
     return found
 
@@ -221,3 +281,14 @@ def columns_of(data: Data) -> dict[str, Column]:
 def spellings_of(data: Data) -> tuple[str, ...]:
     """The target's classes, one spelling for each."""
     return (data.negative[0], data.positive[0]) if data.positive else data.classes
+
+
+def target_unified(data: Data, cells: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    """The cells with one spelling for each class of a target that has several."""
+    if not data.positive or data.target not in cells:
+        return cells
+    negative, positive = spellings_of(data)
+    one = dict.fromkeys(map(canonical, data.negative), negative) | dict.fromkeys(
+        map(canonical, data.positive), positive
+    )
+    return {**cells, data.target: [one.get(canonical(text), text) for text in cells[data.target]]}

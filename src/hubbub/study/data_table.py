@@ -20,24 +20,31 @@ from hubbub.settings import (
 )
 from hubbub.study import import_path
 from hubbub.study.data import MOST_COUNTS, Data, Standardise
+from hubbub.study.omop.filled import with_columns
+from hubbub.study.omop.keys import OMOP, check_cohort, omop_from
+from hubbub.study.sql.keys import SQL, check_query, tables_from
 from hubbub.study.target import target_from
 from hubbub.tabular import Column, canonical, columns_from
 
 _TABLES = (".csv", ".parquet")
+_ASKED = {SQL: ("query", "tables", "reference", "order"), OMOP: ("omop",)}
 
 
 def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
     """The data that a table states; without a model there is no target."""
+    if stated.get("source") == OMOP:
+        stated = with_columns(stated)
     section = section_of(Data, "data", stated)
     source, files = _origin(section)
+    declared = bool(files) or source in (SQL, OMOP)
     if not targeted:
         for key in ("target", "positive", "negative", "classes", "test", "standardise"):
             section.absent(key, "where no model is trained: declare every column in data.columns")
     target, outcome = "", None
     if targeted:
-        target, outcome = target_from(section, Data.target, files=bool(files))
+        target, outcome = target_from(section, Data.target, files=declared)
     named = (target, *(outcome.columns if outcome else ()))
-    return read(
+    made = read(
         Data,
         "data",
         stated,
@@ -54,7 +61,33 @@ def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
         standardise=lambda _: read_inner(Standardise, section, "standardise"),
         patient=_patient,
         most_per_patient=_most_per_patient,
+        query=lambda _: section.text("query", None) if source == SQL else "",
+        tables=lambda _: tables_from(section) if source == SQL else (),
+        omop=lambda _: omop_from(section) if source == OMOP else None,
     )
+    if made.is_extracted:
+        _check_asked(section, made)
+    return made
+
+
+def _check_asked(section: Section, data: Data) -> None:
+    """A query that keeps people apart, whose result has what the study names."""
+    for key in ("patient", "columns"):
+        if key not in section:
+            raise section.refusal(
+                key, f'a value beside source = "{SQL}"', "say whose a row is, and declare columns"
+            )
+    found = (
+        check_cohort(data.omop)
+        if data.omop
+        else check_query(data.query, data.tables, data.reference, data.patient)
+    )
+    wanted = (*data.targets, *(one.name for one in data.columns), *filter(None, [data.order]))
+    if absent := [name for name in wanted if name not in found]:
+        raise StudyError(
+            f"expected data.query or data.omop to give {absent[0]!r}, got {', '.join(found)}; name "
+            "its columns as the study does"
+        )
 
 
 def _patient(section: Section) -> str:
@@ -109,6 +142,12 @@ def _origin(section: Section) -> tuple[str, str]:
 
 def _check_source(section: Section, source: str) -> None:
     """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
+    for key in (*_ASKED[SQL], *_ASKED[OMOP]):
+        if key not in _ASKED.get(source, ()):
+            section.absent(key, f'when data.source is "{source}"')
+    if source in (SQL, OMOP):
+        section.absent("options", f'when data.source is "{source}"')
+        return
     if source == import_path.IN_MEMORY:
         section.absent("test", "when the records are in memory")
         return
@@ -129,7 +168,8 @@ def _check_files(section: Section, files: str) -> None:
     """One file for each silo, of a kind that can be read."""
     if "{name}" not in files or not files.endswith(_TABLES):
         raise section.refusal("files", "a path with {name} that ends in .csv or .parquet", "fix it")
-    section.absent("options", "when data.files is given")
+    for key in ("options", *_ASKED[SQL], *_ASKED[OMOP]):
+        section.absent(key, "when data.files is given")
 
 
 def _test(section: Section) -> str:
@@ -177,7 +217,8 @@ def _columns(section: Section, targets: tuple[str, ...], *, targeted: bool) -> t
     except StudyError as error:  # which quotes a list of categories in full
         said, _, remedy = str(error).rpartition("; ")
         raise StudyError(f"{shortened(said, 300)}; {remedy}") from None
-    stated = bool(section.content.get("files")) or isinstance(section.content.get("target"), str)
+    declared = section.content.get("files") or section.content.get("source") in (SQL, OMOP)
+    stated = bool(declared) or isinstance(section.content.get("target"), str)
     if stated and not {column.name for column in columns}.isdisjoint(targets):
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
     if not any(column.feature for column in columns) or not (

@@ -14,6 +14,7 @@ from hubbub.errors import StudyError
 from hubbub.section import key_of, shown
 
 _MOST_LEVELS, _MOST_KEY, _MOST_TEXT, _MOST_WHOLE = 8, 100, 1000, 2**63 - 1
+_LINES = {"data.query": 20_000}  # letters of texts of several lines
 
 
 def check_size(table: Mapping[str, Any]) -> None:
@@ -37,9 +38,13 @@ def _check_value(path: str, value: object) -> None:
             f"expected {path} to fit into 64 bits, got a number of {value.bit_length()} bits; "
             "choose a smaller one"
         )
-    if isinstance(value, str) and not _is_printable(value, _MOST_TEXT):
+    if not isinstance(value, str):
+        return
+    most = _LINES.get(path, _MOST_TEXT)
+    line = value.replace("\n", " ") if path in _LINES else value
+    if not _is_printable(line, most):
         raise StudyError(
-            f"expected {path} to be at most {_MOST_TEXT} printable characters, "
+            f"expected {path} to be at most {most} printable characters, "
             f"got {shown(value)}; shorten or correct it"
         )
 

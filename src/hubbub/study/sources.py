@@ -22,13 +22,15 @@ import numpy as np
 from hubbub.errors import DataError, HubbubError, StudyError
 from hubbub.section import shortened
 from hubbub.study import datasets, import_path, imported_code
-from hubbub.study.data import Data, columns_of, spellings_of
+from hubbub.study.data import Data, columns_of, target_unified
+from hubbub.study.extracts import extract
+from hubbub.study.extracts.opening import opened
+from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study
 from hubbub.tabular import (
     CodedCells,
     Column,
     Records,
-    canonical,
     coded_cells,
     encode_table,
     read_cells,
@@ -73,7 +75,10 @@ def units_of(data: Data, party: str, found: Records) -> Records:
 
 def _found(study: Study, party: str, folder: Path) -> Records:
     """What the study's files or function hold for a party."""
-    if study.data.files:
+    if study.data.is_extracted and party != TEST:
+        cells = partial(opened, study.data, party, folder)
+        return extract.records_in(study, party, home_of(folder), cells)
+    if study.data.is_declared:
         return _from_file(study, party, folder)
     if study.data.source == import_path.IN_MEMORY:
         raise StudyError(
@@ -147,13 +152,16 @@ def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> 
     Raises:
         DataError: they cannot be read, or are not what the study declares.
     """
+    if study.data.is_extracted:
+        source = partial(opened, study.data, party, folder or Path())
+        return extract.cells_in(study, party, home_of(folder or Path()), source)
     columns = list(columns_of(study.data).values())
     path = file_of(study, party, folder or Path())
     if path is None:
         return coded_cells(_built_in_cells(study, party), columns, party)
     data = study.data
     cells = read_cells(path, [*map(attrgetter("name"), columns), *filter(None, [data.patient])])
-    unified = _target_unified(data, cells)
+    unified = target_unified(data, cells)
     return coded_cells(
         unified, columns, path.name, patient=data.patient, most=data.most_per_patient
     )
@@ -172,17 +180,6 @@ def _built_in_cells(study: Study, party: str) -> dict[str, list[str]]:
         ) from None
 
 
-def _target_unified(data: Data, cells: dict[str, list[str]]) -> Mapping[str, list[str]]:
-    """The cells with one spelling for each class of a target that has several."""
-    if not data.positive or data.target not in cells:
-        return cells
-    negative, positive = spellings_of(data)
-    one = dict.fromkeys(map(canonical, data.negative), negative) | dict.fromkeys(
-        map(canonical, data.positive), positive
-    )
-    return cells | {data.target: [one.get(canonical(text), text) for text in cells[data.target]]}
-
-
 def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
     """How a table of new records becomes features: the columns, and the target's name.
 
@@ -197,7 +194,7 @@ def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
 
 def takes_split(study: Study) -> bool:
     """Whether the study's function takes an option `split`, for a public split of its own."""
-    if study.data.source in ("", import_path.IN_MEMORY):
+    if study.data.is_declared or study.data.source == import_path.IN_MEMORY:
         return False
     if study.data.source in study.own_code:
         imported_code.keep(study, [study.data.source])
@@ -207,7 +204,8 @@ def takes_split(study: Study) -> bool:
 
 def has_test_set(study: Study) -> bool:
     """Whether the study names a public test set."""
-    return study.data.source not in ("", import_path.IN_MEMORY) or bool(study.data.test)
+    declared = study.data.is_declared or study.data.source == import_path.IN_MEMORY
+    return bool(study.data.test) or not declared
 
 
 def named_object(place: str, key: str) -> Callable[..., Any]:
@@ -256,6 +254,12 @@ def check_file(study: Study, party: str, folder: Path) -> None:
             f"expected the records of {party} for {study.name} in {path.resolve()}, found no such "
             "file; put it there, or name the folder with --data"
         )
+
+
+def over(study: Study, party: str, folder: Path) -> None:
+    """Remove what was kept of a silo's records for a study that is over here."""
+    if study.data.is_extracted:
+        extract.forget(study.id, party, home_of(folder))
 
 
 def file_of(study: Study, party: str, folder: Path) -> Path | None:

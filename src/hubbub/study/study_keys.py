@@ -14,6 +14,7 @@ from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.attested_roles import Attestation, AttestedRole
 from hubbub.study.data import Data, Standardise
 from hubbub.study.model import Frozen, Model
+from hubbub.study.omop.keys import Happening, Omop, OmopColumn
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.study import HEAD
@@ -34,6 +35,9 @@ def tables() -> dict[str, Keys]:
         "data.target": listed(TARGET),
         f"data.columns.{NAME}": keys_of(Column),
         "data.standardise": keys_of(Standardise),
+        "data.omop": keys_of(Omop),
+        "data.omop.index": keys_of(Happening),
+        f"data.omop.columns.{NAME}": keys_of(OmopColumn),
         "model": keys_of(Model),
         "model.frozen": keys_of(Frozen),
         "training": keys_of(Training),
@@ -98,6 +102,12 @@ def _data_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
         target=target,
         columns={"additionalProperties": each},
         standardise=schema(known["data.standardise"]),
+        omop=schema(
+            known["data.omop"],
+            index=schema(known["data.omop.index"]),
+            outcome=schema(known["data.omop.index"]),
+            columns={"additionalProperties": schema(known[f"data.omop.columns.{NAME}"])},
+        ),
     )
     return made | {"required": []}  # a built-in source has a target of its own
 

@@ -24,6 +24,7 @@ from hubbub.study import (
     training,
     validation,
 )
+from hubbub.study.omop.keys import omop_table
 
 Settings = parties.Parties | data.Data | model.Model | training.Training | privacy.Privacy
 
@@ -60,9 +61,11 @@ def _table(settings: Settings) -> dict[str, Any]:
             table["target"] = settings.target
         if settings.outcome is not None:
             table["target"] = target.target_table(settings.target, table.pop("outcome"))
+        if settings.omop is not None:
+            table["omop"] = omop_table(settings.omop)
         if settings.columns:
             table["columns"] = {column.name: _column(column) for column in settings.columns}
-    pairs = {key: dict(table[key]) for key in ("options", "optimizer") if key in table}
+    pairs = {key: dict(table[key]) for key in ("options", "tables", "optimizer") if key in table}
     inner = ("evaluate", "standardise", "frozen")
     extras = {key: _stated(table[key]) for key in inner if key in table}
     return table | pairs | extras

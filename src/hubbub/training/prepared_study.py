@@ -109,7 +109,7 @@ class PreparedStudy:
             shape = _shape(study, [*records.values(), *([] if test is None else [test])])
             record_checks.check_records(study, records, test, shape)
             silos = {name: _with_records(study, name, silos[name], records[name]) for name in names}
-            if whose is None and study.data.files and study.data.outcome is None:
+            if whose is None and study.data.is_declared and study.data.outcome is None:
                 record_checks.check_classes(tuple(records.values()))
             learning.device_of(device)
             learner = _learner(study, records, test, shape, handed, device)

@@ -17,6 +17,7 @@ from typing import Any
 
 import hubbub.learning as learning
 from hubbub.errors import IntegrityError, UserError
+from hubbub.kept_pages import kept_pages
 from hubbub.ledger import Ledger
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
@@ -260,7 +261,7 @@ def _finished(
         if saver is not None:
             saver.keep(state, _heads(prepared.study, ledgers))
 
-    with _threads_for(prepared), ExitStack() as stack:
+    with _threads_for(prepared), kept_pages(prepared.initial.size), ExitStack() as stack:
         if saver is not None:
             stack.enter_context(saver)
         sessions = run_sessions.RunSessions(

@@ -43,9 +43,9 @@ def to_residues(integers: NDArray[np.int64], word_bits: int) -> Residues:
 
 
 def to_integers(residues: Residues) -> NDArray[np.int64]:
-    """The representatives in [-2^(w-1), 2^(w-1))."""
+    """The representatives in [-2^(w-1), 2^(w-1)); of 64 bits they are the residues' own memory."""
     width = residues.dtype.itemsize * 8
-    return residues.view(_SIGNED[width]).astype(np.int64)
+    return residues.view(_SIGNED[width]).astype(np.int64, copy=False)
 
 
 def largest_integer(word_bits: int) -> int:
@@ -60,7 +60,13 @@ def from_bytes(data: bytes | memoryview, dimension: int, word_bits: int) -> Resi
     return np.frombuffer(data, dtype=kind, count=dimension)
 
 
-def to_bytes(residues: Residues, after: bytes = b"") -> bytes:
-    """Little-endian bytes, and others after them."""
+def to_bytes(residues: Residues) -> bytes:
+    """Little-endian bytes."""
+    return residues.astype(residues.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def final_bytes(residues: Residues) -> memoryview:
+    """The same without a copy; nothing writes to the residues any more."""
     words = residues.astype(residues.dtype.newbyteorder("<"), copy=False)
-    return b"".join((words.data, after))
+    words.flags.writeable = False
+    return words.data.cast("B")

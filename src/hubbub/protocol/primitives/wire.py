@@ -96,7 +96,11 @@ _TAGS = frozenset(Tag)
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One message, parsed and, if it came from outside, verified."""
+    """One message, parsed and, if it came from outside, verified.
+
+    A payload that is about to be sealed may come in two parts, so that a vector of megabytes is
+    copied once: `after` is what follows `payload`.
+    """
 
     tag: Tag
     study: bytes
@@ -106,11 +110,12 @@ class Frame:
     sender: int
     receiver: int = EVERYBODY
     payload: bytes | memoryview
+    after: bytes = b""
 
     def sealed(self, keys: Keys) -> bytes:
         """The frame as signed bytes."""
-        data = b"".join((self._header, self.payload, keys.sign(self.signed)))
-        if type(self.payload) is bytes:  # no other kind is sure to be now what it was when hashed
+        data = b"".join((self._header, self.payload, self.after, keys.sign(self.signed)))
+        if memoryview(self.payload).readonly:  # else it may not be now what it was when hashed
             _SEALED.remember(data, self.short)
         return data
 
@@ -122,7 +127,7 @@ class Frame:
     @cached_property
     def short(self) -> bytes:
         """What stands for the payload where it is not kept."""
-        return shortened(self.tag, self.payload)
+        return shortened(self.tag, self.payload, self.after)
 
     @cached_property
     def _hash(self) -> bytes:
@@ -144,16 +149,20 @@ class Frame:
             self.attempt,
             self.sender,
             self.receiver,
-            len(self.payload),
+            len(self.payload) + len(self.after),
         )
 
 
-def shortened(tag: int, payload: bytes | memoryview) -> bytes:
+def shortened(tag: int, payload: bytes | memoryview, after: bytes = b"") -> bytes:
     """What stands for a payload where it is not kept: its hash; of a MASKED, also the MODEL's."""
-    if tag != Tag.MASKED:
-        return hashlib.sha256(payload).digest()
-    view = memoryview(payload)
-    return hashlib.sha256(view[:-DIGEST_BYTES]).digest() + view[-DIGEST_BYTES:]
+    if tag == Tag.MASKED and not after:
+        view = memoryview(payload)
+        payload, after = view[:-DIGEST_BYTES], bytes(view[-DIGEST_BYTES:])
+    hashed = hashlib.sha256(payload)
+    if tag == Tag.MASKED:
+        return hashed.digest() + after
+    hashed.update(after)
+    return hashed.digest()
 
 
 def hash_of(tag: int, short: bytes) -> bytes:

@@ -125,7 +125,7 @@ class Masking:
         self._row = row
 
     def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
-        """The MASKED frame with these residues, which are overwritten by it; once per attempt.
+        """The MASKED frame with these residues, which it masks and keeps; once per attempt.
 
         With full shares it has none, and `shares` has what goes to the nodes.
 
@@ -144,14 +144,21 @@ class Masking:
             }
             return self._frame(Tag.MASKED, attempt, 0, attempt.model)
         self._add_masks(attempt, residues)
-        return self._frame(Tag.MASKED, attempt, 0, ring.to_bytes(residues, attempt.model))
+        return self._frame(Tag.MASKED, attempt, 0, ring.final_bytes(residues), attempt.model)
 
     def shares(self) -> dict[int, bytes]:
         """By compute node, the SHARE that goes with the last answer; each is handed out once."""
         shares, self._shares = self._shares, {}
         return shares
 
-    def _frame(self, tag: Tag, attempt: Attempt, receiver: int, payload: bytes) -> bytes:
+    def _frame(
+        self,
+        tag: Tag,
+        attempt: Attempt,
+        receiver: int,
+        payload: bytes | memoryview,
+        after: bytes = b"",
+    ) -> bytes:
         return Frame(
             tag=tag,
             study=self._session.study,
@@ -161,6 +168,7 @@ class Masking:
             sender=self._session.index,
             receiver=receiver,
             payload=payload,
+            after=after,
         ).sealed(self._keys)
 
     def _add_masks(self, attempt: Attempt, residues: ring.Residues) -> None:

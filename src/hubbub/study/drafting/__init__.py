@@ -5,6 +5,7 @@ cells, so its bounds and spellings are values taken from records until people ha
 replaced them; `hubbub check` lists what a run would refuse. A run itself uses neither.
 """
 
+from hubbub.study.drafting.asked_query import AskedQuery
 from hubbub.study.drafting.draft_text import draft_text
 from hubbub.study.drafting.likely_namesakes import likely_namesakes
 from hubbub.study.drafting.open_questions import Answers, open_questions, with_time

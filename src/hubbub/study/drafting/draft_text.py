@@ -47,12 +47,9 @@ def _parties(made: Draft) -> list[str]:
 
 
 def _data(made: Draft) -> list[str]:
-    files = made.files or "{name}.csv"
-    moved = [] if made.files else ["# Rename the files to this pattern, or let init --tidy do it."]
     return [
         "[data]",
-        *moved,
-        f"files = {_text(files)}",
+        *_source(made),
         *_target(made),
         *_patients(made),
         f"records = {made.records}                    # from records, rounded: of all silos",
@@ -62,6 +59,21 @@ def _data(made: Draft) -> list[str]:
         *(_column(one.column) for one in made.used if one.column),
         *[line for one in made.columns if not one.column for line in _left_out(one)],
     ]
+
+
+def _source(made: Draft) -> list[str]:
+    """The query, or the files."""
+    if made.asked is not None:
+        tables = ", ".join(f"{table} = {_text(key)}" for table, key in made.asked.tables)
+        quoted = made.asked.query.replace("\\", "\\\\").replace('"', '\\"')
+        return [
+            'source = "sql"',
+            f'query = """\n{quoted}\n"""',
+            f"tables = {{ {tables} }}   # each table, and the column that says whose a row is",
+        ]
+    files = made.files or "{name}.csv"
+    moved = [] if made.files else ["# Rename the files to this pattern, or let init --tidy do it."]
+    return [*moved, f"files = {_text(files)}"]
 
 
 def _patients(made: Draft) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, floor, log10
 
 from hubbub.errors import DataError
+from hubbub.study.drafting.asked_query import AskedQuery
 from hubbub.study.drafting.column_draft import ColumnDraft, column_draft
 from hubbub.study.drafting.open_questions import Answers, likely_keys, target_tiers
 from hubbub.study.drafting.party_names import party_names
@@ -47,6 +48,7 @@ class Draft:
         patient: the column that says whose a record is; empty: each record is a unit.
         most_per_patient: records of one patient at most, rounded up; 0 without `patient`.
         test_share: share of each silo's records that scores the model; 0: nobody asked for it.
+        asked: the query that the tables came from; None: files.
     """
 
     parties: tuple[str, ...]
@@ -60,6 +62,7 @@ class Draft:
     patient: str = ""
     most_per_patient: int = 0
     test_share: float = 0.0
+    asked: AskedQuery | None = None
 
     @property
     def used(self) -> tuple[ColumnDraft, ...]:

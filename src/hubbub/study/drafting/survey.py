@@ -86,7 +86,16 @@ def surveyed(paths: Sequence[Path]) -> Survey:
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise DataError("expected every file once, got one twice; leave it out")
-    raw = [read_raw(path) for path in paths]
+    return survey_of([read_raw(path) for path in paths], paths)
+
+
+def survey_of(raw: Sequence[RawTable], paths: Sequence[Path]) -> Survey:
+    """Some tables as one; see `surveyed`.
+
+    Args:
+        raw: the tables.
+        paths: what silos are called after.
+    """
     if not any(table.rows for table in raw):
         raise DataError(
             f"expected records in {', '.join(table.origin for table in raw)}, found none that can "

@@ -23,7 +23,10 @@ from hubbub.study.drafting.cell_text import (
 )
 from hubbub.study.drafting.column_draft import is_key
 from hubbub.study.drafting.likely_namesakes import likely_namesakes
+from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
+from hubbub.study.extracts.opening import opened
+from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study
 from hubbub.tabular import (
     GAP,
@@ -51,15 +54,22 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
     owned: list[RawTable] = []  # those of silos, where each record is somebody's
     for name in names:
         try:
-            sources.check_file(study, name, folder)
-            path = sources.file_of(study, name, folder)
-            assert path is not None  # noqa: S101 (the study's records come from files)
-            tables.append(read_raw(path))
+            tables.append(_read(study, name, folder))
             owned += tables[-1:] if name != sources.TEST else []
         except DataError as error:
             what, _, remedy = str(error).rpartition("; ")
             faults.append(Fault(file=name, what=what, remedy=remedy))
     return [*faults, *all_faults(tables, study.data, owned)]
+
+
+def _read(study: Study, name: str, folder: Path) -> RawTable:
+    """What a party has, as it is at this moment."""
+    if study.data.is_extracted and name != sources.TEST:
+        return raw_of(opened(study.data, name, home_of(folder)))
+    sources.check_file(study, name, folder)
+    path = sources.file_of(study, name, folder)
+    assert path is not None  # noqa: S101 (the study's records come from files)
+    return read_raw(path)
 
 
 def all_faults(

@@ -95,7 +95,8 @@ def _checked(content: Plain) -> list[Finding]:
     if odd := odd | ((set(content) - {_ATTESTED}) ^ _MEMBERS):
         why = f"{', '.join(sorted(odd))}: another kind"
         return [wrong("the file has the members of its format", why)]
-    found = [signed("the file is as the aggregator of its roster signed it, to the last byte")]
+    whole = signed("the file is as the aggregator of its roster signed it, to the last byte")
+    found = [whole.covering("trust")]
     found += _guarded("the study has the id that is claimed", _study_claims, content)
     if not all(one.holds for one in found):
         return found
@@ -224,7 +225,7 @@ def _study_claims(content: Plain) -> Iterator[Finding]:
     study = Study.parse(stated["toml"])
     made = {"name": study.name, "id": study.id.hex(), "toml": stated["toml"]}
     claim = f"the study “{study.name}” has the id {study.id.hex()[:16]}…, as follows from its text"
-    yield judged(claim, difference(stated, made, "study"))
+    yield judged(claim, difference(stated, made, "study")).covering("study")
 
 
 def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Finding]:
@@ -234,14 +235,14 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
         yield not_verifiable(
             "that the plan and its epsilons follow from the study: how many features a record has, "
             "only its own code or data know"
-        )
+        ).covering("plan", "epsilon.claimed", "epsilon.after_attempts", "epsilon.attempts")
         return
     older = _OLDER if _is_older(study, found, made) else ""
     claim = (
         f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, for "
         f"{made.dimension} parameters"
     )
-    yield _vouched(claim, difference(found, made.to_dict()), older)
+    yield _vouched(claim, difference(found, made.to_dict()), older).covering("plan")
     claim = (
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
@@ -249,8 +250,9 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
     )
     why = difference(account["claimed"], spent(made, made.mechanism.steps))
     unshown = "" if words.show(study) else "that it is this study, too few silos have signed"
-    yield _vouched(claim, why, unshown or older)
-    yield _attempts_claim(content, study, words, made, older)
+    yield _vouched(claim, why, unshown or older).covering("epsilon.claimed")
+    counted = _attempts_claim(content, study, words, made, older)
+    yield counted.covering("epsilon.attempts", "epsilon.after_attempts")
 
 
 def _is_older(study: Study, found: Plain, made: Plan) -> bool:
@@ -305,34 +307,36 @@ def _asked_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Findin
     why = difference(shown, made, "epsilon")
     if not why and shown != made:
         why = f"delta is {shown['delta']!r}, {asked.delta!r} follows from the study"
-    yield judged(claim, why)
+    yield judged(claim, why).covering(*(f"epsilon.{name}" for name in made))
 
 
 def _digest_claims(content: Plain, study: Study, _: object) -> Iterator[Finding]:
     model, digests = content["model"], content["files"]
     if model != digests.get(MODEL):
         why = "the list of files has another digest for it"
-        yield wrong("the model is the one in the list of files", why)
+        yield wrong("the model is the one in the list of files", why).covering("model", "files")
     digest, how = "none" if model is None else f"{model[:16]}…", f"`sha256sum {MODEL}`"
-    yield signed(f"the model has the SHA-256 {digest}; {how} shows whether you have it")
+    said = signed(f"the model has the SHA-256 {digest}; {how} shows whether you have it")
+    yield said.covering("model", "files")
     purpose = main_of(study).mechanism.purpose
     main = [one for one in content["transcripts"] if one["purpose"] == purpose]
     frames = sum(one["frames"] for one in content["transcripts"])
     yield signed(
         f"{len(main)} sessions of {purpose} and {len(content['transcripts']) - len(main)} "
         f"others, {frames} messages, which are in the run's folder"
-    )
+    ).covering("transcripts")
     versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
-    yield signed(f"made by {versions}")
+    yield signed(f"made by {versions}").covering("versions")
 
 
 def _audit_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:
     audit, kept = content["audit"], AUDIT in content["files"]
     if (audit is not None) != kept:
         why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
-        yield wrong("an audit's file goes with what it has found", why)
+        yield wrong("an audit's file goes with what it has found", why).covering("audit")
     if audit is not None:
-        yield audit_finding(audit, study, remade_as(study, content["plan"]))
+        found = audit_finding(audit, study, remade_as(study, content["plan"]))
+        yield found.covering("audit")
 
 
 def _trust_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:

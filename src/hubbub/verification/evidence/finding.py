@@ -2,8 +2,10 @@
 
 A claim is re-derived (computed again and found equal), signed (only its signer can vouch for it),
 not verifiable (nothing here can show it), not checked (it could be, but would take long), or wrong.
-Only a claim that nobody has looked at leaves a check incomplete. Other machines may calibrate to
-other last digits, so numbers are found equal if they agree to six. This file knows no claims.
+Only a claim that nobody has looked at leaves a check incomplete. A finding names the members of the
+evidence that it is about, so that whoever quotes one can say how it stands. Other machines may
+calibrate to other last digits, so numbers are found equal if they agree to six. This file knows no
+claims.
 """
 
 from __future__ import annotations
@@ -18,10 +20,18 @@ _WRONG = "wrong: "
 
 
 class Finding(NamedTuple):
-    """A claim as a sentence, and the verdict; "wrong: why" if it does not hold."""
+    """A claim as a sentence, and the verdict; "wrong: why" if it does not hold.
+
+    `about` are members of the evidence, as "epsilon.claimed", that stand as the verdict says.
+    """
 
     claim: str
     verdict: str
+    about: tuple[str, ...] = ()
+
+    def covering(self, *about: str) -> Finding:
+        """The same finding, about these members of the evidence."""
+        return self._replace(about=about)
 
     @property
     def holds(self) -> bool:

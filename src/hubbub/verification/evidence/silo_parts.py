@@ -92,7 +92,19 @@ def part_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Find
     nodes = study.parties.compute_nodes
     if len(roster.nodes) != nodes:
         why = f"it lists {len(roster.nodes)} compute nodes, the study has {nodes}"
-    yield judged("the roster lists the study's silos, and as many compute nodes", why)
+    listed = "the roster lists the study's silos, and as many compute nodes"
+    yield judged(listed, why).covering("roster")
+    yield from (one.covering("silos") for one in _spoken(names, parts, wrongs))
+    older = [part["silo"] for part in parts if part.get("closed") is not True]
+    if older:
+        yield not_verifiable(
+            f"that {_some(older)} answered no attempt after signing: their words are of an older "
+            "form, which does not say so"
+        )
+
+
+def _spoken(names: list[str], parts: list[Plain], wrongs: tuple[str, ...]) -> Iterator[Finding]:
+    """How each silo's part stands."""
     spoken = [part["silo"] for part in parts]
     yield from (wrong(_said_by(p), why) for p, why in zip(parts, wrongs, strict=True) if why)
     if len(set(spoken)) < len(spoken):
@@ -105,12 +117,6 @@ def part_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Find
     silent = [name for name in names if name not in spoken]
     if silent:
         yield not_verifiable(f"what the ledgers of {_some(silent)} hold: they have not signed")
-    older = [part["silo"] for part in parts if part.get("closed") is not True]
-    if older:
-        yield not_verifiable(
-            f"that {_some(older)} answered no attempt after signing: their words are of an older "
-            "form, which does not say so"
-        )
 
 
 def _wrong_in(

@@ -236,7 +236,8 @@ def _played(
     yield from _asked(plan, asked, content)
     yield from _attempts(plan, done, content)
     if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
-        yield last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
+        led = last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
+        yield led.covering("replay.model")
     yield from statistic_findings(folder, plan, *_led_to(STATISTICS, courses, last))
     yield from validation_findings(folder, plan, _validation_sums(plan, courses, last))
 
@@ -322,7 +323,7 @@ def _shown_by(
         f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
         f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
         "each to one MODEL"
-    )
+    ).covering("replay.frames")
     if played.held:
         yield rederived(
             f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
@@ -389,7 +390,8 @@ def _attempts(
     """Attempts that somebody answered, against what may be made and what was charged."""
     made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
     why = "" if made <= steps else "the epsilon that is claimed does not hold"
-    yield judged(f"the transcripts have {made} attempts, of {steps} that the study allows", why)
+    allowed = f"the transcripts have {made} attempts, of {steps} that the study allows"
+    yield judged(allowed, why).covering("replay.attempts")
     if content is None:
         return
     counted = content["epsilon"]["attempts"]

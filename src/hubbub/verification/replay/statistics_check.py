@@ -47,12 +47,13 @@ def statistic_findings(
         if not layout.is_enough(kept):
             yield wrong(claim, f"{folder / SUMS} has too few for an answer; {RESTORE}")
             return
-        yield _kept_finding(f"{folder / SUMS} follows from the sums", kept, made, before)
+        follows = _kept_finding(f"{folder / SUMS} follows from the sums", kept, made, before)
+        yield follows.covering("replay.answers")
         why = difference(read_plain(folder / ANSWERS), answers_to_dict(plan, kept))
     except MALFORMED as error:
         yield wrong(claim, f"{error}; {RESTORE}")
         return
-    yield judged(claim, f"{why}; {RESTORE}" if why else "")
+    yield judged(claim, f"{why}; {RESTORE}" if why else "").covering("replay.answers")
 
 
 def _kept_finding(claim: str, kept: Kept, made: Kept | None, before: Kept | None) -> Finding:

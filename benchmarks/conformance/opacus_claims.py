@@ -1,0 +1,160 @@
+"""What Opacus claims: its three accountants, and what its engine makes of a data loader."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from opacus import PrivacyEngine
+from opacus.accountants import create_accountant
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+
+import hubbub
+from benchmarks.conformance.claim import Claim, attacked
+
+DELTA = 1e-5
+RUNS, WIDTH = 250, 400  # of either side of the attack; numbers in the model, all of them noise
+_ISSUES = "https://github.com/meta-pytorch/opacus/issues"
+
+
+def claims(library: str) -> Iterator[Claim]:
+    """All of them: its accountants where they should be right, then what is known to be wrong."""
+    for name in ("rdp", "prv", "gdp"):
+        for noise, rate, steps in ((1.0, 0.01, 1000), (0.6, 0.001, 300), (4.0, 0.2, 60)):
+            if (name, noise) != ("gdp", 0.6):  # that is planted below
+                yield _accountant(library, name, noise, rate, steps)
+    yield from planted(library)
+
+
+def planted(library: str) -> Iterator[Claim]:
+    """What a check that is worth anything has to catch."""
+    warnings.simplefilter("ignore")  # it warns of many things, and this is about numbers
+    logging.disable(logging.WARNING)
+    torch.manual_seed(0)
+    yield _accountant(library, "gdp", 0.6, 0.001, 300)
+    yield _high_delta(library)
+    yield _weighted(library)
+    yield _fixed_order(library)
+    yield _few_records(library)
+
+
+def _accountant(library: str, name: str, noise: float, rate: float, steps: int) -> Claim:
+    return Claim(
+        library=library,
+        case=f"accountant {name}: Poisson, z {noise:g}, q {rate:g}, {steps} steps, 1e-5",
+        claimed=_epsilon(name, noise, rate, steps, DELTA),
+        certified=hubbub.epsilon(
+            noise_multiplier=noise, sample_rate=rate, steps=steps, delta=DELTA
+        ),
+    )
+
+
+def _epsilon(name: str, noise: float, rate: float, steps: int, delta: float) -> float:
+    accountant = create_accountant(name)
+    for _ in range(steps):
+        accountant.step(noise_multiplier=noise, sample_rate=rate)
+    return float(accountant.get_epsilon(delta=delta))
+
+
+def _high_delta(library: str) -> Claim:
+    """No epsilon is below zero."""
+    how = {"noise_multiplier": 4.0, "sample_rate": 0.01, "steps": 1}
+    return Claim(
+        library=library,
+        case="accountant rdp: z 4, q .01, 1 step, delta .1",
+        claimed=_epsilon("rdp", 4.0, 0.01, 1, 0.1),
+        certified=hubbub.epsilon(**how, delta=0.1),
+        known=f"{_ISSUES}/585",
+    )
+
+
+def _weighted(library: str) -> Claim:
+    """100,000 records, batches of 16 asked for, by a sampler that draws 128 in an epoch."""
+    count, batch = 100_000, 16
+    data = TensorDataset(torch.zeros(count, 1), torch.zeros(count, 1))
+    sampler = WeightedRandomSampler(torch.ones(count), num_samples=128, replacement=True)
+    loader = DataLoader(data, batch_size=batch, sampler=sampler)
+    engine, steps = PrivacyEngine(accountant="rdp"), 0
+    module, optimizer, loader = _private(engine, 1, loader)
+    for x, y in loader:
+        _step(module, optimizer, x, y)
+        steps += 1
+    return Claim(
+        library=library,
+        case=f"WeightedRandomSampler: {steps} batches of 16 of 100,000 asked for, z 1",
+        claimed=float(engine.get_epsilon(DELTA)),
+        certified=hubbub.epsilon(
+            noise_multiplier=1.0, sample_rate=batch / count, steps=steps, delta=DELTA
+        ),
+        known=f"{_ISSUES}/813",
+    )
+
+
+def _fixed_order(library: str) -> Claim:
+    """Batches in the order of the file: each record is in exactly one, and nothing is hidden."""
+    data = TensorDataset(torch.zeros(1000, 1), torch.zeros(1000, 1))
+    engine = PrivacyEngine(accountant="prv")
+    module, optimizer, loader = _private(
+        engine, 1, DataLoader(data, batch_size=100, shuffle=False), poisson_sampling=False
+    )
+    for x, y in loader:
+        _step(module, optimizer, x, y)
+    return Claim(
+        library=library,
+        case="poisson_sampling=False: 10 batches of 100 of 1000 in fixed order, z 1",
+        claimed=float(engine.get_epsilon(DELTA)),
+        certified=hubbub.epsilon(noise_multiplier=1.0, sampling="full-batch", steps=1, delta=DELTA),
+    )
+
+
+def _few_records(library: str) -> Claim:
+    """Two records or three: what the noise is divided by is their number."""
+    seen = {count: [_changed(count) for _ in range(RUNS)] for count in (2, 3)}
+    return Claim(
+        library=library,
+        case=f"batches of 2 of 2 or 3 records, z 4, 1 step; attacked in {2 * RUNS} runs",
+        claimed=max(claimed for found in seen.values() for _, claimed in found),
+        certified=attacked(
+            [moved for moved, _ in seen[3]], [moved for moved, _ in seen[2]], delta=DELTA
+        ),
+        known=f"{_ISSUES}/571",
+    )
+
+
+def _changed(count: int) -> tuple[float, float]:
+    """How far one step moves a model on records that say nothing; and the epsilon claimed."""
+    data = TensorDataset(torch.zeros(count, WIDTH), torch.zeros(count, 1))
+    engine = PrivacyEngine(accountant="rdp")
+    module, optimizer, loader = _private(
+        engine, WIDTH, DataLoader(data, batch_size=2), noise_multiplier=4.0
+    )
+    before = next(module.parameters()).detach().clone()
+    for x, y in loader:
+        _step(module, optimizer, x, y)
+        break
+    moved = float((next(module.parameters()).detach() - before).norm())
+    return moved, float(engine.get_epsilon(DELTA))
+
+
+def _private(
+    engine: PrivacyEngine, width: int, loader: Any, noise_multiplier: float = 1.0, **how: Any
+) -> Any:
+    module = torch.nn.Linear(width, 1)
+    optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
+    return engine.make_private(
+        module=module,
+        optimizer=optimizer,
+        data_loader=loader,
+        noise_multiplier=noise_multiplier,
+        max_grad_norm=1.0,
+        **how,
+    )
+
+
+def _step(module: Any, optimizer: Any, x: torch.Tensor, y: torch.Tensor) -> None:
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(module(x), y, reduction="sum").backward()
+    optimizer.step()

@@ -1,0 +1,55 @@
+"""`table`: what a paper prints of a run's statistics."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from hubbub.cli.output import add_command, answer
+from hubbub.errors import UserError
+
+
+def add_commands(commands: Any) -> None:
+    """Register the command."""
+    words = "tables and figures of a run's statistics, for a paper"
+    told = add_command(commands, "table", words, _table)
+    told.add_argument("folder", type=Path, help="folder of a run")
+    told.add_argument("--format", default="html", help="some of html,docx,latex,csv; default html")
+    told.add_argument("--figures", default="", help="files too: some of svg,pdf,png; default none")
+    told.add_argument("--out", type=Path, help="folder for the files; default paper in the run's")
+
+
+def _table(options: argparse.Namespace) -> int:
+    from hubbub.disk import json_value, read_bytes, write_bytes
+    from hubbub.queries import ANSWERS
+    from hubbub.report.paper.figure_files import FIGURES, figure_file
+    from hubbub.report.paper.formats import FORMATS, written
+    from hubbub.report.paper.manuscript import manuscript_of
+
+    path = options.folder / ANSWERS
+    if not path.is_file():
+        raise UserError(
+            f"expected the folder of a run with statistics, found no {ANSWERS} in "
+            f"{options.folder}; name the folder that --out named"
+        )
+    formats, kinds = _named(options.format, FORMATS), _named(options.figures, FIGURES)
+    paper = manuscript_of(json_value(read_bytes(path)))
+    found = {name: file for kind in formats for name, file in written(paper, kind).items()}
+    for drawn in paper.figures:
+        found |= {f"{drawn.name}.{kind}": figure_file(drawn.figure, kind) for kind in kinds}
+    out = options.out or options.folder / "paper"
+    out.mkdir(parents=True, exist_ok=True)
+    for name, file in found.items():
+        write_bytes(out / name, file)
+    words = f"written to {out}: {', '.join(found)}"
+    answer(options, {"out": str(out), "files": list(found), "methods": paper.methods}, words)
+    return 0
+
+
+def _named(text: str, known: tuple[str, ...]) -> list[str]:
+    """Words with commas between them, each one of some."""
+    named = [one.strip() for one in text.split(",") if one.strip()]
+    if strange := [one for one in named if one not in known]:
+        raise UserError(f"expected some of {', '.join(known)}, got {strange[0]!r}; correct it")
+    return named

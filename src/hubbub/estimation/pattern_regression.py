@@ -1,0 +1,224 @@
+"""What else a regression on classes tells from the same cells: interactions, trends, subgroups.
+
+Theory of operation. The noisy sum holds every combination of classes (a *pattern*), so any model of
+them can be fitted: another design is another (patterns, components) matrix, and privacy is not
+touched. Interactions are products of two columns' components, and part of the model; a trend takes
+the numbers of a column's classes, 0 and up, for its components; a subgroup is the patterns that
+have a class. Tests of several effects are Wald's, with the covariance of sampling and noise.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import StudyError
+from hubbub.estimation.asked_keys import StatisticKeys
+from hubbub.estimation.covariates import Patterns
+from hubbub.estimation.effects import TOO_NOISY, Effects, Names, Regression, omitted, told
+from hubbub.estimation.statistic import Answer, Array, Estimate, Levels, NoisyTest, OneSum
+
+PER_CLASS = "trend per class"
+INTERACTION = "interaction"
+ASKED_OF_PATTERNS = ("interactions", "trend", "subgroups")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternRegression(Regression, OneSum):
+    """A regression on classes, from one sum of cells.
+
+    Args:
+        interactions: pairs of covariates whose products are in the model.
+        trend: covariates whose trend over their classes is told besides.
+        subgroups: a covariate whose effect alone is told in each class of every other one; empty
+            for none.
+    """
+
+    on: tuple[Levels, ...]
+    interactions: tuple[tuple[str, str], ...] = ()
+    trend: tuple[str, ...] = ()
+    subgroups: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuses covariates that are none, and what is asked of others."""
+        super().__post_init__()
+        known = [one.column.name for one in self.on]
+        pairs = [name for pair in self.interactions for name in pair]
+        for name in (*pairs, *self.trend, *([self.subgroups] if self.subgroups else [])):
+            if name not in known:
+                raise StudyError(
+                    f"expected one of the covariates {', '.join(known)}, found {name}; add it to "
+                    "covariates, in classes"
+                )
+        if any(one == other for one, other in self.interactions):
+            raise StudyError("expected pairs of different covariates, found one twice; name two")
+        if self.subgroups and len(known) < 2:
+            raise StudyError(
+                f"expected covariates besides {self.subgroups}, found none; subgroups are theirs"
+            )
+
+    @property
+    def covariates(self) -> Patterns:
+        """Its covariates, of which all combinations are counted."""
+        return Patterns(on=self.on)
+
+    @property
+    def design(self) -> Array:
+        """(patterns, components) of the model, without the constant."""
+        return self._with(self.interactions)
+
+    @abstractmethod
+    def fitted(
+        self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
+    ) -> Effects | None:
+        """Effects of a design's components (patterns, components), in those patterns or in all."""
+
+    def asked_of_patterns(self) -> dict[str, Any]:
+        """The keys of what is asked besides the effects themselves."""
+        found: dict[str, Any] = {
+            "interactions": [list(pair) for pair in self.interactions],
+            "trend": list(self.trend),
+            "subgroups": self.subgroups,
+        }
+        return {key: value for key, value in found.items() if value}
+
+    def told_of(self, cells: Array, sigma: float) -> Answer:
+        """The whole answer from noisy cells."""
+        main = self.fitted(cells, self.design, sigma)
+        names = (*self.covariates.names, *self._products(self.interactions))
+        rows = main.rows(names, self.ratio, self.confidence) if main else ()
+        if not rows:
+            return self.make_answer(TOO_NOISY, notes=(self.note,))
+        more = [*self._trends(cells, sigma), *self._of_subgroups(cells, sigma)]
+        return self.make_answer(
+            rows=(*rows, *more),
+            tests=tuple(self._tests(cells, main, sigma)),
+            notes=(self.note, *omitted(names, main)),
+        )
+
+    def _tests(self, cells: Array, main: Effects | None, sigma: float) -> Iterator[NoisyTest]:
+        """Of each interaction, where all of its effects are told."""
+        start = self.covariates.width - 1
+        for pair in self.interactions:
+            size = len(self._products((pair,)))
+            if main is not None and (found := wald(main, slice(start, start + size))) is not None:
+                yield replace(found, column=_pair(pair))
+            start += size
+        for pair in self._subgroup_pairs():
+            if pair in self.interactions or pair[::-1] in self.interactions:
+                continue
+            both = self.fitted(cells, self._with((pair,)), sigma)
+            if both is not None:
+                first = self.covariates.width - 1
+                found = wald(both, slice(first, len(both.values)))
+                if found is not None:
+                    yield replace(found, column=_pair(pair))
+
+    def _trends(self, cells: Array, sigma: float) -> Iterator[Estimate]:
+        """One row for each trend that is told."""
+        for name in self.trend:
+            place = self._place(name)
+            grid = np.indices([len(one) for one in self.on]).reshape(len(self.on), -1)
+            columns = np.array(self.covariates.column)
+            others = self.covariates.table[:, columns != place]
+            design = np.column_stack([grid[place], others])
+            found = self.fitted(cells, design, sigma)
+            if found is not None and 0 in told(found):
+                names = ((name, PER_CLASS), *(("", "") for _ in range(others.shape[1])))
+                yield found.rows(names, self.ratio, self.confidence)[0]
+
+    def _of_subgroups(self, cells: Array, sigma: float) -> Iterator[Estimate]:
+        """The effect of one covariate alone, in each class of the others."""
+        if not self.subgroups:
+            return
+        place, columns = self._place(self.subgroups), np.array(self.covariates.column)
+        design = self.covariates.table[:, columns == place]
+        names = tuple(one for one in self.covariates.names if one[0] == self.subgroups)
+        grid = np.indices([len(one) for one in self.on]).reshape(len(self.on), -1)
+        for number, other in enumerate(self.on):
+            for level, kept in enumerate(grid[number] == np.arange(len(other))[:, None]):
+                found = None if number == place else self.fitted(cells, design, sigma, kept)
+                if found is not None:
+                    group = f"{other.column.name}: {other.names[level]}"
+                    rows = found.rows(names, self.ratio, self.confidence)
+                    yield from (replace(row, group=group) for row in rows)
+
+    def _subgroup_pairs(self) -> list[tuple[str, str]]:
+        names = [one.column.name for one in self.on]
+        return [(self.subgroups, name) for name in names if self.subgroups not in ("", name)]
+
+    def _with(self, pairs: tuple[tuple[str, str], ...]) -> Array:
+        """All covariates' components, and the products of these pairs'."""
+        table, columns = self.covariates.table, np.array(self.covariates.column)
+        blocks = [table]
+        for pair in pairs:
+            one, other = (table[:, columns == self._place(name)] for name in pair)
+            blocks.append((one[:, :, None] * other[:, None, :]).reshape(len(table), -1))
+        return np.hstack(blocks)
+
+    def _products(self, pairs: tuple[tuple[str, str], ...]) -> Names:
+        """What the components of products are called."""
+        levels = {one.column.name: [one.names[k] for k in one.order[1:]] for one in self.on}
+        return tuple(
+            (_pair(pair), f"{first} and {second}")
+            for pair in pairs
+            for first in levels[pair[0]]
+            for second in levels[pair[1]]
+        )
+
+    def _place(self, name: str) -> int:
+        return [one.column.name for one in self.on].index(name)
+
+
+def wald(effects: Effects, which: slice) -> NoisyTest | None:
+    """The test that some effects are none, by sampling and noise; None if one is not told."""
+    from scipy.special import chdtrc  # which takes long to import
+
+    places = range(*which.indices(len(effects.values)))
+    if not set(places) <= set(told(effects)):
+        return None
+    values, covariance = effects.values[which], effects.covariance[which, which]
+    statistic = float(values @ np.linalg.solve(covariance, values))
+    degrees = len(values)
+    return NoisyTest(
+        name=INTERACTION,
+        statistic=statistic,
+        degrees=degrees,
+        p_value=float(chdtrc(degrees, statistic)),
+    )
+
+
+def patterns_asked(keys: StatisticKeys, on: tuple[Any, ...]) -> dict[str, Any]:
+    """What is asked of patterns besides effects, by the keys of a regression's table.
+
+    Raises:
+        StudyError: something is, and there are covariates that are numbers.
+    """
+    section = keys.section
+    asked = [key for key in ASKED_OF_PATTERNS if key in section]
+    if asked and not all(isinstance(one, Levels) for one in on):
+        raise section.refusal(
+            asked[0], "absent beside covariates that are numbers", "give them break points"
+        )
+    pairs = section.content.get("interactions", [])
+    wrong = not isinstance(pairs, list) or any(
+        not isinstance(pair, list)
+        or len(pair) != 2
+        or not all(isinstance(name, str) for name in pair)
+        for pair in pairs
+    )
+    if wrong:
+        raise section.refusal("interactions", "pairs of covariates", 'write [["sex", "stage"]]')
+    found: dict[str, Any] = {"interactions": tuple((one, other) for one, other in pairs)}
+    found["trend"] = section.texts("trend", ())
+    found["subgroups"] = section.text("subgroups", "")
+    return {key: value for key, value in found.items() if value}
+
+
+def _pair(pair: tuple[str, str]) -> str:
+    return f"{pair[0]} × {pair[1]}"

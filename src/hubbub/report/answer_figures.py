@@ -1,0 +1,169 @@
+"""The figure that goes with an answer: a drawing and its caption, for the page and for files.
+
+Survival figures are as papers print them: a point-wise interval around each curve, the p-value in
+the figure, and the numbers at risk below the axis. This file reads plain values, as
+`statistics.json` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hubbub.report import charts, curve_charts, markup, scales
+from hubbub.report.answer_tables import Answer, p_words
+
+_RATIOS = ("hazard ratio", "odds ratio", "rate ratio", "relative risk")
+_MOST_CURVES, _MOST_TIMES = 6, 8
+_WHAT = {  # is on the vertical axis, by the kind of answer
+    "survival": "share without the event",
+    "incidence": "share with the event",
+}
+_AT_RISK, _LINE = 62, 16  # where numbers at risk begin below the axis, and how high a line is
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing with its caption.
+
+    Args:
+        chart: an `svg` element.
+        words: what it shows, a sentence or two.
+        height: of it; `charts.WIDTH` wide.
+    """
+
+    chart: markup.Html
+    words: str
+    height: float
+
+
+def figure_of(answer: Answer) -> Figure | None:
+    """The figure that goes with an answer, if there is one."""
+    if answer["refusal"]:
+        return None
+    if answer["curves"]:
+        return _curves(answer)
+    if answer["kind"] == "histogram":
+        return _histogram(answer)
+    ratios = [row for row in answer["rows"] if row["quantity"] in _RATIOS]
+    ratios = [row for row in ratios if row["quantity"] == ratios[0]["quantity"]]
+    slopes = [row for row in answer["rows"] if row["quantity"] == "slope"]
+    return _forest(answer, ratios or slopes) if ratios or slopes else None
+
+
+def _curves(answer: Answer) -> Figure:
+    """Curves with their intervals, the p-value, and numbers at risk below."""
+    curves = answer["curves"][:_MOST_CURVES]
+    places = [x for one in curves for x in one["x"]]
+    what = _WHAT.get(answer["kind"], "share of records up to here")
+    start = [0.0] if answer["kind"] in _WHAT else []
+    across = scales.linear([*start, *places], charts.LEFT, charts.RIGHT)
+    if times := _times_at_risk(curves):
+        across = replace(across, ticks=times)
+    up = scales.linear([0.0, 1.0], *charts.vertical(charts.HEIGHT))
+    words = (
+        f"{answer['title']}. The shaded area holds each point with {_percent(answer)} probability, "
+        "noise included."
+    )
+    name = curves[0].get("column") or ("time" if start else "value")  # older answers have none
+    axes = charts.Axes(across=across, up=up, labels=(name, what))
+    extra = [*_tested(answer, axes), *_at_risk(curves, axes)]
+    more = _LINE * (2 * len(curves) + 2) if any(one["at_risk"] for one in curves) else 0
+    if more:
+        words += " Below: records at risk just after these times, with noise."
+    drawn = [_drawn(one) for one in curves]
+    chart = curve_charts.curves(drawn, axes, described=words, extra=extra, more=more)
+    return Figure(chart, words, charts.HEIGHT + more)
+
+
+def _drawn(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:
+    """One curve with its point-wise interval."""
+    return curve_charts.DrawnCurve(
+        name=curve["name"] or "all",
+        x=tuple(curve["x"]),
+        y=tuple(curve["y"]),
+        low=tuple(curve["low"]),
+        high=tuple(curve["high"]),
+    )
+
+
+def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
+    """The p-values of the answer's tests, in the lower left of the figure."""
+    said = [f"{one['name']} p {p_words(one['p_value'], equal='= ')}" for one in answer["tests"]]
+    return [curve_charts.note(text, axes, line) for line, text in enumerate(reversed(said))]
+
+
+def _at_risk(curves: Sequence[Mapping[str, Any]], axes: charts.Axes) -> list[markup.Html]:
+    """Numbers at risk below the ticks of the axis."""
+    known = [one for one in curves if one["at_risk"]]
+    if not known:
+        return []
+    top = axes.up.start + _AT_RISK
+    parts = [curve_charts.word("at risk, with noise", charts.LEFT, top, "start", "axis")]
+    for index, one in enumerate(known):
+        y = top + _LINE * (2 * index + 1)
+        name = curve_charts.word(one["name"] or "all", charts.LEFT, y, "start", "strong")
+        parts.append(markup.tag("g", name, class_=f"series-{curves.index(one)}"))
+        parts += [
+            curve_charts.word(
+                _risk_at(one, time), axes.across.place(time), y + _LINE, "middle", "risk"
+            )
+            for time in axes.across.ticks
+        ]
+    return parts
+
+
+def _times_at_risk(curves: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Times of the grid, equally many bins apart, at which they are told; none if nowhere."""
+    grid: Sequence[float] = max((one["x"] for one in curves if one["at_risk"]), key=len, default=())
+    return tuple(grid[:: -(-len(grid) // _MOST_TIMES)]) if grid else ()
+
+
+def _risk_at(curve: Mapping[str, Any], time: float) -> str:
+    """How many are at risk just after a time of the grid, as far as the curve goes."""
+    known = dict(zip(curve["x"], curve["at_risk"], strict=False))
+    return f"{max(known[time], 0):,.0f}" if time in known else ""
+
+
+def _histogram(answer: Answer) -> Figure:
+    """Bars of the shares of bins, with their intervals."""
+    rows = [row for row in answer["rows"] if row["quantity"] == "share"]
+    bins = [row for row in rows if row["level"] != "missing"]
+    items = [
+        charts.BinShare(name=row["level"], value=row["value"], ends=(row["low"], row["high"]))
+        for row in bins
+    ]
+    tops = [0.0, *(end for one in items for end in one.ends)]
+    up = scales.linear(tops, *charts.vertical(charts.HEIGHT))
+    how = f"with {_percent(answer)} intervals."
+    words = f"{answer['title']}: the share of records in each bin, {how}"
+    chart = charts.bars(items, up, labels=(bins[0]["column"], "share"), described=words)
+    return Figure(chart, words, charts.HEIGHT)
+
+
+def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Effects with their intervals, ratios on a logarithmic axis."""
+    ratio = rows[0]["quantity"] in _RATIOS
+    known = [row for row in rows if None not in (row["value"], row["low"], row["high"])]
+    ends = [row[key] for row in known for key in ("low", "value", "high")]
+    place = (charts.EDGE, charts.WIDTH - charts.VALUE_ROOM)
+    across = scales.ratios(ends, *place) if ratio else scales.linear([0.0, *ends], *place)
+    items = [
+        charts.Interval(
+            label=": ".join(filter(None, (row["group"], row["column"], row["level"]))),
+            value=row["value"],
+            ends=(row["low"], row["high"]),
+            first=not row["low"] <= (1.0 if ratio else 0.0) <= row["high"],
+        )
+        for row in known
+    ]
+    name = rows[0]["quantity"]
+    nothing = "1 means no difference" if ratio else "0 means no effect"
+    words = f"{answer['title']}: {name}s with {_percent(answer)} intervals; {nothing}."
+    chart = charts.intervals(items, across, label=name, described=words)
+    return Figure(chart, words, charts.height_of_intervals(len(items)))
+
+
+def _percent(answer: Answer) -> str:
+    return f"{100 * answer['confidence']:g} %"

@@ -1,0 +1,63 @@
+"""An annex for a data protection impact assessment, in the order of GDPR Article 35(7)."""
+
+from __future__ import annotations
+
+from hubbub.report.dossier import statements as say
+from hubbub.report.dossier.parts import Blank, Chapter, Heading, Question
+
+CHAPTER = Chapter(
+    title="Annex for a data protection impact assessment",
+    source="In the order of Article 35(7) of Regulation (EU) 2016/679. It is an annex: the "
+    "assessment is the controller's, who also says whether one is due and what it concludes.",
+    parts=(
+        Heading(title="(a) The processing and its purposes"),
+        Blank(name="controller", ask="Who is the controller, or who are the joint controllers?"),
+        Blank(name="processors", ask="Who processes on their behalf, the aggregator included?"),
+        Blank(name="purpose", ask="What is the processing for, and whose interest is it?"),
+        Blank(name="legal-basis", ask="On which legal basis, Article 9 included?"),
+        Question(ask="Which study is this?", words=say.study),
+        Question(ask="What is done with the records?", words=say.what_is_done),
+        Question(ask="Who takes part?", words=say.parties),
+        Question(ask="How many records are there?", words=say.records),
+        Question(ask="Which columns are read?", words=say.columns),
+        Blank(name="data-subjects", ask="Whose records are these, and are there children?"),
+        Question(ask="What leaves a silo?", words=say.what_leaves),
+        Question(ask="Does code of others run at a silo?", words=say.code),
+        Blank(name="retention", ask="How long are records, models, ledgers and messages kept?"),
+        Blank(name="transfers", ask="Does anything go to a third country?"),
+        Heading(title="(b) Necessity and proportionality"),
+        Blank(name="necessity", ask="Why is it needed, and why would less not do?"),
+        Blank(name="rights", ask="How are people told, and how can they object or withdraw?"),
+        Question(ask="Is anything else asked of the records?", words=say.beside),
+        Question(ask="Is there a limit over all studies?", words=say.cap),
+        Heading(title="(c) Risks to the people"),
+        Question(ask="What is promised, and against whom?", words=say.against_stated),
+        Question(ask="What does that mean for one person?", words=say.odds),
+        Question(ask="Can somebody tell who took part?", words=say.membership),
+        Question(ask="What can readers of the result learn?", words=say.outsiders),
+        Question(ask="What if more parties collude?", words=say.beyond),
+        Question(ask="Who is protected: a record or a person?", words=say.unit),
+        Question(ask="What have these records spent in all?", words=say.in_all),
+        Blank(
+            name="other-risks",
+            ask="Which risks does epsilon not measure (discrimination, "
+            "a wrong prediction, a breach at a silo)?",
+        ),
+        Heading(title="(d) Measures"),
+        Question(ask="Who adds the noise, and how much?", words=say.noise),
+        Question(ask="How is one person's part bounded?", words=say.clip),
+        Question(ask="Was more spent than planned?", words=say.attempts),
+        Question(ask="What do the silos' own ledgers say?", words=say.ledgers),
+        Question(ask="Does the result follow from the messages?", words=say.replayed),
+        Question(ask="Are messages signed?", words=say.authenticity),
+        Question(ask="Did the parties run apart?", words=say.apart),
+        Question(ask="Are disks, backups and accounts at the silos protected?", words=say.never),
+        Blank(name="site-measures", ask="What protects the machines at each silo?"),
+        Blank(
+            name="consultation",
+            ask="What did the data protection officer advise, and what did "
+            "the people concerned or their representatives say?",
+        ),
+        Blank(name="residual-risk", ask="Which risk is left, who accepts it, and when?"),
+    ),
+)

@@ -1,0 +1,65 @@
+"""What EDPB Opinion 28/2024 on AI models asks, as far as a run has something to say to it."""
+
+from __future__ import annotations
+
+from hubbub.report.dossier import statements as say
+from hubbub.report.dossier.parts import Blank, Chapter, Heading, Question
+
+CHAPTER = Chapter(
+    title="Questions of EDPB Opinion 28/2024",
+    source="The Opinion of 17 December 2024 on certain data protection aspects of AI models. "
+    "Whether a model is anonymous, and whether an interest is legitimate, is for the controller "
+    "and the supervisory authority to say, case by case; this chapter says what can be measured.",
+    parts=(
+        Heading(
+            title="1. Is the model anonymous?",
+            about="Asked are the likelihood that personal data are extracted from the model, "
+            "and that queries yield them, with all means reasonably likely to be used.",
+        ),
+        Question(ask="How likely is extraction, for whoever gets the model?", words=say.outsiders),
+        Question(ask="What could the parties themselves learn?", words=say.against_stated),
+        Question(ask="How well can membership be told?", words=say.membership),
+        Question(ask="For whom does that hold?", words=say.unit),
+        Heading(title="Design"),
+        Question(ask="Which data were selected?", words=say.columns),
+        Question(ask="How were they minimised?", words=say.what_leaves),
+        Question(ask="Which method limits what the model keeps of one person?", words=say.clip),
+        Question(ask="Which noise is added?", words=say.noise),
+        Blank(name="data-sources", ask="How were sources chosen, and which data were left out?"),
+        Heading(title="Analysis and tests"),
+        Question(ask="Was what was planned carried out?", words=say.replayed),
+        Question(ask="Was the training attacked?", words=say.audit),
+        Question(
+            ask="Were attribute inference, inversion and reconstruction tried on the model?",
+            words=say.never,
+        ),
+        Blank(name="attack-tests", ask="Which other attacks were tried on the model, by whom?"),
+        Heading(title="Documentation"),
+        Question(ask="Which model is it?", words=say.model_digest),
+        Question(ask="What made it?", words=say.software),
+        Question(ask="What did silos sign?", words=say.ledgers),
+        Blank(
+            name="anonymity",
+            ask="What does the controller conclude about anonymity, and on "
+            "which of the facts above?",
+        ),
+        Heading(
+            title="2. and 3. Is the interest legitimate?",
+            about="A test in three steps: the interest, the necessity, the balance.",
+        ),
+        Blank(name="interest", ask="Which interest is pursued, is it lawful, clear and real?"),
+        Blank(name="need", ask="Why can it not be reached with less personal data?"),
+        Blank(
+            name="balance",
+            ask="How do the rights of the people weigh, and what do they reasonably expect?",
+        ),
+        Question(ask="Which measures soften the impact?", words=say.odds),
+        Heading(title="4. Were the data processed lawfully before?"),
+        Question(ask="Where do the records come from?", words=say.columns),
+        Blank(
+            name="lawfulness",
+            ask="What shows that the records were collected lawfully, and "
+            "what follows for the model if they were not?",
+        ),
+    ),
+)

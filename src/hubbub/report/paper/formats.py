@@ -1,0 +1,159 @@
+"""A manuscript as HTML, LaTeX, CSV and, with python-docx, as a Word document."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from typing import Any
+
+from hubbub.errors import UserError
+from hubbub.report import markup
+from hubbub.report.answer_tables import TextTable
+from hubbub.report.paper.figure_files import figure_file
+from hubbub.report.paper.manuscript import Manuscript, PaperTable
+from hubbub.tabular import csv_text
+
+FORMATS = ("html", "docx", "latex", "csv")
+_INCHES = 6.0  # width of a figure in a document
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    **{one: f"\\{one}" for one in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "<": r"$<$",
+    ">": r"$>$",
+    "–": "--",
+}
+
+
+def written(paper: Manuscript, kind: str) -> Mapping[str, bytes]:
+    """The files of a manuscript in one of the formats, by name.
+
+    Raises:
+        UserError: what a format needs is not installed.
+    """
+    if kind == "csv":
+        return {
+            **{f"{one.name}.csv": _csv(one).encode() for one in paper.tables},
+            "methods.txt": f"{paper.methods}\n".encode(),
+        }
+    if kind == "docx":
+        return {"tables.docx": _docx(paper)}
+    if kind == "latex":
+        return {"tables.tex": _latex(paper).encode()}
+    return {"tables.html": _html(paper).encode()}
+
+
+def _csv(one: PaperTable) -> str:
+    """A table, its caption and notes in lines of their own."""
+    rows = [[one.caption], list(one.table.head), *map(list, one.table.rows)]
+    return csv_text([*rows, *([note] for note in one.notes)])
+
+
+def _html(paper: Manuscript) -> str:
+    style = markup.Html(files("hubbub.report").joinpath("style.css").read_text(encoding="utf-8"))
+    tables = [
+        part
+        for number, one in enumerate(paper.tables, 1)
+        for part in (
+            markup.table(
+                f"Table {number}. {one.caption}",
+                one.table.head,
+                one.table.rows,
+                numeric=range(1, len(one.table.head)),
+            ),
+            *(markup.tag("p", f"{_capital(note)}.") for note in one.notes),
+        )
+    ]
+    figures = [
+        markup.figure(one.figure.chart, f"Figure {number}. {one.figure.words}")
+        for number, one in enumerate(paper.figures, 1)
+    ]
+    head = markup.tag(
+        "head",
+        markup.tag("meta", charset="utf-8"),
+        markup.tag("title", f"{paper.study} – tables"),
+        markup.tag("style", style),
+    )
+    whole = [markup.tag("h1", paper.study), markup.tag("p", paper.methods), *tables, *figures]
+    body = markup.tag("body", markup.tag("main", markup.join(whole, "\n")))
+    return f"<!DOCTYPE html>\n{markup.tag('html', head, body, lang='en').text}\n"
+
+
+def _latex(paper: Manuscript) -> str:
+    """Tables with booktabs, and figures that `--figures pdf` writes beside them."""
+    lines = ["% needs \\usepackage{booktabs,graphicx}", _escaped(paper.methods), ""]
+    for one in paper.tables:
+        columns = "l" + "r" * (len(one.table.head) - 1)
+        lines += [
+            r"\begin{table}",
+            rf"\caption{{{_escaped(one.caption)}}}",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            _cells(one.table.head),
+            r"\midrule",
+            *map(_cells, one.table.rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            *(rf"\par\footnotesize {_escaped(_capital(note))}." for note in one.notes),
+            r"\end{table}",
+            "",
+        ]
+    for drawn in paper.figures:
+        lines += [
+            r"\begin{figure}",
+            rf"\includegraphics[width=\linewidth]{{{drawn.name}.pdf}}",
+            rf"\caption{{{_escaped(drawn.figure.words)}}}",
+            r"\end{figure}",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _cells(row: Iterable[str]) -> str:
+    shown = [re.sub(r"^  ", r"\\quad ", _escaped(cell)) for cell in row]
+    return " & ".join(shown) + r" \\"
+
+
+def _escaped(text: str) -> str:
+    return "".join(_SPECIAL.get(one, one) for one in text)
+
+
+def _docx(paper: Manuscript) -> bytes:
+    try:
+        import docx
+        from docx.shared import Inches
+    except ImportError:
+        raise UserError(
+            "expected python-docx for a Word document, found none; pip install 'hubbub[paper]'"
+        ) from None
+    document: Any = docx.Document()
+    document.add_heading(paper.study, level=1)
+    document.add_paragraph(paper.methods)
+    for number, one in enumerate(paper.tables, 1):
+        document.add_paragraph(f"Table {number}. {one.caption}", style="Caption")
+        _word_table(document, one.table)
+        for note in one.notes:
+            document.add_paragraph(f"{_capital(note)}.")
+    for number, drawn in enumerate(paper.figures, 1):
+        picture = io.BytesIO(figure_file(drawn.figure, "png"))
+        document.add_picture(picture, width=Inches(_INCHES))
+        document.add_paragraph(f"Figure {number}. {drawn.figure.words}", style="Caption")
+    out = io.BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def _word_table(document: Any, table: TextTable) -> None:
+    grid = document.add_table(rows=0, cols=len(table.head), style="Light List")
+    for row in (table.head, *table.rows):
+        for cell, text in zip(grid.add_row().cells, row, strict=True):
+            cell.text = text
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

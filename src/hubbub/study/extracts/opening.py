@@ -1,0 +1,27 @@
+"""Which source a study's records come from piece by piece, and the folder that it has at a silo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hubbub.study.data import Data
+from hubbub.study.extracts.cell_stream import CellStream
+
+
+def opened(data: Data, party: str, folder: Path) -> CellStream:
+    """A silo's cells.
+
+    Args:
+        data: of the study; its source is one of `Data.is_extracted`.
+        party: the silo.
+        folder: that its connection, or its files, are in.
+
+    Raises:
+        UserError, DataError: nothing here says where they are.
+    """
+    from hubbub.study.omop import compiling
+    from hubbub.study.sql import source
+
+    if data.omop is not None:
+        return source.stream_of(compiling.compiled(data.omop), party, folder)
+    return source.stream(data, party, folder)

@@ -1,0 +1,237 @@
+"""The table `[data.omop]`: who is in the cohort, and what is known of each person.
+
+Every person of the cohort becomes one record. Its *index date* is the first day with one of some
+concepts, within an observation period; columns are what happened in windows of days around it. This
+file knows how that is declared; it must not know SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from hubbub.errors import StudyError
+from hubbub.section import Section
+from hubbub.settings import Key, one_of, read, section_of, settings, table, truth, whole
+from hubbub.study.omop.concepts import Concept, known
+from hubbub.study.sql.keys import with_sqlglot
+
+OMOP = "omop"  # what a study calls this source
+PERSON = "person_id"
+DOMAINS = ("condition", "drug", "measurement", "procedure", "visit", "death", "person")
+TAKES = ("any", "count", "first", "last", "min", "max", "age", "sex")
+TIME, EVENT = "days", "event"  # the columns that an outcome gives
+_ALWAYS = 36_500
+_CONCEPTS = Key(
+    says="Concept ids of the standard vocabularies; all of the domain if left out.",
+    values="list of whole numbers",
+    schema={"type": "array", "items": {"type": "integer", "minimum": 1}, "maxItems": 1000},
+    reader=lambda section, key, _: section.wholes(key, longest=1000),
+)
+_DESCENDANTS = truth(
+    "Whether the concepts below them count too, by the site's own table `concept_ancestor`, which "
+    "is taken to be the same whoever is in the database."
+)
+
+
+@settings
+class Happening:
+    """What happens on a day: one of some concepts of a domain."""
+
+    domain: Annotated[str, one_of(*DOMAINS[:-1], says="Where it is written down.")]
+    concepts: Annotated[tuple[int, ...], _CONCEPTS] = ()
+    descendants: Annotated[bool, _DESCENDANTS] = False
+
+
+@settings
+class OmopColumn:
+    """What is known of a person at the index date."""
+
+    name: Annotated[str, "the column's name."]
+    domain: Annotated[str, one_of(*DOMAINS, says="Where it is written down.")]
+    concepts: Annotated[tuple[int, ...], _CONCEPTS] = ()
+    descendants: Annotated[bool, _DESCENDANTS] = False
+    take: Annotated[
+        str,
+        one_of(
+            *TAKES,
+            says="Whether it happened (`1`, `0`), how often, a measurement's first, last, least or "
+            'largest value; of `"person"` the age in years or the sex (`F`, `M`).',
+        ),
+    ] = "any"
+    days: Annotated[
+        tuple[int, int],
+        Key(
+            says="The window: from so many days after the index date to so many; negative: before.",
+            values="list of two whole numbers",
+            schema={
+                "type": "array",
+                "items": {"type": "integer", "minimum": -_ALWAYS, "maximum": _ALWAYS},
+                "minItems": 2,
+                "maxItems": 2,
+            },
+            by_hand=True,
+        ),
+    ] = (-_ALWAYS, 0)
+
+    @property
+    def concept(self) -> Concept | None:
+        """The common concept that it is a measurement of, if it is one."""
+        return known(self.concepts) if self.domain == "measurement" else None
+
+
+@settings
+class Omop:
+    """The cohort and its columns."""
+
+    index: Annotated[
+        Happening,
+        table("The index date is the first day on which this happens.", default="required"),
+    ]
+    prior: Annotated[
+        int, whole(0, _ALWAYS, "Days of observation that must lie before the index date.")
+    ] = 0
+    age: Annotated[
+        tuple[int, ...],
+        Key(
+            says="Least and largest age in years at the index date; others are not in the cohort.",
+            values="list of two whole numbers from 0",
+            schema={
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0, "maximum": 150},
+                "minItems": 2,
+                "maxItems": 2,
+            },
+            by_hand=True,
+        ),
+    ] = ()
+    outcome: Annotated[
+        Happening | None,
+        table(
+            f"Gives the columns `{TIME}` and `{EVENT}`: days from the index date to the first day "
+            "after it on which this happens (`1`), or to the end of the observation period (`0`)."
+        ),
+    ] = None
+    columns: Annotated[
+        tuple[OmopColumn, ...],
+        table("The columns, by name.", "table of tables", default="required"),
+    ] = ()
+
+
+def omop_from(section: Section) -> Omop:
+    """The table `omop` of `[data]`."""
+    stated = section.table("omop")
+    inner = section_of(Omop, "data.omop", stated)
+    return read(
+        Omop,
+        "data.omop",
+        stated,
+        index=lambda _: _happening(inner, "index"),
+        age=lambda _: _pair(inner, "age", (), 0, 150),
+        outcome=lambda _: _happening(inner, "outcome") if "outcome" in inner else None,
+        columns=lambda _: tuple(
+            _column(name, entry) for name, entry in inner.table("columns").items()
+        ),
+    )
+
+
+def check_cohort(omop: Omop) -> tuple[str, ...]:
+    """Refuse a cohort whose query does not keep people apart, which none does.
+
+    Returns:
+        The columns of its result.
+    """
+    return with_sqlglot("hubbub.study.omop.compiling", "compiled")(omop).columns
+
+
+def omop_table(omop: Omop) -> dict[str, Any]:
+    """The table that is read as this."""
+    made: dict[str, Any] = {"index": _stated(omop.index)}
+    made |= {"prior": omop.prior} if omop.prior else {}
+    made |= {"age": list(omop.age)} if omop.age else {}
+    made |= {"outcome": _stated(omop.outcome)} if omop.outcome else {}
+    return made | {"columns": {one.name: _stated(one) for one in omop.columns}}
+
+
+def column_table(one: OmopColumn) -> dict[str, Any]:
+    """How `data.columns` declares a column of which the study says no more: bounds that are known.
+
+    Raises:
+        StudyError: none are.
+    """
+    if one.take == "any":
+        return {"categories": ["0", "1"]}
+    if one.take == "sex":
+        return {"categories": ["F", "M", "unknown"], "default": "unknown"}
+    if one.take == "age":
+        return {"low": 0, "high": 110}
+    if one.take == "count":
+        return {"low": 0, "high": 20}
+    if (concept := one.concept) is None:
+        raise StudyError(
+            f"expected data.columns.{one.name} with its bounds, got none, and the concept is not "
+            "among the common ones; declare it"
+        )
+    return {
+        "low": concept.low,
+        "high": concept.high,
+        "default": concept.typical,
+        "indicator": True,
+    }
+
+
+def _happening(section: Section, key: str) -> Happening:
+    return read(Happening, section.path(key), section.table(key))
+
+
+def _column(name: str, entry: object) -> OmopColumn:
+    path = f"data.omop.columns.{name}"
+    if not isinstance(entry, Mapping):
+        raise StudyError(f"expected {path} to be a table, got another value; write one")
+    if not name.isidentifier() or not name.isascii() or name.lower() != name:
+        raise StudyError(
+            f"expected a name of letters a–z, digits and _ for {path}, got another; rename it"
+        )
+    made = read(
+        OmopColumn,
+        path,
+        entry,
+        name=lambda _: name,
+        days=lambda section: _pair(section, "days", (-_ALWAYS, 0), -_ALWAYS, _ALWAYS),
+    )
+    of_person = made.take in ("age", "sex")
+    if of_person != (made.domain == "person") or (of_person and made.concepts):
+        raise StudyError(
+            f'expected take = "age" or "sex" of domain = "person" and of no other in {path}, got '
+            "another pair; correct it"
+        )
+    if made.take in ("first", "last", "min", "max") and made.domain != "measurement":
+        raise StudyError(
+            f'expected take = "{made.take}" of a measurement in {path}, got {made.domain}; take '
+            '"any" or "count"'
+        )
+    return made
+
+
+def _pair(
+    section: Section, key: str, default: tuple[int, ...], least: int, most: int
+) -> tuple[int, ...]:
+    """Two whole numbers that do not fall."""
+    found = section.content.get(key, list(default))
+    good = isinstance(found, list) and all(
+        isinstance(one, int) and not isinstance(one, bool) and least <= one <= most for one in found
+    )
+    if not good or (found != list(default) and (len(found) != 2 or found[0] > found[1])):
+        raise section.refusal(key, f"two whole numbers from {least} to {most}", "write [-365, 0]")
+    return tuple(found)
+
+
+def _stated(one: Happening | OmopColumn) -> dict[str, Any]:
+    """What differs from a default."""
+    made: dict[str, Any] = {"domain": one.domain}
+    made |= {"concepts": list(one.concepts)} if one.concepts else {}
+    made |= {"descendants": True} if one.descendants else {}
+    if isinstance(one, OmopColumn):
+        made |= {"take": one.take} if one.take != OmopColumn.take else {}
+        made |= {"days": list(one.days)} if one.days != OmopColumn.days else {}
+    return made

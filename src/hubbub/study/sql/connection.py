@@ -1,0 +1,147 @@
+"""Where a site's database is: in the site's own folder or its environment, never in a study.
+
+`sources.toml`, which its owner alone may read, lies in the party's folder:
+
+    [north]                              # the silo
+    url = "postgresql://reader@db.north.example/registry"
+    schema = "research"                  # PostgreSQL: where the tables are; else "public"
+    minutes = 30                         # the longest that a query may take
+
+With one silo, `HUBBUB_SOURCE` may have the url instead. This file knows addresses; it must not know
+queries.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from hubbub.disk import read_text, toml_table
+from hubbub.errors import DataError, UserError
+from hubbub.section import Section
+
+FILE, VARIABLE, HOME = "sources.toml", "HUBBUB_SOURCE", "hubbub-home"
+ENGINES = {"duckdb": "duckdb", "sqlite": "sqlite", "postgresql": "postgres", "dbapi": ""}
+_KEYS = ("url", "schema", "minutes", "driver", "dialect")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Connection:
+    """How a site's database is reached. Never printed: it may hold a password.
+
+    Args:
+        engine: "duckdb", "sqlite", "postgresql", or "dbapi" for another one's Python driver.
+        address: a path, a PostgreSQL URL, or what that driver's `connect` takes.
+        schema: of the tables, in PostgreSQL.
+        seconds: the longest that a query may take.
+        driver: the module of "dbapi".
+        dialect: sqlglot's name of its SQL.
+    """
+
+    engine: str
+    address: str = field(repr=False)
+    schema: str = "public"
+    seconds: int = 1800
+    driver: str = ""
+    dialect: str = ""
+
+    def __repr__(self) -> str:
+        """Shows the engine alone."""
+        return f"<Connection to {self.engine}>"
+
+
+def home_of(folder: Path) -> Path:
+    """The party's folder: the one that is given, or `hubbub-home` in it."""
+    inner = folder / HOME
+    return inner if not (folder / FILE).is_file() and inner.is_dir() else folder
+
+
+def connection_of(
+    party: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> Connection:
+    """A silo's connection.
+
+    Args:
+        party: its name.
+        folder: its own folder, or the one that holds `hubbub-home`.
+        environment: variables; those of the process if None.
+
+    Raises:
+        UserError: the file may be read by others, or is none.
+        DataError: it does not say where the database of this silo is.
+    """
+    path = home_of(folder) / FILE
+    if path.is_file():
+        table = _table(path)
+        if party in table:
+            return _from_section(Section(party, table[party], _KEYS), path.parent)
+    known = os.environ if environment is None else environment
+    if url := known.get(VARIABLE):
+        return _from_section(Section(VARIABLE, {"url": url}, _KEYS), folder)
+    raise DataError(
+        f"expected the database of {party} in {path.resolve()} or in {VARIABLE}, found neither; "
+        f'write [{party}] and url = "duckdb:///registry.duckdb" there'
+    )
+
+
+def silos_in(folder: Path) -> list[str]:
+    """The silos whose databases a folder's file names."""
+    path = home_of(folder) / FILE
+    return list(_table(path)) if path.is_file() else []
+
+
+def _table(path: Path) -> dict[str, dict[str, object]]:
+    """The file, which others must not read."""
+    if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise UserError(
+            f"expected {path} to be readable by its owner alone, it is open to others; chmod 600 "
+            f"{path}, and change a password that stands in it"
+        )
+    found = None
+    with suppress(OSError, ValueError):
+        found = toml_table(read_text(path))
+    if found is None or not all(isinstance(one, dict) for one in found.values()):
+        # Raised out here: what the reader says may quote the file.
+        raise UserError(f"expected a TOML file with a table for each silo in {path}; fix it")
+    return found
+
+
+def _from_section(section: Section, folder: Path) -> Connection:
+    """The connection that a table states; no sentence has its url."""
+    url = section.content.get("url")
+    scheme, _, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
+    scheme = "postgresql" if scheme == "postgres" else scheme
+    if scheme not in ENGINES:
+        raise UserError(
+            f"expected url of [{section.name}] to begin with duckdb:///, sqlite:///, "
+            "postgresql:// or dbapi:, got another; fix it"
+        )
+    driver = section.text("driver", "")
+    dialect = section.text("dialect", "")
+    if scheme == "dbapi" and not (driver and dialect):
+        raise UserError(
+            f"expected driver and dialect beside a dbapi: url of [{section.name}], got none; name "
+            "the driver's Python module and sqlglot's word for the SQL"
+        )
+    return Connection(
+        engine=scheme,
+        address=_address(scheme, str(url), rest, folder),
+        schema=section.text("schema", Connection.schema),
+        seconds=60 * section.whole("minutes", 30, least=1, most=24 * 60),
+        driver=driver,
+        dialect=dialect or ENGINES[scheme],
+    )
+
+
+def _address(scheme: str, url: str, rest: str, folder: Path) -> str:
+    """What an engine takes: a path is relative to the folder of the file that states it."""
+    if scheme == "postgresql":
+        return url
+    if scheme == "dbapi":
+        return rest
+    return str(folder / urlsplit(url).path.removeprefix("/"))

@@ -1,0 +1,123 @@
+"""What a query may be made of, and why anything else is refused (docs/privacy.md P31).
+
+`SCALARS` lists every expression that computes one row's value from that row alone, with the parts
+that it keeps; a part that is not listed is not in the statement that runs. This file knows SQL; it
+must not know studies or connections.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+# By expression: which of its parts are expressions, and which are lists of them.
+SCALARS: dict[type[exp.Expr], tuple[tuple[str, ...], tuple[str, ...]]] = {
+    exp.Paren: (("this",), ()),
+    exp.And: (("this", "expression"), ()),
+    exp.Or: (("this", "expression"), ()),
+    exp.Not: (("this",), ()),
+    exp.EQ: (("this", "expression"), ()),
+    exp.NEQ: (("this", "expression"), ()),
+    exp.GT: (("this", "expression"), ()),
+    exp.GTE: (("this", "expression"), ()),
+    exp.LT: (("this", "expression"), ()),
+    exp.LTE: (("this", "expression"), ()),
+    exp.Is: (("this", "expression"), ()),
+    exp.In: (("this",), ("expressions",)),
+    exp.Between: (("this", "low", "high"), ()),
+    exp.Like: (("this", "expression"), ()),
+    exp.Case: (("this", "default"), ("ifs",)),
+    exp.If: (("this", "true", "false"), ()),
+    exp.Coalesce: (("this",), ("expressions",)),
+    exp.Nullif: (("this", "expression"), ()),
+    exp.Add: (("this", "expression"), ()),
+    exp.Sub: (("this", "expression"), ()),
+    exp.Mul: (("this", "expression"), ()),
+    exp.Div: (("this", "expression"), ()),
+    exp.Neg: (("this",), ()),
+    exp.Abs: (("this",), ()),
+    exp.Floor: (("this",), ()),
+    exp.Ceil: (("this",), ()),
+    exp.Sqrt: (("this",), ()),
+    exp.Ln: (("this",), ()),
+    exp.Exp: (("this",), ()),
+    exp.Lower: (("this",), ()),
+    exp.Upper: (("this",), ()),
+    exp.Trim: (("this",), ()),
+    exp.Length: (("this",), ()),
+    exp.Substring: (("this", "start", "length"), ()),
+    exp.DPipe: (("this", "expression"), ()),
+    exp.Extract: (("expression",), ()),
+    exp.Cast: (("this",), ()),
+}
+# Of several rows of one person: exact, whatever the order in which a database meets them.
+AGGREGATES = (exp.Count, exp.Min, exp.Max)
+TYPES = {
+    exp.DataType.Type.INT,
+    exp.DataType.Type.BIGINT,
+    exp.DataType.Type.DOUBLE,
+    exp.DataType.Type.TEXT,
+    exp.DataType.Type.VARCHAR,
+    exp.DataType.Type.DATE,
+}
+DATE_PARTS = {"YEAR", "MONTH", "DAY"}
+# Where rows lie, or when they were written: that follows from other people's rows.
+PLACES = {
+    *("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid", "oid"),
+    *("rowid", "_rowid_", "rownum", "rownumber"),
+}
+
+_OTHERS = "its value depends on other people's rows"
+_READS = "it reads what is not in the tables of data.tables"
+_VARIES = "it gives another value at each reading, so one person would not stay one person's change"
+_ORDER = "it adds in an order that other people's rows may change; compute it in a view of the site"
+_WHY: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
+    ((exp.Window,), f"a window: {_OTHERS}"),
+    ((exp.Sum, exp.Avg, exp.Stddev, exp.Variance, exp.GroupConcat), f"an aggregate: {_ORDER}"),
+    ((exp.AggFunc, exp.Filter), f"an aggregate: {_OTHERS}, unless it groups by the person's key"),
+    ((exp.Exists, exp.Subquery, exp.Select), f"a subquery that gives a value: {_OTHERS}"),
+    ((exp.Rand, exp.Randn), f"a random number: {_VARIES}"),
+    ((exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime), f"the clock: {_VARIES}"),
+    ((exp.CurrentUser, exp.SessionUser), f"who asks: {_VARIES}"),
+    ((exp.Parameter, exp.Placeholder), "a parameter: nobody is there to give it"),
+    ((exp.Star,), "a star: which columns it names the site's table says, not the study"),
+    ((exp.Collate,), "a collation: engines differ in them"),
+    ((exp.Anonymous, exp.Func), "a function that is not on the list"),
+)
+STATEMENTS = {
+    exp.Union: "UNION: write one SELECT",
+    exp.Intersect: f"INTERSECT: {_OTHERS}",
+    exp.Except: f"EXCEPT: {_OTHERS}",
+    exp.Values: f"VALUES: {_READS}",
+}
+# Parts of a SELECT by sqlglot's name.
+PARTS = {
+    "distinct": f"DISTINCT: {_OTHERS}",
+    "limit": f"LIMIT or FETCH: {_OTHERS}, which it may push out",
+    "offset": f"OFFSET: {_OTHERS}",
+    "order": "ORDER BY: a result has no order here; name data.order for the rows of a patient",
+    "having": "HAVING: filter in a SELECT around it",
+    "windows": f"a window: {_OTHERS}",
+    "qualify": f"QUALIFY: {_OTHERS}",
+    "sample": f"a sample: {_VARIES}",
+    "laterals": "LATERAL: join on the person's key",
+    "locks": "a lock: the query only reads",
+    "into": "INTO: the query only reads",
+    "connect": f"CONNECT BY: {_OTHERS}",
+    "match": f"MATCH_RECOGNIZE: {_OTHERS}",
+    "pivots": f"PIVOT: {_OTHERS}",
+}
+
+
+def why_not(node: exp.Expr) -> str:
+    """Why an expression is refused, with its name."""
+    for kinds, why in _WHY:
+        if isinstance(node, kinds):
+            return f"{_name(node)}, {why}" if kinds[-1] is not exp.Star else why
+    return f"{_name(node)}, which is not on the list"
+
+
+def _name(node: exp.Expr) -> str:
+    """What a construct is called in SQL, as far as it is known."""
+    if isinstance(node, exp.Anonymous):
+        return f"{str(node.this)[:40].lower()}()"
+    return f"{node.key.upper()[:40]}"

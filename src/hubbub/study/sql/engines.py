@@ -1,0 +1,160 @@
+"""Engines: a query in, its rows out, piece by piece; nothing is written, and nothing else is read.
+
+A database's words may quote a cell, so its exceptions end here. What is raised instead names their
+kind, and their sentence where it can only be about names and rights; it is for the site's own eyes,
+and nothing of it leaves (`network/refusal.py`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from hubbub.errors import DataError, with_extra
+from hubbub.section import shortened
+from hubbub.study.sql.connection import Connection
+
+Rows = Sequence[Sequence[object]]
+BATCH = 20_000  # rows at once
+# Of PostgreSQL's errors those whose sentence is about names, rights, locks and lines: none has a
+# value of a row, as those of classes 22 and 23 have.
+_ABOUT_NAMES = ("08", "28", "3D", "3F", "42", "53", "55", "57")
+_SQLITE_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
+
+
+def rows_of(connection: Connection, statement: str, party: str) -> Iterator[Rows]:
+    """The rows of a statement, at most `BATCH` at once.
+
+    Args:
+        connection: of the site.
+        statement: in its engine's SQL.
+        party: the silo, for sentences.
+
+    Raises:
+        DataError: the database does not answer; with its kind of error, and no cell.
+    """
+    run = {"duckdb": _duckdb, "sqlite": _sqlite, "postgresql": _postgresql, "dbapi": _dbapi}
+    said = ""
+    try:
+        yield from run[connection.engine](connection, statement)
+    except DataError:
+        raise
+    except Exception as error:  # noqa: BLE001 (a driver raises what it likes)
+        said = _kind(error)
+    if said:  # out here, since the exception above may quote a row
+        raise DataError(
+            f"expected the database of {party} to answer the study's query, got {said}; see "
+            "whether it runs, and what its role may read"
+        )
+
+
+def _kind(error: Exception) -> str:
+    """What an engine's error is, without a cell."""
+    kind = type(error).__name__
+    state = getattr(error, "sqlstate", None) or ""
+    said = ""
+    if state[:2] in _ABOUT_NAMES:
+        said = str(getattr(getattr(error, "diag", None), "message_primary", "") or "")
+    elif kind in ("CatalogException", "BinderException", "IOException", "PermissionException"):
+        said = str(error).partition("\n")[0]
+    elif isinstance(error, sqlite3.OperationalError | sqlite3.DatabaseError):
+        said = str(error) if "no such" in str(error) or "locked" in str(error) else ""
+    return f"{kind}: {shortened(' '.join(said.split()), 200)}" if said else kind
+
+
+def _duckdb(connection: Connection, statement: str) -> Iterator[Rows]:
+    """DuckDB: read only, without files, extensions or variables of this program."""
+    try:
+        import duckdb
+    except ImportError:
+        raise _without("DuckDB", "duckdb") from None
+    _refuse_absent(connection.address)
+    settings: dict[str, Any] = {
+        "enable_external_access": "false",
+        "autoload_known_extensions": "false",
+        "autoinstall_known_extensions": "false",
+        "allow_community_extensions": "false",
+        "python_enable_replacements": "false",
+        "threads": "1",
+    }
+    with duckdb.connect(connection.address, read_only=True, config=settings) as opened:
+        opened.execute("SET lock_configuration = true")
+        yield from _fetched(opened.execute(statement))
+
+
+def _sqlite(connection: Connection, statement: str) -> Iterator[Rows]:
+    """SQLite: read only, and an authorizer that lets it select alone."""
+    _refuse_absent(connection.address)
+    path = Path(connection.address).resolve().as_uri()
+    with closing(sqlite3.connect(f"{path}?mode=ro", uri=True, timeout=30)) as opened:
+        for pragma in ("query_only = ON", "trusted_schema = OFF", "case_sensitive_like = ON"):
+            opened.execute(f"PRAGMA {pragma}")
+        opened.set_authorizer(
+            lambda action, *_: (
+                sqlite3.SQLITE_OK if action in _SQLITE_ALLOWED else sqlite3.SQLITE_DENY
+            )
+        )
+        yield from _fetched(opened.execute(statement))
+
+
+def _postgresql(connection: Connection, statement: str) -> Iterator[Rows]:
+    """PostgreSQL: one read-only transaction of one snapshot, by a role that is no superuser."""
+    try:
+        import psycopg
+    except ImportError:
+        raise _without("PostgreSQL", "psycopg") from None
+    with closing(psycopg.connect(connection.address, connect_timeout=30)) as opened:
+        opened.read_only = True
+        opened.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        path = psycopg.sql.SQL("pg_catalog, {}").format(psycopg.sql.Identifier(connection.schema))
+        milliseconds = 1000 * connection.seconds
+        with opened.cursor() as cursor:
+            cursor.execute(psycopg.sql.SQL("SET LOCAL search_path = {}").format(path))
+            cursor.execute(f"SET LOCAL statement_timeout = {milliseconds}")
+            cursor.execute("SET LOCAL lock_timeout = '60s'")
+            cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+            if cursor.fetchone() != (False,):
+                raise DataError(
+                    "expected a role of PostgreSQL that may only read, got a superuser; make one "
+                    "as docs/howto/postgresql.md shows, and name it in sources.toml"
+                )
+        with opened.cursor(name="hubbub") as cursor:
+            cursor.itersize = BATCH
+            cursor.execute(statement)
+            yield from _fetched(cursor)
+
+
+def _dbapi(connection: Connection, statement: str) -> Iterator[Rows]:
+    """Any engine by its Python driver (PEP 249), which the site names: not tried by hubbub."""
+    driver = importlib.import_module(connection.driver)
+    with closing(driver.connect(connection.address)) as opened:
+        cursor = opened.cursor()
+        cursor.execute(statement)
+        yield from _fetched(cursor)
+        with suppress(Exception):
+            opened.rollback()
+
+
+def _fetched(cursor: Any) -> Iterator[Rows]:
+    """What a cursor has, piece by piece."""
+    while rows := cursor.fetchmany(BATCH):
+        yield rows
+
+
+def _refuse_absent(address: str) -> None:
+    """Refuse a file that is not there, which an engine would make or explain at length."""
+    if not Path(address).is_file():
+        raise DataError(
+            f"expected a database in {Path(address).resolve()}, found no such file; correct url in "
+            "sources.toml"
+        )
+
+
+def _without(engine: str, module: str) -> DataError:
+    return DataError(
+        f"expected {module} to read {engine}, found that it is not installed; {with_extra('sql')}"
+    )

@@ -1,0 +1,127 @@
+"""Expressions of a query, built anew from what was understood: of a row, or of a person's rows."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from hubbub.study.sql.constructs import (
+    AGGREGATES,
+    DATE_PARTS,
+    PLACES,
+    SCALARS,
+    TYPES,
+    why_not,
+)
+from hubbub.study.sql.scope import Scope, name_of, refuse_more, refused
+
+
+def value_of(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None = None) -> exp.Expr:
+    """An expression built anew; with `groups` one of a group's rows."""
+    if isinstance(node, exp.Column):
+        column = _column(node, scope)
+        if groups is not None and column not in groups:
+            raise refused(
+                f"the column {column.name!r} of one of a group's rows",
+                "group by it too, or take its MIN or MAX",
+            )
+        return column
+    if groups is not None and isinstance(node, AGGREGATES):
+        return _aggregate(node, scope)
+    if isinstance(node, exp.Literal):
+        return _literal(node)
+    if isinstance(node, exp.Boolean | exp.Null):
+        return type(node)(**({"this": bool(node.this)} if isinstance(node, exp.Boolean) else {}))
+    if type(node) not in SCALARS:
+        raise refused(why_not(node), "write it in another way, or in a view of the site")
+    return _scalar(node, scope, groups)
+
+
+def _scalar(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None) -> exp.Expr:
+    single, several = SCALARS[type(node)]
+    parts: dict[str, object] = {}
+    for part in single:
+        if (inner := node.args.get(part)) is not None:
+            parts[part] = value_of(inner, scope, groups)
+    for part in several:
+        parts[part] = [value_of(one, scope, groups) for one in node.args.get(part) or ()]
+    _check_form(node)
+    if isinstance(node, exp.Is) and node.args.get("negate"):
+        parts["negate"] = True
+    if isinstance(node, exp.Cast):
+        parts["to"] = _type(node)
+    if isinstance(node, exp.Extract):
+        parts["this"] = exp.var(node.name.upper())
+    return type(node)(**parts)
+
+
+def _check_form(node: exp.Expr) -> None:
+    """Refuse forms of what is known that say more than is kept."""
+    if isinstance(node, exp.In) and not node.args.get("expressions"):
+        raise refused("IN without a list of values", "list them, or join on the person's key")
+    if isinstance(node, exp.Trim) and node.expression is not None:
+        raise refused("TRIM of certain letters", "write TRIM(column)")
+    if isinstance(node, exp.Floor | exp.Ceil) and node.args.get("decimals") is not None:
+        raise refused("FLOOR or CEIL with decimals", "write it with one argument")
+    if isinstance(node, exp.Extract) and node.name.upper() not in DATE_PARTS:
+        raise refused("EXTRACT of that part", "take YEAR, MONTH or DAY")
+
+
+def _aggregate(node: exp.Expr, scope: Scope) -> exp.Expr:
+    """COUNT, MIN or MAX of a person's rows."""
+    refuse_more(node, {"this", "big_int"}, node.key.upper())
+    inner = node.this
+    if isinstance(node, exp.Count) and isinstance(inner, exp.Star):
+        return exp.Count(this=exp.Star())
+    if isinstance(node, exp.Count) and isinstance(inner, exp.Distinct):
+        refuse_more(inner, {"expressions"}, "COUNT(DISTINCT)")
+        values = [value_of(one, scope) for one in inner.expressions]
+        if len(values) != 1:
+            raise refused("COUNT(DISTINCT) of several columns", "count one")
+        return exp.Count(this=exp.Distinct(expressions=values))
+    if not isinstance(inner, exp.Expr):
+        raise refused(f"{node.key.upper()} of nothing", "name a column")
+    return type(node)(this=value_of(inner, scope))
+
+
+def _column(node: exp.Column, scope: Scope) -> exp.Column:
+    """A column, with its table."""
+    refuse_more(node, {"this", "table"}, "a column")
+    if not isinstance(node.this, exp.Identifier):
+        inner = node.this if isinstance(node.this, exp.Expr) else node
+        raise refused(why_not(inner), "name its columns")
+    name = name_of(node.this)
+    if name.lower() in PLACES:
+        raise refused(
+            f"{name!r}, the place of a row, which follows from other people's rows", "leave it"
+        )
+    table = name_of(node.args["table"]) if node.args.get("table") else scope.only
+    if table is None:
+        raise refused(
+            f"the column {name!r} of one of several tables", "write table.column everywhere"
+        )
+    return scope.column(table, name)
+
+
+def _literal(node: exp.Literal) -> exp.Literal:
+    """A number or a text that every engine reads alike."""
+    text = str(node.this)
+    if node.is_string:
+        if "\\" in text or not text.isprintable():
+            raise refused("a text with a backslash or an unprintable letter", "write another")
+        return exp.Literal(this=text, is_string=True)
+    if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", text):
+        raise refused("a number in another form than 12 or 1.5", "write it so")
+    return exp.Literal(this=text, is_string=False)
+
+
+def _type(node: exp.Cast) -> exp.DataType:
+    """The type of a CAST."""
+    kind = node.args.get("to")
+    plain = isinstance(kind, exp.DataType) and not kind.expressions and kind.this in TYPES
+    if not plain or any(node.args.get(part) for part in ("format", "action", "default", "safe")):
+        raise refused(
+            "a CAST to another type", "use INTEGER, BIGINT, DOUBLE PRECISION, TEXT or DATE"
+        )
+    return exp.DataType(this=kind.this)  # type: ignore[union-attr]

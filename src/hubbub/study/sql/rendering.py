@@ -1,0 +1,81 @@
+"""The statement that a site's engine runs, from a checked query.
+
+Numbers are divided as real numbers everywhere, and by zero gives nothing; dates are read and
+subtracted as dates where an engine has none. So engines of sites give the same cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import ErrorLevel, exp
+
+_SQLITE_PARTS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d"}
+_BARE = ("postgres",)  # engines that read `table.name` as a call where there is no such column
+
+
+def rendered(select: exp.Select, engine: str) -> str:
+    """The statement in an engine's SQL, every name quoted.
+
+    Args:
+        select: of a checked query.
+        engine: sqlglot's name of its SQL.
+    """
+    made = select.copy()
+    _each(made, exp.Div, _divided)
+    if engine not in _BARE:
+        for one in made.find_all(exp.Select):
+            _qualify(one)
+    if engine == "sqlite":
+        _each(made, exp.Sub, _days)
+        _each(made, exp.Extract, _date_part)
+        _each(made, exp.Cast, _date)
+    return made.sql(dialect=engine, comments=False, unsupported_level=ErrorLevel.RAISE)
+
+
+def _each(
+    select: exp.Select,
+    kind: type[exp.Expr],
+    change: Callable[[exp.Expr], exp.Expr],
+) -> None:
+    """Every expression of a kind changed, those within others first."""
+    for node in reversed(list(select.find_all(kind))):
+        node.replace(change(node.copy()))
+
+
+def _divided(node: exp.Expr) -> exp.Expr:
+    """Real division."""
+    over = exp.Nullif(this=exp.Paren(this=node.expression), expression=exp.Literal.number(0))
+    real = exp.cast(exp.Paren(this=node.this), exp.DataType.Type.DOUBLE)
+    return exp.Paren(this=exp.Div(this=real, expression=over, typed=True))
+
+
+def _qualify(select: exp.Select) -> None:
+    """Columns of a table by its name: SQLite reads an unknown name in quotes as a text."""
+    if isinstance(table := select.args["from_"].this, exp.Table):
+        columns = [
+            exp.column(one.name, table=table.name, quoted=True) for one in select.expressions
+        ]
+        select.set("expressions", columns)
+
+
+def _days(node: exp.Expr) -> exp.Expr:
+    """Days between two dates, as SQLite has them: texts, and functions of texts."""
+    if not (_is_date(node.this) and _is_date(node.expression)):
+        return node
+    days = [exp.func("julianday", side) for side in (node.this, node.expression)]
+    between = exp.Sub(this=days[0], expression=days[1])
+    return exp.cast(exp.Paren(this=between), exp.DataType.Type.INT)
+
+
+def _date_part(node: exp.Expr) -> exp.Expr:
+    parts = (exp.Literal.string(_SQLITE_PARTS[node.name.upper()]), node.expression)
+    return exp.cast(exp.func("strftime", *parts), exp.DataType.Type.INT)
+
+
+def _date(node: exp.Expr) -> exp.Expr:
+    return exp.func("date", node.this) if _is_date(node) else node
+
+
+def _is_date(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DATE

@@ -1,0 +1,46 @@
+"""A silo's database as a stream of cells: the study's query, by the site's connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from hubbub.study.data import Data
+from hubbub.study.extracts.cell_stream import Cells, CellStream, texts_of
+from hubbub.study.sql.connection import connection_of
+from hubbub.study.sql.engines import rows_of
+from hubbub.study.sql.owned_query import OwnedQuery, checked
+from hubbub.study.sql.rendering import rendered
+
+
+def stream(data: Data, party: str, folder: Path) -> CellStream:
+    """The rows of a study's query at a silo.
+
+    Args:
+        data: what is asked.
+        party: the silo.
+        folder: its own, with `sources.toml`.
+
+    Raises:
+        UserError, DataError: nothing says where its database is, or it cannot be read.
+    """
+    query = checked(data.query, dict(data.tables), reference=data.reference, patient=data.patient)
+    return stream_of(query, party, folder)
+
+
+def stream_of(query: OwnedQuery, party: str, folder: Path) -> CellStream:
+    """The rows of a checked query; see `stream`."""
+    return CellStream(
+        origin=f"the database of {party}",
+        pieces=partial(_pieces, query, party, folder),
+        ordered=False,
+    )
+
+
+def _pieces(query: OwnedQuery, party: str, folder: Path) -> Iterator[Cells]:
+    connection = connection_of(party, folder)
+    statement = rendered(query.select, connection.dialect)
+    for rows in rows_of(connection, statement, party):
+        columns = zip(*rows, strict=True)
+        yield {name: texts_of(own) for name, own in zip(query.columns, columns, strict=True)}

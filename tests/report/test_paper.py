@@ -1,0 +1,168 @@
+"""What a paper prints of a run's statistics, in every format."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
+from hubbub.cli import main
+from hubbub.disk import write_text
+from hubbub.errors import UserError
+from hubbub.estimation import stack, statistic_from
+from hubbub.report.paper.figure_files import FIGURES, figure_file
+from hubbub.report.paper.formats import FORMATS, written
+from hubbub.report.paper.manuscript import Manuscript, manuscript_of
+
+COLUMNS = {one.name: one for one in (AGE, TIME, SEX, STAGE, DIED, MARKER)}
+ASKED: dict[str, dict[str, Any]] = {
+    "baseline": {"kind": "table", "columns": ["age", "stage"], "by": "sex"},
+    "ages": {"kind": "quantiles", "column": "age"},
+    "died": {"kind": "crosstab", "rows": "sex", "columns": "died"},
+    "os": {
+        "kind": "survival",
+        "time": "time",
+        "event": "died",
+        "by": "sex",
+        "test": "log-rank",
+        "bins": 24,
+    },
+    "hr": {
+        "kind": "cox",
+        "time": "time",
+        "event": "died",
+        "covariates": {"sex": "categories"},
+    },
+    "none": {"kind": "histogram", "column": "marker", "bins": 4},
+}
+
+
+def told(sigma: float = 1.0) -> dict[str, Any]:
+    """What `statistics.json` would hold."""
+    stacked = stack({name: statistic_from(name, one, COLUMNS) for name, one in ASKED.items()})
+    noise = sigma * np.random.default_rng(1).standard_normal(stacked.size)
+    answers = stacked.answers([stacked.sum(patients()) + noise], sigma)
+    statistics = {name: one.to_dict() for name, one in answers.items()}
+    statistics["none"] |= {"refusal": "too few records for the noise", "rows": []}
+    return {
+        "study": "five & six_seven",
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "relation": "add-remove",
+        "adversary": "aggregator + 1 silos",
+        "unit": "record",
+        "statistics": statistics,
+    }
+
+
+@pytest.fixture(scope="module")
+def paper() -> Manuscript:
+    return manuscript_of(told(1e-6))
+
+
+def test_table_1_is_as_journals_print_it(paper: Manuscript) -> None:
+    table = next(one.table for one in paper.tables if one.name == "baseline")
+    assert table.head == ("", "Overall (n = 1,500)", "f (n = 750)", "m (n = 750)", "p", "SMD")
+    cells = {row[0]: row for row in table.rows}
+    age = patients()["age"]
+    assert cells["age, mean (SD)"][1] == f"{age.mean():.1f} ({age.std():.1f})"
+    assert cells["age, median [IQR]"][1].startswith("5")
+    first = patients()["stage"] == 0
+    assert cells["  I"][1] == f"{first.sum():,} ({100 * first.mean():.1f})"
+    assert cells["stage, n (%)"][4:] != ("", "")
+    assert cells["  I"][4:] == ("", "")
+
+
+def test_what_was_refused_has_no_table_and_the_flow_says_who_is_in(paper: Manuscript) -> None:
+    names = [one.name for one in paper.tables]
+    assert names[0] == "flow"
+    assert "none" not in names
+    assert {"died", "died-compared", "os", "os-over-time"} <= {*names}
+    assert [row[1] for row in paper.tables[0].table.rows] == ["1,500", "1,500", "1,500"]
+
+
+def test_the_methods_say_the_promise_and_what_was_done(paper: Manuscript) -> None:
+    for said in ("Kaplan-Meier", "epsilon 2, delta 1e-05", "one record added or removed", "noise"):
+        assert said in paper.methods or said.replace("1e-05", "1e-5") in paper.methods
+    assert "Holm" not in paper.methods
+
+
+def test_latex_escapes_what_it_would_take_for_its_own(paper: Manuscript) -> None:
+    text = written(paper, "latex")["tables.tex"].decode()
+    assert r"n (\%)" in text
+    assert text.count(r"\begin{tabular}") == len(paper.tables)
+    assert r"\quad I &" in text
+    assert r"\includegraphics[width=\linewidth]{os.pdf}" in text
+
+
+def test_a_page_has_all_tables_and_figures_and_escapes_names(paper: Manuscript) -> None:
+    text = written(paper, "html")["tables.html"].decode()
+    assert "five &amp; six_seven" in text
+    assert text.count("<table") == len(paper.tables)
+    assert text.count("<svg") == len(paper.figures)
+
+
+def test_survival_figures_have_the_p_value_and_numbers_at_risk(paper: Manuscript) -> None:
+    (drawn,) = (one for one in paper.figures if one.name == "os")
+    svg = figure_file(drawn.figure, "svg").decode()
+    assert "log-rank p &lt; 0.0001" in svg
+    assert ">1,500<" in svg
+    assert "at risk, with noise" in svg
+    assert drawn.figure.height > 270
+
+
+def test_figures_are_files_of_each_kind(paper: Manuscript) -> None:
+    pytest.importorskip("matplotlib")
+    begins = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}
+    for kind in FIGURES:
+        for drawn in paper.figures:
+            file = figure_file(drawn.figure, kind)
+            assert file.startswith(begins[kind])
+            assert file == figure_file(drawn.figure, kind)
+
+
+def test_a_word_document_has_all_tables(paper: Manuscript) -> None:
+    docx = pytest.importorskip("docx")
+    file = written(paper, "docx")["tables.docx"]
+    found = docx.Document(io.BytesIO(file))
+    assert len(found.tables) == len(paper.tables)
+    assert zipfile.ZipFile(io.BytesIO(file)).testzip() is None
+
+
+def test_the_command_writes_files_beside_the_run(tmp_path: Path) -> None:
+    import json
+
+    write_text(tmp_path / "statistics.json", json.dumps(told()))
+    code = main(["table", str(tmp_path), "--format", "csv,html", "--figures", "svg", "--json"])
+    assert code == 0
+    found = {one.name for one in (tmp_path / "paper").iterdir()}
+    assert {"baseline.csv", "methods.txt", "tables.html", "os.svg", "hr.svg"} <= found
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_text(tmp_path / "statistics.json", "{}")
+    assert main(["table", str(tmp_path), "--format", "pdf"]) == 2
+    assert f"expected some of {', '.join(FORMATS)}" in capsys.readouterr().err
+    assert main(["table", str(tmp_path / "nothing")]) == 2
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, paper: Manuscript) -> None:
+    import builtins
+
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **more: Any) -> Any:
+        if name.partition(".")[0] in ("docx", "matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match="python-docx"):
+        written(paper, "docx")
+    with pytest.raises(UserError, match="matplotlib"):
+        figure_file(paper.figures[0].figure, "pdf")

@@ -1,0 +1,394 @@
+"""Engines: the same arrays from each, nothing but reading, and errors without a cell."""
+
+# ruff: noqa: S608 (statements for databases of the tests' own, bad ones among them)
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from hubbub import Study
+from hubbub.errors import DataError, StudyError, UserError
+from hubbub.study import sources
+from hubbub.study.extracts import extract
+from hubbub.study.sql.connection import connection_of
+from hubbub.study.sql.engines import rows_of
+
+SECRET = "4711"  # a cell that no sentence may have
+QUERY = """
+SELECT p.pid, p.age, p.sex, p.died, v.n, v.late / 7 AS weeks,
+       CAST(p.gone AS DATE) - CAST(p.came AS DATE) AS days,
+       EXTRACT(YEAR FROM CAST(p.came AS DATE)) AS y
+FROM patients p
+LEFT JOIN (SELECT pid, COUNT(*) AS n, MAX(k) AS late FROM visits WHERE k > 0 GROUP BY pid) v
+  ON v.pid = p.pid
+WHERE p.sex LIKE 'F%' OR p.age > 30
+"""
+STUDY: dict[str, Any] = {
+    "study": {"name": "registry"},
+    "parties": {"names": ["north", "south"], "colluders": 0},
+    "data": {
+        "source": "sql",
+        "query": QUERY,
+        "tables": {"patients": "pid", "visits": "pid"},
+        "patient": "pid",
+        "most_per_patient": 2,
+        "order": "days",
+        "target": "died",
+        "records": 200,
+        "columns": {
+            "age": {"low": 0, "high": 100},
+            "sex": {"categories": ["F", "M"]},
+            "n": {"low": 0, "high": 20, "default": 0},
+            "weeks": {"low": 0, "high": 9, "default": 0, "indicator": True},
+            "days": {"low": 0, "high": 400},
+            "y": {"low": 2000, "high": 2030},
+        },
+    },
+    "model": {"kind": "logistic"},
+    "training": {"steps": 2, "sample_rate": 0.1},
+    "privacy": {"epsilon": 1.0, "delta": 1e-5},
+    "statistics": {"epsilon": 0.3, "who": {"kind": "table"}},
+}
+TABLES = (
+    "CREATE TABLE patients (pid INTEGER, age DOUBLE PRECISION, sex VARCHAR(9), died INTEGER, "
+    "came DATE, gone DATE)",
+    "CREATE TABLE visits (pid INTEGER, k INTEGER)",
+)
+
+
+def study(**data: Any) -> Study:
+    """The study, with other keys of its data."""
+    return Study.from_table({**STUDY, "data": STUDY["data"] | data})
+
+
+def _rows(seed: int = 1, people: int = 80) -> tuple[list[tuple[Any, ...]], list[tuple[int, int]]]:
+    draw = np.random.default_rng(seed)
+    patients = []
+    for one in range(people):
+        for _ in range(1 + one % 3):
+            day = int(draw.integers(1, 28))
+            age = round(float(draw.normal(50, 20)), 3)
+            came, gone = f"2020-01-{day:02}", f"2020-0{2 + one % 8}-{day:02}"
+            patients.append((one, age, "FM"[one % 2], int(draw.integers(2)), came, gone))
+    visits = [(int(draw.integers(people)), int(draw.integers(9))) for _ in range(300)]
+    return patients, visits
+
+
+def fill(execute: Any, mark: str, *, backwards: bool = False) -> None:
+    """Both tables, in one order or the other."""
+    patients, visits = _rows()
+    for statement in TABLES:
+        execute(statement)
+    for table, rows in (("patients", patients), ("visits", visits)):
+        for row in reversed(rows) if backwards else rows:
+            execute(f"INSERT INTO {table} VALUES ({', '.join([mark] * len(row))})", row)
+
+
+def connect(home: Path, party: str, url: str, **more: Any) -> Path:
+    """A silo's `sources.toml`."""
+    home.mkdir(exist_ok=True, parents=True)
+    lines = [f"{key} = {value!r}".replace("'", '"') for key, value in {"url": url, **more}.items()]
+    path = home / "sources.toml"
+    path.write_text("\n".join([f"[{party}]", *lines]))
+    path.chmod(0o600)
+    return home
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> dict[str, Path]:
+    """A folder with a database by engine."""
+    made = {}
+    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
+        home = connect(tmp_path / engine, "north", f"{engine}:///registry")
+        opened = opener(str(home / "registry"))
+        fill(opened.execute, "?", backwards=engine == "sqlite")
+        opened.commit()
+        opened.close()
+        made[engine] = home
+    return made
+
+
+def arrays(home: Path, party: str = "north", made: Study | None = None) -> list[bytes]:
+    """All that a silo has of the study, as bytes."""
+    records = sources.records(made or study(), party, folder=home)
+    cells = sources.statistic_cells(made or study(), party, folder=home)
+    units = cells.unit_rows
+    assert records.patients is not None
+    parts = [records.inputs, records.targets, records.patients, *cells.columns.values()]
+    return [np.asarray(part).tobytes() for part in (*parts, units.rows, units.shares)]
+
+
+def test_p31_engines_that_hold_the_same_rows_in_any_order_give_the_same_bytes(
+    embedded: dict[str, Path], postgresql: Any, tmp_path: Path
+):
+    url = postgresql.made("registry")
+    with postgresql.owner("registry") as opened:
+        fill(opened.execute, "%s")
+        opened.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+    embedded["postgresql"] = connect(tmp_path / "postgresql", "north", url)
+    found = {engine: arrays(home) for engine, home in embedded.items()}
+    assert found["duckdb"] == found["sqlite"] == found["postgresql"]
+    assert len(sources.records(study(), "north", folder=embedded["duckdb"])) > 80
+
+
+def test_a_patients_first_rows_are_told_by_the_order_of_the_study(embedded: dict[str, Path]):
+    made = study(most_per_patient=1)
+    records = sources.records(made, "north", folder=embedded["sqlite"])
+    assert len(records) == records.units
+    many = sources.records(study(most_per_patient=9), "north", folder=embedded["sqlite"])
+    assert many.patients is not None
+    days = many.inputs[:, 5]  # age, sex, n, weeks, its indicator, days
+    first = [days[many.patients == one][0] for one in range(many.units)]
+    assert first == [days[many.patients == one].min() for one in range(many.units)]
+
+
+def test_a_table_that_changes_while_a_study_goes_on_changes_nothing(embedded: dict[str, Path]):
+    home = embedded["sqlite"]
+    before = arrays(home)
+    with closing(sqlite3.connect(home / "registry")) as opened:
+        opened.execute("DELETE FROM patients")
+        opened.execute("DROP TABLE visits")
+        opened.commit()
+    assert arrays(home) == before
+    extract.forget(study().id, "north", home)
+    with pytest.raises(DataError, match="expected the database of north to answer"):
+        arrays(home)
+
+
+def test_a_view_that_changes_between_steps_changes_nothing(embedded: dict[str, Path]):
+    home = embedded["duckdb"]
+    with duckdb.connect(str(home / "registry")) as opened:
+        opened.execute("ALTER TABLE patients RENAME TO everybody")
+        opened.execute("CREATE VIEW patients AS SELECT * FROM everybody")
+    before = arrays(home)
+    with duckdb.connect(str(home / "registry")) as opened:
+        opened.execute("CREATE OR REPLACE VIEW patients AS SELECT * FROM everybody WHERE age > 60")
+    assert arrays(home) == before
+    assert arrays(home, made=study(records=201)) != before  # another study reads anew
+
+
+def test_an_extract_is_for_its_owner_alone_and_refused_once_it_was_altered(
+    embedded: dict[str, Path],
+):
+    home = embedded["duckdb"]
+    arrays(home)
+    (place,) = (home / "extracts").iterdir()
+    assert place.stat().st_mode & 0o077 == 0
+    assert (home / "extracts").stat().st_mode & 0o077 == 0
+    with (place / "inputs.npy").open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x01")
+    with pytest.raises(DataError, match="found it altered"):
+        arrays(home)
+
+
+def test_nothing_is_left_of_a_reading_that_failed(embedded: dict[str, Path]):
+    home = embedded["duckdb"]
+    with pytest.raises(DataError):
+        arrays(home, made=study(query=QUERY.replace("p.sex, p.died", "p.sex, p.nothing AS died")))
+    assert list((home / "extracts").iterdir()) == []
+
+
+def test_embedded_engines_only_read(embedded: dict[str, Path], tmp_path: Path):
+    (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
+    attacks = [
+        "INSERT INTO visits VALUES (1, 1)",
+        "DROP TABLE visits",
+        f"ATTACH '{tmp_path / 'other'}' AS other",
+    ]
+    own = {
+        "duckdb": [
+            f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')",
+            f"SELECT * FROM '{tmp_path / 'secret.csv'}'",
+            f"COPY visits TO '{tmp_path / 'out.csv'}'",
+            "SET enable_external_access = true",
+            "SET lock_configuration = false",
+            "INSTALL httpfs",
+            "SELECT * FROM connection",  # a variable of the program
+        ],
+        "sqlite": [
+            "PRAGMA query_only = OFF",
+            "PRAGMA writable_schema = ON",
+            "SELECT load_extension('x')",
+        ],
+    }
+    for engine, home in embedded.items():
+        connection = connection_of("north", home)
+        for attack in (*attacks, *own[engine]):
+            with pytest.raises(DataError, match="answer the study's query"):
+                list(rows_of(connection, attack, "north"))
+    assert not (tmp_path / "out.csv").exists()
+    assert not (tmp_path / "other").exists()
+
+
+def test_postgresql_only_reads_and_never_as_a_superuser(postgresql: Any, tmp_path: Path):
+    url = postgresql.made("held", *TABLES, f"INSERT INTO visits VALUES ({SECRET}, 1)")
+    connection = connection_of("north", connect(tmp_path, "north", url))
+    assert list(rows_of(connection, "SELECT pid, k FROM visits", "north")) == [[(int(SECRET), 1)]]
+    with postgresql.owner("held") as opened:
+        opened.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO reader")
+        opened.execute("CREATE TABLE hidden (pid INTEGER)")
+    for attack, said in {
+        "INSERT INTO visits VALUES (1, 1)": "DuplicateCursor|SyntaxError",
+        "SELECT 1; DROP TABLE visits": "SyntaxError",
+        "SELECT * FROM hidden": "InsufficientPrivilege: permission denied",
+        "SELECT pg_read_file('/etc/passwd')": "InsufficientPrivilege",
+        "SELECT * FROM nothing": "UndefinedTable",
+    }.items():
+        with pytest.raises(DataError) as raised:
+            list(rows_of(connection, attack, "north"))
+        assert any(one in str(raised.value) for one in said.split("|"))
+    with postgresql.owner("held") as opened:
+        assert opened.execute("SELECT count(*) FROM visits").fetchone() == (1,)
+    owner = connect(tmp_path / "owner", "north", postgresql.url("owner", "held"))
+    with pytest.raises(DataError, match="got a superuser"):
+        list(rows_of(connection_of("north", owner), "SELECT 1", "north"))
+
+
+def test_no_sentence_of_a_database_has_a_cell(postgresql: Any, tmp_path: Path):
+    url = postgresql.made(
+        "quoting", "CREATE TABLE t (a TEXT)", f"INSERT INTO t VALUES ('x{SECRET}')"
+    )
+    homes = [connect(tmp_path / "p", "north", url)]
+    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
+        homes.append(connect(tmp_path / engine, "north", f"{engine}:///db"))
+        opened = opener(str(homes[-1] / "db"))
+        opened.execute("CREATE TABLE t (a TEXT)")
+        opened.execute(f"INSERT INTO t VALUES ('x{SECRET}')")
+        opened.commit()
+        opened.close()
+    raised = []
+    for home in homes:
+        connection = connection_of("north", home)
+        for wrong in ("SELECT CAST(a AS INTEGER) / 0 FROM t", "SELECT json_extract(a, '$') FROM t"):
+            with suppress(DataError):
+                list(rows_of(connection, wrong, "north"))
+                continue
+            with pytest.raises(DataError) as said:
+                list(rows_of(connection, wrong, "north"))
+            raised.append(said.value)
+    assert len(raised) >= 4
+    for error in raised:
+        assert SECRET not in str(error)
+        assert error.__cause__ is error.__context__ is None
+
+
+def test_a_lock_a_limit_of_time_and_a_dropped_line_are_errors_of_the_database(
+    postgresql: Any, tmp_path: Path, embedded: dict[str, Path]
+):
+    url = postgresql.made("slow", *TABLES)
+    with postgresql.owner("slow") as opened:
+        opened.execute("INSERT INTO visits SELECT k, k FROM generate_series(1, 200000) k")
+    connection = connection_of("north", connect(tmp_path / "p", "north", url))
+    dropped = rows_of(connection, "SELECT pid, k FROM visits", "north")
+    next(dropped)
+    with postgresql.owner("slow") as opened:
+        opened.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'"
+        )
+    with pytest.raises(DataError, match="answer the study's query, got"):
+        list(dropped)
+    quick = connection_of("north", connect(tmp_path / "p", "north", url))
+    object.__setattr__(quick, "seconds", 1)
+    with pytest.raises(DataError, match="QueryCanceled"):
+        list(rows_of(quick, "SELECT pg_sleep(5)", "north"))
+    away = connect(tmp_path / "q", "north", "postgresql://reader@/slow?host=/nowhere")
+    with pytest.raises(DataError, match="OperationalError"):
+        list(rows_of(connection_of("north", away), "SELECT 1", "north"))
+    with closing(sqlite3.connect(embedded["sqlite"] / "registry")) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        locked = connection_of("north", embedded["sqlite"])
+        with pytest.MonkeyPatch.context() as patched:
+            real = sqlite3.connect
+            patched.setattr(sqlite3, "connect", lambda *a, **k: real(*a, **k | {"timeout": 0.1}))
+            with pytest.raises(DataError, match="locked"):
+                list(rows_of(locked, "SELECT pid FROM visits", "north"))
+
+
+def test_a_call_is_never_made_of_a_column_that_is_not_there(postgresql: Any, tmp_path: Path):
+    """PostgreSQL reads t.count, where t has no such column, as count(t): an aggregate."""
+    url = postgresql.made("calls", *TABLES, "INSERT INTO visits VALUES (1, 1), (1, 2)")
+    with postgresql.owner("calls") as opened:
+        opened.execute("INSERT INTO patients VALUES (1, 1, 'F', 0, '2020-01-01', '2020-02-01')")
+        assert opened.execute("SELECT v.count FROM visits v").fetchone() == (2,)
+    home = connect(tmp_path, "north", url)
+    with pytest.raises(DataError, match="UndefinedColumn"):
+        sources.records(
+            study(query=QUERY.replace("p.died,", "p.count AS died,")), "north", folder=home
+        )
+
+
+def test_a_connection_is_shown_by_its_engine_alone(tmp_path: Path):
+    home = connect(tmp_path, "north", "postgresql://reader:hunter2@db/registry")
+    made = connection_of("north", home)
+    assert repr(made) == str(made) == "<Connection to postgresql>"
+    (home / "sources.toml").chmod(0o644)
+    with pytest.raises(UserError, match="open to others"):
+        connection_of("north", home)
+    for url in ("mysql://u:hunter2@h", "hunter2", "", 3):
+        (home / "sources.toml").write_text(f"[north]\nurl = {url!r}\n")
+        (home / "sources.toml").chmod(0o600)
+        with pytest.raises(UserError) as raised:
+            connection_of("north", home)
+        assert "hunter2" not in str(raised.value)
+    (home / "sources.toml").write_text("[north]\nurl = hunter2\n")
+    with pytest.raises(UserError) as raised:
+        connection_of("north", home)
+    assert "hunter2" not in str(raised.value)
+    found = connection_of("south", tmp_path / "no", {"HUBBUB_SOURCE": "duckdb:///x.duckdb"})
+    assert found.address == str(tmp_path / "no" / "x.duckdb")
+    with pytest.raises(DataError, match="found neither"):
+        connection_of("south", tmp_path / "no", {})
+
+
+def test_another_engine_is_reached_by_the_driver_that_the_site_names(embedded: dict[str, Path]):
+    home = embedded["sqlite"]
+    before = arrays(home)
+    extract.forget(study().id, "north", home)
+    connect(home, "north", f"dbapi:{home / 'registry'}", driver="sqlite3", dialect="sqlite")
+    assert arrays(home) == before
+
+
+def test_a_cell_that_does_not_fit_is_refused_without_its_content_or_row(tmp_path: Path):
+    home = connect(tmp_path, "north", "sqlite:///registry")
+    with closing(sqlite3.connect(home / "registry")) as opened:
+        fill(opened.execute, "?")
+        opened.execute(f"UPDATE patients SET died = {SECRET} WHERE pid = 7")
+        opened.commit()
+    with pytest.raises(DataError, match="the database of north, column 'died'") as raised:
+        arrays(home)
+    assert SECRET not in str(raised.value)
+    assert " row " not in str(raised.value)
+
+
+def test_a_study_names_a_query_or_nothing_of_one():
+    for wrong, said in (
+        ({"query": ""}, "expected data.query"),
+        ({"tables": {}}, "expected data.tables"),
+        ({"tables": {"patients": "pid"}}, "the table 'visits'"),
+        ({"patient": "age"}, "expected data.patient"),
+        ({"query": QUERY.replace("p.pid, p.age", "p.pid AS whose, p.age")}, "no column 'pid'"),
+        ({"order": "nothing"}, "to select 'nothing'"),
+        ({"options": {"a": 1}}, "data.options"),
+        ({"query": QUERY.replace("p.sex,", "")}, "to select 'sex'"),
+    ):
+        with pytest.raises(StudyError, match=said):
+            study(**wrong)
+    plain = {key: value for key, value in STUDY["data"].items() if key not in ("source", "patient")}
+    with pytest.raises(StudyError, match=r"data\.query"):
+        Study.from_table({**STUDY, "data": {**plain, "files": "{name}.csv"}})
+
+
+def test_the_query_is_part_of_the_study_id_and_comes_back_from_its_file():
+    made = study()
+    assert Study.parse(made.as_toml()).id == made.id
+    assert study(query=QUERY + " AND p.age < 90").id != made.id
+    assert study(tables={"patients": "pid", "visits": "pid", "labs": "pid"}).id != made.id

@@ -1,0 +1,270 @@
+"""What a query may be: statements that are let in, and what each of many others is refused for."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from hubbub.errors import StudyError
+from hubbub.study.sql.owned_query import checked
+from hubbub.study.sql.rendering import rendered
+
+TABLES = {"patients": "pid", "visits": "pid", "labs": "person"}
+
+# By statement a part of the sentence that refuses it.
+REFUSED = {
+    # other people's rows
+    "SELECT pid, RANK() OVER (ORDER BY age) AS r FROM patients": "a window",
+    "SELECT pid, LAG(age) OVER (PARTITION BY pid ORDER BY age) AS r FROM patients": "a window",
+    "SELECT pid, COUNT(*) OVER () AS n FROM patients": "a window",
+    "SELECT pid, age FROM patients WINDOW w AS (ORDER BY age)": "a window",
+    "SELECT DISTINCT pid, age FROM patients": "DISTINCT",
+    "SELECT DISTINCT ON (age) pid, age FROM patients": "DISTINCT",
+    "SELECT pid, age FROM patients LIMIT 5": "LIMIT",
+    "SELECT pid, age FROM patients FETCH FIRST 5 ROWS ONLY": "LIMIT or FETCH",
+    "SELECT pid, age FROM patients OFFSET 5": "OFFSET",
+    "SELECT pid, age FROM patients ORDER BY age": "ORDER BY",
+    "SELECT pid, age FROM patients ORDER BY random() LIMIT 3": "data.query to filter",
+    "SELECT MAX(pid) AS pid FROM patients": "unless it groups",
+    "SELECT pid, COUNT(*) AS n FROM patients": "unless it groups",
+    "SELECT age, COUNT(*) AS pid FROM patients GROUP BY age": "several people",
+    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY 1": "several people",
+    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY pid + 0": "several people",
+    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY ROLLUP (pid)": "ROLLUP",
+    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY CUBE (pid)": "CUBE",
+    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY GROUPING SETS ((pid), ())": "GROUPINGSETS",
+    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY ALL": "all",
+    "SELECT pid, COUNT(*) AS n FROM patients GROUP BY pid HAVING COUNT(*) > 1": "HAVING",
+    "SELECT pid, age FROM patients GROUP BY pid": "one of a group's rows",
+    "SELECT pid, AVG(age) AS a FROM patients GROUP BY pid": "adds in an order",
+    "SELECT pid, SUM(age) AS a FROM patients GROUP BY pid": "adds in an order",
+    "SELECT pid, STRING_AGG(sex, ',') AS a FROM patients GROUP BY pid": "adds in an order",
+    "SELECT pid, ARRAY_AGG(age) AS a FROM patients GROUP BY pid": "an aggregate",
+    "SELECT pid, COUNT(*) FILTER (WHERE age > 1) AS a FROM patients GROUP BY pid": "an aggregate",
+    "SELECT pid, age FROM patients QUALIFY ROW_NUMBER() OVER (ORDER BY age) = 1": "QUALIFY",
+    # what gives a value of its own
+    "SELECT pid, (SELECT MAX(age) FROM patients) AS m FROM patients": "a subquery",
+    "SELECT pid, age FROM patients WHERE EXISTS (SELECT 1 FROM visits)": "a subquery",
+    "SELECT pid, age FROM patients WHERE pid IN (SELECT pid FROM visits)": "IN without a list",
+    "SELECT pid, age FROM patients WHERE age > ALL (SELECT age FROM patients)": "not on the list",
+    "SELECT pid, age > ANY (ARRAY[1, 2]) AS b FROM patients": "not on the list",
+    "SELECT pid, ARRAY(SELECT age FROM patients) AS a FROM patients": "data.query to filter",
+    # joins of different people
+    "SELECT p.pid, v.k FROM patients p, visits v": "without ON",
+    "SELECT p.pid, v.k FROM patients p CROSS JOIN visits v": "CROSS JOIN",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.age = v.k": "the person is the same",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.pid = v.k": "the person is the same",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.pid <= v.pid": "the person is the same",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.pid = v.pid OR TRUE": "is the same",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v ON NOT p.pid = v.pid": "is the same",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.pid = p.pid": "is the same",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v ON v.pid = v.pid": "is the same",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v ON p.pid = v.pid + 1": "is the same",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v ON (p.pid = v.pid) = FALSE": "is the same",
+    "SELECT p.pid, l.k FROM patients p JOIN labs l ON p.pid = l.pid": "is the same",
+    "SELECT p.pid, v.k FROM patients p JOIN visits v USING (pid)": "using",
+    "SELECT p.pid, v.k FROM patients p NATURAL JOIN visits v": "NATURAL",
+    "SELECT v.pid, p.age FROM patients p LEFT JOIN visits v ON p.pid = v.pid": "no column 'pid'",
+    "SELECT p.pid, v.k FROM patients p RIGHT JOIN visits v ON p.pid = v.pid": "RIGHT",
+    "SELECT p.pid, v.k FROM patients p FULL JOIN visits v ON p.pid = v.pid": "FULL",
+    "SELECT p.pid, v.k FROM patients p JOIN LATERAL (SELECT * FROM visits) v ON TRUE": "in FROM",
+    "SELECT p.pid, v.k FROM patients p JOIN visits p ON p.pid = p.pid": "for two tables",
+    "SELECT a.pid, b.n FROM patients a JOIN (SELECT COUNT(*) AS n FROM visits) b ON TRUE": "groups",
+    "SELECT a.pid, b.k FROM patients a JOIN (SELECT k FROM visits) b ON TRUE": "person's key",
+    # set operations, other statements
+    "SELECT pid, age FROM patients UNION SELECT pid, k FROM visits": "UNION",
+    "SELECT pid, age FROM patients UNION ALL SELECT pid, k FROM visits": "UNION",
+    "SELECT pid, age FROM patients INTERSECT SELECT pid, k FROM visits": "INTERSECT",
+    "SELECT pid, age FROM patients EXCEPT SELECT pid, k FROM visits": "EXCEPT",
+    "VALUES (1, 2)": "data.query to filter",
+    "TABLE patients": "a star",
+    "SELECT * FROM patients": "a star",
+    "SELECT p.* FROM patients p": "a star",
+    "SELECT pid, age INTO other FROM patients": "INTO",
+    "SELECT pid, age FROM patients; DROP TABLE patients": "several statements",
+    "SELECT pid, age FROM patients;;SELECT 1": "several statements",
+    "DELETE FROM patients": "no SELECT",
+    "UPDATE patients SET age = 1": "no SELECT",
+    "INSERT INTO patients VALUES (1)": "no SELECT",
+    "DROP TABLE patients": "no SELECT",
+    "ATTACH DATABASE 'x' AS y": "data.query to filter",
+    "PRAGMA query_only = OFF": "data.query to filter",
+    "SET search_path = evil": "no SELECT",
+    "CALL evil()": "data.query to filter",
+    "COPY patients TO '/etc/x'": "no SELECT",
+    "COPY (SELECT 1) TO PROGRAM 'sh'": "data.query to filter",
+    "EXPLAIN ANALYZE SELECT pid, age FROM patients": "data.query to filter",
+    "WITH x AS (DELETE FROM patients RETURNING pid) SELECT pid FROM x": "data.query to filter",
+    "SELECT pid, age FROM patients FOR UPDATE": "a lock",
+    "": "none",
+    ";": "none",
+    "SELECT": "data.query to filter",
+    "SELEC pid FROM patients": "data.query to filter",
+    # recursion
+    "WITH RECURSIVE a AS (SELECT pid FROM patients) SELECT pid FROM a": "RECURSIVE",
+    "WITH a AS (SELECT pid FROM a) SELECT pid FROM a": "the table 'a'",
+    "WITH patients AS (SELECT pid FROM visits) SELECT pid FROM patients": "for two things",
+    "WITH a AS (WITH b AS (SELECT 1) SELECT pid FROM patients) SELECT pid FROM a": "WITH of",
+    # what differs from reading to reading
+    "SELECT pid, random() AS r FROM patients": "a random number",
+    "SELECT pid, age FROM patients WHERE random() < 0.5": "a random number",
+    "SELECT pid, age FROM patients TABLESAMPLE BERNOULLI (10)": "a sample",
+    "SELECT pid, now() AS n FROM patients": "the clock",
+    "SELECT pid, CURRENT_DATE AS n FROM patients": "the clock",
+    "SELECT pid, CURRENT_TIMESTAMP AS n FROM patients": "the clock",
+    "SELECT pid, CURRENT_USER AS n FROM patients": "who asks",
+    "SELECT pid, gen_random_uuid() AS n FROM patients": "not on the list",
+    "SELECT pid, clock_timestamp() AS n FROM patients": "clock_timestamp()",
+    "SELECT pid, nextval('s') AS n FROM patients": "nextval()",
+    "SELECT pid, txid_current() AS n FROM patients": "txid_current()",
+    # files, functions, other schemas
+    "SELECT pid FROM read_csv('/etc/passwd')": "in FROM",
+    "SELECT pid FROM read_csv_auto('x.csv')": "in FROM",
+    "SELECT pid FROM 'x.parquet'": "other letters",
+    'SELECT pid FROM "x.csv"': "other letters",
+    "SELECT pid FROM generate_series(1, 9) AS t(pid)": "in FROM",
+    "SELECT pid FROM pg_read_file('x') AS t(pid)": "in FROM",
+    "SELECT pid, pg_read_file('/etc/passwd') AS f FROM patients": "pg_read_file()",
+    "SELECT pid, pg_sleep(age) AS f FROM patients": "pg_sleep()",
+    "SELECT pid, lo_import('x') AS f FROM patients": "lo_import()",
+    "SELECT pid, dblink('x', 'y') AS f FROM patients": "dblink()",
+    "SELECT pid, load_extension('x') AS f FROM patients": "load_extension()",
+    "SELECT pid, current_setting('x') AS f FROM patients": "current_setting()",
+    "SELECT pid, pg_catalog.lower(sex) AS f FROM patients": "data.query to filter",
+    "SELECT pid FROM pg_catalog.pg_stat_activity": "a schema",
+    "SELECT pid FROM information_schema.tables": "a schema",
+    "SELECT pid FROM pg_stat_activity": "the table 'pg_stat_activity'",
+    "SELECT pid FROM sqlite_master": "the table 'sqlite_master'",
+    "SELECT pid FROM other.patients": "a schema",
+    "SELECT pid FROM ONLY patients": "only",
+    "SELECT pid FROM (VALUES (1)) AS t(pid)": "data.query to filter",
+    # rows' places, columns of other queries, ambiguous ones
+    "SELECT pid, ctid AS c FROM patients": "the place of a row",
+    "SELECT pid, rowid AS c FROM patients": "the place of a row",
+    "SELECT pid, xmin AS c FROM patients": "the place of a row",
+    'SELECT pid, "ROWID" AS c FROM patients': "the place of a row",
+    "SELECT pid, q.age AS c FROM patients": "not in this FROM",
+    "SELECT a.pid, b.k FROM patients a JOIN (SELECT v.pid, a.age AS k FROM visits v) b "
+    "ON a.pid = b.pid": "not in this FROM",
+    "SELECT pid, age FROM patients p JOIN visits v ON p.pid = v.pid": "one of several tables",
+    "SELECT pid, age + 1 FROM patients": "without a name",
+    "SELECT pid, age, age FROM patients": "two columns",
+    "SELECT age AS pid FROM patients": "no column 'pid'",
+    "SELECT pid + 0 AS pid FROM patients": "no column 'pid'",
+    "SELECT COALESCE(pid, 1) AS pid FROM patients": "no column 'pid'",
+    "SELECT person FROM labs": "no column 'pid'",
+    # texts and comments
+    "SELECT pid, age FROM patients -- LIMIT 5": "a comment",
+    "SELECT pid, /* age */ age FROM patients": "a comment",
+    "SELECT pid, E'\\n' AS a FROM patients": "data.query to filter",
+    "SELECT pid, 'a\\' AS a FROM patients": "data.query to filter",
+    "SELECT pid, $1 AS a FROM patients": "a parameter",
+    "SELECT pid, :x AS a FROM patients": "a parameter",
+    "SELECT pid, sex COLLATE \"C\" AS a FROM patients": "a collation",
+    "SELECT pid, 1e400 AS a FROM patients": "a number in another form",
+    "SELECT pid, CAST(age AS evil) AS a FROM patients": "CAST",
+    "SELECT pid, CAST(sex AS VARCHAR(1)) AS a FROM patients": "CAST",
+    "SELECT pid, CAST(sex AS regclass) AS a FROM patients": "CAST",
+    "SELECT pid, EXTRACT(EPOCH FROM born) AS a FROM patients": "EXTRACT",
+    "SELECT pid, sex ~ '^(a+)+$' AS a FROM patients": "not on the list",
+    "SELECT pid, ROW(1, 2) AS a FROM patients": "row()",
+    "SELECT pid, age AT TIME ZONE 'utc' AS a FROM patients": "not on the list",
+}  # fmt: skip
+LET_IN = (
+    "SELECT pid, age FROM patients",
+    "SELECT p.pid, p.age, v.k FROM patients p JOIN visits v ON p.pid = v.pid AND v.k > 1",
+    "SELECT p.pid, l.k FROM patients AS p LEFT JOIN labs l ON l.k > 0 AND (l.person = p.pid)",
+    "SELECT p.pid, n.n FROM patients p LEFT JOIN (SELECT person, COUNT(*) AS n, MIN(k) AS low "
+    "FROM labs WHERE k > 1 GROUP BY person) n ON n.person = p.pid WHERE p.age / 3 > 2",
+    "WITH first AS (SELECT pid, MIN(k) AS k FROM visits GROUP BY pid), "
+    "b AS (SELECT v.pid, COUNT(DISTINCT v.k) AS c FROM visits v JOIN first f ON f.pid = v.pid "
+    "WHERE v.k >= f.k GROUP BY v.pid) SELECT p.pid, b.c FROM patients p JOIN b ON b.pid = p.pid",
+    "SELECT pid, CASE WHEN age > 50 THEN 'old' ELSE 'young' END AS a, sex || 'x' AS s, "
+    "COALESCE(age, 1) + 2 * -age AS z, TRIM(LOWER(sex)) AS t FROM patients "
+    "WHERE sex LIKE 'F%' AND age BETWEEN 1 AND 90 AND NOT sex IN ('a', 'b') AND age IS NOT NULL",
+    "SELECT v.pid, COUNT(*) AS n, v.k FROM visits v GROUP BY v.k, v.pid",
+)
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_p31_a_query_that_may_mix_people_or_read_elsewhere_is_refused_by_its_name(query: str):
+    with pytest.raises(StudyError, match=r"expected data\.query to ") as raised:
+        checked(query, TABLES, patient="pid")
+    assert REFUSED[query] in str(raised.value)
+
+
+def test_p31_a_query_too_long_or_too_deep_is_refused():
+    for query in (
+        "SELECT pid, " + "(" * 4000 + "age" + ")" * 4000 + " AS a FROM patients",
+        "SELECT pid, age FROM patients WHERE " + "NOT " * 4000 + "TRUE",
+        "SELECT pid, '" + "x" * 20_000 + "' AS a FROM patients",
+    ):
+        with pytest.raises(StudyError, match=r"expected data\.query to "):
+            checked(query, TABLES, patient="pid")
+
+
+def _filled(people: list[int]) -> sqlite3.Connection:
+    """A database of some people, each with rows that follow from the person alone."""
+    made = sqlite3.connect(":memory:")
+    made.execute("CREATE TABLE patients (pid INTEGER, age INTEGER, sex TEXT, born DATE)")
+    made.execute("CREATE TABLE visits (pid INTEGER, k INTEGER)")
+    made.execute("CREATE TABLE labs (person INTEGER, k INTEGER)")
+    for one in people:
+        sex = "FM"[one % 2] if one % 5 else None
+        made.execute("INSERT INTO patients VALUES (?, ?, ?, '1980-02-03')", [one, 20 + one, sex])
+        for k in range(one % 4):
+            made.execute("INSERT INTO visits VALUES (?, ?)", [one, k])
+            made.execute("INSERT INTO labs VALUES (?, ?)", [one, k * one % 3])
+    return made
+
+
+@pytest.mark.parametrize("query", LET_IN)
+def test_p31_neighbouring_databases_give_results_that_differ_in_one_persons_rows(query: str):
+    found = checked(query, TABLES, patient="pid")
+    statement = rendered(found.select, "sqlite")
+    whose, people = found.columns.index("pid"), list(range(1, 25))
+
+    def rows(some: list[int]) -> list[tuple[object, ...]]:
+        with closing(_filled(some)) as opened:
+            return sorted(opened.execute(statement).fetchall(), key=repr)
+
+    everybody = rows(people)
+    assert len({row[whose] for row in everybody}) > 1
+    for gone in people:
+        others = rows([one for one in people if one != gone])
+        assert others == [row for row in everybody if row[whose] != gone]
+        assert [row for row in everybody if row[whose] == gone] == rows([gone])
+
+
+def test_p31_the_law_above_is_broken_by_a_statement_that_is_refused():
+    with closing(_filled([1, 2, 3])) as three, closing(_filled([1, 2])) as two:
+        query = "SELECT pid, COUNT(*) OVER () FROM patients"
+        assert three.execute(query).fetchall()[:2] != two.execute(query).fetchall()
+
+
+def test_the_statement_that_runs_is_made_of_what_was_checked():
+    found = checked("SELECT pid, Age / 2 AS half FROM Patients", TABLES, patient="pid")
+    assert rendered(found.select, "postgres") == (
+        'SELECT "patients"."pid" AS "pid", (CAST(("patients"."age") AS DOUBLE PRECISION) / '
+        'NULLIF((2), 0)) AS "half" FROM (SELECT "pid", "age" FROM "patients") AS "patients"'
+    )
+    assert 'FROM (SELECT "patients"."pid", "patients"."age" FROM "patients")' in rendered(
+        found.select, "sqlite"
+    )
+
+
+def test_a_table_of_reference_is_joined_and_never_begun_with():
+    query = "SELECT p.pid, c.name FROM patients p JOIN concept c ON c.id = p.age"
+    assert checked(query, TABLES, reference=("concept",), patient="pid").tables == (
+        "patients",
+        "concept",
+    )
+    for other in (
+        "SELECT c.id AS pid FROM concept c",
+        "SELECT p.pid FROM patients p JOIN (SELECT id, name FROM concept) c ON c.id = p.age",
+        "SELECT p.pid FROM patients p JOIN concept c ON TRUE",
+    ):
+        with pytest.raises(StudyError, match=r"expected data\.query to "):
+            checked(other, TABLES, reference=("concept",), patient="pid")
