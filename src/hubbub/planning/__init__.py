@@ -50,6 +50,7 @@ from hubbub.planning.query import (
     Query,
     QueryState,
     QueryWarnings,
+    Released,
     Scores,
     SiloData,
     SteppedQuery,

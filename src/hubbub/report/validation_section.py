@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from hubbub.report import charts, markup, scales, validation_words
+from hubbub.report import charts, curve_charts, markup, scales, validation_words
 
 Validation = Mapping[str, Any]
 _INTERVALS = (
@@ -49,9 +49,9 @@ def _calibration(curve: Mapping[str, Any]) -> markup.Html:
         "with 95 % intervals. On the straight line foretold and observed are alike; below it the "
         "model promises too much."
     )
-    ideal = charts.DrawnCurve(name="perfect", x=ends, y=ends)
+    ideal = curve_charts.DrawnCurve(name="perfect", x=ends, y=ends)
     axes = charts.Axes(across=across, up=up, labels=("foretold", "observed"))
-    chart = charts.curves([_drawn(curve), ideal], axes, described=words)
+    chart = curve_charts.curves([_drawn(curve), ideal], axes, described=words)
     return markup.figure(chart, words, _numbers(curve, ("foretold", "observed")))
 
 
@@ -70,20 +70,20 @@ def _decisions(curves: list[Mapping[str, Any]]) -> markup.Html:
         "Decision curve: the net benefit of treating whom the model gives at least that chance, "
         "with 95 % intervals, beside treating everybody; treating nobody is 0."
     )
-    chart = charts.curves(drawn, axes, described=words)
+    chart = curve_charts.curves(drawn, axes, described=words)
     return markup.figure(chart, words, _numbers(curves[0], ("from a chance of", "net benefit")))
 
 
-def _clipped(curve: Mapping[str, Any], low: float, top: float) -> charts.DrawnCurve:
+def _clipped(curve: Mapping[str, Any], low: float, top: float) -> curve_charts.DrawnCurve:
     """The part of a curve that lies on the chart, without its interval."""
     kept = [(x, y) for x, y in zip(curve["x"], curve["y"], strict=True) if low <= y <= top]
-    return charts.DrawnCurve(
+    return curve_charts.DrawnCurve(
         name=curve["name"], x=tuple(x for x, _ in kept), y=tuple(y for _, y in kept)
     )
 
 
-def _drawn(curve: Mapping[str, Any]) -> charts.DrawnCurve:
-    return charts.DrawnCurve(
+def _drawn(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:
+    return curve_charts.DrawnCurve(
         name=curve["name"],
         x=tuple(curve["x"]),
         y=tuple(curve["y"]),

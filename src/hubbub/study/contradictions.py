@@ -6,6 +6,8 @@ change a guarantee. This file knows the settings, not how they were read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hubbub.errors import StudyError
 from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.data import Data
@@ -14,6 +16,7 @@ from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.training import Training
 from hubbub.study.validation import HELD_BACK, Validation
+from hubbub.synthesis import AskedSynthesis
 from hubbub.tabular import NUMERIC, TIME_TO_EVENT, Outcome
 
 
@@ -23,7 +26,7 @@ def refuse_contradictions(
     model: Model | None,
     training: Training | None,
     privacy: Privacy,
-    statistics: AskedStatistics | None,
+    asked: Sequence[AskedStatistics | AskedSynthesis],
     validation: Validation | None = None,
 ) -> None:
     """Refuse a study whose tables contradict each other, whatever each says by itself.
@@ -47,9 +50,10 @@ def refuse_contradictions(
         _check_optimizer(str(dict(training.optimizer)["name"]), data, model)
         if training.noise == "correlated":
             _check_correlated(training, parties.trust)
-        _check_extras(training, data, statistics, validation, privacy.epsilon)
+        _check_evaluation(training)
         if validation is not None:
             _check_validation(validation, training, data)
+    _check_parts(training, data, [*asked, *([validation] if validation else [])], privacy.epsilon)
 
 
 def _check_target(data: Data, model: Model) -> None:
@@ -102,14 +106,8 @@ def _check_correlated(training: Training, trust: str) -> None:
         )
 
 
-def _check_extras(
-    training: Training,
-    data: Data,
-    statistics: AskedStatistics | None,
-    validation: Validation | None,
-    epsilon: float,
-) -> None:
-    """Evaluation, standardisation and statistics that leave some epsilon to the training."""
+def _check_evaluation(training: Training) -> None:
+    """An evaluation that has records, at some time."""
     asked = training.evaluate
     if asked and asked.every > training.steps:
         raise StudyError(
@@ -121,13 +119,22 @@ def _check_extras(
             'expected no training.evaluate with sampling = "without-replacement", got one; joint '
             "batches are drawn from all records, so none can be held back: use Poisson sampling"
         )
-    spent = sum(one.epsilon for one in (asked, data.standardise, statistics, validation) if one)
+
+
+def _check_parts(
+    training: Training | None,
+    data: Data,
+    asked: Sequence[AskedStatistics | AskedSynthesis | Validation],
+    epsilon: float,
+) -> None:
+    """Evaluation, standardisation and what else is asked leave some epsilon to the main query."""
+    evaluated = None if training is None else training.evaluate
+    spent = sum(one.epsilon for one in (evaluated, data.standardise, *asked) if one)
     if spent > 0.9 * epsilon:
-        also = ", statistics.epsilon" if statistics else ""
-        also += ", validation.epsilon" if validation else ""
+        words = "".join(f", {one.title}.epsilon" for one in asked)
         raise StudyError(
-            f"expected training.evaluate.epsilon{also} and data.standardise.epsilon together to be "
-            f"at most 0.9 of privacy.epsilon = {epsilon:g}, of which they are a part, got "
+            f"expected training.evaluate.epsilon{words} and data.standardise.epsilon together to "
+            f"be at most 0.9 of privacy.epsilon = {epsilon:g}, of which they are a part, got "
             f"{spent:g}; lower them"
         )
 

@@ -142,7 +142,7 @@ def check_readable(study: Study, party: str, folder: Path) -> None:
     """
     if study.model is not None:
         records(study, party, folder=folder)
-    if study.statistics is not None:
+    if study.reads_cells:
         statistic_cells(study, party, folder=folder)
 
 
@@ -293,7 +293,7 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
         )
         if not by:
             return found
-        coded = coded_cells(_target_unified(data, cells), [one.column for one in by], path.name)
+        coded = coded_cells(target_unified(data, cells), [one.column for one in by], path.name)
         return replace(found, groups=np.column_stack([one.places(coded.columns) for one in by]))
     except DataError as error:
         raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

@@ -21,6 +21,7 @@ from hubbub.study.study import HEAD
 from hubbub.study.target import TARGET
 from hubbub.study.training import OPTIMIZER, Evaluate, Training
 from hubbub.study.validation import Validation
+from hubbub.synthesis import AskedSynthesis
 from hubbub.tabular import Column
 
 NAME = "NAME"  # in place of any name that a user chooses
@@ -45,6 +46,7 @@ def tables() -> dict[str, Keys]:
         "training.evaluate": keys_of(Evaluate),
         "statistics": keys_of(AskedStatistics),
         f"statistics.{NAME}": listed(_statistic_keys()),
+        "synthetic": keys_of(AskedSynthesis),
         "validation": keys_of(Validation),
         "privacy": keys_of(Privacy),
         "attestation": keys_of(Attestation),
@@ -76,6 +78,7 @@ def json_schema() -> dict[str, Any]:
             evaluate=schema(known["training.evaluate"]),
         ),
         "statistics": _statistics_schema(known),
+        "synthetic": schema(known["synthetic"]) | {"required": []},
         "validation": schema(known["validation"]),
         "privacy": schema(known["privacy"]),
         "attestation": schema(known["attestation"], aggregator=role, node=role, silo=role),

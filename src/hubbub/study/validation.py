@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from hubbub.errors import StudyError
 from hubbub.estimation import Levels
@@ -33,6 +33,8 @@ HELD_BACK, TRAINING, AUTO = "held-back", "training", "auto"
 @settings
 class Validation:
     """Scores of the trained model with intervals, from one noisy sum ([P27](privacy.md#p27))."""
+
+    title: ClassVar[str] = "validation"
 
     epsilon: Annotated[float, number(0.001, 50, "What it may cost, a part of the study's.")]
     records: Annotated[

@@ -8,11 +8,9 @@ from typing import Any
 
 from hubbub.section import key_of
 from hubbub.study.drafting.column_draft import ColumnDraft
-from hubbub.study.drafting.study_draft import Draft
+from hubbub.study.drafting.study_draft import EPSILON, Draft
 from hubbub.study.target import target_table
 from hubbub.tabular import Column
-
-_EPSILON = 1.0
 
 
 def draft_text(made: Draft) -> str:
@@ -135,13 +133,14 @@ def _model(made: Draft) -> list[str]:
 
 
 def _training(made: Draft) -> list[str]:
+    usual = made.usual
     return [
-        "[training]",
-        f"steps = {made.steps}",
+        "[training]                       # by a rule that fits most; hubbub tune tries others",
+        f"steps = {usual.steps}",
         'sampling = "poisson"',
-        f"sample_rate = {made.sample_rate:g}                # a record's chance to be in a batch",
-        "clip_norm = 1.0",
-        'optimizer = { name = "adam", lr = 0.1 }',
+        f"sample_rate = {usual.sample_rate:g}                # a record's chance to be in a batch",
+        f"clip_norm = {usual.clip_norm:g}",
+        f'optimizer = {{ name = "adam", lr = {usual.lr:g}, schedule = "linear" }}',
     ]
 
 
@@ -154,7 +153,7 @@ def _validation(made: Draft) -> list[str]:
     whose = "those kept from the training; of it where too few: hubbub plan tells which"
     return [
         f"{shown}[validation]",
-        f"{shown}epsilon = {made.validation_share * _EPSILON:g}                    # {why}",
+        f"{shown}epsilon = {made.validation_share * EPSILON:g}                    # {why}",
         f'{shown}records = "auto"                 # {whose}',
         *(f"{shown}{line}" for line in share),
     ]
@@ -163,11 +162,11 @@ def _validation(made: Draft) -> list[str]:
 def _privacy(made: Draft) -> list[str]:
     return [
         "[privacy]",
-        f"epsilon = {_EPSILON:.1f}                    # the promise to every "
+        f"epsilon = {EPSILON:.1f}                    # the promise to every "
         f"{'patient' if made.patient else 'record'}; smaller promises more",
         f"delta = {made.delta:g}",
         'relation = "add-remove"',
-        f"cap = {3 * _EPSILON:g}                        # epsilon of all studies of these records "
+        f"cap = {3 * EPSILON:g}                        # epsilon of all studies of these records "
         "together; a ledger without a cap takes it",
     ]
 

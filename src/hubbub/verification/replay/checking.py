@@ -21,9 +21,9 @@ from hubbub.planning import Plan, QueryState
 from hubbub.protocol import EARLIER, Parameters, RoundParameters
 from hubbub.queries import (
     STANDARDISED,
-    STATISTICS,
     VALIDATION,
     StandardisingQuery,
+    SumsQuery,
     TrainingQuery,
     main_of,
     planned_validation,
@@ -64,8 +64,8 @@ from hubbub.verification.replay.model_course import (
     last_model,
     lift_for,
 )
+from hubbub.verification.replay.released_check import released_findings
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession, first_round
-from hubbub.verification.replay.statistics_check import statistic_findings
 from hubbub.verification.replay.validation_check import validation_findings
 from hubbub.verification.transcript import FOLDER, Header, files, plain_roster, read_header
 
@@ -238,7 +238,16 @@ def _played(
     if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
         led = last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
         yield led.covering("replay.model")
-    yield from statistic_findings(folder, plan, *_led_to(STATISTICS, courses, last))
+    yield from _told(folder, plan, courses, last)
+
+
+def _told(
+    folder: Path, plan: Plan, courses: Mapping[str, Course], last: Mapping[str, ReplayedSession]
+) -> Iterator[Finding]:
+    """What people were told besides the model."""
+    for query in (one.query for one in plan.stepped if isinstance(one.query, SumsQuery)):
+        course = _led_to(query.mechanism.purpose, courses, last)
+        yield from released_findings(folder, plan, query, *course)
     yield from validation_findings(folder, plan, _validation_sums(plan, courses, last))
 
 
