@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from hubbub.queries import (
     write_validation,
 )
 from hubbub.study import Standardisation
-from hubbub.synthesis import SyntheticData
 from hubbub.training import (
     baselines,
     loop,
@@ -41,6 +40,9 @@ from hubbub.training import (
 )
 from hubbub.training.spending import Spending
 from hubbub.verification import FILE
+
+if TYPE_CHECKING:
+    from hubbub.synthesis import SyntheticData
 
 _MOST_SHOWN = 10  # classes
 

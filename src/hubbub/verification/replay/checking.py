@@ -65,6 +65,7 @@ from hubbub.verification.replay.model_course import (
     lift_for,
 )
 from hubbub.verification.replay.released_check import released_findings
+from hubbub.verification.replay.replayed_collection import CollectionReplay, is_collection
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession, first_round
 from hubbub.verification.replay.validation_check import validation_findings
 from hubbub.verification.transcript import FOLDER, Header, files, plain_roster, read_header
@@ -211,11 +212,8 @@ def _played(
         if _begins_last(plan, header.purpose, last):
             courses[header.purpose].begin_at(_led_to(plan.main.purpose, courses, last))
         try:
-            round_parameters = _round_parameters(path, header, plan)
-            lifted, liftable = lift_for(round_parameters, plan)
             followed = courses.get(header.purpose)
-            replay = Replay(header, round_parameters, followed, lift=lifted, liftable=liftable)
-            played = replay.play(path, look)
+            played = _replay(path, header, plan, followed).play(path, look)
         except HubbubError as error:
             yield wrong(f"{name} fits", error)
             return
@@ -265,6 +263,17 @@ def _validation_sums(
     if planned is None or VALIDATION not in last or courses[VALIDATION].made is None:
         return None
     return sums_of(courses[VALIDATION].state, planned.query.layout.size)
+
+
+def _replay(
+    path: Path, header: Header, plan: Plan, course: Course | None
+) -> Replay | CollectionReplay:
+    """What plays a transcript again."""
+    numbers = _round_parameters(path, header, plan)
+    if is_collection(path):
+        return CollectionReplay(header, numbers, course)
+    lifted, liftable = lift_for(numbers, plan)
+    return Replay(header, numbers, course, lift=lifted, liftable=liftable)
 
 
 def _led_to(
