@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
 from hubbub.planning import Plan, QueryState
-from hubbub.protocol import EARLIER, Parameters, RoundParameters
+from hubbub.protocol import PROMISES, Parameters, RoundParameters
 from hubbub.queries import (
     STANDARDISED,
     VALIDATION,
@@ -336,12 +336,16 @@ def _shown_by(
     name: str, header: Header, played: ReplayedSession, *, steps: bool
 ) -> Iterator[Finding]:
     """What playing a session showed."""
-    purpose = f" ({header.purpose})"
+    purpose, silos = f" ({header.purpose})", len(header.roster.silos)
     yield rederived(
         f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
         f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
         "each to one MODEL"
     ).covering("replay.frames")
+    if 0 < len(played.silos) < silos:
+        yield rederived(
+            f"{name}: set up with {len(played.silos)} of {silos} silos; no sum has others"
+        ).covering("replay.frames")
     if played.held:
         yield rederived(
             f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
@@ -360,7 +364,7 @@ def _shown_by(
         )
     elif steps:
         yield rederived(f"{name}: every sum, and every step along it, bit for bit")
-    if header.roster.nodes and played.version == EARLIER:
+    if header.roster.nodes and played.version < PROMISES:
         yield not_verifiable(
             f"that no compute node told two totals of one attempt in {name}: it is of an earlier "
             "version, in which nodes did not promise each other the silos of a sum"
