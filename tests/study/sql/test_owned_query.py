@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -268,3 +270,19 @@ def test_a_table_of_reference_is_joined_and_never_begun_with():
     ):
         with pytest.raises(StudyError, match=r"expected data\.query to "):
             checked(other, TABLES, reference=("concept",), patient="pid")
+
+
+SHOWN = re.compile(r'(?:```sql|query = """)\n(SELECT.*?)(?:```|""")', re.DOTALL)
+
+
+def test_every_query_that_the_pages_show_is_let_in():
+    pages = [*(Path(__file__).parents[3] / "docs").glob("**/*.md")]
+    found = [
+        (page.name, text)
+        for page in pages
+        for text in SHOWN.findall(page.read_text(encoding="utf-8"))
+    ]
+    assert {name for name, _ in found} == {"data.md", "mapping.md"}
+    tables = {"patients": "pid", "visits": "pid", "patient": "id", "observation": "patient_id"}
+    for _, text in found:
+        assert checked(text, tables, patient="pid").columns[0] == "pid"
