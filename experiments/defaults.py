@@ -15,7 +15,7 @@ but for hearts and breast cancers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from math import sqrt
 from typing import Any
 
@@ -51,7 +51,9 @@ COLUMN_LINES = [
 TARGETS = {
     "classes": 'target = "y"\npositive = ["1"]\nnegative = ["0"]',
     "amounts": 'target = { kind = "numeric", column = "y", low = 0, high = 100 }',
-    "logarithms": 'target = { kind = "numeric", column = "y", low = 1, high = 1000, scale = "log" }',
+    "logarithms": (
+        'target = { kind = "numeric", column = "y", low = 1, high = 1000, scale = "log" }'
+    ),
     "counts": 'target = { kind = "count", column = "y", high = 30 }',
     "times": 'target = { kind = "time-to-event", time = "y", event = "e", grid = [1, 2, 3, 4, 5] }',
 }
@@ -67,7 +69,8 @@ class Cohort:
 def bounded(inputs: Array) -> Array:
     """Features between public bounds, as which the hundredths at either end stand in here."""
     low, high = np.percentile(inputs, (1, 99), axis=0)
-    return np.clip(2 * (inputs - low) / np.maximum(high - low, 1e-9) - 1, -1, 1)
+    found: Array = np.clip(2 * (inputs - low) / np.maximum(high - low, 1e-9) - 1, -1, 1)
+    return found
 
 
 def bundled(name: str) -> Cohort:
@@ -87,7 +90,9 @@ def bundled(name: str) -> Cohort:
 def hearts() -> Cohort:
     """The four hospitals' records, and the public ones."""
     found = [heart(one) for one in (*HEART_SILOS, "test")]
-    inputs, targets = (np.concatenate(one) for one in zip(*((r.inputs, r.targets) for r in found)))
+    inputs, targets = (
+        np.concatenate(one) for one in zip(*((r.inputs, r.targets) for r in found), strict=True)
+    )
     return Cohort(TwoClasses(), inputs, targets, squared_length(HEART_COLUMNS))
 
 
@@ -107,13 +112,8 @@ def made_up(kind: str, seed: int) -> Cohort:
 
 COHORTS: dict[str, Callable[[], Cohort]] = {
     "hearts": hearts,
-    **{name: lambda name=name: bundled(name) for name in ("breast_cancer", "diabetes")},
-    **{name: lambda name=name: bundled(name) for name in ("digits", "wine")},
-    **{
-        f"made-up {kind} {seed}": lambda kind=kind, seed=seed: made_up(kind, seed)
-        for kind in TARGETS
-        for seed in (101, 102, 103)
-    },
+    **{n: partial(bundled, n) for n in ("breast_cancer", "diabetes", "digits", "wine")},
+    **{f"made-up {kind} {n}": partial(made_up, kind, n) for kind in TARGETS for n in (101, 102)},
 }
 SEEN = ("hearts", "breast_cancer")
 
@@ -267,7 +267,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def measure(number: int, shown: Shown) -> dict[str, object]:
         key: Any = keys[number]
         draws = options.runs if key["records"] < 10_000 or key["records"] == 10**6 else 1
-        return measured(**{"name" if k == "cohort" else k: v for k, v in key.items()}, draws=draws, shown=shown)
+        return measured(
+            **{"name" if k == "cohort" else k: v for k, v in key.items()}, draws=draws, shown=shown
+        )
 
     fill(table, keys, measure, module="experiments.defaults", arguments=arguments)
 
