@@ -26,7 +26,7 @@ _COLUMNS = ("path", "label", "sha256")
 def manifest_records(
     manifest: str | Path, *, classes: Sequence[str], patients: bool = False
 ) -> Records:
-    """The records that a manifest lists.
+    r"""The records that a manifest lists.
 
     Guarantees:
         1. A file whose SHA-256 is not the manifest's is refused.
@@ -44,6 +44,14 @@ def manifest_records(
 
     Raises:
         DataError: a file is not what the manifest says, or files differ in shape.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> np.save(folder / "one.npy", np.zeros((2, 3)))
+    >>> digest = hashlib.sha256((folder / "one.npy").read_bytes()).hexdigest()
+    >>> written = (folder / "list.csv").write_text(f"path,label,sha256\none.npy,ill,{digest}\n")
+    >>> manifest_records(folder / "list.csv", classes=["well", "ill"])
+    <Records of shape (2, 3), targets float32>
     """
     path = Path(manifest)
     cells = read_cells(path)
