@@ -257,6 +257,12 @@ def test_the_statement_that_runs_is_made_of_what_was_checked():
     )
 
 
+@pytest.mark.parametrize("name", ["pg_stat_activity", "sqlite_master", "duckdb_tables"])
+def test_a_table_of_the_databases_own_is_refused_also_where_a_study_names_it(name: str):
+    with pytest.raises(StudyError, match="the database's own"):
+        checked(f"SELECT pid FROM {name}", {name: "pid"}, patient="pid")  # noqa: S608
+
+
 def test_a_table_of_reference_is_joined_and_never_begun_with():
     query = "SELECT p.pid, c.name FROM patients p JOIN concept c ON c.id = p.age"
     assert checked(query, TABLES, reference=("concept",), patient="pid").tables == (
