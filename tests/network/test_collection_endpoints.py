@@ -1,4 +1,4 @@
-"""Parties of a collection on disk: kills at every write, restored folders, liars, twenty-four sites.
+"""Endpoints of a collection: what they answer, and what is on their disks: attacks, deaths."""
 
 from __future__ import annotations
 
