@@ -184,8 +184,7 @@ class RoundParameters:
         parameters = _widened(words) if self.short_models else words
         if not np.isfinite(parameters).all():
             raise ProtocolError("expected a model of finite numbers, got others", culprit=sender)
-        silos = set_of(frame.payload[:bits], self.silos, sender)
-        return self._enough(silos, sender, session), parameters
+        return self.read_silos(frame.payload[:bits], sender, session), parameters
 
     def named_payload(self, silos: Iterable[int], digest: bytes) -> bytes:
         """Of an ARRIVED, a HELD, a REQUEST or a PROMISE: silos, and what is said of them."""
@@ -204,6 +203,10 @@ class RoundParameters:
         """The silos of an ARRIVED, a REQUEST or a PROMISE, and the digest of their MODEL."""
         silos, digest = self.read_named(frame, sender)
         return self._enough(silos, sender, session), digest
+
+    def read_silos(self, bits: bytes | memoryview, sender: str, among: Set[int]) -> frozenset[int]:
+        """The set in a bitmap, which must reach the quorum with no others than these silos."""
+        return self._enough(set_of(bits, self.silos, sender), sender, among)
 
     def _enough(self, chosen: frozenset[int], sender: str, session: Set[int]) -> frozenset[int]:
         """The set, if it reaches the quorum, and all of it is in the session.
