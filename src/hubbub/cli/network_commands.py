@@ -81,14 +81,14 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--deadline", type=float, help="seconds for a phase; default 60")
     parser.add_argument("--waiting", type=float, help="seconds for who is missing; default 3600")
     parser.add_argument(
-        "--grace", type=float, help="seconds for late silos once enough are there; default 30"
-    )
-    parser.add_argument(
         "--until",
         type=_moment,
         metavar="DATE",
         help="collect a study of single sums from parties that come one after the other; from "
         "then on enough silos are enough: 2026-12-24 (its end), or 2026-12-24T18:00, both UTC",
+    )
+    parser.add_argument(
+        "--grace", type=float, help="seconds for late silos once enough are there; default 30"
     )
     return parser
 

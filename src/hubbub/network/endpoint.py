@@ -212,12 +212,6 @@ class Endpoint(ABC):
         self._refusals.answered(found.study.id, call)
         return answered
 
-    def _found(self, call: Call, session: bytes) -> SessionState | None:
-        """The session that a call is about; an earlier one only if the call ends the study."""
-        ending = self._finished.values() if call is Call.CLOSE else ()
-        known = (*self._sessions.values(), *ending)
-        return next((one for one in known if one.session == session), None)
-
     def _collected(self, call: Call, collection: bytes, parts: Sequence[bytes]) -> list[bytes]:
         """The answer to a call of a sum that is open for weeks."""
         study = unverified(_one(parts[:1])).study
@@ -225,6 +219,12 @@ class Endpoint(ABC):
         answered = self.collections.answer(call, collection, parts)
         self._refusals.answered(study, call)
         return answered
+
+    def _found(self, call: Call, session: bytes) -> SessionState | None:
+        """The session that a call is about; an earlier one only if the call ends the study."""
+        ending = self._finished.values() if call is Call.CLOSE else ()
+        known = (*self._sessions.values(), *ending)
+        return next((one for one in known if one.session == session), None)
 
     def _check_approval(self, session: bytes) -> None:
         """What was approved when a session was opened still is; else the session is over, for good.

@@ -45,7 +45,7 @@ class FixedSet:
                 "different things",
                 culprit=sender,
             )
-        everybody = frozenset(opening.place.roster.silos)  # who has deposited, the digests say
+        everybody = frozenset(opening.place.roster.silos)
         silos = sorted(numbers.read_silos(payload[DIGEST_BYTES:bits], sender, everybody))
         if len(payload) != bits + DIGEST_BYTES * len(silos):
             raise ProtocolError(

@@ -186,6 +186,12 @@ class RoundParameters:
             raise ProtocolError("expected a model of finite numbers, got others", culprit=sender)
         return self.read_silos(frame.payload[:bits], sender, session), parameters
 
+    def read_silos(
+        self, bits: bytes | memoryview, sender: str, session: Set[int]
+    ) -> frozenset[int]:
+        """The set in a bitmap, which must reach the quorum, of these silos (P3, P29)."""
+        return self._enough(set_of(bits, self.silos, sender), sender, session)
+
     def named_payload(self, silos: Iterable[int], digest: bytes) -> bytes:
         """Of an ARRIVED, a HELD, a REQUEST or a PROMISE: silos, and what is said of them."""
         return self.bitmap(silos) + digest
@@ -203,10 +209,6 @@ class RoundParameters:
         """The silos of an ARRIVED, a REQUEST or a PROMISE, and the digest of their MODEL."""
         silos, digest = self.read_named(frame, sender)
         return self._enough(silos, sender, session), digest
-
-    def read_silos(self, bits: bytes | memoryview, sender: str, among: Set[int]) -> frozenset[int]:
-        """The set in a bitmap, which must reach the quorum with no others than these silos."""
-        return self._enough(set_of(bits, self.silos, sender), sender, among)
 
     def _enough(self, chosen: frozenset[int], sender: str, session: Set[int]) -> frozenset[int]:
         """The set, if it reaches the quorum, and all of it is in the session.
