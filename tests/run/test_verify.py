@@ -237,7 +237,7 @@ def test_sessions_besides_the_training_are_played_too(tmp_path: Path) -> None:
     found = verify(tmp_path / "run")
     assert wrongs(found) == []
     said = claims(found, REDERIVED)
-    assert "(evaluation): 10 messages" in said
+    assert "(evaluation): 11 messages" in said
     assert said.count("every sum, and every step along it") == 2  # and that which standardises
     assert "standardisation.json follows from the sums" in said
     assert "the session for evaluation" in claims(found, NOT_VERIFIABLE)
@@ -268,7 +268,7 @@ def test_of_hashes_signatures_and_order_are_checked_and_what_is_not_is_said(
     folder, _, _ = a_run("hashes")
     found = verify(folder)
     assert wrongs(found) == []
-    assert "30 messages of 5 parties" in claims(found, REDERIVED)
+    assert "31 messages of 5 parties" in claims(found, REDERIVED)
     assert "bit for bit" not in claims(found, REDERIVED)
     assert "the sums of 6 rounds" in claims(found, NOT_VERIFIABLE)
     assert "holds the model" in claims(found, NOT_VERIFIABLE)
@@ -309,7 +309,12 @@ def test_a_resumed_session_that_begins_where_none_came_to_is_refused(
     a_run: Callable[..., Run],
 ) -> None:
     folder, result, parties = a_run()
-    forge(folder, result, parties, lambda kept, _: [one for one in kept if one.round > 2])
+    forge(
+        folder,
+        result,
+        parties,
+        lambda kept, _: [one for one in kept if one.round > 2 or one.tag is Tag.ROLL],
+    )
     (found,) = wrongs(verify(folder))
     assert "beginning with round 3" in found.verdict
 
@@ -649,11 +654,11 @@ def test_p3_a_sum_needs_the_promises_of_all_nodes_before_their_totals(
 def test_a_run_of_the_wire_before_holds_and_says_what_its_nodes_did_not_promise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int
 ) -> None:
-    """Frames of version 2, without promises, as they were made then."""
+    """Frames of version 2, without promises and a ROLL, as they were made then."""
     study = a_study(steps=2, changes=((NO_NODES, f"compute_nodes = {nodes} "),) if nodes else ())
 
     def without_promises(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
-        return [one for one in kept if one.tag is not Tag.PROMISE]
+        return [one for one in kept if one.tag not in (Tag.PROMISE, Tag.ROLL)]
 
     with monkeypatch.context() as before:
         before.setattr(wire, "VERSION", 2)
