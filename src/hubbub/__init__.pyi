@@ -30,6 +30,10 @@ from .session import (
     private_sum as private_sum,
     secure_sum as secure_sum,
 )
+from .synthesis import (
+    SyntheticData as SyntheticData,
+    combine as combine,
+)
 from .study import (
     Study as Study,
 )
@@ -46,6 +50,8 @@ from .training import (
     resume as resume,
     run as run,
     statistics as statistics,
+    synthesize as synthesize,
+    synthetic as synthetic,
 )
 
 VERSION: str

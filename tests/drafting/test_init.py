@@ -22,6 +22,7 @@ from hubbub.planning import Plan
 from hubbub.queries import plan
 from hubbub.study import sources
 from hubbub.study.drafting import read_raw
+from hubbub.study.usual_training import usual_for
 
 GUESSED = {"no header": "column-6"}
 COHORT = [f"{name}.csv" for name in COHORT_SILOS]
@@ -261,7 +262,10 @@ def test_many_records_are_evaluated_and_the_plan_takes_it(ask):
     ask("init", *write(made), "--target", "died")
     study = Study.load("study.toml")
     assert study.training.evaluate is not None
-    assert study.training.sample_rate * study.data.records == pytest.approx(400, rel=0.2)
+    assert (study.training.sample_rate, study.training.steps) == (0.2, 150)
+    usual = usual_for(study)
+    assert study.training.clip_norm == usual.clip_norm
+    assert dict(study.training.optimizer)["lr"] == usual.lr
 
 
 @pytest.mark.parametrize(

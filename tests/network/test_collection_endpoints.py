@@ -1,4 +1,4 @@
-"""What endpoints answer in a collection, and what is on their disks: attacks, deaths, images (P30)."""
+"""What endpoints answer in a collection, and what is on their disks: attacks, deaths, images."""
 
 from __future__ import annotations
 

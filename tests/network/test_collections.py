@@ -40,9 +40,7 @@ def test_a_study_of_one_sum_is_collected_and_its_run_is_verified(
     result = collect(parties)
     assert result is not None
     check_exact(sums, noised)
-    table = result.statistics["baseline"].rows
-    records = sum(row.value for row in table if row.quantity == "records")
-    assert 700 < records < 1140  # 920 in all, with noise
+    assert result.statistics["baseline"].refusal == ""
     found = verify(tmp_path / "run")
     assert [one for one in found if not one.holds] == []
     assert any("every sum, and every step along it, bit for bit" in one.claim for one in found)

@@ -242,6 +242,20 @@ def test_whoever_approves_sees_what_is_approved(command, home):
     assert "code that runs at this party: that of hubbub alone" in flat
     assert "no evaluation on the silos' records" in flat
     assert "no ledger in" in flat
+    assert "no cap will be set, by the study neither" in flat
+
+
+def test_whoever_approves_sees_the_cap_that_the_study_sets(command, home):
+    said = tomllib.loads((home / "study.toml").read_text())
+    said["privacy"]["cap"] = 2.0
+    (home / "study.toml").write_text(tomli_w.dumps(said))
+    flat = " ".join(command(*approval(home))[1].split())
+    assert "the study's first charge sets its cap: epsilon 2 at delta 1e-05" in flat
+    ledger = home / "cleveland" / "ledger.sqlite"
+    assert command("budget", "set", ledger, "--epsilon", 3, "--delta", 1e-5, "--new")[0] == 0
+    flat = " ".join(command(*approval(home))[1].split())
+    assert "the study proposes a cap of epsilon 2" in flat
+    assert "the ledger's own counts" in flat
 
 
 def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command, home, tmp_path):
@@ -268,7 +282,7 @@ def test_whoever_approves_sees_code_columns_and_what_is_left_of_the_cap(command,
         "3 left",
     ):
         assert shown in flat
-    assert "this study spends at most epsilon 0.9999 of it" in flat
+    assert "this study spends at most epsilon 0.9999" in flat
     assert "counted by the cap with it: epsilon 0.9999 at delta 1e-05 (add-remove)" in flat
     assert "above the cap" not in flat
     assert command("budget", "set", ledger, "--epsilon", 0.5, "--delta", 1e-5)[0] == 0

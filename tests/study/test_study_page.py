@@ -28,7 +28,7 @@ data={source="hubbub.datasets:heart",target="y",records=9}
 privacy={epsilon=1,delta=1e-5,relation="substitute"}"""
 ENCLAVES = f"""\nattestation.silo={{platform="sgx",measurements=[{{mr_enclave="{64 * "a"}"}}]}}"""
 CHIPS = f"""\nattestation.silo={{platform="snp",measurements=[{{measurement="{96 * "a"}"}}]}}"""
-ASKED = """\n[statistics]\nepsilon=0.1\nNAME.kind="table"\n"""
+ASKED = """\n[statistics]\nepsilon=0.1\nNAME.kind="table"\n[synthetic]\nepsilon=0.1\n"""
 STUDIES = (
     FILES + ENCLAVES + ASKED,
     GROUPS.replace("data={", "data={records=9,") + CHIPS,

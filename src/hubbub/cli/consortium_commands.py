@@ -254,15 +254,11 @@ def _show(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, str])
         say("no evaluation on the silos' records")
     made = plan(study)
     show_plan(made)
+    for words in standing(ledger, study.privacy):
+        say(words)
+    say(f"this study spends at most epsilon {made.stated.epsilon:.4g}")
     if ledger.is_file():
-        say(f"{ledger}: {standing(ledger)}")
-        say(f"this study spends at most epsilon {made.stated.epsilon:.4g} of it")
         say(after(ledger, made))
-    else:
-        say(
-            f"no ledger in {ledger} yet: nothing is spent, and no cap is set "
-            "(hubbub budget set --new)"
-        )
 
 
 def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any
 from hubbub.cli.output import finite, number
 from hubbub.ledger import Cap, Ledger, PrivacyFilter, Tally, attempts_of
 from hubbub.planning import Plan
+from hubbub.study import Privacy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,10 +120,37 @@ def spending(path: Path, plan: Plan) -> PlannedSpending:
     return PlannedSpending(spent=finite(spent), after=finite(later), words=words)
 
 
-def standing(path: Path) -> str:
-    """What a ledger allows: its cap and what is left of it, or that there is none."""
+def standing(path: Path, privacy: Privacy) -> list[str]:
+    """What a ledger allows: its cap and what is left of it, or the one that a study gives it.
+
+    Args:
+        path: of the ledger, which may not be there yet.
+        privacy: of the study.
+    """
+    if not path.is_file():
+        return [f"no ledger in {path} yet: nothing is spent", _proposed(privacy)]
     with Ledger(path) as ledger:
-        return LedgerBooks.of(ledger).words[-1]
+        books = LedgerBooks.of(ledger)
+    words = [f"{path}: {books.words[-1]}"]
+    if books.cap is None:
+        return [*words, _proposed(privacy)]
+    if 0 < privacy.cap < books.cap.epsilon:
+        words.append(
+            f"the study proposes a cap of epsilon {privacy.cap:g} for all studies together; the "
+            "ledger's own counts: lower it with hubbub budget set if you agree"
+        )
+    return words
+
+
+def _proposed(privacy: Privacy) -> str:
+    """What becomes of a ledger without a cap."""
+    if not privacy.cap:
+        return "no cap will be set, by the study neither: hubbub budget set --new sets one"
+    return (
+        f"the study's first charge sets its cap: epsilon {privacy.cap:g} at delta "
+        f"{privacy.delta:g} ({privacy.relation}) for all studies of these records together, "
+        "however later ones are chosen (P24); hubbub budget set sets another before or after"
+    )
 
 
 def after(path: Path, plan: Plan) -> str:

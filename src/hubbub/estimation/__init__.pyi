@@ -41,6 +41,7 @@ from .stacking import (
 )
 from .statistic import (
     Answer as Answer,
+    Estimate as Estimate,
     Expectation as Expectation,
     Iterated as Iterated,
     Levels as Levels,

@@ -17,21 +17,36 @@ from torch.nn import functional
 _REACH = 0.2  # of Huber's square, in units of half the range between the bounds: a tenth of it
 
 
-def scaled(targets: torch.Tensor, low: float, high: float) -> torch.Tensor:
-    """Amounts clipped to their bounds, which become -1 and 1."""
-    return (2.0 * targets.clamp(low, high) - (low + high)) / (high - low)
+def scaled(targets: torch.Tensor, low: float, high: float, *, is_log: bool) -> torch.Tensor:
+    """Amounts clipped to their bounds, which become -1 and 1, on a linear or logarithmic scale."""
+    clipped = targets.clamp(low, high)
+    if is_log:
+        clipped, low, high = clipped.log(), log(low), log(high)
+    return (2.0 * clipped - (low + high)) / (high - low)
 
 
 def squared(
-    outputs: torch.Tensor, targets: torch.Tensor, *, low: float, high: float
+    outputs: torch.Tensor,
+    targets: torch.Tensor,
+    *,
+    low: float,
+    high: float,
+    is_log: bool = False,
 ) -> torch.Tensor:
     """Squared error of outputs (n,) in units of half the range."""
-    return (outputs - scaled(targets, low, high).to(outputs.dtype)) ** 2
+    return (outputs - scaled(targets, low, high, is_log=is_log).to(outputs.dtype)) ** 2
 
 
-def huber(outputs: torch.Tensor, targets: torch.Tensor, *, low: float, high: float) -> torch.Tensor:
+def huber(
+    outputs: torch.Tensor,
+    targets: torch.Tensor,
+    *,
+    low: float,
+    high: float,
+    is_log: bool = False,
+) -> torch.Tensor:
     """Squared near the target, linear beyond a tenth of the range."""
-    known = scaled(targets, low, high).to(outputs.dtype)
+    known = scaled(targets, low, high, is_log=is_log).to(outputs.dtype)
     return functional.huber_loss(outputs, known, reduction="none", delta=_REACH)
 
 

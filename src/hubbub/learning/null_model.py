@@ -73,12 +73,10 @@ def beside_null(
         found = _classes(outputs, targets)
     elif isinstance(target_type, Amount | Count):
         predicted = target_type.predicted(torch.from_numpy(outputs).double()).numpy()
-        known = target_type.clip_targets(torch.from_numpy(np.asarray(targets, dtype=np.float64)))
-        if isinstance(target_type, Amount):
-            known = (
-                known * (target_type.high - target_type.low) + (target_type.low + target_type.high)
-            ) / 2
-        found = _numbers(predicted, known.numpy(), counts=isinstance(target_type, Count))
+        known = np.asarray(targets, dtype=np.float64)
+        least = target_type.low if isinstance(target_type, Amount) and target_type.is_log else 0.0
+        found = _logarithms(predicted, np.maximum(known, least)) if least else {}
+        found |= _numbers(predicted, known, counts=isinstance(target_type, Count))
     elif isinstance(target_type, TimeToEvent):
         found = _times(target_type, outputs, targets)
     return {name: one for name, one in found.items() if isfinite(one.value)}
@@ -121,6 +119,13 @@ def _numbers(predicted: Array, known: Array, *, counts: bool) -> dict[str, Score
     middle = np.median(known)
     found["mae"] = _mean(np.abs(predicted - known), np.abs(middle - known))
     return found
+
+
+def _logarithms(predicted: Array, known: Array) -> dict[str, Score]:
+    """Errors of logarithms beside those of their mean."""
+    own, logs = np.log(predicted), np.log(known)
+    squares = _mean((own - logs) ** 2, (logs.mean() - logs) ** 2)
+    return {"rmsle": _of(squares, lambda value: sqrt(max(value, 0.0)))}
 
 
 def _deviances(rates: Array, known: Array) -> Array:

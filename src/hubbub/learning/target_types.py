@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from math import sqrt
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
@@ -140,16 +140,17 @@ class Amount(TargetType):
     low: float
     high: float
     is_huber: bool = False
+    is_log: bool = False
 
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Squared error, or Huber's."""
         _expect_outputs(outputs, 1)
         kind = losses.huber if self.is_huber else losses.squared
-        return partial(kind, low=self.low, high=self.high)
+        return partial(kind, low=self.low, high=self.high, is_log=self.is_log)
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
         """Between -1 and 1."""
-        return losses.scaled(targets, self.low, self.high)
+        return losses.scaled(targets, self.low, self.high, is_log=self.is_log)
 
     def some_targets(self, count: int) -> NDArray[Any]:
         """From bound to bound."""
@@ -160,17 +161,29 @@ class Amount(TargetType):
         return ((outputs - self.clip_targets(targets)) / 2.0) ** 2
 
     def metric(self, mean: float) -> tuple[str, float]:
-        """Root mean squared error."""
-        return "held_back_rmse", sqrt(mean) * (self.high - self.low)
+        """Root mean squared error, of logarithms if those are learned."""
+        low, high = self._ends
+        return "held_back_rmsle" if self.is_log else "held_back_rmse", sqrt(mean) * (high - low)
 
     def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
-        """In the target's unit."""
-        return (outputs * (self.high - self.low) + (self.low + self.high)) / 2.0
+        """In the target's unit; of logarithms it is about the median."""
+        low, high = self._ends
+        found = (outputs * (high - low) + (low + high)) / 2.0
+        return found.exp() if self.is_log else found
 
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
-        """Errors in the target's unit, of targets clipped to their bounds."""
+        """Errors in the target's unit; of logarithms, too, if those are learned."""
         predicted = np.asarray(self.predicted(torch.from_numpy(outputs).double()))
-        return metrics.errors(predicted, np.clip(targets, self.low, self.high))
+        found = metrics.errors(predicted, targets)
+        if not self.is_log:
+            return found
+        known = np.log(np.maximum(targets, self.low))
+        return {"rmsle": metrics.errors(np.log(predicted), known)["rmse"], **found}
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """What the outputs -1 and 1 mean: the bounds, or their logarithms."""
+        return (log(self.low), log(self.high)) if self.is_log else (self.low, self.high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,11 +219,11 @@ class Count(TargetType):
         return outputs.exp()
 
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
-        """Mean Poisson deviance, and errors, of targets clipped to their bound."""
-        rates, known = np.exp(outputs.astype(np.float64)), np.clip(targets, 0.0, self.high)
+        """Mean Poisson deviance, and errors."""
+        rates = np.exp(outputs.astype(np.float64))
         return {
-            "poisson_deviance": metrics.poisson_deviance(rates, known),
-            **metrics.errors(rates, known),
+            "poisson_deviance": metrics.poisson_deviance(rates, targets),
+            **metrics.errors(rates, targets),
         }
 
 
@@ -268,7 +281,13 @@ def goal_for(outcome: Outcome | None, model: Model) -> TargetType:
         return Classes(loss_name=own)
     if outcome.kind == tabular.NUMERIC:
         is_huber = model.loss == HUBER
-        return Amount(low=outcome.low, high=outcome.high, is_huber=is_huber, loss_name=own)
+        return Amount(
+            low=outcome.low,
+            high=outcome.high,
+            is_huber=is_huber,
+            is_log=outcome.is_log,
+            loss_name=own,
+        )
     if outcome.kind == tabular.COUNT:
         return Count(high=outcome.high, loss_name=own)
     return TimeToEvent(grid=outcome.grid, loss_name=own)

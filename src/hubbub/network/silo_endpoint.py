@@ -51,7 +51,7 @@ from hubbub.session import (
     planned_for,
 )
 from hubbub.study import Study, sources
-from hubbub.training import PreparedStudy, write_result
+from hubbub.training import PreparedStudy, set_caps, write_result
 from hubbub.verification import part_of
 
 _TELL_EVERY = 5.0
@@ -197,6 +197,7 @@ class SiloEndpoint(Endpoint):
 
         def record(session: Session, charge: Charge) -> None:
             entry = entry_of(planned, session, charge, kind)
+            set_caps([self._ledger], study.privacy)
             self._ledger.charge(entry, attempts=mechanism.rows, study_attempts=whole)
 
         counts, attempts = study.data.counts, mechanism.attempts_per_list

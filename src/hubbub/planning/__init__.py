@@ -45,6 +45,7 @@ from hubbub.planning.query import (
     Query,
     QueryState,
     QueryWarnings,
+    Released,
     Scores,
     SiloData,
     SteppedQuery,

@@ -25,6 +25,7 @@ JOINT_BATCHES = "without_replacement"
 CORRELATED_NOISE = "correlated_noise"
 ANNOUNCED = "announced_shares"  # shares follow from the set that is named
 MASK_GRAPH = "mask_graph"
+QUERIES = "asked"  # rows of what queries say of themselves
 
 _ROWS: dict[str, Callable[[Plain], list[PlanRow]]] = {
     PROJECTION: random_projection.rows,
@@ -41,4 +42,5 @@ def option_rows(plan: Plain) -> list[PlanRow]:
     Args:
         plan: as `Plan.to_dict` gives it.
     """
-    return [row for key, rows in _ROWS.items() if plan.get(key) for row in rows(plan[key])]
+    found = [row for key, rows in _ROWS.items() if plan.get(key) for row in rows(plan[key])]
+    return found + [PlanRow(**one) for one in plan.get(QUERIES, ())]

@@ -340,6 +340,9 @@ class Plan:
             found[plan_options.ANNOUNCED] = division.to_dict(self.share_sigma)
         if mask_degree.is_sparse(self.study.parties):
             found[plan_options.MASK_GRAPH] = mask_degree.to_dict(self.study.parties)
+        records = self.study.data.records
+        if told := [row for one in self.queries for row in one.query.plan_rows(one, records)]:
+            found[plan_options.QUERIES] = [row._asdict() for row in told]
         return found
 
     def to_json(self) -> str:

@@ -19,10 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.planning.mechanism import Mechanism
+from hubbub.planning.plan_rows import PlanRow
 from hubbub.study.parties import Parties
 from hubbub.tabular import CodedCells, Records
 
 if TYPE_CHECKING:
+    from hubbub.estimation import Answer
+    from hubbub.planning.plan_values import Plan
     from hubbub.planning.planned_query import PlannedQuery
     from hubbub.protocol import Lift, LocalTask, RoundParameters
 
@@ -104,6 +107,21 @@ class QueryWarnings:
     noise: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """What a query gives those who asked, all of it made of its noisy sums and the study.
+
+    Args:
+        answers: by name, as the page and the terminal show them.
+        files: for a run's folder, by name; verification makes them again.
+        copies: further files that say the same, such as tables for spreadsheets.
+    """
+
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str | bytes] = field(default_factory=dict)
+
+
 class Query(ABC):
     """One thing that a study asks of its silos."""
 
@@ -140,6 +158,15 @@ class Query(ABC):
     def warnings(self, parties: Parties) -> QueryWarnings:
         """What a reader should know."""
         return QueryWarnings()
+
+    def plan_rows(self, planned: PlannedQuery[Query], records: int) -> list[PlanRow]:
+        """What a plan says of it besides, for people.
+
+        Args:
+            planned: the query with its noise.
+            records: the public number of units in all; 0: not public.
+        """
+        return []
 
     @abstractmethod
     def units(self, silo: SiloData) -> int:
@@ -191,6 +218,10 @@ class SteppedQuery(Query):
 
     def store(self, folder: Path, state: QueryState) -> None:
         """Put into a run's folder what its sums have given so far."""
+
+    def released(self, plan: Plan, parameters: Parameters) -> Released:
+        """What its sums give people; nothing where it is a model, or what a training needs."""
+        return Released()
 
     def check_complete(self, state: QueryState) -> None:
         """Refuse to go on with fewer sums than an answer needs.

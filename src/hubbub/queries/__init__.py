@@ -13,14 +13,12 @@ from hubbub.queries.standardising_query import (
     features_of,
 )
 from hubbub.queries.statistic_answers import (
-    ANSWERS,
     answers_of,
     answers_to_dict,
     expected_answers,
     planned_statistics,
-    write_answers,
 )
-from hubbub.queries.statistics_query import STATISTICS, StatisticsQuery
+from hubbub.queries.statistics_query import ANSWERS, STATISTICS, StatisticsQuery
 from hubbub.queries.study_queries import (
     main_of,
     plan,
@@ -30,5 +28,15 @@ from hubbub.queries.study_queries import (
     steps_of,
     training_of,
 )
+from hubbub.queries.sums_query import SumsQuery
+from hubbub.queries.synthesis_query import (
+    SYNTHESIS,
+    SYNTHETIC,
+    SynthesisQuery,
+    records_text,
+    synthesis_of,
+)
 from hubbub.queries.training_query import TRAINING, TrainingQuery
 from hubbub.queries.vector_query import VECTOR, VectorQuery
+
+ANSWER_FILES = (ANSWERS, SYNTHETIC)  # of a run's folder, which its page reads

@@ -1,4 +1,4 @@
-"""The file in which a run's folder keeps the noisy sums of statistics: `sums.json`."""
+"""The file in which a run's folder keeps the noisy sums of a query."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _MOST_BYTES = 2**30  # of the file: a hundred sums of a million numbers
 Kept = NDArray[np.float32]
 
 
-def write_sums(folder: Path, kept: Kept) -> None:
+def write_sums(folder: Path, kept: Kept, name: str) -> None:
     """Keep what sums have given so far."""
-    write_text(folder / SUMS, json.dumps({"kept": kept.tolist()}))
+    write_text(folder / name, json.dumps({"kept": kept.tolist()}))
 
 
-def sums_in(folder: Path, layout: SumLayout) -> Kept:
+def sums_in(folder: Path, layout: SumLayout, name: str = SUMS) -> Kept:
     """What a folder keeps of sums, see `SumLayout`; what stands before the first if there is none.
 
     Raises:
         IntegrityError: the file is not as it was written.
     """
-    path = folder / SUMS
+    path = folder / name
     if not path.exists():
         return layout.start
     try:

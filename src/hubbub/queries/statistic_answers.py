@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from hubbub import estimation
-from hubbub.disk import write_text
 from hubbub.errors import StudyError
-from hubbub.planning import Parameters, Plan, PlannedQuery
-from hubbub.queries.statistics_query import StatisticsQuery
-
-ANSWERS = "statistics.json"
+from hubbub.planning import Parameters, Plan, PlannedQuery, Released
+from hubbub.queries.answer_tables import tables_of
+from hubbub.queries.statistics_query import ANSWERS, StatisticsQuery
 
 
 def planned_statistics(plan: Plan) -> PlannedQuery[StatisticsQuery]:
@@ -67,6 +64,11 @@ def answers_to_dict(plan: Plan, kept: Parameters) -> dict[str, Any]:
     return plain
 
 
-def write_answers(folder: Path, answers: Mapping[str, Any]) -> None:
-    """Put the answers into a folder."""
-    write_text(folder / ANSWERS, json.dumps(answers, indent=1))
+def released(plan: Plan, kept: Parameters) -> Released:
+    """All that the sums give people."""
+    whole = answers_to_dict(plan, kept)
+    return Released(
+        answers=answers_of(plan, kept),
+        files={ANSWERS: json.dumps(whole, indent=1)},
+        copies=tables_of(whole["statistics"]),
+    )

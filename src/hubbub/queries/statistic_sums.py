@@ -1,4 +1,4 @@
-"""From the statistics of a study to one vector, its unit and its noise; and from sums to answers.
+"""From what is asked of records to one vector, its unit and its noise; and from sums to answers.
 
 A record's part in a sum is its stacked vector over the length of the longest, so that C is 1 and
 nothing is clipped (docs/privacy.md P23). How many sums were made, the parameters at which the next
@@ -11,9 +11,11 @@ variance say as much together, and one that is lost is not the end.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +25,34 @@ from hubbub.study import AskedStatistics
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
+Cells = Mapping[str, Array]
+
+
+class Stack(Protocol):
+    """All that a query asks of a record as one vector."""
+
+    @property
+    def size(self) -> int:
+        """How many numbers the vector has."""
+
+    @property
+    def start(self) -> Parameters:
+        """What goes down for the first sum."""
+
+    @property
+    def least_rounds(self) -> int:
+        """How few sums are enough."""
+
+    def sum(self, cells: Cells, parameters: Parameters, shares: Array) -> Array:
+        """Of all units' vectors."""
+
+    def update(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Parameters:
+        """What goes down next."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SumLayout:
-    """How a study's statistics are summed: the vector, its unit, and what is kept of sums.
+    """How a query's records are summed: the vector, its unit, and what is kept of sums.
 
     Args:
         stacked: all questions as one vector.
@@ -37,7 +62,7 @@ class SumLayout:
         family: statistics whose p-values are adjusted as one family.
     """
 
-    stacked: estimation.Stacked
+    stacked: Stack
     unit: float
     diameter: float
     rounds: int
@@ -94,6 +119,13 @@ class SumLayout:
         """Where the first sum stands in what is kept."""
         return 1 + len(self.stacked.start)
 
+
+@dataclass(frozen=True, kw_only=True)
+class StatisticLayout(SumLayout):
+    """The same of a study's statistics, whose answers are made of the mean of all sums."""
+
+    stacked: estimation.Stacked
+
     def answers(self, kept: Parameters, sigma: float) -> dict[str, estimation.Answer]:
         """What the sums that were made say, by the names of the questions."""
         sums, error = self.sums(kept), sigma * self.unit
@@ -112,11 +144,11 @@ class SumLayout:
 
 
 @lru_cache(maxsize=16)
-def layout_of(asked: AskedStatistics, relation: str) -> SumLayout:
+def layout_of(asked: AskedStatistics, relation: str) -> StatisticLayout:
     """How statistics are summed."""
     stacked = estimation.stack(dict(asked.named), relation)
     length, apart = stacked.sensitivity, stacked.diameter
-    return SumLayout(
+    return StatisticLayout(
         stacked=stacked,
         unit=length,
         diameter=min(2.0, apart / length),

@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
-from hubbub.errors import IntegrityError
-from hubbub.planning import (
-    Array,
-    Mechanism,
-    Parameters,
-    PlannedQuery,
-    Query,
-    QueryState,
-    QueryWarnings,
-    SiloData,
-    SteppedQuery,
-    Stepper,
-)
-from hubbub.queries.kept_sums import sums_in, write_sums
-from hubbub.queries.statistic_sums import SumLayout, layout_of
-from hubbub.queries.statistic_task import StatisticTask, pooled
+from hubbub.planning import Mechanism, Parameters, Plan, QueryWarnings, Released
+from hubbub.queries.kept_sums import SUMS
+from hubbub.queries.statistic_sums import StatisticLayout, layout_of
+from hubbub.queries.sums_query import SumsQuery
 from hubbub.study import AskedStatistics, Data, Parties, Privacy
 
-if TYPE_CHECKING:
-    from hubbub.protocol import LocalTask
-
-STATISTICS = "statistics"
+STATISTICS, ANSWERS = "statistics", "statistics.json"
 
 
 @dataclass(frozen=True)
-class StatisticsQuery(SteppedQuery):
+class StatisticsQuery(SumsQuery):
     """All statistics of a study: one release together.
 
     Args:
@@ -48,7 +28,7 @@ class StatisticsQuery(SteppedQuery):
     privacy: Privacy
 
     @cached_property
-    def layout(self) -> SumLayout:
+    def layout(self) -> StatisticLayout:
         """All questions as one vector."""
         return layout_of(self.asked, self.privacy.relation)
 
@@ -67,24 +47,25 @@ class StatisticsQuery(SteppedQuery):
         )
 
     @property
-    def numbers(self) -> int:
-        """Of the stacked vector."""
-        return self.layout.numbers
-
-    @property
-    def broadcast_numbers(self) -> int:
-        """Of what is kept of sums."""
-        return self.layout.start.size
-
-    @property
     def epsilon(self) -> float | None:
         """Its part beside a training; None where nothing else is asked."""
         return self.asked.epsilon or None
 
     @property
-    def takes_raw_records(self) -> bool:
-        """It is asked of cells, which are not standardised."""
-        return True
+    def kept_in(self) -> str:
+        """The file of a run's folder that keeps the sums."""
+        return SUMS
+
+    @property
+    def answered_in(self) -> str:
+        """The file that says what they say."""
+        return ANSWERS
+
+    def released(self, plan: Plan, parameters: Parameters) -> Released:
+        """The answers, the whole as JSON, and their tables for spreadsheets."""
+        from hubbub.queries import statistic_answers
+
+        return statistic_answers.released(plan, parameters)
 
     def warnings(self, parties: Parties) -> QueryWarnings:
         """Of sums that cannot be foreseen, or lost."""
@@ -101,72 +82,3 @@ class StatisticsQuery(SteppedQuery):
             if lost
             else (),
         )
-
-    def units(self, silo: SiloData) -> int:
-        """Rows of the table, or patients."""
-        return 0 if silo.cells is None else len(silo.cells)
-
-    def max_units(self, silo: SiloData) -> int:
-        """Of them."""
-        return silo.max_cells
-
-    def task(self, silo: SiloData) -> LocalTask:
-        """A silo's cells."""
-        assert silo.cells is not None, "statistics have cells"  # noqa: S101
-        return StatisticTask(self.layout, silo.cells, silo.max_cells)
-
-    def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
-        """All silos' cells."""
-        cells = [one.cells for one in silos if one.cells is not None]
-        return StatisticTask(self.layout, pooled(cells), sum(one.max_cells for one in silos))
-
-    def start(self, model: Parameters | None) -> Parameters:
-        """What is kept before the first sum."""
-        return self.layout.start
-
-    def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
-        """Keeps every noisy sum, and finds where the next one is taken."""
-        return _KeptSums(self.layout, planned.total_sigma)
-
-    def restored(self, folder: Path, state: QueryState) -> QueryState:
-        """With the sums that were made."""
-        kept = sums_in(folder, self.layout)
-        return replace(state, step=self.layout.made(kept), parameters=kept)
-
-    def store(self, folder: Path, state: QueryState) -> None:
-        """The sums so far."""
-        write_sums(folder, state.parameters)
-
-    def check_complete(self, state: QueryState) -> None:
-        """Refuse to go on with fewer sums than answers need."""
-        layout, kept = self.layout, state.parameters
-        if not layout.is_enough(kept):
-            least, made = layout.stacked.least_rounds, layout.made(kept)
-            raise IntegrityError(
-                f"expected {least} sums of the statistics, {made} are here and the others "
-                "were charged and lost in an interruption; approve the study under another name "
-                "and run that, with statistics.sums = 2 if it may happen again"
-            )
-
-
-class _KeptSums:
-    """Writes each noisy sum into its place in what is kept, which is all that it remembers."""
-
-    def __init__(self, layout: SumLayout, sigma: float) -> None:
-        self._layout, self._sigma = layout, sigma
-
-    def step(self, parameters: Parameters, total: Array) -> Parameters:
-        """What is kept after one more noisy sum, from what was kept before."""
-        return self._layout.after(parameters, total, self._sigma)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Nothing: what is kept says all."""
-        return {}
-
-    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on; IntegrityError if this is the state of something else."""
-        if state:
-            raise IntegrityError(
-                f"expected no state beside what is kept of sums, found {sorted(state)}; restore "
-                "the checkpoint"
-            )

@@ -8,6 +8,7 @@ from hubbub.privacy import MOST_DIMENSION, whole
 from hubbub.queries.evaluation_query import EvaluationQuery
 from hubbub.queries.standardising_query import StandardisingQuery, features_of
 from hubbub.queries.statistics_query import StatisticsQuery
+from hubbub.queries.synthesis_query import synthesis_of
 from hubbub.queries.training_query import TrainingQuery
 from hubbub.study import Study
 
@@ -25,25 +26,31 @@ def queries_of(
         StudyError: features are to be standardised, and how many there are is not public.
     """
     if study.training is None:
-        return statistics_of(study), ()
+        main, *others = _of_cells(study)
+        return main, tuple(others)
     if dimension is None:
         dimension = model_size.model_dimension(study)
-    main = training_of(study, dimension)
-    data, privacy, training = main.data, main.privacy, main.training
+    trained = training_of(study, dimension)
+    data, privacy, training = trained.data, trained.privacy, trained.training
     beside: list[Query] = []
     if data.standardise is not None:
         features = features_of(model_size.record_shape(study, dimension))
         beside.append(StandardisingQuery(data.standardise, data, privacy, features, dimension))
-    if study.statistics is not None:
-        beside.append(statistics_of(study))
+    beside += _of_cells(study)
     if (asked := training.evaluate) is not None:
         beside.append(EvaluationQuery(asked, data, privacy, training.steps, dimension))
-    return main, tuple(beside)
+    return trained, tuple(beside)
+
+
+def _of_cells(study: Study) -> list[SteppedQuery]:
+    """What is asked of columns as they are; where nothing is trained, the first is the main one."""
+    found: list[SteppedQuery] = [statistics_of(study)] if study.statistics is not None else []
+    return found + ([synthesis_of(study)] if study.synthetic is not None else [])
 
 
 def main_of(study: Study) -> SteppedQuery:
     """The main query of a study, whose size may be open."""
-    return statistics_of(study) if study.training is None else training_of(study)
+    return _of_cells(study)[0] if study.training is None else training_of(study)
 
 
 def steps_of(study: Study) -> int:

@@ -201,6 +201,8 @@ def _cell(row: Mapping[str, Any]) -> str:
     if row["value"] is None:
         return NOT_KNOWN
     shown, unit = _shown(row["quantity"]), " %" if _is_share(row["quantity"]) else ""
+    if row["low"] == row["value"] == row["high"]:  # known without an interval
+        return f"{shown(row['value'])}{unit}"
     ends = " to ".join(_end(shown, row[key]) for key in ("low", "high"))
     return f"{shown(row['value'])}{unit} ({ends})"
 

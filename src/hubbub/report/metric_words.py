@@ -62,6 +62,11 @@ _METRICS = {
         meaning="The mean Poisson deviance is how far expected counts are from those of the test "
         "records: 0 is perfect.",
     ),
+    "rmsle": MetricWords(
+        name="RMSE of logarithms",
+        meaning="The RMSE of logarithms says by how many times predictions are off on test "
+        "records: 0.1 is about 10 %.",
+    ),
     "rmse": MetricWords(
         name="RMSE",
         meaning="RMSE is the root of the mean squared error on test records, in the target's unit.",
@@ -89,6 +94,11 @@ _METRICS = {
         "held-back accuracy",
         "Held-back accuracy is the share of records that are classified rightly among those that "
         "silos kept out of the training; it is told with noise, which ε includes.",
+    ),
+    "held_back_rmsle": MetricWords(
+        name="held-back RMSE of logarithms",
+        meaning="The held-back RMSE of logarithms says by how many times predictions are off on "
+        "records that silos kept out of the training; it is told with noise, which ε includes.",
     ),
     "held_back_rmse": MetricWords(
         name="held-back RMSE",

@@ -31,10 +31,10 @@ class FederatedPoissonRegressor(RegressorMixin, Federated):  # type: ignore[misc
         silos: how many silos the rows are dealt to, in turn, where `fit` gets no groups.
         model: "linear", "mlp", or a torch module, as for `hubbub.fit`.
         hidden: widths of the hidden layers of "mlp".
-        steps: number of steps.
+        steps: number of steps; None: as for `hubbub.fit`.
         sample_rate: the chance of a record to be in a batch, a probability.
-        clip_norm: the largest norm of a record's gradient.
-        optimizer: name and options; Adam with a rate of 0.1 if None.
+        clip_norm: the largest norm of a record's gradient; None: as for `hubbub.fit`.
+        optimizer: name and options; None: as for `hubbub.fit`.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         records: public number of rows, as which the sum is divided; None: as many as there are.
         capacity: public number of rows that a silo may hold; None: a step of a public ladder.
@@ -67,9 +67,9 @@ class FederatedPoissonRegressor(RegressorMixin, Federated):  # type: ignore[misc
         silos: int = 4,
         model: Any = "linear",
         hidden: tuple[int, ...] = (),
-        steps: int = 60,
+        steps: int | None = None,
         sample_rate: float = 0.2,
-        clip_norm: float = 1.0,
+        clip_norm: float | None = None,
         optimizer: Mapping[str, Any] | None = None,
         relation: str = "add-remove",
         records: int | None = None,

@@ -36,9 +36,9 @@ class Federated(BaseEstimator):  # type: ignore[misc]
     silos: int
     model: Any
     hidden: tuple[int, ...]
-    steps: int
+    steps: int | None
     sample_rate: float
-    clip_norm: float
+    clip_norm: float | None
     optimizer: Mapping[str, Any] | None
     relation: str
     records: int | None

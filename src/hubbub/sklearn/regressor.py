@@ -24,16 +24,17 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         low: public lower bound of y, in its own unit; None: the smallest that occurs, which then
             counts as public, with a warning.
         high: public upper bound; None: the largest that occurs.
+        scale: "linear", or "log" for a long tail: the logarithm is learned, and low is above 0.
         epsilon: promised against the aggregator with `colluders` silos; no unit.
         delta: the chance with which the promise may fail, a probability.
         colluders: silos that may join the adversary.
         silos: how many silos the rows are dealt to, in turn, where `fit` gets no groups.
         model: "linear", "mlp", or a torch module, as for `hubbub.fit`.
         hidden: widths of the hidden layers of "mlp".
-        steps: number of steps.
+        steps: number of steps; None: as for `hubbub.fit`.
         sample_rate: the chance of a record to be in a batch, a probability.
-        clip_norm: the largest norm of a record's gradient.
-        optimizer: name and options; Adam with a rate of 0.1 if None.
+        clip_norm: the largest norm of a record's gradient; None: as for `hubbub.fit`.
+        optimizer: name and options; None: as for `hubbub.fit`.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         records: public number of rows, as which the sum is divided; None: as many as there are.
         capacity: public number of rows that a silo may hold; None: a step of a public ladder.
@@ -56,21 +57,23 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
 
     low: float | None
     high: float | None
+    scale: str
 
     def __init__(
         self,
         *,
         low: float | None = None,
         high: float | None = None,
+        scale: str = "linear",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         colluders: int = 1,
         silos: int = 4,
         model: Any = "linear",
         hidden: tuple[int, ...] = (),
-        steps: int = 60,
+        steps: int | None = None,
         sample_rate: float = 0.2,
-        clip_norm: float = 1.0,
+        clip_norm: float | None = None,
         optimizer: Mapping[str, Any] | None = None,
         relation: str = "add-remove",
         records: int | None = None,
@@ -103,7 +106,7 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         inputs, numbers = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         low, high, read_off = self._bounds(numbers)
         silos = dealt(groups, len(numbers), self.silos)
-        target = {"kind": "numeric", "low": low, "high": high}
+        target = {"kind": "numeric", "low": low, "high": high, "scale": self.scale}
         return self._learn(inputs, numbers.astype(np.float64), silos, read_off, target=target)
 
     def _bounds(self, numbers: NDArray[Any]) -> tuple[float, float, tuple[str, ...]]:

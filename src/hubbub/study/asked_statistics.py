@@ -7,7 +7,7 @@ file knows that there are several, in so many sums, at a part of epsilon.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from hubbub import estimation
 from hubbub.errors import StudyError
@@ -21,6 +21,8 @@ Named = tuple[str, "estimation.OneSum | estimation.Iterated"]
 @settings
 class AskedStatistics:
     """All statistics of a study, each with its name in the order of the file: one release."""
+
+    title: ClassVar[str] = "statistics"
 
     named: tuple[Named, ...]
     epsilon: Annotated[

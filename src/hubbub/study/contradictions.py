@@ -6,6 +6,8 @@ change a guarantee. This file knows the settings, not how they were read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hubbub.errors import StudyError
 from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.data import Data
@@ -13,6 +15,7 @@ from hubbub.study.model import HUBER, LINEAR_PROBE, Model
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.training import Training
+from hubbub.synthesis import AskedSynthesis
 from hubbub.tabular import NUMERIC, TIME_TO_EVENT, Outcome
 
 
@@ -22,7 +25,7 @@ def refuse_contradictions(
     model: Model | None,
     training: Training | None,
     privacy: Privacy,
-    statistics: AskedStatistics | None,
+    asked: Sequence[AskedStatistics | AskedSynthesis],
 ) -> None:
     """Refuse a study whose tables contradict each other, whatever each says by itself.
 
@@ -45,7 +48,8 @@ def refuse_contradictions(
         _check_optimizer(str(dict(training.optimizer)["name"]), data, model)
         if training.noise == "correlated":
             _check_correlated(training, parties.trust)
-        _check_extras(training, data, statistics, privacy.epsilon)
+        _check_evaluation(training)
+    _check_parts(training, data, asked, privacy.epsilon)
 
 
 def _check_target(data: Data, model: Model) -> None:
@@ -98,10 +102,8 @@ def _check_correlated(training: Training, trust: str) -> None:
         )
 
 
-def _check_extras(
-    training: Training, data: Data, statistics: AskedStatistics | None, epsilon: float
-) -> None:
-    """Evaluation, standardisation and statistics that leave some epsilon to the training."""
+def _check_evaluation(training: Training) -> None:
+    """An evaluation that has records, at some time."""
     asked = training.evaluate
     if asked and asked.every > training.steps:
         raise StudyError(
@@ -113,12 +115,22 @@ def _check_extras(
             'expected no training.evaluate with sampling = "without-replacement", got one; joint '
             "batches are drawn from all records, so none can be held back: use Poisson sampling"
         )
-    spent = sum(one.epsilon for one in (asked, data.standardise, statistics) if one)
+
+
+def _check_parts(
+    training: Training | None,
+    data: Data,
+    asked: Sequence[AskedStatistics | AskedSynthesis],
+    epsilon: float,
+) -> None:
+    """Evaluation, standardisation and what else is asked leave some epsilon to the main query."""
+    evaluated = None if training is None else training.evaluate
+    spent = sum(one.epsilon for one in (evaluated, data.standardise, *asked) if one)
     if spent > 0.9 * epsilon:
-        also = ", statistics.epsilon" if statistics else ""
+        words = "".join(f", {one.title}.epsilon" for one in asked)
         raise StudyError(
-            f"expected training.evaluate.epsilon{also} and data.standardise.epsilon together to be "
-            f"at most 0.9 of privacy.epsilon = {epsilon:g}, of which they are a part, got "
+            f"expected training.evaluate.epsilon{words} and data.standardise.epsilon together to "
+            f"be at most 0.9 of privacy.epsilon = {epsilon:g}, of which they are a part, got "
             f"{spent:g}; lower them"
         )
 

@@ -49,9 +49,10 @@ class Privacy:
             number(
                 0,
                 50,
-                "Epsilon that all studies of the same records together may come to. A run in one "
-                "process sets it, for [adaptive studies](ledger.md#what-you-do), in each ledger "
-                "that has no cap; among machines each silo sets its own. 0: none.",
+                "Epsilon that all studies of the same records together may come to. The study's "
+                "first charge sets it, for [adaptive studies](ledger.md#what-you-do), in each "
+                "silo's ledger that has no cap; one that a silo has set itself counts instead. "
+                "0: none.",
             )
         ),
     ] = 0.0

@@ -140,7 +140,7 @@ def check_readable(study: Study, party: str, folder: Path) -> None:
     """
     if study.model is not None:
         records(study, party, folder=folder)
-    if study.statistics is not None:
+    if study.reads_cells:
         statistic_cells(study, party, folder=folder)
 
 

@@ -32,6 +32,7 @@ from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
+from hubbub.synthesis import AskedSynthesis, synthesis_from
 
 FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -52,7 +53,8 @@ HEAD = {
     ),
 }
 _TABLES = ("parties", "data", "model", "training", "privacy")
-_OPTIONAL = ("statistics", "attestation")
+_OPTIONAL = ("statistics", "synthetic", "attestation")
+_OF_CELLS = ("statistics", "synthetic")  # beside which nothing need be trained
 _LEARNING = ("model", "training")  # absent where only statistics are asked for
 
 
@@ -115,6 +117,7 @@ class Study:
         training: with how many steps, which batches, which clipping norm and which optimizer.
         privacy: epsilon, delta and the relation between neighbouring data sets.
         statistics: tables, curves, tests and regressions that are asked for; None: none.
+        synthetic: synthetic records that are asked for; None: none.
         attestation: what parties must show of the machines and the code that they run; None:
             nothing.
         toml: the text that the study was read from; empty if there is none.
@@ -151,6 +154,7 @@ class Study:
     training: Training | None = None
     privacy: Privacy
     statistics: AskedStatistics | None = None
+    synthetic: AskedSynthesis | None = None
     attestation: Attestation | None = None
     toml: str = field(default="", repr=False, compare=False)
 
@@ -231,8 +235,8 @@ class Study:
 
         Args:
             table: one table for each of study, parties, data, model, training and privacy, and
-                perhaps one for statistics, beside which model and training may be left out, and one
-                for attestation.
+                perhaps one each for statistics and synthetic, beside which model and training may
+                be left out, and one for attestation.
             toml: the text that the table was read from, if there is one.
 
         Returns:
@@ -244,15 +248,19 @@ class Study:
         """
         file_limits.check_size(table)
         top = Section("", table, ("study", *_TABLES, *_OPTIONAL))
-        trains = "statistics" not in top or any(key in top for key in _LEARNING)
+        asks_cells = any(key in top for key in _OF_CELLS)
+        trains = not asks_cells or any(key in top for key in _LEARNING)
         read = _TABLES if trains else [key for key in _TABLES if key not in _LEARNING]
         parts = {key: top.table(key) for key in ("study", *read)}
         attested = top.table("attestation") if "attestation" in top else {}
         data = data_from(parts["data"], targeted=trains)
-        asked = None
+        columns = columns_of(data) if asks_cells else {}
+        asked, synthetic = None, None
         if "statistics" in top:
-            columns = columns_of(data)
             asked = statistics_from(top.table("statistics"), columns, trains=trains)
+        if "synthetic" in top:
+            alone = not trains and asked is None
+            synthetic = synthesis_from(top.table("synthetic"), columns, alone=alone)
         study = cls(
             **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
@@ -263,13 +271,19 @@ class Study:
             else None,
             privacy=privacy_from(parts["privacy"]),
             statistics=asked,
+            synthetic=synthetic,
             attestation=attestation_from(
                 attested, nodes=bool(parts["parties"].get("compute_nodes"))
             ),
             toml=toml,
         )
         refuse_contradictions(
-            study.parties, study.data, study.model, study.training, study.privacy, study.statistics
+            study.parties,
+            study.data,
+            study.model,
+            study.training,
+            study.privacy,
+            [one for one in (study.statistics, study.synthetic) if one is not None],
         )
         if strange := [name for name, _ in study.code if name not in study.own_code]:
             raise StudyError(
@@ -301,7 +315,8 @@ class Study:
             del head["transcript"]
         if not self.code:
             del head["code"]
-        text = written(head, tables, self.statistics, self.attestation)
+        asked = {name: getattr(self, name) for name in _OF_CELLS}
+        text = written(head, tables, asked, self.attestation)
         if Study.parse(text).id != self.id:
             raise StudyError(
                 "expected a study whose values have the types that a file gives them, got another "
@@ -323,6 +338,11 @@ class Study:
                 "them, or use what is there for statistics"
             )
         return self.model, self.training
+
+    @property
+    def reads_cells(self) -> bool:
+        """Whether columns as they are asked of, and not only features of them."""
+        return self.statistics is not None or self.synthetic is not None
 
     @property
     def has_joint_batches(self) -> bool:
@@ -358,6 +378,9 @@ class Study:
             content["attestation"] = self.attestation.to_dict()
         if self.statistics is not None:
             content["statistics"] = self.statistics.canonical()
+        del content["synthetic"]  # it came after ids were pinned
+        if self.synthetic is not None:
+            content["synthetic"] = self.synthetic.canonical()
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

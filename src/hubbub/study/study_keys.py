@@ -20,6 +20,7 @@ from hubbub.study.privacy import Privacy
 from hubbub.study.study import HEAD
 from hubbub.study.target import TARGET
 from hubbub.study.training import OPTIMIZER, Evaluate, Training
+from hubbub.synthesis import AskedSynthesis
 from hubbub.tabular import Column
 
 NAME = "NAME"  # in place of any name that a user chooses
@@ -44,6 +45,7 @@ def tables() -> dict[str, Keys]:
         "training.evaluate": keys_of(Evaluate),
         "statistics": keys_of(AskedStatistics),
         f"statistics.{NAME}": listed(_statistic_keys()),
+        "synthetic": keys_of(AskedSynthesis),
         "privacy": keys_of(Privacy),
         "attestation": keys_of(Attestation),
         "attestation.silo": keys_of(AttestedRole),
@@ -74,6 +76,7 @@ def json_schema() -> dict[str, Any]:
             evaluate=schema(known["training.evaluate"]),
         ),
         "statistics": _statistics_schema(known),
+        "synthetic": schema(known["synthetic"]) | {"required": []},
         "privacy": schema(known["privacy"]),
         "attestation": schema(known["attestation"], aggregator=role, node=role, silo=role),
     }

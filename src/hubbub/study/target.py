@@ -9,13 +9,13 @@ from itertools import pairwise
 from typing import Any
 
 from hubbub.section import Section, is_number
-from hubbub.settings import number, numbers, one_of, text, texts
+from hubbub.settings import keys_of, number, numbers, one_of, text, texts
 from hubbub.tabular import COUNT, KINDS, NUMERIC, TIME_TO_EVENT, Outcome, canonical
 
 _CLASS = "class"
 _KEYS = {
     _CLASS: ("column",),
-    NUMERIC: ("column", "low", "high"),
+    NUMERIC: ("column", "low", "high", "scale"),
     COUNT: ("column", "high"),
     TIME_TO_EVENT: ("time", "event", "positive", "negative", "grid"),
 }
@@ -29,6 +29,7 @@ TARGET = {
         values="to 10^15; of a count from 1",
         default="either",
     ),
+    "scale": keys_of(Outcome)["scale"][0],
     "time": text(
         'The column of the time, in any unit; it and the keys below are for `"time-to-event"`.',
         default="either",
@@ -77,7 +78,12 @@ def _outcome(inner: Section, kind: str, name: str, *, files: bool) -> Outcome:
         low, high = (TARGET[key].read(inner, key, None) for key in ("low", "high"))
         if high <= low:
             raise inner.refusal("high", f"above low = {low:g}", "exchange or widen the bounds")
-        return Outcome(kind=kind, low=low, high=high)
+        scale = inner.text("scale", Outcome.scale, options=("linear", "log"))
+        if scale == "log" and low <= 0:
+            raise inner.refusal(
+                "low", 'above 0 with scale = "log"', "name the least number that matters"
+            )
+        return Outcome(kind=kind, low=low, high=high, scale=scale)
     if kind == COUNT:
         return Outcome(kind=kind, high=inner.number("high", None, least=1, most=_MOST))
     event = inner.text("event", None if files else "")
@@ -113,4 +119,6 @@ def target_table(target: str, outcome: Outcome) -> dict[str, Any]:
     names = {"kind": outcome.kind, own: target}
     keys = [key for key in _KEYS[outcome.kind] if key != own]
     said: dict[str, Any] = {key: getattr(outcome, key) for key in keys}
+    if not outcome.is_log:
+        said.pop("scale", None)
     return names | {key: list(one) if isinstance(one, tuple) else one for key, one in said.items()}

@@ -12,7 +12,7 @@ from typing import Any
 
 import tomli_w
 
-from hubbub import tabular
+from hubbub import synthesis, tabular
 from hubbub.study import (
     asked_statistics,
     attested_roles,
@@ -31,13 +31,12 @@ Settings = parties.Parties | data.Data | model.Model | training.Training | priva
 def written(
     head: Mapping[str, Any],
     tables: Mapping[str, Settings],
-    statistics: asked_statistics.AskedStatistics | None = None,
+    asked: Mapping[str, asked_statistics.AskedStatistics | synthesis.AskedSynthesis | None],
     attestation: attested_roles.Attestation | None = None,
 ) -> str:
     """The text of a study file with this table `[study]` and these others."""
     stated = {title: _table(settings) for title, settings in tables.items()}
-    if statistics is not None:
-        stated["statistics"] = statistics.to_table()
+    stated |= {title: one.to_table() for title, one in asked.items() if one is not None}
     if attestation is not None:
         stated["attestation"] = {
             role: _attested(asked) for role, asked in attestation.asked().items()

@@ -7,13 +7,13 @@ loss is made of them. This file knows cells and one target, neither losses nor m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
+from hubbub.settings import later, one_of, settings
 from hubbub.tabular.cell_rule import (
     NO_TARGET,
     NUMBER,
@@ -29,33 +29,49 @@ NUMERIC, COUNT, TIME_TO_EVENT = "numeric", "count", "time-to-event"
 KINDS = (NUMERIC, COUNT, TIME_TO_EVENT)
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings
 class Outcome:
-    """What a target that is no class is, and what is public about it.
+    """What a target that is no class is, and what is public about it."""
 
-    Args:
-        kind: "numeric", "count" or "time-to-event".
-        low: public lower bound of an amount, in its own unit; 0 for the others.
-        high: public upper bound of an amount or a count; values beyond a bound count as the bound.
-        event: the column that says whether a time ends with the event.
-        positive: its spellings for the event.
-        negative: its spellings for a time that ends without it; any other is refused.
-        grid: public times, rising, at which the intervals of the hazards end; the first one begins
-            with time 0.
-    """
-
-    kind: str
-    low: float = 0.0
-    high: float = 0.0
-    event: str = ""
-    positive: tuple[str, ...] = ()
-    negative: tuple[str, ...] = ()
-    grid: tuple[float, ...] = ()
+    kind: Annotated[str, '"numeric", "count" or "time-to-event".']
+    low: Annotated[float, "public lower bound of an amount, in its own unit; 0 for the others."] = (
+        0.0
+    )
+    high: Annotated[
+        float, "public upper bound of an amount or a count; values beyond count as the bound."
+    ] = 0.0
+    event: Annotated[str, "the column that says whether a time ends with the event."] = ""
+    positive: Annotated[tuple[str, ...], "its spellings for the event."] = ()
+    negative: Annotated[
+        tuple[str, ...], "its spellings for a time that ends without it; any other is refused."
+    ] = ()
+    grid: Annotated[
+        tuple[float, ...],
+        "public times, rising, at which the intervals of the hazards end; the first one begins "
+        "with time 0.",
+    ] = ()
+    scale: Annotated[
+        str,
+        later(
+            one_of(
+                *("linear", "log"),
+                says='`"log"`, for a number with a long tail: its logarithm is learned, so that '
+                "errors are by how many times; a number below `low`, which is above 0, counts as "
+                "`low`.",
+                default='`"linear"`',
+            )
+        ),
+    ] = "linear"
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a target beside its own."""
         return (self.event,) if self.event else ()
+
+    @property
+    def is_log(self) -> bool:
+        """Whether its logarithm is learned."""
+        return self.scale == "log"
 
     @property
     def shape(self) -> tuple[int, ...]:

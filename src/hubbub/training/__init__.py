@@ -17,5 +17,7 @@ from hubbub.training.run_checks import check_plan
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_sessions import RunSessions, SessionPlan
 from hubbub.training.run_study import resume, run
+from hubbub.training.spending import set_caps
 from hubbub.training.statistics_context import statistics
+from hubbub.training.synthesis_in_memory import synthesize, synthetic
 from hubbub.training.trained_model import TrainedModel, load, predictions

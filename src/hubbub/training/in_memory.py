@@ -15,6 +15,7 @@ from hubbub.errors import ModelError, StudyError
 from hubbub.section import Section
 from hubbub.study import IN_MEMORY, Study, sources
 from hubbub.study.target import target_from
+from hubbub.study.usual_training import STEPS, usual_for
 from hubbub.training import (
     array_inputs,
     loop,
@@ -40,9 +41,9 @@ def fit(
     target: Mapping[str, Any] | None = None,
     columns: Mapping[str, Mapping[str, Any]] | None = None,
     hidden: Sequence[int] = (),
-    steps: int = 60,
+    steps: int | None = None,
     sample_rate: float = 0.2,
-    clip_norm: float = 1.0,
+    clip_norm: float | None = None,
     optimizer: Mapping[str, Any] | None = None,
     relation: str = "add-remove",
     compute_nodes: int = 0,
@@ -89,10 +90,12 @@ def fit(
         columns: for data frames, how each column becomes features, by the keys of `data.columns` in
             a study, such as `{"age": {"low": 20, "high": 90}}`.
         hidden: widths of the hidden layers of "mlp".
-        steps: number of steps.
+        steps: number of steps; None: 150.
         sample_rate: the chance of a record to be in a batch, a probability.
-        clip_norm: the largest norm of a record's gradient.
-        optimizer: name and options, as in a study; Adam with a rate of 0.1 if None.
+        clip_norm: the largest norm of a record's gradient; None: by the rule that `hubbub init`
+            has, from numbers of records and features, epsilon and the target's kind.
+        optimizer: name and options, as in a study; None: Adam, whose rate is of the same rule and
+            falls linearly to 0.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         compute_nodes: number of parties that hold masks; 0: silos mask each other's sums.
         records: public number of units in all; None: as many as there are, which then counts as
@@ -162,7 +165,8 @@ def fit(
     }
     shape = next(iter(parts.values())).inputs.shape[1:]
     named = isinstance(model, str)
-    study = Study.from_table(
+    units = sum(parts[who].units for who in silos) if records is None else records
+    study = _with_usual(
         array_inputs.plain(
             {
                 "study": {"name": name},
@@ -174,9 +178,7 @@ def fit(
                 "data": {
                     "source": IN_MEMORY,
                     **({"target": dict(target or {})} if outcome else {"classes": list(known)}),
-                    "records": sum(parts[who].units for who in silos)
-                    if records is None
-                    else records,
+                    "records": units,
                     **({} if capacity is None else {"capacity": _one_or_each(capacity)}),
                     **({} if patients is None else {"patient": "patient"}),
                     **({"most_per_patient": most_per_patient} if most_per_patient else {}),
@@ -189,10 +191,10 @@ def fit(
                     **({"hidden": hidden} if hidden else {}),
                 },
                 "training": {
-                    "steps": steps,
+                    "steps": STEPS if steps is None else steps,
                     "sample_rate": sample_rate,
-                    "clip_norm": clip_norm,
-                    "optimizer": _optimizer(optimizer),
+                    **({} if clip_norm is None else {"clip_norm": clip_norm}),
+                    **({} if optimizer is None else {"optimizer": _optimizer(optimizer)}),
                 },
                 "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
                 **({} if statistics is None else {"statistics": statistics}),
@@ -217,6 +219,13 @@ def fit(
         *([result.classes_in_words(known)] if classes is None and not outcome else []),
     ]
     return replace(learned, made_public=tuple(read_off))
+
+
+def _with_usual(table: dict[str, Any]) -> Study:
+    """The study, whose clip and optimizer follow the rule where they are not stated."""
+    usual = usual_for(Study.from_table(table))
+    followed = {"clip_norm": usual.clip_norm, "optimizer": usual.optimizer}
+    return Study.from_table({**table, "training": {**followed, **table["training"]}})
 
 
 def _cells(
@@ -265,10 +274,10 @@ def _check_model(model: Any) -> None:
     )
 
 
-def _optimizer(stated: Mapping[str, Any] | None) -> dict[str, Any]:
-    if stated is not None and not isinstance(stated, Mapping):
+def _optimizer(stated: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(stated, Mapping):
         raise StudyError(
             "expected optimizer to be a mapping such as {'name': 'adam', 'lr': 0.1}, got "
             f"{type(stated).__name__}; write one"
         )
-    return dict(stated or {"name": "adam", "lr": 0.1})
+    return dict(stated)

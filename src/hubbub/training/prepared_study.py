@@ -212,7 +212,7 @@ class PreparedStudy:
 
 def _with_cells(study: Study, name: str, folder: Path | None, handed: InMemory | None) -> SiloData:
     """A silo's table, if statistics are asked for."""
-    if study.statistics is None:
+    if not study.reads_cells:
         return SiloData()
     if handed and handed.cells:
         cells = handed.cells[name]

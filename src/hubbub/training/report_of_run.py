@@ -11,7 +11,7 @@ from typing import Any
 
 from hubbub.disk import json_value, write_bytes
 from hubbub.errors import IntegrityError, UserError
-from hubbub.queries import ANSWERS
+from hubbub.queries import ANSWER_FILES
 from hubbub.report import ArrangementTable, ReportedRun, render
 from hubbub.training.spending import SPENDING
 from hubbub.verification import FILE, check_content, load, read_whole
@@ -89,10 +89,16 @@ def _page(
         audit=content.get("audit") if content else None,
         attempts=content["epsilon"]["attempts"] if content else None,
         seconds=seconds,
-        statistics=_optional(folder / ANSWERS, {"statistics": None})["statistics"],
+        statistics=_answers(folder),
         spending=_optional(folder / SPENDING, None),
         scores=_optional(folder / SCORES, {}),
     )
+
+
+def _answers(folder: Path) -> dict[str, Any]:
+    """What all queries say, by name."""
+    found = (_optional(folder / name, {"statistics": {}})["statistics"] for name in ANSWER_FILES)
+    return {name: one for answers in found for name, one in answers.items()}
 
 
 def _run(folder: Path) -> ReportedRun:

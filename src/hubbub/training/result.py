@@ -17,17 +17,11 @@ import hubbub.learning as learning
 from hubbub import report
 from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
-from hubbub.planning import Plan, QueryState
-from hubbub.queries import (
-    STANDARDISED,
-    STATISTICS,
-    answers_of,
-    planned_statistics,
-    sums_in,
-)
+from hubbub.planning import Plan, QueryState, Released
+from hubbub.queries import STANDARDISED, SYNTHESIS, SumsQuery, sums_in, synthesis_of
 from hubbub.study import Standardisation
+from hubbub.synthesis import SyntheticData
 from hubbub.training import (
-    answer_files,
     baselines,
     loop,
     prepared_study,
@@ -72,6 +66,7 @@ class Result:
             of this process says.
         made_public: what was read off the records because nobody had stated it, in words; the
             promise does not cover it.
+        states: where every query came to, by purpose.
 
     >>> from hubbub import Study, run
     >>> study = Study.parse('''
@@ -104,6 +99,7 @@ class Result:
     scores: Mapping[str, learning.Score] = field(default_factory=dict, repr=False)
     spending: Spending | None = None
     made_public: tuple[str, ...] = ()
+    states: Mapping[str, QueryState] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())
@@ -220,6 +216,18 @@ class Result:
         return file
 
     @property
+    def synthetic(self) -> SyntheticData:
+        """The synthetic records that the study asks for.
+
+        Raises:
+            StudyError: it asks for none.
+        """
+        state = self.states.get(SYNTHESIS)
+        query = synthesis_of(self.plan.study)
+        assert state is not None, "a run of a study that asks for them has them"  # noqa: S101
+        return query.synthetic(self.plan, state.parameters)
+
+    @property
     def steps(self) -> int:
         """How many steps the model has taken."""
         return int(self.final["step"])
@@ -259,8 +267,8 @@ def conclude(
         IntegrityError: sums were charged and lost in an interruption, and an answer needs them.
     """
     states = {**prepared.states, prepared.plan.main.purpose: trained}
-    kept = states[STATISTICS].parameters if STATISTICS in states else None
     prepared.plan.main.query.check_complete(trained)
+    released = _released(prepared.plan, states)
     result = Result(
         model=copy.deepcopy(prepared.trained(trained.parameters)),
         metrics=trained.rows,
@@ -273,12 +281,12 @@ def conclude(
         spending=spending,
         scores=prepared.beside_null(trained.parameters) if baseline is None else {},
         shape=prepared.learner.shape if prepared.learner else (),
-        statistics={} if kept is None else answers_of(prepared.plan, kept),
+        statistics={name: one for part in released for name, one in part.answers.items()},
+        states=states,
     )
     if folder is not None:
         prepared.plan.main.query.store(folder.path, trained)
-        if kept is not None:
-            answer_files.write_statistics(folder.path, prepared.plan, kept)
+        _write_released(folder.path, released)
         if result.model is not None:
             run_folder.write_model(folder.path, prepared.plan, result.model, result.shape)
         if result.scores:
@@ -300,17 +308,21 @@ def answered_in(folder: Path, plan: Plan) -> Result | None:
     """
     if not all((folder / name).is_file() for name in (FILE, report_of_run.REPORT)):
         return None
-    planned = planned_statistics(plan)
-    kept = sums_in(folder, planned.query.layout)
-    planned.query.check_complete(QueryState(parameters=kept))
+    query = plan.main.query
+    if not isinstance(query, SumsQuery):
+        return None
+    kept = sums_in(folder, query.layout, query.kept_in)
+    state = QueryState(parameters=kept)
+    query.check_complete(state)
     epsilon = plan.epsilon()
     return Result(
         model=None,
-        metrics=({"step": planned.query.layout.made(kept), "epsilon": epsilon},),
+        metrics=({"step": query.layout.made(kept), "epsilon": epsilon},),
         epsilon=epsilon,
         plan=plan,
         folder=folder,
-        statistics=answers_of(plan, kept),
+        statistics=query.released(plan, kept).answers,
+        states={plan.main.purpose: state},
     )
 
 
@@ -328,6 +340,28 @@ def write_result(
         run_folder.write_model(folder, plan, model, prepared.learner.shape)
     if standardisation is not None:
         write_text(folder / STANDARDISED, standardisation.to_json())
-    if plan.main.purpose == STATISTICS:
-        plan.main.query.store(folder, QueryState(parameters=parameters))
-        answer_files.write_statistics(folder, plan, parameters)
+    state = QueryState(parameters=parameters)
+    if released := _released(plan, {plan.main.purpose: state}):
+        plan.main.query.store(folder, state)
+        _write_released(folder, released)
+
+
+def _released(plan: Plan, states: Mapping[str, QueryState]) -> list[Released]:
+    """What queries give people, where they have come so far."""
+    made = [
+        one.query.released(plan, states[one.purpose].parameters)
+        for one in plan.stepped
+        if one.purpose in states
+    ]
+    return [one for one in made if one.files]
+
+
+def _write_released(folder: Path, released: Sequence[Released]) -> None:
+    """Put it into a folder."""
+    for one in released:
+        for name, text in one.files.items():
+            write_text(folder / name, text)
+        for name, copied in one.copies.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            content = copied.encode() if isinstance(copied, str) else copied
+            write_bytes(folder / name, content, durable=False)

@@ -185,7 +185,7 @@ class CollectionNode:
             assert seed is not None, "seen when it was promised"  # noqa: S101
             keys.append((mask_key(opening, silo, self.node, seed), False))
         self.mask_stream.add_all(residues, keys)
-        payload = ring.to_bytes(residues, named.digest)
+        payload = ring.to_bytes(residues) + named.digest
         total = self.place.frame(Tag.SET_TOTAL, self.node, payload).sealed(self.keys)
         return replace(state, total=total, secret=None)
 

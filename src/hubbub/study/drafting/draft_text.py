@@ -8,11 +8,9 @@ from typing import Any
 
 from hubbub.section import key_of
 from hubbub.study.drafting.column_draft import ColumnDraft
-from hubbub.study.drafting.study_draft import Draft
+from hubbub.study.drafting.study_draft import EPSILON, Draft
 from hubbub.study.target import target_table
 from hubbub.tabular import Column
-
-_EPSILON = 1.0
 
 
 def draft_text(made: Draft) -> str:
@@ -136,18 +134,19 @@ def _model(made: Draft) -> list[str]:
 
 def _training(made: Draft) -> list[str]:
     shown = "" if made.is_evaluated else "# "
-    every = made.steps // (1 if made.test_share else 3)
+    usual = made.usual
+    every = usual.steps // (1 if made.test_share else 3)
     share = f", holdout = {made.test_share:g}" if made.test_share else ""
     why = "a look at held-back records, paid from epsilon"
     if not made.is_evaluated:
         why = "with so few records the noise would hide what it shows: remove the # to try"
     return [
-        "[training]",
-        f"steps = {made.steps}",
+        "[training]                       # by a rule that fits most; hubbub tune tries others",
+        f"steps = {usual.steps}",
         'sampling = "poisson"',
-        f"sample_rate = {made.sample_rate:g}                # a record's chance to be in a batch",
-        "clip_norm = 1.0",
-        'optimizer = { name = "adam", lr = 0.1 }',
+        f"sample_rate = {usual.sample_rate:g}                # a record's chance to be in a batch",
+        f"clip_norm = {usual.clip_norm:g}",
+        f'optimizer = {{ name = "adam", lr = {usual.lr:g}, schedule = "linear" }}',
         f"{shown}evaluate = {{ every = {every}, epsilon = 0.1{share} }}   # {why}",
     ]
 
@@ -155,11 +154,11 @@ def _training(made: Draft) -> list[str]:
 def _privacy(made: Draft) -> list[str]:
     return [
         "[privacy]",
-        f"epsilon = {_EPSILON:.1f}                    # the promise to every "
+        f"epsilon = {EPSILON:.1f}                    # the promise to every "
         f"{'patient' if made.patient else 'record'}; smaller promises more",
         f"delta = {made.delta:g}",
         'relation = "add-remove"',
-        f"cap = {3 * _EPSILON:g}                        # epsilon of all studies of these records "
+        f"cap = {3 * EPSILON:g}                        # epsilon of all studies of these records "
         "together; a ledger without a cap takes it",
     ]
 

@@ -1,7 +1,7 @@
 """A study drafted from files of records: who, what is learned from what, and with which settings.
 
-Settings come from a short table by the number of records; whether they can be certified is the
-plan's business. What is taken from records is named in `Draft.private`.
+Settings come from the rule of `usual_training`; whether they can be certified is the plan's
+business. What is taken from records is named in `Draft.private`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from hubbub.study.drafting.survey import Survey
 from hubbub.study.drafting.target_draft import TargetDraft, learned
 from hubbub.study.drafting.telling_columns import telling
 from hubbub.study.drafting.time_event_pairs import time_event_pairs
+from hubbub.study.training import Evaluate
+from hubbub.study.usual_training import UsualTraining, squared_length, usual_training
 from hubbub.tabular import patient_key
+
+EPSILON = 1.0  # of a draft
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
 _TELLS_WHOSE = "it says whose a row is, which tells nothing about others"
@@ -69,14 +73,17 @@ class Draft:
         return tuple(one for one in self.columns if one.column)
 
     @property
-    def sample_rate(self) -> float:
-        """A fifth of few records; of many, some 400."""
-        return 0.2 if self.records <= 2000 else float(f"{400 / self.records:.1g}")
-
-    @property
-    def steps(self) -> int:
-        """The more records, the more steps the noise allows."""
-        return 60 if self.records <= 2000 else 150 if self.records <= 20_000 else 300
+    def usual(self) -> UsualTraining:
+        """How the model is trained."""
+        held = self.test_share or (Evaluate.holdout if self.is_evaluated else 0.0)
+        return usual_training(
+            self.target.outcome,
+            records=max(1, round(self.records * (1 - held))),
+            epsilon=EPSILON,
+            silos=len(self.parties),
+            colluders=self.colluders,
+            square=squared_length(one.column for one in self.used if one.column),
+        )
 
     @property
     def colluders(self) -> int:

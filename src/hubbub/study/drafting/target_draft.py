@@ -9,8 +9,10 @@ and a draft says so. This file sees the cells of all files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil, floor, log, log10
+from statistics import fmean, pstdev
 
 from hubbub.errors import DataError
 from hubbub.study.drafting.cell_text import (
@@ -32,6 +34,11 @@ from hubbub.study.drafting.time_event_pairs import is_censoring
 from hubbub.tabular import COUNT, KINDS, NUMERIC, TIME_TO_EVENT, Outcome, canonical
 
 _TIMES = 8  # of a grid
+_MOST_ZEROS = 0.02  # share of values that are none, before a logarithm says too little
+_FEWEST_LOGS = 20  # different values
+_LOG_NOTE = (
+    'a long tail, so scale = "log": its logarithm is learned, and errors are by how many times'
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,8 +171,9 @@ def _drafted(
             f"{_others(there, decimal)}; correct the files, or name another kind or column"
         )
     if kind == NUMERIC:
-        low, high = rounded_outward(least, most)
-        outcome = Outcome(kind=kind, low=low, high=high)
+        outcome = _amount(values)
+        if outcome.is_log:
+            notes = (*notes, _LOG_NOTE)
     elif kind == COUNT:
         outcome = Outcome(kind=kind, high=max(1.0, rounded_outward(0.0, most)[1]))
     else:
@@ -179,6 +187,33 @@ def _drafted(
         )
         notes = (*notes, *of_event.notes)
     return TargetDraft(name=name, outcome=outcome, decimal=decimal, notes=notes)
+
+
+def _amount(values: Sequence[float]) -> Outcome:
+    """A number; of one with a long tail, as most money and times have, the logarithm is learned."""
+    ordered = sorted(values)
+    above = [value for value in ordered if value > 0]
+    few = len(ordered) - len(above) <= _MOST_ZEROS * len(ordered) and ordered[0] >= 0
+    logs = [log(value) for value in above]
+    if not few or len(set(above)) < _FEWEST_LOGS or abs(_skew(logs)) >= _skew(above) - 1:
+        low, high = rounded_outward(ordered[0], ordered[-1])
+        return Outcome(kind=NUMERIC, low=low, high=high)
+    ends = above[len(above) // 100], ordered[-1]
+    return Outcome(
+        kind=NUMERIC, low=_one_digit(ends[0], floor), high=_one_digit(ends[1], ceil), scale="log"
+    )
+
+
+def _skew(values: Sequence[float]) -> float:
+    """How much longer the tail above the mean is; no unit, 0 of a symmetric one."""
+    middle, spread = fmean(values), pstdev(values)
+    return fmean(((value - middle) / spread) ** 3 for value in values) if spread else 0.0
+
+
+def _one_digit(value: float, towards: Callable[[float], int]) -> float:
+    """A number above 0 with one digit, at most or at least as large."""
+    power = floor(log10(value))
+    return float(f"{towards(value / 10.0**power):d}e{power}")
 
 
 def _others(there: Sequence[str], decimal: str) -> str:

@@ -27,7 +27,7 @@ from hubbub.planning import (
     told_shape,
 )
 from hubbub.privacy import limited
-from hubbub.queries import main_of, plan_with_fixed_shares, statistics_of
+from hubbub.queries import main_of, plan_with_fixed_shares
 from hubbub.queries import plan as plan_study
 from hubbub.report import at_most
 from hubbub.study import SOFTWARE, Study
@@ -167,7 +167,7 @@ def remade(study: Study, dimension: object, announced: bool = True) -> Plan | No
 def _is_size(study: Study, dimension: int) -> bool:
     """Whether the study's model, or a sum of its statistics, may have so many numbers."""
     if study.training is None:
-        return statistics_of(study).numbers == dimension
+        return main_of(study).numbers == dimension
     return is_dimension(study, dimension)
 
 

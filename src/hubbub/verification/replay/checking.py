@@ -20,8 +20,8 @@ from hubbub.planning import Plan, QueryState
 from hubbub.protocol import EARLIER, Parameters, RoundParameters
 from hubbub.queries import (
     STANDARDISED,
-    STATISTICS,
     StandardisingQuery,
+    SumsQuery,
     TrainingQuery,
     main_of,
 )
@@ -60,9 +60,9 @@ from hubbub.verification.replay.model_course import (
     last_model,
     lift_for,
 )
+from hubbub.verification.replay.released_check import released_findings
 from hubbub.verification.replay.replayed_collection import CollectionReplay, is_collection
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession, first_round
-from hubbub.verification.replay.statistics_check import statistic_findings
 from hubbub.verification.transcript import FOLDER, Header, files, plain_roster, read_header
 
 _BEYOND = (
@@ -229,7 +229,9 @@ def _played(
     if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
         led = last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
         yield led.covering("replay.model")
-    yield from statistic_findings(folder, plan, *_led_to(STATISTICS, courses, last))
+    for query in (one.query for one in plan.stepped if isinstance(one.query, SumsQuery)):
+        course = _led_to(query.mechanism.purpose, courses, last)
+        yield from released_findings(folder, plan, query, *course)
 
 
 def _replay(

@@ -1,18 +1,11 @@
-"""What the sums of statistics say, as files of a run: the whole, and its tables as CSV."""
+"""The tables, curves and tests of answers as CSV files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hubbub.disk import write_text
-from hubbub.planning import Plan
-from hubbub.queries import answers_to_dict, write_answers
 from hubbub.tabular import csv_text
 
 TABLES = "tables"
@@ -20,16 +13,15 @@ _LONGEST = 50  # letters of a file's name, of up to four bytes each, of which di
 _CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
 
 
-def write_statistics(folder: Path, plan: Plan, kept: NDArray[np.float32]) -> None:
-    """Write what the sums of statistics say: all of it, and every table, curve and test as CSV."""
-    answers = answers_to_dict(plan, kept)
-    write_answers(folder, answers)
-    (folder / TABLES).mkdir(exist_ok=True)
+def tables_of(answers: Mapping[str, Any]) -> dict[str, str]:
+    """Every table, curve and test of some answers as CSV, by the name of its file."""
     taken: set[str] = set()
-    for name, answer in answers["statistics"].items():
+    made = {}
+    for name, answer in answers.items():
         own = _own_name(name, taken)
         for kind, rows in _tables(answer):
-            write_text(folder / TABLES / f"{own}{kind}.csv", _text(rows), durable=False)
+            made[f"{TABLES}/{own}{kind}.csv"] = _text(rows)
+    return made
 
 
 def _own_name(name: str, taken: set[str]) -> str:

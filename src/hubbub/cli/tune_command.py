@@ -1,0 +1,147 @@
+"""`hubbub tune`: settings of a study's training, chosen on what is public alone."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubbub.cli.output import add_command, bar, emit, say, table, writing
+from hubbub.disk import write_text
+from hubbub.errors import UserError
+from hubbub.study import Study, sources
+from hubbub.tabular import Records
+
+if TYPE_CHECKING:
+    from hubbub.tuning import Scored, Tuned
+
+_SHOWN = 8
+_SYNTHETIC = "synthetic.csv"  # of a run that gave a table
+_MOST_DRAWS = 1000
+
+
+def add_commands(commands: Any) -> None:
+    """Register the command."""
+    words = (
+        "choose clip, learning rate and steps on made-up or public records; opens no private file"
+    )
+    tuned = add_command(commands, "tune", words, _tune)
+    tuned.add_argument("study", type=Path, help="the study's TOML file")
+    how = tuned.add_mutually_exclusive_group()
+    how.add_argument(
+        "--made-up", action="store_true", help="on records made from the study's bounds; default"
+    )
+    how.add_argument(
+        "--public", type=Path, metavar="FILE", help="on a file that nobody has to protect"
+    )
+    how.add_argument(
+        "--table",
+        type=Path,
+        metavar="RUN",
+        help="on a synthetic table that was paid for before: a run's folder, or a file",
+    )
+    tuned.add_argument("--draws", type=int, help="of records, batches and noise; default 6")
+    words = "the study with what was chosen; default: beside it, STUDY-tuned.toml"
+    tuned.add_argument("--out", type=Path, help=words)
+    tuned.add_argument("--replace", action="store_true", help="write over what is there")
+
+
+def _tune(options: argparse.Namespace) -> int:
+    from hubbub.tuning import tune, tuned_text
+    from hubbub.tuning.tuner import DRAWS
+
+    study = Study.load(options.study)
+    out = options.out or options.study.with_name(f"{options.study.stem}-tuned.toml")
+    draws = DRAWS if options.draws is None else options.draws
+    if not 2 <= draws <= _MOST_DRAWS:
+        raise UserError(
+            f"expected --draws from 2 to {_MOST_DRAWS}, got {draws}; 6 tell most settings apart"
+        )
+    if out.exists() and not options.replace:
+        raise UserError(
+            f"expected no file {out} yet, found one; name another with --out, or add --replace"
+        )
+    public = _public(study, options)
+    with bar(f"tuning {study.name}", draws, quiet=options.json) as progress:
+        found = tune(study, public, draws=draws, progress=progress.advance)
+    with writing(out):
+        write_text(out, tuned_text(study, found.better))
+    origin = "made-up" if public is None else str(options.public or options.table)
+    if options.json:
+        emit(
+            {
+                "out": str(out),
+                "records": origin,
+                "chosen": found.chosen.to_dict(),
+                "candidates": [one.to_dict() for one in found.candidates],
+            }
+        )
+    else:
+        _show(found, origin, out)
+    return 0
+
+
+def _public(study: Study, options: argparse.Namespace) -> Records | None:
+    """The public records that were named, read as the study's test set would be."""
+    path = options.public or options.table
+    if path is None:
+        return None
+    if options.table and path.is_dir():
+        path = path / _SYNTHETIC
+        if not path.is_file():
+            raise UserError(
+                f"expected a synthetic table in {options.table}, found no {_SYNTHETIC}; name a run "
+                "that made one, a file of its rows, or try --made-up"
+            )
+    if not study.data.files:
+        raise UserError(
+            "expected a study whose records come from files beside a file to choose by, got one "
+            "whose records come from elsewhere; try --made-up"
+        )
+    own = {sources.file_of(study, name, Path()) for name in study.parties.names}
+    if path.resolve() in {one.resolve() for one in own if one is not None}:
+        raise UserError(
+            f"expected a file that nobody has to protect, got {path}, which is a silo's: what is "
+            "chosen by its records says something of them, and nobody has paid for it; name "
+            "another, or try --made-up"
+        )
+    return sources.records(replace(study, data=replace(study.data, test=str(path))), sources.TEST)
+
+
+def _show(found: Tuned, origin: str, out: Path) -> None:
+    """The candidates for people."""
+    special = [one for one in found.candidates if one.origin or one is found.chosen]
+    shown = [one for one in found.candidates[:_SHOWN] if one not in special]
+    rows = sorted({*shown, *special}, key=lambda one: -one.mean)
+    draws = len(found.chosen.explained)
+    what = "made-up records" if origin == "made-up" else origin
+    table(
+        f"{found.study.name}: the best of {len(found.candidates)} candidates on {what}, mean of "
+        f"{draws} draws (explained: what a model takes off the loss of knowing nothing)",
+        ("", "clip_norm", "lr", "schedule", "steps", "explained"),
+        [
+            (
+                _name(one, found.chosen),
+                f"{one.settings.clip_norm:g}",
+                f"{one.settings.lr:g}",
+                one.settings.schedule,
+                str(one.settings.steps),
+                f"{one.mean:.3f}",
+            )
+            for one in rows
+        ],
+    )
+    say(
+        "no silo's file was opened, so this has cost nothing; on made-up records the numbers say "
+        "which settings suit, not how good the model will be"
+    )
+    say(f"written to {out}, which is another study; see what it means and train with")
+    say(f"    hubbub run {shlex.quote(str(out))}")
+
+
+def _name(one: Scored, chosen: Scored) -> str:
+    """What a candidate is, if it is more than that."""
+    named = {"study": "the study's", "rule": "the rule's"}.get(one.origin, "")
+    return ", ".join(filter(None, ("chosen" if one is chosen else "", named)))

@@ -1,0 +1,137 @@
+"""A query that keeps all of its noisy sums, and whose answers are made of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from hubbub.errors import IntegrityError
+from hubbub.planning import (
+    Array,
+    Parameters,
+    PlannedQuery,
+    Query,
+    QueryState,
+    SiloData,
+    SteppedQuery,
+    Stepper,
+)
+from hubbub.queries.kept_sums import sums_in, write_sums
+from hubbub.queries.statistic_sums import SumLayout
+from hubbub.queries.statistic_task import StatisticTask, pooled
+
+if TYPE_CHECKING:
+    from hubbub.protocol import LocalTask
+
+
+class SumsQuery(SteppedQuery):
+    """A query of a silo's cells."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> SumLayout:
+        """The vector, its unit, and what is kept of sums."""
+
+    @property
+    @abstractmethod
+    def kept_in(self) -> str:
+        """The file of a run's folder that keeps the sums."""
+
+    @property
+    @abstractmethod
+    def answered_in(self) -> str:
+        """The file of a run's folder that says what they say, as JSON; the page reads it."""
+
+    @property
+    def numbers(self) -> int:
+        """Of the stacked vector."""
+        return self.layout.numbers
+
+    @property
+    def broadcast_numbers(self) -> int:
+        """Of what is kept of sums."""
+        return self.layout.start.size
+
+    @property
+    def takes_raw_records(self) -> bool:
+        """It is asked of cells, which are not standardised."""
+        return True
+
+    def units(self, silo: SiloData) -> int:
+        """Rows of the table, or patients."""
+        return 0 if silo.cells is None else len(silo.cells)
+
+    def max_units(self, silo: SiloData) -> int:
+        """Of them."""
+        return silo.max_cells
+
+    def task(self, silo: SiloData) -> LocalTask:
+        """A silo's cells."""
+        assert silo.cells is not None, "such a query has cells"  # noqa: S101
+        return StatisticTask(self.layout, silo.cells, silo.max_cells)
+
+    def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
+        """All silos' cells."""
+        cells = [one.cells for one in silos if one.cells is not None]
+        return StatisticTask(self.layout, pooled(cells), sum(one.max_cells for one in silos))
+
+    def start(self, model: Parameters | None) -> Parameters:
+        """What is kept before the first sum."""
+        return self.layout.start
+
+    def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
+        """Keeps every noisy sum, and finds where the next one is taken."""
+        return _KeptSums(self.layout, planned.total_sigma)
+
+    def restored(self, folder: Path, state: QueryState) -> QueryState:
+        """With the sums that were made."""
+        kept = sums_in(folder, self.layout, self.kept_in)
+        return replace(state, step=self.layout.made(kept), parameters=kept)
+
+    def store(self, folder: Path, state: QueryState) -> None:
+        """The sums so far."""
+        write_sums(folder, state.parameters, self.kept_in)
+
+    def is_enough(self, parameters: Parameters) -> bool:
+        """Whether enough sums were made."""
+        return self.layout.is_enough(parameters)
+
+    def check_complete(self, state: QueryState) -> None:
+        """Refuse to go on with fewer sums than answers need."""
+        layout, kept = self.layout, state.parameters
+        if not layout.is_enough(kept):
+            least, made = layout.stacked.least_rounds, layout.made(kept)
+            purpose = self.mechanism.purpose
+            raise IntegrityError(
+                f"expected {least} sums of the {purpose}, {made} are here and the others "
+                "were charged and lost in an interruption; approve the study under another name "
+                f"and run that, with one more of {purpose}.sums if it may happen again"
+            )
+
+
+class _KeptSums:
+    """Writes each noisy sum into its place in what is kept, which is all that it remembers."""
+
+    def __init__(self, layout: SumLayout, sigma: float) -> None:
+        self._layout, self._sigma = layout, sigma
+
+    def step(self, parameters: Parameters, total: Array) -> Parameters:
+        """What is kept after one more noisy sum, from what was kept before."""
+        return self._layout.after(parameters, total, self._sigma)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Nothing: what is kept says all."""
+        return {}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on; IntegrityError if this is the state of something else."""
+        if state:
+            raise IntegrityError(
+                f"expected no state beside what is kept of sums, found {sorted(state)}; restore "
+                "the checkpoint"
+            )

@@ -1,0 +1,185 @@
+"""Synthetic records of all silos, made of a few noisy sums over their columns (P26)."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from hubbub import synthesis
+from hubbub.errors import StudyError
+from hubbub.planning import (
+    Mechanism,
+    Parameters,
+    Plan,
+    PlannedQuery,
+    PlanRow,
+    Query,
+    QueryWarnings,
+    Released,
+)
+from hubbub.queries.statistic_sums import SumLayout
+from hubbub.queries.sums_query import SumsQuery
+from hubbub.study import Data, Parties, Privacy, Study
+from hubbub.tabular import csv_text
+
+SYNTHESIS = "synthetic"
+SYNTHETIC_SUMS, SYNTHETIC = "synthetic-sums.json", "synthetic.json"
+RECORDS, MODEL = "synthetic.csv", "synthetic-model.json"
+
+
+@dataclass(frozen=True)
+class SynthesisQuery(SumsQuery):
+    """A first sum to choose by, and others of what was chosen.
+
+    Args:
+        asked: which columns, and how they are counted.
+        data, privacy: of the study.
+    """
+
+    asked: synthesis.AskedSynthesis
+    data: Data
+    privacy: Privacy
+
+    @cached_property
+    def design(self) -> synthesis.Design:
+        """What a record sends."""
+        return synthesis.Design(
+            columns=self.asked.columns,
+            targets=self.asked.target_places,
+            rounds=self.asked.sums,
+            relation=self.privacy.relation,
+        )
+
+    @cached_property
+    def layout(self) -> SumLayout:
+        """The design's vector, no longer than 1."""
+        return SumLayout(
+            stacked=self.design,
+            unit=self.design.sensitivity,
+            diameter=self.design.diameter,
+            rounds=self.design.rounds,
+        )
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Sums over all records, of vectors whose length is 1 at most: C is 1 (P26)."""
+        return Mechanism(
+            purpose=SYNTHESIS,
+            relation=self.privacy.relation,
+            delta=self.privacy.delta,
+            steps=self.asked.sums,
+            unit=self.data.unit,
+            most_per_patient=self.data.most_per_patient,
+            records=self.data.records,
+            diameter=self.design.diameter,
+        )
+
+    @property
+    def epsilon(self) -> float | None:
+        """Its part beside other queries; None where nothing else is asked."""
+        return self.asked.epsilon or None
+
+    @property
+    def kept_in(self) -> str:
+        """The file of a run's folder that keeps the sums."""
+        return SYNTHETIC_SUMS
+
+    @property
+    def answered_in(self) -> str:
+        """The file that says what they say."""
+        return SYNTHETIC
+
+    def warnings(self, parties: Parties) -> QueryWarnings:
+        """Of what cannot be foreseen."""
+        return QueryWarnings(
+            records_unknown=(
+                "data.records is not stated: how near synthetic records will be cannot be foreseen",
+            )
+        )
+
+    def plan_rows(self, planned: PlannedQuery[Query], records: int) -> list[PlanRow]:
+        """What noise alone will do to the records, and which columns are too fine for it."""
+        if not records:
+            return []
+        found = synthesis.foreseen(self.design, planned.total_sigma, records)
+        fine = ", ".join(found.too_fine) or "none"
+        return [
+            PlanRow("synthetic records", found.column, "share that noise misplaces in a column"),
+            PlanRow(
+                "synthetic records", found.pair, "share that noise misplaces in a pair, at most"
+            ),
+            PlanRow("synthetic records", fine, "columns too fine for the noise"),
+        ]
+
+    def synthetic(self, plan: Plan, parameters: Parameters) -> synthesis.SyntheticData:
+        """What the sums give, by a plan's noise."""
+        planned = plan.planned(SYNTHESIS)
+        assert planned is not None, "a plan of this query"  # noqa: S101
+        return synthesis.SyntheticData(
+            design=self.design,
+            sums=self.layout.sums(parameters),
+            sigma=planned.total_sigma,
+            wanted=self.asked.records,
+        )
+
+    def released(self, plan: Plan, parameters: Parameters) -> Released:
+        """Records, the model that they are drawn from, and how both compare with the sums."""
+        planned, data = plan.planned(SYNTHESIS), self.synthetic(plan, parameters)
+        assert planned is not None, "a plan of this query"  # noqa: S101
+        answers, summary = synthesis.answers_of(data), dict(synthesis.summary_of(data))
+        model = {"caution": synthesis.CAUTION, **{key: summary.pop(key) for key in ("cliques",)}}
+        told = {
+            "study": plan.study.name,
+            "study_id": plan.study.id.hex(),
+            "epsilon": planned.epsilon,
+            "delta": plan.study.privacy.delta,
+            "relation": plan.study.privacy.relation,
+            "adversary": plan.stated.adversary,
+            "unit": plan.study.data.unit,
+            "statistics": {name: one.to_dict() for name, one in answers.items()},
+            "synthetic": summary,
+        }
+        records = data.draw()
+        return Released(
+            answers=answers,
+            files={
+                SYNTHETIC: json.dumps(told, indent=1),
+                MODEL: json.dumps(model),
+                RECORDS: records_text(records),
+            },
+            copies=_parquet(records),
+        )
+
+
+def records_text(records: synthesis.Table) -> str:
+    """Records as a CSV file, whose first line says what they are no good for."""
+    rows = zip(*records.values(), strict=True)
+    return f"# {synthesis.CAUTION}\n" + csv_text([list(records), *rows])
+
+
+def _parquet(records: synthesis.Table) -> dict[str, str | bytes]:
+    """The same as a Parquet file, where pyarrow is installed."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        return {}
+    table: Any = pa.table(records)
+    table = table.replace_schema_metadata({"hubbub": synthesis.CAUTION})
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    return {"synthetic.parquet": file.getvalue()}
+
+
+def synthesis_of(study: Study) -> SynthesisQuery:
+    """The synthetic records of a study.
+
+    Raises:
+        StudyError: it asks for none.
+    """
+    if study.synthetic is None:
+        raise StudyError("expected a study with [synthetic], got one without; add it")
+    return SynthesisQuery(study.synthetic, study.data, study.privacy)

@@ -1,0 +1,27 @@
+from .answers import (
+    CAUTION as CAUTION,
+    answers_of as answers_of,
+)
+from .design import (
+    Design as Design,
+)
+from .expectation import (
+    Foreseen as Foreseen,
+    foreseen as foreseen,
+)
+from .intervals import (
+    Combined as Combined,
+    Share as Share,
+    combine as combine,
+)
+from .keys import (
+    AskedSynthesis as AskedSynthesis,
+    synthesis_from as synthesis_from,
+)
+from .release import (
+    SyntheticData as SyntheticData,
+    Table as Table,
+    summary_of as summary_of,
+)
+
+__all__: list[str]

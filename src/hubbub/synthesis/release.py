@@ -1,0 +1,264 @@
+"""Synthetic records, and everything else that noisy sums of a study's columns give.
+
+All of it follows from the sums and public numbers, whoever makes it again (docs/privacy.md P26).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import UserError
+from hubbub.synthesis import intervals
+from hubbub.synthesis.choice import Choice, choose
+from hubbub.synthesis.coding import MISSING, CodedColumn
+from hubbub.synthesis.components import Component, Components, components_of
+from hubbub.synthesis.design import Design
+from hubbub.synthesis.intervals import Share
+from hubbub.synthesis.model import Model, fitted
+
+Array = NDArray[np.float64]
+Table = dict[str, list[Any]]
+REFITS = 20
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SyntheticData:
+    """Synthetic records of all silos together, and shares with honest intervals.
+
+    Args:
+        design: of the sums.
+        sums: (made, size) the noisy ones.
+        sigma: standard deviation of all noise in each of their numbers.
+        wanted: how many records; 0: about as many as there are units.
+
+    >>> from hubbub.synthesis.examples import example
+    >>> share = example().shares("died")["yes"]
+    >>> 0.2 < share.low < share.high < 0.4
+    True
+    """
+
+    design: Design
+    sums: Array
+    sigma: float
+    wanted: int = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"synthetic records of {len(self.design.columns)} columns, {self.records} of them; "
+            f"{len(self.choice.pairs)} of {len(self.design.pairs)} pairs were measured level by "
+            "level"
+        )
+
+    @cached_property
+    def components(self) -> Components:
+        """What the sums say."""
+        return components_of(self.design, list(self.sums), self.sigma)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """What was measured, and in which order columns are drawn: by the first sum alone."""
+        return choose(self.design, components_of(self.design, list(self.sums[:1]), self.sigma))
+
+    @cached_property
+    def model(self) -> Model:
+        """From which records are drawn."""
+        return fitted(self.components, self.choice)
+
+    @property
+    def records(self) -> int:
+        """How many there are if nothing else is asked for."""
+        return self.wanted or max(round(self.components.records), 1)
+
+    def draw(self, records: int | None = None, *, seed: int = 0) -> Table:
+        """Synthetic records.
+
+        Args:
+            records: how many; None: as many as the study says.
+            seed: another one gives others.
+
+        Returns:
+            By each column's name its cells: a category, a number drawn evenly from its range, or
+            None where it is missing.
+
+        Raises:
+            UserError: there are to be fewer than 1, or more than 10,000,000.
+
+        >>> from hubbub.synthesis.examples import example
+        >>> data = example()
+        >>> table = data.draw(100)
+        >>> sorted(table), len(table["age"])
+        (['age', 'died', 'sex'], 100)
+        """
+        many = self.records if records is None else records
+        if not 1 <= many <= 10_000_000:
+            raise UserError(f"expected 1 to 10,000,000 records, got {many}; ask for so many")
+        mixed = self._seed(seed)
+        return _cells(self.design.columns, self.model.draw(many, mixed), mixed + 1)
+
+    def to_frame(self, records: int | None = None, *, seed: int = 0) -> Any:
+        """The same as `draw`, as a data frame of pandas, which must be installed.
+
+        Args:
+            records: how many; None: as many as the study says.
+            seed: another one gives others.
+
+        Returns:
+            A `pandas.DataFrame` with a column for each.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.draw(records, seed=seed))
+
+    def tables(self, many: int = REFITS) -> Iterator[Table]:
+        """Several tables for an analysis whose results `hubbub.combine` makes one of.
+
+        Each is drawn from a model of its own, of the same components with as much fresh noise as
+        they have already; nothing is drawn in towards independence, and every record is drawn by
+        itself, as people are.
+
+        Args:
+            many: how many; 20 are enough.
+
+        Returns:
+            The tables, one after the other, each as `draw` gives one.
+        """
+        for number, model in enumerate(self._refitted(many)):
+            mixed = self._seed(1000 + number)
+            levels = model.draw(max(round(self.components.records), 1), mixed, evenly=False)
+            yield _cells(self.design.columns, levels, mixed + 1)
+
+    def shares(self, column: str, *, confidence: float = 0.95) -> dict[str, Share]:
+        """The shares of a column's levels, with intervals; from the sums, not from records.
+
+        Args:
+            column: its name.
+            confidence: of each interval, a probability.
+
+        Returns:
+            By each level's name its share.
+
+        Raises:
+            UserError: there is no such column.
+        """
+        place = self._place(column)
+        found = intervals.one_way(self.components, place, confidence)
+        return dict(zip(self.design.columns[place].names, found, strict=True))
+
+    def pair_shares(
+        self, first: str, second: str, *, confidence: float = 0.95
+    ) -> dict[tuple[str, str], Share]:
+        """The shares of the cells of two columns, with intervals.
+
+        Args:
+            first: a column's name.
+            second: another one's.
+            confidence: of each interval, a probability.
+
+        Returns:
+            By both levels' names the share of their cell.
+
+        Raises:
+            UserError: there is no such column, or both are the same.
+        """
+        a, b = self._place(first), self._place(second)
+        if a == b:
+            raise UserError(f"expected two columns, got {first} twice; name another")
+        if a > b:
+            turned = self.pair_shares(second, first, confidence=confidence)
+            return {(y, x): one for (x, y), one in turned.items()}
+        models = [] if self.components.is_whole((a, b)) else [self.model, *self._refits]
+        tables = np.array([one.pairs[a, b] for one in models])
+        found = intervals.two_way(self.components, (a, b), confidence, models=tables)
+        names = [self.design.columns[k].names for k in (a, b)]
+        return {
+            (x, y): one
+            for x, row in zip(names[0], found, strict=True)
+            for y, one in zip(names[1], row, strict=True)
+        }
+
+    @cached_property
+    def _refits(self) -> list[Model]:
+        return list(self._refitted(REFITS))
+
+    def _refitted(self, many: int) -> Iterator[Model]:
+        """Models of the components with fresh noise."""
+        rng = np.random.default_rng(self._seed(999))
+        for _ in range(many):
+            noisy = {
+                key: Component(value=one.value + _fresh(rng, one), variance=one.variance)
+                for key, one in self.components.by.items()
+            }
+            yield fitted(replace(self.components, by=noisy), self.choice, shrink=False)
+
+    def _place(self, column: str) -> int:
+        names = [one.name for one in self.design.columns]
+        if column not in names:
+            raise UserError(f"expected one of the columns {', '.join(names)}, got {column!r}")
+        return names.index(column)
+
+    def _seed(self, number: int) -> int:
+        """What is drawn differs from release to release, and is the same for who draws it again."""
+        told = hashlib.sha256(np.ascontiguousarray(self.sums).tobytes()).digest()
+        return int.from_bytes(told[:6], "big") * 10_000 + 2 * number
+
+
+def _fresh(rng: np.random.Generator, one: Component) -> Array:
+    """Noise as a component has it already; none where nothing was measured."""
+    drawn = rng.standard_normal(one.value.shape)
+    return np.where(one.known, drawn * np.sqrt(np.where(one.known, one.variance, 0.0)), 0.0)
+
+
+def _cells(columns: tuple[CodedColumn, ...], levels: NDArray[np.int64], seed: int) -> Table:
+    """Levels as cells."""
+    rng = np.random.default_rng(seed)
+    return {one.name: _column(one, levels[:, k], rng) for k, one in enumerate(columns)}
+
+
+def _column(coded: CodedColumn, places: NDArray[np.int64], rng: np.random.Generator) -> list[Any]:
+    """The cells of one column: numbers are drawn evenly from their range."""
+    if coded.levels.column.categories:
+        return [
+            None if coded.names[k] == MISSING and k == len(coded.levels) else coded.names[k]
+            for k in places
+        ]
+    low, high = coded.levels.column.bounds
+    edges = np.array([low, *coded.levels.cuts, high])
+    at = np.minimum(places, len(coded.levels) - 1)
+    drawn = edges[at] + (edges[at + 1] - edges[at]) * rng.random(len(places))
+    digits = 4 - int(np.floor(np.log10(high - low)))
+    missing = places >= len(coded.levels)
+    cells = zip(np.round(drawn, digits).tolist(), missing, strict=True)
+    return [None if gone else value for value, gone in cells]
+
+
+def summary_of(data: SyntheticData) -> Mapping[str, Any]:
+    """What was chosen and the numbers that the model is made of, as plain values."""
+    names = [one.name for one in data.design.columns]
+    chosen = set(data.choice.pairs)
+    return {
+        "records": data.components.records,
+        "columns": [{"name": one.name, "levels": list(one.names)} for one in data.design.columns],
+        "drawn": [
+            {"column": names[one.column], "given": [names[k] for k in one.parents]}
+            for one in data.choice.steps
+        ],
+        "pairs": [
+            {
+                "columns": [names[a], names[b]],
+                "stands_out": score,
+                "measured": (a, b) in chosen,
+            }
+            for (a, b), score in data.choice.scores.items()
+        ],
+        "cliques": [
+            {"columns": [names[k] for k in one.members], "shares": one.table.tolist()}
+            for one in data.model.cliques
+        ],
+    }

@@ -1,0 +1,217 @@
+"""Losses of linear models, many models at once: gradients with respect to what one layer gives.
+
+A model is a column: of m records and B models all that is computed has shape (m, B, outputs). Each
+head is that of a `hubbub.learning.TargetType`, in float64 and without torch. This file knows no
+noise and no optimizer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_softmax, softmax, xlogy
+
+from hubbub.errors import StudyError
+from hubbub.study import HUBER, Study
+from hubbub.tabular import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
+
+Array = NDArray[np.float64]
+_NEWTON, _APART = 30, 1e-5  # steps, and the distance of a difference
+_REACH = 0.2  # of Huber's square, as `learning.losses` has it
+
+
+class Head(ABC):
+    """What follows the linear layer of a model, and the loss of it.
+
+    Args:
+        outputs: of the layer.
+        intercepts: trainable numbers behind it, added to its only output; 0: none.
+    """
+
+    outputs: int = 1
+    intercepts: int = 0
+
+    @abstractmethod
+    def known(self, targets: NDArray[np.generic]) -> Array:
+        """Targets of `Records` as the loss wants them, (m, ...)."""
+
+    @abstractmethod
+    def slopes(self, found: Array, known: Array) -> Array:
+        """Derivatives of each record's loss, (m, B, k), in `found`, (m, B, k)."""
+
+    def null_loss(self, targets: NDArray[np.generic], test: NDArray[np.generic]) -> float:
+        """Mean loss on test records of one output for all, found on others."""
+        apart = self.known(test)
+        constant = self.best_constant(self.known(targets))
+        return float(self.losses(constant.repeat(len(apart), 0), apart).mean())
+
+    def best_constant(self, known: Array) -> Array:
+        """The outputs (1, 1, k) that have the least loss where all records have the same.
+
+        By Newton's method, for outputs of which none changes another's slope.
+        """
+        found = np.zeros((1, 1, self.intercepts or self.outputs))
+        for _ in range(_NEWTON):
+            slope, ahead = (
+                self.slopes((found + apart).repeat(len(known), 0), known).mean(0)
+                for apart in (0.0, _APART)
+            )
+            found = found - np.clip(slope / np.maximum((ahead - slope) / _APART, 1e-6), -2, 2)
+        return found
+
+    @abstractmethod
+    def losses(self, found: Array, known: Array) -> Array:
+        """Each record's loss, (m, B)."""
+
+
+@dataclass(frozen=True)
+class TwoClasses(Head):
+    """Binary cross entropy."""
+
+    def known(self, targets: NDArray[np.generic]) -> Array:
+        """0 or 1."""
+        return targets.astype(np.float64)[:, None, None]
+
+    def slopes(self, found: Array, known: Array) -> Array:
+        """The chance less what happened."""
+        return np.asarray(expit(found) - known)
+
+    def losses(self, found: Array, known: Array) -> Array:
+        """In nats."""
+        return np.asarray((np.logaddexp(0.0, found) - known * found)[..., 0])
+
+
+@dataclass(frozen=True)
+class Classes(Head):
+    """Cross entropy of several classes."""
+
+    outputs: int = 3
+
+    def known(self, targets: NDArray[np.generic]) -> Array:
+        """One-hot."""
+        return np.eye(self.outputs)[targets.astype(np.int64)][:, None, :]
+
+    def best_constant(self, known: Array) -> Array:
+        """Logarithms of shares; a class that nobody has counts as half a record."""
+        counts = np.maximum(known.sum((0, 1)), 0.5)
+        return np.asarray(np.log(counts / counts.sum()))[None, None, :]
+
+    def slopes(self, found: Array, known: Array) -> Array:
+        """Chances less what happened."""
+        return np.asarray(softmax(found, -1) - known)
+
+    def losses(self, found: Array, known: Array) -> Array:
+        """In nats."""
+        return np.asarray(-(log_softmax(found, -1) * known).sum(-1))
+
+
+@dataclass(frozen=True)
+class Number(Head):
+    """Squared or Huber's error, in units of half the range."""
+
+    outcome: Outcome
+    is_huber: bool = False
+
+    def known(self, targets: NDArray[np.generic]) -> Array:
+        """The bounds are -1 and 1."""
+        low, high = self.outcome.low, self.outcome.high
+        clipped = np.clip(targets.astype(np.float64), low, high)
+        if self.outcome.is_log:
+            clipped, low, high = np.log(clipped), log(low), log(high)
+        return ((2.0 * clipped - (low + high)) / (high - low))[:, None, None]
+
+    def slopes(self, found: Array, known: Array) -> Array:
+        """Twice the error, or as much of it as counts."""
+        away = found - known
+        return np.clip(away, -_REACH, _REACH) if self.is_huber else 2.0 * away
+
+    def losses(self, found: Array, known: Array) -> Array:
+        """The error."""
+        away = np.abs(found - known)[..., 0]
+        if not self.is_huber:
+            return np.asarray(away**2)
+        return np.where(away <= _REACH, away**2 / 2, _REACH * (away - _REACH / 2))
+
+
+@dataclass(frozen=True)
+class Rate(Head):
+    """Half the Poisson deviance of rates exp(found)."""
+
+    outcome: Outcome
+
+    def known(self, targets: NDArray[np.generic]) -> Array:
+        """Up to the bound."""
+        return np.clip(targets.astype(np.float64), 0.0, self.outcome.high)[:, None, None]
+
+    def slopes(self, found: Array, known: Array) -> Array:
+        """The rate less the count."""
+        return np.asarray(np.exp(np.minimum(found, 80.0)) - known)
+
+    def losses(self, found: Array, known: Array) -> Array:
+        """From 0."""
+        rate = np.exp(np.minimum(found, 80.0))
+        return np.asarray((xlogy(known, known) - known - known * found + rate)[..., 0])
+
+
+@dataclass(frozen=True)
+class Hazards(Head):
+    """Minus the log-likelihood of proportional hazards on a grid, with an intercept for each."""
+
+    grid: tuple[float, ...]
+
+    @property
+    def intercepts(self) -> int:  # type: ignore[override]
+        """One for each interval."""
+        return len(self.grid)
+
+    def known(self, targets: NDArray[np.generic]) -> Array:
+        """(m, 2, intervals): at risk without the event, and with it."""
+        pairs = targets.astype(np.float64)
+        time, event = pairs[:, :1], pairs[:, 1:] > 0.5
+        ends = np.array(self.grid)
+        starts = np.array([-np.inf, *self.grid[:-1]])
+        with_it = event & (time > starts) & (time <= ends)
+        without = np.where(event, time > ends, time >= ends)
+        return np.stack([without, with_it], 1).astype(np.float64)
+
+    def slopes(self, found: Array, known: Array) -> Array:
+        """Of each interval that a record has lived in."""
+        without, with_it = known[:, None, 0], known[:, None, 1]
+        return np.asarray(expit(self._odds(found)) * (without + with_it) - with_it)
+
+    def losses(self, found: Array, known: Array) -> Array:
+        """In nats."""
+        odds, without, with_it = self._odds(found), known[:, None, 0], known[:, None, 1]
+        lost = np.logaddexp(0.0, odds) * without + np.logaddexp(0.0, -odds) * with_it
+        return np.asarray(lost.sum(-1))
+
+    def _odds(self, found: Array) -> Array:
+        half = 1.0 - 0.5 ** (1.0 / len(self.grid))
+        return found + log(half / (1.0 - half))
+
+
+def head_of(study: Study) -> Head:
+    """The head of a study's linear model.
+
+    Raises:
+        StudyError: its loss is its own.
+    """
+    model, _ = study.learning
+    outcome = study.data.outcome
+    if model.loss not in ("", HUBER):
+        raise StudyError(
+            f"expected a loss of hubbub's to choose settings for, got {model.loss!r}; try settings "
+            "with hubbub rehearse"
+        )
+    if outcome is None:
+        return TwoClasses() if model.outputs == 1 else Classes(outputs=model.outputs)
+    if outcome.kind == NUMERIC:
+        return Number(outcome=outcome, is_huber=model.loss == HUBER)
+    if outcome.kind == COUNT:
+        return Rate(outcome=outcome)
+    assert outcome.kind == TIME_TO_EVENT  # noqa: S101  # there is no other
+    return Hazards(grid=outcome.grid)

@@ -1,0 +1,107 @@
+"""Records made from what a study says in public: its columns, bounds, categories and target's kind.
+
+Each draw is another world: how numbers are spread, how common categories are, how many features
+matter and how much, how rare the outcome is. Settings that do well in most of them are what is
+wanted; which of them is true is private.
+"""
+
+from __future__ import annotations
+
+from math import log, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.study import Study
+from hubbub.tabular import COUNT, NUMERIC, Column, Outcome
+
+Array = NDArray[np.float64]
+_FACTORS = 3  # hidden numbers of which columns have something in common
+_GONE = 0.1  # of the cells of a column with an indicator
+_RATES = (0.03, 0.5)  # of an outcome
+_COUNTS = (0.02, 0.2)  # mean of a count, as a share of its bound
+
+
+def made_up_records(
+    study: Study, count: int, random: np.random.Generator
+) -> tuple[Array, NDArray[np.generic]]:
+    """Features (count, features) and targets, as `Records` have them, of one made-up world."""
+    model, _ = study.learning
+    columns = [one for one in study.data.columns if one.feature]
+    shared = random.normal(size=(count, _FACTORS))
+    if columns:
+        inputs = np.column_stack([_features(one, shared, random) for one in columns])
+    else:
+        inputs = np.column_stack([_number(shared, random) for _ in range(prod(model.inputs))])
+    if study.data.standardise is not None:
+        inputs = (inputs - inputs.mean(0)) / np.maximum(inputs.std(0), 0.05)
+    return inputs, _targets(study, _predictor(inputs, random), random)
+
+
+def _features(column: Column, shared: Array, random: np.random.Generator) -> Array:
+    """One column's features, as `column_features` makes them."""
+    count = len(shared)
+    if column.categories:
+        shares = random.dirichlet(np.full(len(column.categories), 1.5))
+        places = random.choice(len(shares), count, p=shares)
+        made = np.eye(len(shares))[places] if len(shares) > 2 else (2.0 * places - 1.0)[:, None]
+    else:
+        made = _number(shared, random)[:, None]
+    if column.indicator:
+        made = np.column_stack([made, random.random(count) < _GONE])
+    return np.asarray(made, dtype=np.float64)
+
+
+def _number(shared: Array, random: np.random.Generator) -> Array:
+    """A number within its bounds, here -1 and 1, symmetrical or with a tail to one side."""
+    found = shared @ random.normal(0, 0.5, _FACTORS) + random.normal(size=len(shared))
+    found = found / found.std() * random.uniform(0.25, 0.6)
+    if random.random() < 1 / 3:
+        found = np.exp(2.0 * found) / 3.0 - 1.0
+    return np.asarray(np.clip(found, -1.0, 1.0))
+
+
+def _predictor(inputs: Array, random: np.random.Generator) -> Array:
+    """What the target follows from: mean 0, and as wide as the world says."""
+    features = inputs.shape[1]
+    matters = random.random(features) < random.choice([0.25, 0.5, 1.0])
+    weights = random.normal(size=features) * matters
+    found = inputs @ weights
+    spread = found.std()
+    if spread:
+        found = (found - found.mean()) / spread * random.uniform(0.6, 1.8)
+    return np.asarray(found)
+
+
+def _targets(study: Study, signal: Array, random: np.random.Generator) -> NDArray[np.generic]:
+    """Targets of the study's kind."""
+    outcome, (model, _) = study.data.outcome, study.learning
+    if outcome is not None:
+        return _outcomes(outcome, signal, random)
+    if model.outputs == 1:
+        rate = random.uniform(*_RATES)
+        chance = 1.0 / (1.0 + np.exp(-(signal + log(rate / (1 - rate)))))
+        return (random.random(len(signal)) < chance).astype(np.float64)
+    turns = random.normal(size=(1, model.outputs))
+    scores = signal[:, None] * turns + random.normal(size=(1, model.outputs))
+    return np.asarray((scores + random.gumbel(size=scores.shape)).argmax(1), dtype=np.int64)
+
+
+def _outcomes(outcome: Outcome, signal: Array, random: np.random.Generator) -> Array:
+    count = len(signal)
+    if outcome.kind == NUMERIC:
+        low, high = (outcome.low, outcome.high)
+        ends = (log(low), log(high)) if outcome.is_log else (low, high)
+        found = signal + random.normal(size=count)
+        middle = ends[0] + (ends[1] - ends[0]) * random.uniform(0.3, 0.6)
+        found = middle + (ends[1] - ends[0]) / 8 * found / found.std() * random.uniform(0.7, 1.3)
+        return np.asarray(np.clip(np.exp(found) if outcome.is_log else found, low, high))
+    if outcome.kind == COUNT:
+        mean = outcome.high * random.uniform(*_COUNTS)
+        shape = random.choice([1.0, 3.0, 100.0])  # the smaller, the more of them are large
+        rates = mean * np.exp(np.minimum(0.7 * signal, 3.0)) * random.gamma(shape, 1 / shape, count)
+        return np.minimum(random.poisson(rates).astype(np.float64), outcome.high)
+    last = outcome.grid[-1]
+    times = random.exponential(last * random.uniform(0.5, 3.0) * np.exp(-signal))
+    left = random.uniform(0.2, 1.2, count) * last
+    return np.column_stack([np.minimum(times, left), times <= left]).astype(np.float64)

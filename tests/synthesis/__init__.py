@@ -1,0 +1,1 @@
+"""Synthetic records: what a record sends, what follows from sums, and runs of studies."""

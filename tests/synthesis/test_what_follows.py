@@ -1,0 +1,233 @@
+"""What follows from noisy sums: components, choice, model, intervals."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+from tests.synthesis.made_up import categorical, dependent, design_of, exact_tables, numeric
+
+import hubbub
+from hubbub.errors import UserError
+from hubbub.synthesis import SyntheticData, foreseen, intervals
+from hubbub.synthesis.choice import choose
+from hubbub.synthesis.components import components_of
+from hubbub.synthesis.examples import released
+from hubbub.synthesis.intervals import most_spread, total_variation
+from hubbub.synthesis.model import fitted
+
+
+@pytest.fixture(scope="module")
+def quiet() -> SyntheticData:
+    """A release with next to no noise."""
+    design, cells = dependent(4000)
+    return released(design, cells, sigma=1e-3, seed=0)
+
+
+def test_without_noise_measured_shares_are_the_true_ones(quiet: SyntheticData) -> None:
+    design, cells = dependent(4000)
+    true = exact_tables(design, cells)
+    assert quiet.components.records == pytest.approx(4000, abs=0.1)
+    for pair in quiet.choice.pairs:
+        assert np.allclose(quiet.components.shares(pair), true[pair], atol=1e-5)
+
+
+def test_columns_hang_on_those_on_which_they_depend(quiet: SyntheticData) -> None:
+    """The target is in every step; b hangs on a; c on nothing but the target."""
+    parents = {one.column: one.parents for one in quiet.choice.steps}
+    assert parents[3] == ()
+    assert all(3 in parents[k] for k in (0, 1, 2))
+    assert 0 in parents[1] or 1 in parents[0]
+    assert quiet.choice.scores[0, 1] > 50 * abs(quiet.choice.scores[0, 2])
+
+
+def test_the_choice_is_made_of_the_first_sum_alone(quiet: SyntheticData) -> None:
+    design = quiet.design
+    again = choose(design, components_of(design, list(quiet.sums[:1]), quiet.sigma))
+    assert again.pairs == quiet.choice.pairs
+    shown = design.update(list(quiet.sums[:1]), quiet.sigma, design.start)
+    assert design.chosen(shown) == quiet.choice.pairs
+    assert design.update(list(quiet.sums[:2]), quiet.sigma, shown) is shown
+
+
+def test_the_model_has_the_measured_pairs_and_draws_them(quiet: SyntheticData) -> None:
+    design, cells = dependent(4000)
+    true = exact_tables(design, cells)
+    levels = quiet.model.draw(100_000, 1)
+    drawn = exact_tables(
+        design, {one.name: _middle(one, levels[:, k]) for k, one in enumerate(design.columns)}
+    )
+    for pair in design.pairs:
+        assert total_variation(quiet.model.pairs[pair], drawn[pair]) < 0.01
+    for pair in quiet.choice.pairs:
+        assert total_variation(quiet.model.pairs[pair], true[pair]) < 0.005
+
+
+def _middle(one: object, levels: np.ndarray) -> np.ndarray:
+    """Cells that are in these levels."""
+    if one.levels.column.categories:  # type: ignore[attr-defined]
+        return levels.astype(float)
+    return (levels + 0.5) / one.size  # type: ignore[attr-defined]
+
+
+def test_a_model_of_noise_alone_is_near_independence() -> None:
+    """What noise explains is drawn in: otherwise its pairs are twice as far away."""
+    design = design_of(*[numeric(f"c{k}", 6) for k in range(4)], targets=(0,))
+    rng = np.random.default_rng(0)
+    cells = {f"c{k}": rng.random(2000) for k in range(4)}
+    far = {True: 0.0, False: 0.0}
+    for seed in range(5):
+        data = released(design, cells, sigma=10.0, seed=seed)
+        for shrink in far:
+            model = fitted(data.components, data.choice, shrink=shrink)
+            far[shrink] += total_variation(model.pairs[0, 1], np.full((6, 6), 1 / 36))
+    assert far[True] < 0.75 * far[False]
+
+
+def test_even_draws_are_nearer_to_the_model_than_people_are(quiet: SyntheticData) -> None:
+    def apart(*, evenly: bool) -> float:
+        levels = quiet.model.draw(1000, 3, evenly=evenly)
+        shares = np.bincount(levels[:, 0], minlength=6) / 1000
+        return total_variation(shares, quiet.model.pairs[0, 1].sum(axis=1))
+
+    assert apart(evenly=True) < 0.01 < apart(evenly=False)
+
+
+def test_the_same_seed_draws_the_same_and_another_release_others(quiet: SyntheticData) -> None:
+    assert quiet.draw(50) == quiet.draw(50) != quiet.draw(50, seed=1)
+    design, cells = dependent(4000)
+    assert released(design, cells, sigma=1e-3, seed=9).draw(50) != quiet.draw(50)
+
+
+def test_numbers_are_in_their_range_and_gaps_are_gaps() -> None:
+    design = design_of(numeric("a", 4, complete=False), categorical("b", 2, complete=False))
+    a = np.r_[np.full(900, 0.6), np.full(100, np.nan)]
+    b = np.r_[np.ones(500), np.full(500, np.nan)]
+    table = released(design, {"a": a, "b": b}, sigma=0.01, seed=0).draw(1000)
+    gone = sum(one is None for one in table["a"])
+    assert 95 <= gone <= 105
+    assert all(one is None or 0.5 <= one <= 0.75 for one in table["a"])
+    assert set(table["b"]) == {"b1", None}
+
+
+def test_a_synthetic_survival_curve_is_that_of_the_sums() -> None:
+    """Time and event as targets: their pair is measured whole, so at bins' ends the curve is."""
+    rng = np.random.default_rng(5)
+    end, left = rng.exponential(0.6, 5000), rng.uniform(0.2, 1.5, 5000)
+    time, event = np.minimum(np.minimum(end, left), 1.0), (end < np.minimum(left, 1.0)) * 1.0
+    design = design_of(
+        numeric("time", 10), categorical("event", 2), categorical("arm", 2), targets=(1, 0)
+    )
+    cells = {"time": time, "event": event, "arm": rng.integers(0, 2, 5000).astype(float)}
+    data = released(design, cells, sigma=2.0, seed=1)
+    table = data.draw(5000)
+    made = np.array(table["time"]), np.array([one == "event1" for one in table["event"]])
+    sums = data.components.shares((0, 1))
+    assert np.allclose(_survived(*made), _of_table(sums), atol=0.01)
+    assert np.allclose(_survived(*made), _survived(time, event > 0), atol=0.03)
+
+
+def _survived(time: np.ndarray, event: np.ndarray) -> np.ndarray:
+    """Shares without the event at the ends of ten bins, by life table."""
+    place = np.minimum((time * 10).astype(int), 9)
+    table = np.zeros((10, 2))
+    np.add.at(table, (place, event.astype(int)), 1.0)
+    return _of_table(table)
+
+
+def _of_table(table: np.ndarray) -> np.ndarray:
+    at_risk = np.cumsum(table.sum(axis=1)[::-1])[::-1]
+    return np.cumprod(1 - table[:, 1] / (at_risk - table[:, 0] / 2))
+
+
+RELEASES = 60
+
+
+@pytest.fixture(scope="module")
+def many() -> list[SyntheticData]:
+    """Releases of samples of one population, with noise that matters."""
+    found = []
+    for seed in range(RELEASES):
+        design, cells = dependent(2500, seed=1000 + seed)
+        found.append(released(design, cells, sigma=9.0, seed=seed))
+    return found
+
+
+@pytest.fixture(scope="module")
+def population() -> dict[tuple[int, int], np.ndarray]:
+    """Its shares, of a million."""
+    design, cells = dependent(1_000_000, seed=77)
+    return exact_tables(design, cells)
+
+
+def _held(shares: list[float], found: list[intervals.Share]) -> Counter[bool]:
+    return Counter(one.low <= true <= one.high for true, one in zip(shares, found, strict=True))
+
+
+def test_intervals_of_measured_shares_hold_and_are_not_too_wide(
+    many: list[SyntheticData], population: dict[tuple[int, int], np.ndarray]
+) -> None:
+    """95 % of some 1,500: fewer than 92 or more than 98 in 100 has a chance below 1e-4 each."""
+    held: Counter[bool] = Counter()
+    for data in many:
+        held += _held(population[0, 3].sum(axis=1).tolist(), list(data.shares("a").values()))
+        held += _held(
+            population[0, 3].reshape(-1).tolist(), list(data.pair_shares("a", "y").values())
+        )
+    assert 0.92 < held[True] / held.total() < 0.98
+
+
+def test_intervals_of_unmeasured_pairs_hold(
+    many: list[SyntheticData], population: dict[tuple[int, int], np.ndarray]
+) -> None:
+    """They are widened by what the model may be wrong by: 93 % at the least."""
+    held: Counter[bool] = Counter()
+    for data in many[:20]:
+        found = data.pair_shares("a", "c")
+        if next(iter(found.values())).basis != "measured":
+            held += _held(population[0, 2].reshape(-1).tolist(), list(found.values()))
+    assert held.total() >= 300
+    assert held[True] / held.total() > 0.93
+
+
+def test_twenty_tables_hold_where_one_table_alone_does_not(
+    population: dict[tuple[int, int], np.ndarray],
+) -> None:
+    """The mean of y, and what a naive analysis of one table says of it."""
+    true = float(population[0, 3][:, 1].sum())
+    held, naive = 0, 0
+    for seed in range(30):
+        design, cells = dependent(2500, seed=500 + seed)
+        data = released(design, cells, sigma=25.0, seed=seed)
+        means = [np.mean([one == "y1" for one in table["y"]]) for table in data.tables()]
+        made = hubbub.combine(means)
+        held += made.low <= true <= made.high
+        alone = float(np.mean([one == "y1" for one in data.draw()["y"]]))
+        naive += abs(alone - true) <= 1.96 * np.sqrt(alone * (1 - alone) / 2500)
+    assert held >= 25  # of 30: fewer have a chance of 1 in 600 at 95 %
+    assert naive < 24  # where more have a chance below 1 in 1,000 at 95 %
+
+
+def test_combining_needs_several_finite_estimates() -> None:
+    with pytest.raises(UserError, match="5 finite estimates"):
+        hubbub.combine([1.0, 2.0])
+    with pytest.raises(UserError, match="5 finite estimates"):
+        hubbub.combine([1.0, 2.0, 3.0, 4.0, float("nan")])
+
+
+def test_the_spread_is_where_the_differences_are_just_likely() -> None:
+    """Zero where noise explains them; else the sum is at its lower tenth."""
+    noise = np.full(9, 0.01)
+    assert most_spread(np.full(9, 0.01), noise) == 0
+    spread = most_spread(np.full(9, 0.5), noise)
+    assert np.sum(0.25 / (noise + spread)) == pytest.approx(chi2.ppf(0.1, 9))
+
+
+def test_a_column_of_many_levels_is_too_fine_for_much_noise() -> None:
+    design = design_of(numeric("a", 30), categorical("y", 2), targets=(1,))
+    assert foreseen(design, 1.0, 10_000).too_fine == ()
+    assert foreseen(design, 30.0, 2_000).too_fine == ("a",)
+    few, lots = foreseen(design, 5.0, 10_000), foreseen(design, 10.0, 10_000)
+    assert lots.column == pytest.approx(2 * few.column)
