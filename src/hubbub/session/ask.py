@@ -49,7 +49,6 @@ class Call(IntEnum):
     COLLECT_PROMISE = 43
     COLLECT_TOTAL = 44
     COLLECT_REST = 45
-    COLLECT_VOID = 46
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,7 @@ class Collecting:
             self.check()
             if not self.step():
                 self.requests.timeouts.clock.sleep(_PAUSE, self.check)
+        self._greeted({})  # whoever is there need not wait for more
 
     def step(self) -> bool:
         """Ask who is there for what is due; whether anything has come."""
