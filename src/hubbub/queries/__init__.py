@@ -30,13 +30,31 @@ from hubbub.queries.study_queries import (
 )
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.queries.synthesis_query import (
+    RECORDS,
     SYNTHESIS,
     SYNTHETIC,
+    SYNTHETIC_MODEL,
+    SYNTHETIC_SUMS,
     SynthesisQuery,
     records_text,
     synthesis_of,
 )
 from hubbub.queries.training_query import TRAINING, TrainingQuery
+from hubbub.queries.validation import (
+    VALIDATED,
+    VALIDATION,
+    VALIDATION_SUMS,
+    ValidationQuery,
+    foreseen_validation,
+    held_back_share,
+    planned_validation,
+    sums_of,
+    validation_of,
+    write_validation,
+)
+from hubbub.queries.validation import sums_in as validation_sums_in
 from hubbub.queries.vector_query import VECTOR, VectorQuery
 
 ANSWER_FILES = (ANSWERS, SYNTHETIC)  # of a run's folder, which its page reads
+# Of a run's folder, of which the evidence has digests.
+RELEASED_FILES = (SUMS, ANSWERS, SYNTHETIC_SUMS, SYNTHETIC, SYNTHETIC_MODEL, RECORDS)
