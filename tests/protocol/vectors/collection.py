@@ -17,6 +17,7 @@ from hubbub.protocol.primitives.wire import Tag
 from protocol.collection_world import Collection, collection
 
 FILE = Path(__file__).with_name("collection.json")
+RECEIPT = b'{"until": 1798156800, "come": 2, "quorum": 2, "taken": ""}'
 PARTS = ("signing", "lattice", "curve")
 
 
@@ -50,6 +51,7 @@ def vectors() -> dict[str, Any]:
         "seeds": seeds,
         "mask_keys": masks,
         "looked": looked.hex(),
+        "receipt": c.w.forge(0, Tag.RECEIPT, RECEIPT, session=c.id, receiver=1).hex(),
         "set": fixed.hex(),
         "promises": [one.hex() for one in promises],
         "totals": [one.hex() for one in totals],
@@ -58,6 +60,22 @@ def vectors() -> dict[str, Any]:
             {"name": name, "step": step, "culprit": culprit, "says": says, "frame": frame.hex()}
             for name, step, culprit, says, frame in _bad(c, fixed, heads[0], promises[0])
         ],
+    }
+
+
+def shown() -> dict[str, str]:
+    """One frame of every tag, for the page."""
+    known = json.loads(FILE.read_text(encoding="utf-8"))
+    return {
+        "COLLECT": known["collect"],
+        "NODE_KEY": known["node_keys"][0],
+        "DEPOSIT": known["deposits"]["1"],
+        "VECTOR": known["vectors"]["1"],
+        "LOOKED": known["looked"],
+        "SET": known["set"],
+        "SET_PROMISE": known["promises"][0],
+        "SET_TOTAL": known["totals"][0],
+        "RECEIPT": known["receipt"],
     }
 
 
