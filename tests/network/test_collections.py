@@ -206,3 +206,12 @@ def test_a_transcript_that_was_altered_is_found_out(tmp_path: Path) -> None:
                     again.keep(one)
             found = verify(tmp_path / "run")
             assert not all(one.holds for one in found), f"{change}: {place}"
+
+
+def test_the_evidence_says_who_is_believed_to_run_the_nodes(tmp_path: Path) -> None:
+    hosts = ["cleveland", "hungary", "switzerland"]
+    parties = Consortium.gather(tmp_path, with_parties(asking(), node_hosts=hosts))
+    assert collect(parties) is not None
+    evidence = json.loads((tmp_path / "run" / "evidence.json").read_text())
+    assert any(one.endswith("cleveland, hungary, switzerland") for one in evidence["trust"])
+    assert [one for one in verify(tmp_path / "run") if not one.holds] == []

@@ -188,14 +188,17 @@ def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
     if tag in _NAMED:
         whose, digest = _NAMED[tag]
         return [(data[:1], whose), (data[1:], digest)]
-    if tag in (Tag.NODE_KEY, Tag.DEPOSIT, Tag.SET):
-        return _collected(tag, data)
-    if tag in (Tag.MASKED, Tag.TOTAL, Tag.VECTOR, Tag.SET_TOTAL):
-        followed = {Tag.MASKED: "digest of the MODEL", Tag.SET_TOTAL: "digest of the SET"}
-        size = len(data) - 32 if tag in followed else len(data)
-        residues = [(data[i : i + 4], f"residue {i // 4}") for i in range(0, size, 4)]
-        return residues + [(data[size:], followed[tag]) for _ in range(tag in followed)]
+    if tag in _PARTED:
+        return _PARTED[tag](tag, data)
     return [(data, _SIMPLE[tag])]
+
+
+def _residues(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
+    """Numbers of four bytes, and what follows them."""
+    followed = {Tag.MASKED: "digest of the MODEL", Tag.SET_TOTAL: "digest of the SET"}
+    size = len(data) - 32 if tag in followed else len(data)
+    residues = [(data[i : i + 4], f"residue {i // 4}") for i in range(0, size, 4)]
+    return residues + [(data[size:], followed[tag]) for _ in range(tag in followed)]
 
 
 def _collected(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
@@ -208,6 +211,12 @@ def _collected(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
         return [(data[:32], "Q"), (data[32:64], "hash of the vector"), *seeds]
     digests = [(data[i : i + 32], "digest of a DEPOSIT") for i in (33, 65)]
     return [(data[:32], "Q"), (data[32:33], "silos 1 and 3: 1010 0000"), *digests]
+
+
+_PARTED = {
+    **dict.fromkeys((Tag.MASKED, Tag.TOTAL, Tag.VECTOR, Tag.SET_TOTAL), _residues),
+    **dict.fromkeys((Tag.NODE_KEY, Tag.DEPOSIT, Tag.SET), _collected),
+}
 
 
 def _text(data: bytes) -> list[tuple[bytes, str]]:
