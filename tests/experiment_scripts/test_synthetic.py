@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-
 from experiments import synthetic_attack, synthetic_coverage
 from experiments.results import Table
 
