@@ -76,7 +76,7 @@ def main() -> None:
     found["incidence"] = []
     for number in (1, 2):
         own = lifelines.AalenJohansenFitter(jitter_level=0.0, calculate_variance=False)
-        own.fit(frame["time"], cause, event_of_interest=number)
+        own.fit(np.maximum(frame["time"], 1), cause, event_of_interest=number)
         column = own.cumulative_density_.iloc[:, 0]
         found["incidence"].append([float(column[column.index <= m].iloc[-1]) for m in (6, 12, 24)])
     sums = frame.groupby("sex")[["died", "time"]].sum()

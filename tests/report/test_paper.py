@@ -14,10 +14,13 @@ from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
 from hubbub.cli import main
 from hubbub.disk import write_text
 from hubbub.errors import UserError
-from hubbub.estimation import stack, statistic_from
+from hubbub.estimation import Incidence, Levels, OneSum, stack, statistic_from
+from hubbub.report.answer_figures import figure_of
+from hubbub.report.notebook_view import shown_in_notebook
 from hubbub.report.paper.figure_files import FIGURES, figure_file
 from hubbub.report.paper.formats import FORMATS, written
 from hubbub.report.paper.manuscript import Manuscript, manuscript_of
+from hubbub.tabular import Column
 
 COLUMNS = {one.name: one for one in (AGE, TIME, SEX, STAGE, DIED, MARKER)}
 ASKED: dict[str, dict[str, Any]] = {
@@ -166,3 +169,31 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, paper: Manu
         written(paper, "docx")
     with pytest.raises(UserError, match="matplotlib"):
         figure_file(paper.figures[0].figure, "pdf")
+
+
+def test_a_notebook_shows_the_figures_and_frames_hold_the_rows() -> None:
+    answers = told()["statistics"]
+    page = shown_in_notebook("study", "promise", (), answers=answers)
+    assert page.count('<img src="data:image/svg+xml;base64,') == len(manuscript_of(told()).figures)
+    pandas = pytest.importorskip("pandas")
+    asked = statistic_from("q", ASKED["died"], COLUMNS)
+    assert isinstance(asked, OneSum)
+    found = asked.answer(asked.encode(patients()).sum(axis=0), 1.0)
+    frame = found.to_frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame["value"]) == [row.value for row in found.rows]
+
+
+def test_curves_of_one_group_share_their_numbers_at_risk() -> None:
+    """Two kinds of event in two groups: two lines of numbers, called by the groups."""
+    cause = Column(name="cause", categories=("none", "relapse", "death"))
+    kinds = np.where(patients()["died"] == 1, 1.0 + patients()["sex"], 0.0)
+    asked = Incidence(
+        time=TIME, event=cause, edges=tuple(map(float, range(25))), by=Levels(column=SEX)
+    )
+    sums = asked.encode(patients() | {"cause": kinds}).sum(axis=0)
+    drawn = figure_of(asked.answer(sums, 1.0).to_dict())
+    assert drawn is not None
+    for label in ("f", "m"):
+        assert drawn.chart.text.count(f">{label}<") == 1
+    assert drawn.chart.text.count('class="risk"') == 2 * 7

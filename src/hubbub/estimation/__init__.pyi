@@ -5,6 +5,9 @@ from .asked_keys import (
 from .baseline_table import (
     Table as Table,
 )
+from .centres import (
+    Centres as Centres,
+)
 from .cox_cells import (
     Cox as Cox,
 )
@@ -16,6 +19,9 @@ from .crosstab import (
 )
 from .histogram import (
     Histogram as Histogram,
+)
+from .incidence import (
+    Incidence as Incidence,
 )
 from .kinds import (
     KINDS as KINDS,
@@ -34,6 +40,9 @@ from .multiplicity import (
 )
 from .quantiles import (
     Quantiles as Quantiles,
+)
+from .rates import (
+    Rates as Rates,
 )
 from .stacking import (
     Stacked as Stacked,

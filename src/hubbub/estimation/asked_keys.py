@@ -49,21 +49,24 @@ KEYS: Mapping[str, Key] = {
         schema={"anyOf": [{"type": "array", "items": _CLASSED}, *_CLASSED["anyOf"]]},
         default="none",
     ),
-    "by": _classed('`"table"`, `"quantiles"`, `"survival"`: groups side by side.'),
+    "by": _classed(
+        '`"table"`, `"quantiles"`, `"survival"`, `"incidence"`, `"rates"`: groups side by side. '
+        '`"centres"`: the centres; required there.'
+    ),
     "column": text(
         '`"histogram"`, `"quantiles"`: whose values; required there.',
         "numeric column",
         default="none",
     ),
     "at": numbers(
-        '`"quantiles"`: which ones; the quartiles if left out. `"survival"`: times at which it is '
-        "told in a row.",
+        '`"quantiles"`: which ones; the quartiles if left out. `"survival"`, `"incidence"`: '
+        "times at which it is told in a row.",
         "rising list of numbers between 0 and 1, or of times",
         default="none",
     ),
     "bins": Key(
-        says='`"histogram"`, `"quantiles"`, `"survival"`, `"cox"`: so many intervals of equal '
-        "width, or cuts at these points.",
+        says='`"histogram"`, `"quantiles"`, `"survival"`, `"incidence"`, `"cox"`: so many '
+        "intervals of equal width, or cuts at these points.",
         values=f"2 to {_MOST_BINS:,}, or a rising list of break points",
         schema={
             "anyOf": [
@@ -81,13 +84,15 @@ KEYS: Mapping[str, Key] = {
     ),
     "rows": _classed('`"crosstab"`: the column down; required there.'),
     "time": text(
-        '`"survival"`, `"cox"`: how long a record was followed; required there.',
+        '`"survival"`, `"incidence"`, `"cox"`, `"rates"`: how long a record was followed; '
+        "required there.",
         "numeric column with bounds from 0",
         default="none",
     ),
     "event": text(
-        "Whether that ended with the event, the second category; required there.",
-        "column with two categories",
+        "Whether that ended with the event, the second category; required there. "
+        '`"incidence"`: with which kind of event, all categories but the first.',
+        "column with two categories; with three or more",
         default="none",
     ),
     "horizon": Key(
@@ -105,7 +110,8 @@ KEYS: Mapping[str, Key] = {
         '`"survival"`, `"cox"` on classes: within which the test, or the regression, compares.'
     ),
     "outcome": text(
-        '`"logistic"`, `"linear"`: what is explained; required there.',
+        '`"logistic"`, `"linear"`: what is explained; `"centres"`: what is counted; required '
+        "there.",
         'column: two categories, or for `"linear"` numeric',
         default="none",
     ),
@@ -114,6 +120,13 @@ KEYS: Mapping[str, Key] = {
         'sums, but for `"linear"`) or `"categories"` for each column; required there.',
         "table of columns",
         default="none",
+    ),
+    "per": number(
+        0,
+        1e9,
+        '`"rates"`: the time that rates are per, in the unit of `time`.',
+        above=True,
+        default="`100.0`",
     ),
     "reference": table(
         '`"logistic"`, `"linear"`, `"cox"`: the class that others are compared with; the first if '
@@ -166,8 +179,10 @@ class StatisticKeys:
             for key, default in (("weight", 1.0), ("confidence", 0.95))
         }
 
-    def column(self, key: str, *, numeric: bool | None = None, pair: bool = False) -> Column:
-        """The column that a key names: a number, categories, or two of them."""
+    def column(
+        self, key: str, *, numeric: bool | None = None, pair: bool = False, several: bool = False
+    ) -> Column:
+        """The column that a key names: a number, categories, two of them, or three and more."""
         column = self.columns.get(self.section.text(key, None))
         if column is None:
             known = ", ".join(self.columns)
@@ -178,6 +193,10 @@ class StatisticKeys:
         if pair and len(column.categories) != 2:
             what = "a column with two categories, of which the second is the event"
             raise self.section.refusal(key, what, 'declare it like categories = ["no", "yes"]')
+        if several and len(column.categories) < 3:
+            what = "a column with no event and two kinds of it or more"
+            remedy = 'declare it like categories = ["none", "relapse", "death"]'
+            raise self.section.refusal(key, what, remedy)
         return column
 
     def levels(self, key: str) -> Levels:
@@ -271,12 +290,12 @@ class StatisticKeys:
         first = () if low else (low,)
         return (*first, *(start * (high / start) ** (k / ratios) for k in range(ratios)), high)
 
-    def survived(self, bins: int) -> dict[str, Any]:
-        """Time, event, and the grid from 0 to the horizon."""
+    def survived(self, bins: int, *, several: bool = False) -> dict[str, Any]:
+        """Time, event, and the grid from 0 to the horizon; several: the event has kinds."""
         time = self.column("time", numeric=True)
         if time.bounds[0] < 0:
             raise self.section.refusal("time", "a column with bounds from 0", "correct its low")
-        event = self.column("event", pair=True)
+        event = self.column("event", pair=not several, several=several)
         edges = self.edges(time, bins, start=0.0, horizon=True)
         return {"time": time, "event": event, "edges": edges}
 

@@ -14,12 +14,15 @@ from typing import Any, TypeVar
 from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import COMMON, StatisticKeys
 from hubbub.estimation.baseline_table import Table
+from hubbub.estimation.centres import Centres
 from hubbub.estimation.cox_cells import Cox
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.histogram import Histogram
+from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic
 from hubbub.estimation.quantiles import Quantiles
+from hubbub.estimation.rates import Rates
 from hubbub.estimation.statistic import Iterated, OneSum, Statistic
 from hubbub.estimation.survival import Survival
 from hubbub.section import Section, key_of
@@ -27,7 +30,10 @@ from hubbub.tabular import Column
 
 KINDS: dict[str, type[Statistic]] = {
     one.kind: one
-    for one in (Table, Histogram, Quantiles, Crosstab, Survival, Logistic, Linear, Cox)
+    for one in (
+        *(Table, Histogram, Quantiles, Crosstab, Survival, Logistic, Linear, Cox),
+        *(Incidence, Rates, Centres),
+    )
 }
 _ENTRY_POINTS = "hubbub.statistics"
 S = TypeVar("S", bound=type[Statistic])

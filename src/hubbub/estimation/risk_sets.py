@@ -42,6 +42,8 @@ class RiskSets:
         groups: how many groups there are.
         power: of the prefix code; .3 is best for curves, more for sums over all bins.
         counted: whether the numbers at risk at the edges are told, too.
+        causes: how many kinds of event there are: the classes of `event` but the first. Each has a
+            code of its own, of which a record is in one, if in any (docs/privacy.md P28).
 
     Raises:
         StudyError: edges outside of the bounds or not increasing, or an event that is no such
@@ -54,6 +56,7 @@ class RiskSets:
     groups: int = 1
     power: float = 0.3
     counted: bool = False
+    causes: int = 1
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
@@ -62,8 +65,9 @@ class RiskSets:
             raise self._refusal("at least three increasing edges", list(self.edges))
         if self.edges[-1] > high:
             raise self._refusal(f"edges up to {high:g}", list(self.edges))
-        if len(self.event.categories) != 2:
-            raise self._refusal("an event of two categories", self.event.name)
+        if len(self.event.categories) != 1 + self.causes:
+            kinds = "two" if self.causes == 1 else "three or more"
+            raise self._refusal(f"an event of {kinds} categories", self.event.name)
 
     @property
     def bins(self) -> int:
@@ -73,7 +77,7 @@ class RiskSets:
     @property
     def width(self) -> int:
         """How many numbers a group has."""
-        return 2 * self.bins + 1 + (self.bins + 1) * self.counted
+        return (1 + self.causes) * self.bins + 1 + (self.bins + 1) * self.counted
 
     @property
     def size(self) -> int:
@@ -92,11 +96,14 @@ class RiskSets:
 
     def encode(self, cells: Cells, group: NDArray[np.int64]) -> Array:
         """The blocks of n records, (n, size); zeros where time, event or group is missing."""
-        place, part, died, seen = self._seen(cells)
+        place, part, died, seen, cause = self._seen(cells)
         known = (group >= 0) & seen
         event, left = known & died, known & ~died
         blocks = [
-            self._events.encode(np.where(event, self.bins - 1 - place, -1)),
+            *(
+                self._events.encode(np.where(event & (cause == one), self.bins - 1 - place, -1))
+                for one in range(self.causes)
+            ),
             self._left(np.where(left, place, -1), part),
         ]
         if self.counted:
@@ -123,7 +130,7 @@ class RiskSets:
 
         Half of the bin of its event: times may be rounded to the grid.
         """
-        place, _, died, known = self._seen(cells)
+        place, _, died, known, _ = self._seen(cells)
         event = one_hot(np.where(died, place, -1), self.bins)
         starts, ends = np.asarray(self.edges[:-1]), np.asarray(self.edges[1:])
         times = np.where(known, cells[self.time.name], starts[0])[:, None]
@@ -138,17 +145,25 @@ class RiskSets:
         times, ended = cells[self.time.name], cells[self.event.name]
         edges = np.asarray(self.edges)
         place = np.searchsorted(edges[1:], times, side="left")
-        died = (ended >= 1) & (ended < 2)
+        died = (ended >= 1) & (ended < 1 + self.causes)
         known = ~np.isnan(times) & (died | ((ended >= 0) & (ended < 1)))
         start, end = edges[:-1], edges[1:]
         inside = np.minimum(place, self.bins - 1)
         part = (np.where(known, times, 0.0) - start[inside]) / (end - start)[inside]
-        return _Seen(place, np.clip(part, 0.0, 1.0), known & died & (place < self.bins), known)
+        cause = np.where(died, ended - 1.0, 0.0).astype(np.int64)
+        inside_grid = known & died & (place < self.bins)
+        return _Seen(place, np.clip(part, 0.0, 1.0), inside_grid, known, cause)
 
     @cached_property
     def events(self) -> Array:
-        """(bins, width): from a group's coded sum to its events in each bin."""
-        return self._padded(self._events.counts[::-1])
+        """(bins, width): from a group's coded sum to its events in each bin, of all kinds."""
+        return np.asarray(np.sum([self.events_of(one) for one in range(self.causes)], axis=0))
+
+    def events_of(self, cause: int) -> Array:
+        """(bins, width): to its events of one kind, counted from 0."""
+        counts = self._events.counts[::-1]
+        before, after = cause * self.bins, self.width - (cause + 1) * self.bins
+        return np.pad(counts, ((0, 0), (before, after)))
 
     @cached_property
     def exposed(self) -> Array:
@@ -157,7 +172,7 @@ class RiskSets:
         Of who left in a bin, the part that it was followed counts.
         """
         deaths = np.vstack([self._events.totals[::-1], np.zeros(self.bins)])
-        return self._padded(np.hstack([deaths, self._leaving.totals[::-1]]))
+        return self._padded(np.hstack([*[deaths] * self.causes, self._leaving.totals[::-1]]))
 
     @cached_property
     def partly(self) -> Array:
@@ -219,6 +234,7 @@ class _Seen(NamedTuple):
     part: Array  # how much of that bin had passed
     died: NDArray[np.bool_]  # in that bin
     known: NDArray[np.bool_]  # whether there are a time and an event
+    cause: NDArray[np.int64]  # which kind of event it was, from 0
 
 
 class OnRiskSets(OneSum):

@@ -254,6 +254,16 @@ class Answer:
     notes: tuple[str, ...] = ()
     refusal: str = ""
 
+    def to_frame(self) -> Any:
+        """Its rows as a pandas data frame, a column for each field of `Estimate`.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas as pd  # which is no part of hubbub: who has no frames needs none
+
+        return pd.DataFrame([asdict(row) for row in self.rows])
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
         plain: dict[str, Any] = _plain(asdict(self))

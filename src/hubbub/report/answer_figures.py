@@ -69,7 +69,8 @@ def _curves(answer: Answer) -> Figure:
     name = curves[0].get("column") or ("time" if start else "value")  # older answers have none
     axes = charts.Axes(across=across, up=up, labels=(name, what))
     extra = [*_tested(answer, axes), *_at_risk(curves, axes)]
-    more = _LINE * (2 * len(curves) + 2) if any(one["at_risk"] for one in curves) else 0
+    known = len(_own_numbers(curves))
+    more = _LINE * (2 * known + 2) if known else 0
     if more:
         words += " Below: records at risk just after these times, with noise."
     drawn = [_drawn(one) for one in curves]
@@ -96,14 +97,13 @@ def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
 
 def _at_risk(curves: Sequence[Mapping[str, Any]], axes: charts.Axes) -> list[markup.Html]:
     """Numbers at risk below the ticks of the axis."""
-    known = [one for one in curves if one["at_risk"]]
-    if not known:
-        return []
+    known = _own_numbers(curves)
     top = axes.up.start + _AT_RISK
-    parts = [curve_charts.word("at risk, with noise", charts.LEFT, top, "start", "axis")]
-    for index, one in enumerate(known):
+    head = curve_charts.word("at risk, with noise", charts.LEFT, top, "start", "axis")
+    parts = [head] if known else []
+    for index, (label, one) in enumerate(known.items()):
         y = top + _LINE * (2 * index + 1)
-        name = curve_charts.word(one["name"] or "all", charts.LEFT, y, "start", "strong")
+        name = curve_charts.word(label, charts.LEFT, y, "start", "strong")
         parts.append(markup.tag("g", name, class_=f"series-{curves.index(one)}"))
         parts += [
             curve_charts.word(
@@ -112,6 +112,22 @@ def _at_risk(curves: Sequence[Mapping[str, Any]], axes: charts.Axes) -> list[mar
             for time in axes.across.ticks
         ]
     return parts
+
+
+def _own_numbers(curves: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """A curve for each of the numbers at risk, by what they are called.
+
+    Curves of one group, as of competing events, have the same: these are the group's.
+    """
+    shared: dict[tuple[float, ...], list[Mapping[str, Any]]] = {}
+    for one in curves:
+        if one["at_risk"]:
+            shared.setdefault(tuple(one["at_risk"]), []).append(one)
+    names = {
+        numbers: (same[0]["name"] if len(same) == 1 else same[0]["name"].rpartition(": ")[0])
+        for numbers, same in shared.items()
+    }
+    return {names[numbers] or "all": same[0] for numbers, same in shared.items()}
 
 
 def _times_at_risk(curves: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:

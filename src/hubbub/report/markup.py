@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-_WITHOUT_CONTENT = {"meta"}
+_WITHOUT_CONTENT = {"meta", "img"}
 
 
 @dataclass(frozen=True)

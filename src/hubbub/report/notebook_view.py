@@ -1,14 +1,17 @@
-"""What a notebook shows of a result: a heading, the promise, tables of metrics and of answers.
+"""What a notebook shows of a result: a heading, the promise, metrics, figures, tables of answers.
 
 Notebooks have a style of their own for headings and tables, so nothing here states one. It reads
-plain values; the whole page, with figures, is `page.py`.
+plain values; the whole page is `page.py`.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hubbub.report import charts
+from hubbub.report.answer_figures import figure_of
 from hubbub.report.answer_tables import Answer, said_of, tables_of
 from hubbub.report.markup import Html, join, table, tag
 from hubbub.report.metric_words import Row, metrics_of, words_of
@@ -52,6 +55,11 @@ def _answer(name: str, answer: Mapping[str, Any]) -> Iterator[Html]:
     if answer["refusal"]:
         yield tag("p", f"{name}: not answered: {answer['refusal']}.")
         return
+    drawn = figure_of(answer)
+    if drawn is not None:  # a picture of its own, so that its style is not the notebook's
+        file = b64encode(charts.alone(drawn.chart, drawn.height).encode()).decode()
+        source = f"data:image/svg+xml;base64,{file}"
+        yield tag("img", src=source, alt=drawn.words, width=charts.WIDTH)
     for found in tables_of(answer).values():
         numeric = range(1, len(found.head))
         yield table(f"{answer['title']} ({name})", found.head, found.rows, numeric=numeric)

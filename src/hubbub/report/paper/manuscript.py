@@ -25,6 +25,11 @@ _METHODS = {
     "quantiles": "quantiles were read from binned distribution functions",
     "survival": "survival was estimated by the Kaplan-Meier method on a grid of times that was "
     "fixed beforehand",
+    "incidence": "cumulative incidence of competing events is Aalen and Johansen's",
+    "rates": "rates are events over person-time, with score intervals, and compared on the "
+    "logarithmic scale",
+    "centres": "centres were compared with the whole by limits that hold drawing and noise, and "
+    "their shares shrunk by the variance between centres",
     "cox": "hazard ratios are from Cox regressions",
     "logistic": "odds ratios are from logistic regressions",
     "linear": "differences of means are from linear regressions",

@@ -1,0 +1,289 @@
+"""Cumulative incidence of competing events, on a public grid (Aalen, Johansen 1978).
+
+Theory of operation. Each kind of event has a code of its own, and a record is in one of them or has
+left: its block is as long as that of a survival curve. With D_cj events of kind c in bin j, D_j of
+all kinds, Y_j at risk and S the survival without any of them, the share that has had c by t is
+F_c(t) = sum_{j <= t} S(j - 1) D_cj / Y_j, whose derivatives by D and Y are known. Its variance is
+that of drawing the events of each bin (multinomial) and of the noise, which is linear in that of
+the sum. Intervals hold every F at which the estimate is no further off than z standard deviations
+by the noise and by the sampling variance that F itself would have, in proportion.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from hubbub.errors import StudyError
+from hubbub.estimation.asked_keys import StatisticKeys, classes_told, grid_table
+from hubbub.estimation.intervals import count, normal_quantile
+from hubbub.estimation.prefix_coding import rising
+from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
+from hubbub.estimation.shared_margins import Margins
+from hubbub.estimation.statistic import (
+    Answer,
+    Array,
+    Cells,
+    Curve,
+    Estimate,
+    Expectation,
+    Levels,
+)
+from hubbub.estimation.survival_course import SurvivalCourse
+from hubbub.tabular import Column
+
+_BINS = 12  # if nothing is said
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incidence(OnRiskSets):
+    """Shares that have had each kind of event; records without time, event or group are left out.
+
+    Args:
+        time: a numeric column: how long a record was followed.
+        event: a column of three categories or more: none, and the kinds of event.
+        edges: increasing edges of the bins in the unit of the time, the horizon last.
+        by: classes of the column that divides records into groups.
+        at: times at which incidence is told in a row, besides the horizon.
+        weight, confidence: see `Statistic`.
+
+    Raises:
+        StudyError: a grid, an event or times that are none.
+    """
+
+    time: Column
+    event: Column
+    edges: tuple[float, ...]
+    by: Levels | None = None
+    at: tuple[float, ...] = ()
+
+    kind = "incidence"
+    keys = ("time", "event", "by", "bins", "horizon", "at")
+    if_noisy = "cut short or refused"
+
+    @classmethod
+    def read(cls, keys: StatisticKeys) -> Incidence:
+        """The statistic that a table of a study asks for."""
+        grid = keys.survived(_BINS, several=True)
+        return cls(**grid, by=keys.by(), at=keys.numbers("at", ()), **keys.common)
+
+    def settings(self) -> dict[str, Any]:
+        """The keys that it is read from."""
+        groups = {"by": classes_told(self.by)} if self.by else {}
+        at = {"at": list(self.at)} if self.at else {}
+        return {**grid_table(self.time, self.event, self.edges), **groups, **at}
+
+    def __post_init__(self) -> None:
+        """Refuses a grid, an event or times that are none."""
+        _ = self.sets
+        rising_times = all(a < b for a, b in pairwise((0.0, *self.at, math.inf)))
+        if not rising_times or max(self.at, default=0.0) > self.edges[-1]:
+            raise StudyError(
+                f"expected rising times above 0 and up to the horizon {self.edges[-1]:g}, found "
+                f"{list(self.at)}; correct at"
+            )
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        groups = f" by {self.by.column.name}" if self.by else ""
+        return f"Cumulative incidence: {self.event.name} over {self.time.name}{groups}"
+
+    def encode(self, cells: Cells) -> Array:
+        """The blocks of n records, (n, size)."""
+        everybody = np.zeros(len(cells[self.time.name]), dtype=np.int64)
+        return self.sets.encode(cells, self.by.places(cells) if self.by else everybody)
+
+    @property
+    def margins(self) -> Margins:
+        """How many are at risk in each bin and have some event, with each class."""
+        return self.sets.margins((self.by,) if self.by else ())
+
+    def expected(self, records: float, sigma: float) -> Expectation:
+        """What may be said with about so many records and this noise in its block.
+
+        As if each kind of event came to a third of its share by the horizon, and a third left.
+        """
+        sets, bins = self.sets, self.sets.bins
+        each = max(records / len(self._groups), 1.0)
+        causes = np.full((sets.causes, bins), each / 3 / bins / sets.causes)
+        at_risk = each * (1.0 - 2 / 3 * np.arange(bins + 1) / bins)
+        course = SurvivalCourse(
+            sets=sets,
+            events=causes.sum(axis=0),
+            exposed=at_risk,
+            partly=np.zeros(bins),
+            at_risk=at_risk,
+            sigma=sigma,
+        )
+        one = _Incidence(course, causes, 0) if course.length else None
+        error = math.sqrt(one.noise[-1] + one.sampling[-1]) if one else math.inf
+        group = " of a group" if self.by else ""
+        how = f"±{100 * error:.2g} points at the horizon (one standard error)"
+        return self.make_expectation(
+            {"incidence at the horizon": error},
+            sigma,
+            f"incidence{group} known to {how}",
+            answered=course.length == bins,
+            possible=course.length > 0,
+            group=group,
+        )
+
+    def answer(self, sums: Array, sigma: float) -> Answer:
+        """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
+        found = list(self._found(sums.reshape(len(self._groups), -1), sigma))
+        few = [name for name, course, _ in found if not course.length]
+        shown = [one for one in found if one[1].length]
+        cut = [name for name, course, _ in shown if course.length < self.sets.bins]
+        return self.make_answer(
+            "" if shown else "too few records at risk for the noise",
+            rows=tuple(row for one in shown for row in self._rows(*one)),
+            curves=tuple(
+                self._curve(name, course, cause, one)
+                for name, course, events in shown
+                for cause, one in self._kinds(course, events)
+            ),
+            notes=(
+                f"records without {self.time.name}, {self.event.name} or group are left out",
+                *(f"{name or 'the curve'} ends where too few are at risk" for name in cut),
+                *(f"too few records of {name} for the noise" for name in few if shown),
+            ),
+        )
+
+    def _found(self, blocks: Array, sigma: float) -> Iterator[tuple[str, SurvivalCourse, Array]]:
+        """Each group's course, and its events by kind, (causes, bins)."""
+        for name, block in zip(self._groups, blocks, strict=True):
+            events = [self.sets.events_of(one) @ block for one in range(self.sets.causes)]
+            yield name, SurvivalCourse.of(self.sets, block, sigma), np.array(events)
+
+    def _kinds(self, course: SurvivalCourse, events: Array) -> Iterator[tuple[str, _Incidence]]:
+        for place, cause in enumerate(self.event.categories[1:]):
+            yield cause, _Incidence(course, events, place)
+
+    def _rows(self, name: str, course: SurvivalCourse, events: Array) -> Iterator[Estimate]:
+        z = normal_quantile(self.confidence)
+        error = float(course.at_risk_errors[0] * course.wider[0])
+        found = count(float(course.at_risk[0]), error, z)
+        yield replace(found, group=name)
+        times = [one for one in (*self.at, self.edges[-1]) if one <= course.end]
+        for cause, one in self._kinds(course, events):
+            low, high = one.ends(z)
+            for time in dict.fromkeys(times):
+                value, below, above = (
+                    float(np.interp(time, course.sets.edges[: len(line)], line))
+                    for line in (_from_none(part) for part in (one.share, low, high))
+                )
+                yield Estimate(
+                    quantity="incidence",
+                    column=self.time.name,
+                    level=f"{cause} by {time:g}",
+                    group=name,
+                    value=value,
+                    standard_error=(above - below) / (2 * z),
+                    low=below,
+                    high=above,
+                )
+
+    def _curve(self, name: str, course: SurvivalCourse, cause: str, one: _Incidence) -> Curve:
+        low, high = one.ends(normal_quantile(self.confidence))
+        end = course.length + 1
+        return Curve(
+            name=": ".join(filter(None, (name, cause))),
+            column=self.time.name,
+            x=self.sets.edges[:end],
+            y=_from_none(one.share),
+            low=_from_none(low),
+            high=_from_none(high),
+            at_risk=tuple(map(float, np.maximum(course.at_risk[:end], 0.0))),
+            at_risk_error=tuple(map(float, course.at_risk_errors[:end])),
+        )
+
+    @property
+    def _groups(self) -> tuple[str, ...]:
+        return self.by.names if self.by else ("",)
+
+    @property
+    def sets(self) -> RiskSets:
+        """How its times are summed."""
+        return RiskSets(
+            time=self.time,
+            event=self.event,
+            edges=self.edges,
+            groups=len(self._groups),
+            counted=True,
+            causes=max(len(self.event.categories) - 1, 2),
+        )
+
+
+class _Incidence:
+    """The cumulative incidence of one kind of event, as far as the curve goes."""
+
+    def __init__(self, course: SurvivalCourse, events: Array, cause: int) -> None:
+        end = course.length
+        self._course, self._cause = course, cause
+        self._events = events[:, :end]
+        self._risk = np.maximum(course.entered[:end], 1e-9)
+        self._total = np.minimum(self._events.sum(axis=0), 0.99 * self._risk)
+        self._before = np.append(1.0, np.cumprod(1.0 - self._total / self._risk))[:end]
+
+    @cached_property
+    def _raw(self) -> Array:
+        return np.cumsum(self._before * self._events[self._cause] / self._risk)
+
+    @property
+    def share(self) -> Array:
+        """(length,) at the end of each bin, made to rise."""
+        return np.clip(rising(self._raw), 0.0, 1.0)
+
+    @cached_property
+    def _gradients(self) -> tuple[Array, Array]:
+        """By events of each kind, (causes, length, bins), and by who is at risk, (length, bins)."""
+        later = self._raw[:, None] - self._raw[None, :]  # what comes after each bin, up to t
+        reached = np.tril(np.ones_like(later))
+        own = reached * self._before / self._risk
+        lost = reached * later / (self._risk - self._total)
+        by_events = np.array(
+            [own * (place == self._cause) - lost for place in range(len(self._events))]
+        )
+        hazard = self._events[self._cause] / self._risk
+        by_risk = -own * hazard + lost * self._total / self._risk
+        return by_events, by_risk
+
+    @cached_property
+    def noise(self) -> Array:
+        """(length,) variance by noise."""
+        sets, end = self._course.sets, len(self._risk)
+        by_events, by_risk = self._gradients
+        rows = by_risk @ sets.exposed[:end]
+        for place, gradient in enumerate(by_events):
+            rows = rows + gradient @ sets.events_of(place)[:end]
+        return np.asarray((self._course.sigma * self._course.wider) ** 2 * np.sum(rows**2, axis=1))
+
+    @cached_property
+    def sampling(self) -> Array:
+        """(length,) variance by drawing the events of each bin."""
+        by_events, _ = self._gradients
+        events = np.maximum(self._events, 0.0)
+        mean = np.einsum("ctj,cj->tj", by_events, events)
+        squares = np.einsum("ctj,cj->t", by_events**2, events)
+        return np.asarray(np.maximum(squares - np.sum(mean**2 / self._risk, axis=1), 0.0))
+
+    def ends(self, z: float) -> tuple[Array, Array]:
+        """Lower and upper limits at z standard deviations, both rising."""
+        share = np.maximum(self._raw, 0.0)
+        least = 1.0 / self._risk[0]
+        per_share = np.where(share > least, self.sampling / np.maximum(share, 1e-12), least)
+        middle = share + z * z * per_share / 2
+        root = np.sqrt(np.maximum(z * z * self.noise + middle**2 - share**2, 0.0))
+        low, high = (np.clip(middle + sign * root, 0.0, 1.0) for sign in (-1, 1))
+        return np.maximum.accumulate(low), np.minimum.accumulate(high[::-1])[::-1]
+
+
+def _from_none(after: Array) -> tuple[float, ...]:
+    return (0.0, *map(float, after))

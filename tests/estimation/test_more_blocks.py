@@ -1,0 +1,254 @@
+"""Statistics with a block of their own: quantiles by group, incidence, rates, centres (P28)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from estimation.made_up import AGE, DIED, SEX, STAGE, TIME, patients
+from estimation.test_answers import MONTHS, PEERS
+from hubbub.errors import StudyError
+from hubbub.estimation import (
+    Answer,
+    Centres,
+    Incidence,
+    Levels,
+    OneSum,
+    Quantiles,
+    Rates,
+    statistic_from,
+)
+from hubbub.estimation.intervals import normal_quantile
+from hubbub.tabular import Column
+
+CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
+CENTRE = Column(name="centre", categories=tuple("abcdefghij"))
+BY_SEX, BY_STAGE = Levels(column=SEX), Levels(column=STAGE)
+YEARS = tuple(map(float, range(20, 91)))
+QUIET = 1e-9
+CELLS = patients() | {
+    "cause": np.where(patients()["died"] == 1, 1.0 + (np.arange(1500) % 3 == 0), 0.0)
+}
+COLUMNS = {one.name: one for one in (AGE, TIME, SEX, STAGE, DIED, CAUSE, CENTRE)}
+
+
+def plain(asked: OneSum, sigma: float = QUIET, seed: int = 1, cells: Any = None) -> Answer:
+    """The answer of one release at this noise in the block's own unit."""
+    sums = asked.encode(CELLS if cells is None else cells).sum(axis=0)
+    return asked.answer(
+        sums + sigma * np.random.default_rng(seed).standard_normal(asked.size), sigma
+    )
+
+
+def of(found: Answer, quantity: str, group: str = "") -> list[Any]:
+    return [row for row in found.rows if row.quantity == quantity and row.group == group]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"kind": "quantiles", "column": "age", "by": "sex", "test": "wilcoxon", "at": [0.5]},
+        {"kind": "incidence", "time": "time", "event": "cause", "by": {"age": [60]}, "at": [6]},
+        {"kind": "rates", "time": "time", "event": "died", "by": "stage", "per": 12.0},
+        {"kind": "centres", "by": "stage", "outcome": "died"},
+    ],
+)
+def test_what_is_asked_is_read_back(table: dict[str, Any]) -> None:
+    asked = statistic_from("q", table, COLUMNS)
+    assert statistic_from("q", asked.to_table(), COLUMNS) == asked
+    assert {key: asked.to_table()[key] for key in table} == table
+    assert isinstance(asked, OneSum)
+    assert asked.expected(3000, 0.5).answered
+    assert not asked.expected(30, 50.0).possible
+    assert not plain(asked, 0.5).refusal
+    assert plain(asked, 5000.0).refusal
+
+
+def test_quantiles_by_group_are_those_of_each_group_alone() -> None:
+    asked = Quantiles(column=AGE, edges=YEARS, by=BY_SEX, test=True)
+    found = plain(asked)
+    alone = Quantiles(column=AGE, edges=YEARS)
+    for place, name in enumerate(("f", "m")):
+        cells = {name: values[CELLS["sex"] == place] for name, values in CELLS.items()}
+        exact = [row.value for row in plain(alone, cells=cells).rows]
+        assert [row.value for row in of(found, "quantile", name)] == pytest.approx(exact)
+    whole = [row.value for row in plain(alone).rows]
+    assert [row.value for row in of(found, "quantile")] == pytest.approx(whole)
+    assert [one.name for one in found.curves] == ["", "f", "m"]
+
+
+def test_ranks_are_compared_as_scipy_does_without_noise() -> None:
+    (of_two,) = plain(Quantiles(column=AGE, edges=YEARS, by=BY_SEX, test=True)).tests
+    ages = [CELLS["age"][CELLS["sex"] == one] for one in (0, 1)]
+    exact = stats.mannwhitneyu(*ages, method="asymptotic", use_continuity=False)
+    assert of_two.name == "Wilcoxon"
+    assert of_two.p_value == pytest.approx(exact.pvalue, abs=1e-6)
+    (of_three,) = plain(Quantiles(column=AGE, edges=YEARS, by=BY_STAGE, test=True)).tests
+    several = stats.kruskal(*(CELLS["age"][CELLS["stage"] == one] for one in range(3)))
+    assert of_three.name == "Kruskal-Wallis"
+    assert of_three.statistic == pytest.approx(several.statistic, rel=1e-6)
+
+
+@pytest.mark.parametrize("by", [BY_SEX, BY_STAGE])
+@pytest.mark.parametrize("sigma", [1.0, 6.0])
+def test_rank_tests_know_the_noise(by: Levels, sigma: float) -> None:
+    """Groups of unequal size that do not differ: of 200 tests 10; 21 are 3.5 deviations above."""
+    asked, rng, below = (
+        Quantiles(column=AGE, edges=YEARS[::2], by=by, test=True),
+        np.random.default_rng(2),
+        0,
+    )
+    for seed in range(200):
+        sex = (rng.random(1200) < 0.25) * 1.0
+        cells = {
+            "age": rng.gamma(9, 6, 1200),
+            "sex": sex,
+            "stage": 1.0 + sex * (1 - 2 * (rng.random(1200) < 0.5)),
+        }
+        (test,) = plain(asked, sigma, seed, cells).tests
+        below += test.p_value < 0.05
+    assert 1 <= below <= 21
+    cells = {"age": rng.gamma(9, 6, 1200), "sex": sex, "stage": 0 * sex}
+    cells["age"] = cells["age"] + 8 * sex
+    if by is BY_SEX:
+        assert plain(asked, sigma, 1, cells).tests[0].p_value < 1e-3
+
+
+def test_incidence_is_that_of_lifelines_without_noise() -> None:
+    asked = Incidence(time=TIME, event=CAUSE, edges=MONTHS, at=(6.0, 12.0))
+    found = of(plain(asked), "incidence")
+    assert [row.level for row in found[:3]] == ["relapse by 6", "relapse by 12", "relapse by 24"]
+    exact = [*PEERS["incidence"][0], *PEERS["incidence"][1]]
+    assert [row.value for row in found] == pytest.approx(exact, abs=1e-6)
+
+
+def test_with_one_kind_of_event_incidence_has_the_error_of_survival() -> None:
+    """Greenwood's, where nobody has the other kind; both by the same delta method."""
+    cells = CELLS | {"cause": CELLS["died"]}
+    row = of(plain(Incidence(time=TIME, event=CAUSE, edges=MONTHS), cells=cells), "incidence")[0]
+    time, died = np.maximum(CELLS["time"], 1), CELLS["died"] == 1
+    months = np.arange(1, 25)
+    risk = (time >= months[:, None]).sum(axis=1)
+    dead = ((time == months[:, None]) & died).sum(axis=1)
+    survived = np.prod(1 - dead / risk)
+    greenwood = survived * math.sqrt(np.sum(dead / (risk * (risk - dead))))
+    assert row.value == pytest.approx(1 - survived, abs=1e-6)
+    assert row.standard_error == pytest.approx(greenwood, rel=2e-3)
+
+
+def test_rates_and_their_ratio_are_those_of_statsmodels_without_noise() -> None:
+    found = plain(Rates(time=TIME, event=DIED, horizon=24.0, by=BY_SEX, per=1.0))
+    (rate,) = of(found, "rate", "f")
+    assert rate.value == pytest.approx(PEERS["rate"], abs=1e-6)
+    (ratio,) = of(found, "rate ratio")
+    effect, error = PEERS["rate ratio"]
+    assert math.log(ratio.value) == pytest.approx(effect, abs=1e-6)
+    assert ratio.standard_error == pytest.approx(error, abs=1e-6)
+    women = CELLS["sex"] == 0
+    events, time = CELLS["died"][women].sum(), CELLS["time"][women].sum()
+    z = normal_quantile(0.95)  # the score interval of a Poisson mean
+    middle, reach = events + z * z / 2, z * math.sqrt(events + z * z / 4)
+    exact = [(middle - reach) / time, (middle + reach) / time]
+    assert [rate.low, rate.high] == pytest.approx(exact, abs=1e-6)
+
+
+def test_centres_are_told_with_their_funnel_and_drawn_to_the_whole() -> None:
+    rng = np.random.default_rng(3)
+    centre = rng.integers(0, 10, 6000) * 1.0
+    risk = np.where(centre == 4, 0.45, 0.3)
+    cells = {"centre": centre, "died": (rng.random(6000) < risk) * 1.0}
+    found = plain(Centres(by=Levels(column=CENTRE), outcome=DIED), cells=cells)
+    p, z = cells["died"].mean(), normal_quantile(0.95)
+    for place, name in enumerate(CENTRE.categories):
+        own = cells["died"][centre == place]
+        (share,), (funnel,) = of(found, "share", name), of(found, "share if all are alike", name)
+        (drawn,) = of(found, "share, shrunken", name)
+        assert share.value == pytest.approx(own.mean(), abs=1e-6)
+        error = math.sqrt(p * (1 - p) / len(own))
+        assert funnel.high == pytest.approx(p + z * error, abs=1e-6)
+        assert min(p, own.mean()) - 1e-9 <= drawn.value <= max(p, own.mean()) + 1e-9
+        others = error**2 * (1 - len(own) / 6000)
+        chance = 2 * stats.norm.sf(abs(own.mean() - p) / math.sqrt(others))
+        assert share.p_value == pytest.approx(chance, rel=1e-4, abs=1e-9)
+        assert (share.p_adjusted < 0.05) == (name == "e")
+    exact = stats.chi2_contingency(stats.contingency.crosstab(centre, cells["died"]).count)
+    assert found.tests[0].statistic == pytest.approx(exact.statistic, abs=1e-6)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 8.0])
+def test_a_centre_does_not_stand_out_by_noise(sigma: float) -> None:
+    """Of ten centres that are alike, any stands out in 5 % of releases; 21 of 200 are too many."""
+    rng, asked, any_ = np.random.default_rng(4), Centres(by=Levels(column=CENTRE), outcome=DIED), 0
+    for seed in range(200):
+        cells = {"centre": rng.integers(0, 10, 3000) * 1.0, "died": (rng.random(3000) < 0.3) * 1.0}
+        rows = plain(asked, sigma, seed, cells).rows
+        any_ += any(row.p_adjusted < 0.05 for row in rows if row.p_adjusted is not None)
+    assert any_ <= 21
+
+
+@pytest.mark.parametrize(
+    ("asked", "quantity"),
+    [
+        (Incidence(time=TIME, event=CAUSE, edges=MONTHS[::2], at=(6.0, 12.0)), "incidence"),
+        (Rates(time=TIME, event=DIED, horizon=24.0, by=BY_SEX), "rate"),
+        (Rates(time=TIME, event=DIED, horizon=24.0, by=BY_SEX), "rate ratio"),
+    ],
+)
+@pytest.mark.parametrize("sigma", [1.0, 10.0])
+def test_intervals_hold_as_often_as_they_say(asked: OneSum, quantity: str, sigma: float) -> None:
+    """Over 200 cohorts; of 200 intervals .91 is 2.6 deviations below .95, and most have more."""
+    rng, held = np.random.default_rng(8), list[bool]()
+    for seed in range(200):
+        cells = (of_causes if quantity == "incidence" else of_deaths)(rng, 1000)
+        held += [
+            row.low <= exact <= row.high
+            for row in plain(asked, sigma, seed, cells).rows
+            if row.quantity == quantity and (exact := truth(row)) is not None
+        ]
+    assert len(held) >= 150
+    assert 0.91 <= np.mean(held) <= 0.99
+
+
+def of_causes(rng: np.random.Generator, records: int) -> dict[str, np.ndarray]:
+    """Hazards of .02 of relapse and .01 of death a month."""
+    relapse, death, left = (
+        rng.exponential(50, records),
+        rng.exponential(100, records),
+        rng.uniform(0, 48, records),
+    )
+    first = np.minimum(relapse, death)
+    kind = np.where(relapse <= death, 1.0, 2.0)
+    return {"time": np.minimum(first, left), "cause": np.where(first <= left, kind, 0.0)}
+
+
+def of_deaths(rng: np.random.Generator, records: int) -> dict[str, np.ndarray]:
+    """A hazard of .025 a month, twice that of the second sex."""
+    sex = rng.integers(0, 2, records) * 1.0
+    end, left = rng.exponential(np.where(sex == 1, 20, 40)), rng.uniform(0, 48, records)
+    return {"time": np.minimum(end, left), "died": (end <= left) * 1.0, "sex": sex}
+
+
+def truth(row: Any) -> float | None:
+    """Of a row of these cohorts; all groups together have no rate of their own."""
+    if row.quantity == "incidence":
+        kind, month = row.level.split(" by ")
+        return (2 if kind == "relapse" else 1) / 3 * (1 - math.exp(-0.03 * float(month)))
+    if row.quantity == "rate ratio":
+        return 2.0
+    return {"f": 2.5, "m": 5.0}.get(row.group)
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    for table, said in (
+        ({"kind": "incidence", "time": "time", "event": "died"}, "two kinds of it or more"),
+        ({"kind": "centres", "by": "sex", "outcome": "died"}, "three centres or more"),
+        ({"kind": "rates", "time": "time", "event": "died", "per": 0}, "above 0"),
+        ({"kind": "quantiles", "column": "age", "test": "wilcoxon"}, "without by"),
+        ({"kind": "quantiles", "column": "age", "by": {"age": [50]}}, "another column"),
+    ):
+        with pytest.raises(StudyError, match=said):
+            statistic_from("q", table, COLUMNS)
