@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from experiments import defaults
 from experiments.results import RESULTS
 

@@ -1,4 +1,4 @@
-"""Endpoints of a collection: what they answer, and what is on their disks: attacks, deaths, images."""
+"""Endpoints of a collection: what they answer, and what is on their disks: attacks, deaths."""
 
 from __future__ import annotations
 

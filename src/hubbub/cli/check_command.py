@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.cli.drafting_commands import list_faults
-from hubbub.cli.output import add_command, answer, emit, say
+from hubbub.cli.output import add_command, answer, emit, say, writing
+from hubbub.disk import write_text
 from hubbub.errors import UserError
 from hubbub.planning import about_own_code
 from hubbub.study import Study, sources
-from hubbub.study.drafting import checked
+from hubbub.study.drafting import checked, mapping_draft, read_site
 
 
 def add_commands(commands: Any) -> None:
@@ -27,6 +28,8 @@ def add_commands(commands: Any) -> None:
     check.add_argument(
         "--data", type=Path, default=Path(), metavar="DIR", help="where the files are; default here"
     )
+    words = "write what one silo may have to map there, to be looked through"
+    check.add_argument("--mapping", type=Path, metavar="FILE", help=words)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -40,6 +43,8 @@ def _check(options: argparse.Namespace) -> int:
         found = {"faults": [], "files": False, "notes": notes}
         answer(options, found, f"{words}: there is no file to check")
         return 0
+    if options.mapping is not None:
+        return _write_mapping(options, study)
     names = list(_names(study, options.silo))
     faults = checked(study, names, options.data)
     refused = sum(fault.refused for fault in faults)
@@ -52,6 +57,22 @@ def _check(options: argparse.Namespace) -> int:
         wrong = "a run refuses these files; this list may quote cells, so it is for your own eyes"
         say(wrong if refused else fine)
     return 2 if refused else 0
+
+
+def _write_mapping(options: argparse.Namespace, study: Study) -> int:
+    """A first mapping of one silo, from its cells."""
+    if options.silo is None or options.mapping.exists():
+        raise UserError(
+            "expected --silo and a new file with --mapping, got no silo or a file that is there; "
+            "name another"
+        )
+    table = read_site(study, next(_names(study, options.silo)), options.data)
+    text = mapping_draft(table, options.silo, study.data)
+    with writing(options.mapping):
+        write_text(options.mapping, text)
+    what = "look through it; it stays here" if text else "nothing seems to need one: it is empty"
+    answer(options, {"mapping": str(options.mapping)}, f"wrote {options.mapping}; {what}")
+    return 0
 
 
 def _names(study: Study, silo: str | None) -> Iterator[str]:

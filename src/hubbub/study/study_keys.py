@@ -20,6 +20,7 @@ from hubbub.study.privacy import Privacy
 from hubbub.study.study import HEAD
 from hubbub.study.target import TARGET
 from hubbub.study.training import OPTIMIZER, Evaluate, Training
+from hubbub.study.validation import Validation
 from hubbub.synthesis import AskedSynthesis
 from hubbub.tabular import Column
 
@@ -37,6 +38,7 @@ def tables() -> dict[str, Keys]:
         "data.standardise": keys_of(Standardise),
         "data.omop": keys_of(Omop),
         "data.omop.index": keys_of(Happening),
+        "data.omop.outcome": keys_of(Happening),
         f"data.omop.columns.{NAME}": keys_of(OmopColumn),
         "model": keys_of(Model),
         "model.frozen": keys_of(Frozen),
@@ -46,6 +48,7 @@ def tables() -> dict[str, Keys]:
         "statistics": keys_of(AskedStatistics),
         f"statistics.{NAME}": listed(_statistic_keys()),
         "synthetic": keys_of(AskedSynthesis),
+        "validation": keys_of(Validation),
         "privacy": keys_of(Privacy),
         "attestation": keys_of(Attestation),
         "attestation.silo": keys_of(AttestedRole),
@@ -77,6 +80,7 @@ def json_schema() -> dict[str, Any]:
         ),
         "statistics": _statistics_schema(known),
         "synthetic": schema(known["synthetic"]) | {"required": []},
+        "validation": schema(known["validation"]),
         "privacy": schema(known["privacy"]),
         "attestation": schema(known["attestation"], aggregator=role, node=role, silo=role),
     }
@@ -105,7 +109,7 @@ def _data_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
         omop=schema(
             known["data.omop"],
             index=schema(known["data.omop.index"]),
-            outcome=schema(known["data.omop.index"]),
+            outcome=schema(known["data.omop.outcome"]),
             columns={"additionalProperties": schema(known[f"data.omop.columns.{NAME}"])},
         ),
     )
