@@ -15,7 +15,7 @@ but for hearts and breast cancers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from math import sqrt
 from typing import Any
 
@@ -69,7 +69,8 @@ class Cohort:
 def bounded(inputs: Array) -> Array:
     """Features between public bounds, as which the hundredths at either end stand in here."""
     low, high = np.percentile(inputs, (1, 99), axis=0)
-    return np.clip(2 * (inputs - low) / np.maximum(high - low, 1e-9) - 1, -1, 1)
+    found: Array = np.clip(2 * (inputs - low) / np.maximum(high - low, 1e-9) - 1, -1, 1)
+    return found
 
 
 def bundled(name: str) -> Cohort:
@@ -111,13 +112,8 @@ def made_up(kind: str, seed: int) -> Cohort:
 
 COHORTS: dict[str, Callable[[], Cohort]] = {
     "hearts": hearts,
-    **{name: lambda name=name: bundled(name) for name in ("breast_cancer", "diabetes")},
-    **{name: lambda name=name: bundled(name) for name in ("digits", "wine")},
-    **{
-        f"made-up {kind} {seed}": lambda kind=kind, seed=seed: made_up(kind, seed)
-        for kind in TARGETS
-        for seed in (101, 102, 103)
-    },
+    **{n: partial(bundled, n) for n in ("breast_cancer", "diabetes", "digits", "wine")},
+    **{f"made-up {kind} {n}": partial(made_up, kind, n) for kind in TARGETS for n in (101, 102)},
 }
 SEEN = ("hearts", "breast_cancer")
 

@@ -35,6 +35,24 @@ atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--device cuda`: tests of that device fail where it is missing, instead of being skipped."""
+    parser.addoption(
+        "--device", default="", help="a device that has to be there, as cuda or cuda:1"
+    )
+
+
+@pytest.fixture
+def gpu(request: pytest.FixtureRequest) -> str:
+    """The GPU that was asked for, or any that torch sees."""
+    asked = str(request.config.getoption("--device"))
+    import torch
+
+    if not asked and not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU here; with --device cuda this fails")
+    return asked or "cuda"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the cases that take long and whose law another case of the same test holds.
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 import base64
 import logging
 import re
+import sqlite3
 import struct
 import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -454,6 +456,65 @@ def test_a_wrong_parquet_file_at_one_silo_is_one_sentence_for_that_silo(home, ou
     assert not {b"north.parquet", b"west.parquet"} & set(places["caller"].split())
     assert not any(place.startswith("frame") for place in places)
     assert found_in({place: places[place] for place in ("caller", "log", "warnings")}) == set()
+
+
+def asked(folder: Path) -> Callable[[Path], object]:
+    """A whole run of the same records, asked of databases that lie where connections are."""
+    connections = []
+    for party in ("north", "south", "west"):
+        lines = Path(f"{party}.csv").read_text().splitlines()
+        with closing(sqlite3.connect(folder / f"{party}.sqlite")) as opened:
+            opened.execute("CREATE TABLE seen (pid, dose, age, ill, name, ward)")
+            rows = [(k, *line.split(",")) for k, line in enumerate(lines[1:])]
+            opened.executemany("INSERT INTO seen VALUES (?, ?, ?, ?, ?, ?)", rows)
+            opened.commit()
+        connections += [f"[{party}]", f'url = "sqlite:///{party}.sqlite"']
+    (folder / "sources.toml").write_text("\n".join(connections))
+    (folder / "sources.toml").chmod(0o600)
+    query = """source = "sql"
+query = "SELECT pid, dose, age, ill, ward FROM seen"
+tables = { seen = "pid" }
+patient = "pid"
+most_per_patient = 1"""
+    text = STUDY.format(nodes=0, kind="logistic").replace('files = "{name}.csv"', query)
+    study = Study.parse(text)
+    made = planned(study)
+    return lambda run_folder: run(
+        study, run_folder / "run", ledgers=run_folder / "ledgers", progress=print, plan=made
+    )
+
+
+def test_nothing_planted_leaves_a_silo_whose_records_are_asked_of_a_database(home, outside):
+    act = asked(home)
+    runs = [outside.places(home / str(k), act) for k in range(2)]
+    assert set(runs[0]) >= {f"frame {Tag.MASKED.name}", "file .safetensors", "file .jsonl"}
+    assert leaks(*runs) == set()
+    assert (home / "extracts").is_dir()
+
+
+QUERIED = {
+    "a cell that is no number": f"UPDATE seen SET dose = '{NAME}' WHERE pid = 9",  # noqa: S608 (the test's own database)
+    "a category that is none": f"UPDATE seen SET ward = '{NAME}' WHERE pid = 9",  # noqa: S608 (the test's own database)
+    "a target that is no class": f"UPDATE seen SET ill = {ILL} WHERE pid = 9",  # noqa: S608 (the test's own database)
+    "nobody's record": "UPDATE seen SET pid = NULL WHERE pid = 9",
+    "a missing cell": "UPDATE seen SET dose = NULL WHERE pid = 9",
+    "no column": "ALTER TABLE seen RENAME COLUMN dose TO quackenbush",
+    "no table": "ALTER TABLE seen RENAME TO quackenbush",
+    "no records": "DELETE FROM seen",
+}
+
+
+@pytest.mark.parametrize("spoil", QUERIED.values(), ids=list(QUERIED))
+def test_a_wrong_database_is_told_without_anything_that_is_in_it(home, outside, spoil):
+    act = asked(home)
+    with closing(sqlite3.connect(home / "south.sqlite")) as opened:
+        opened.execute(spoil)
+        opened.commit()
+    places = outside.places(home / "a", act)
+    assert b"DataError: expected" in places["caller"]
+    assert b"south" in places["caller"]
+    assert not any(place.startswith("frame") for place in places)
+    assert found_in({"caller": places["caller"], "log": places["log"]}) == set()
 
 
 class Quoting(nn.Module):

@@ -76,6 +76,18 @@ def test_a_time_and_its_event_are_asked_for_and_become_one_target(init):
     assert not {"futime", "status"} & {one.name for one in study.data.columns}
 
 
+def test_files_that_a_run_cannot_read_are_tidied_with_the_first_answers(init, tmp_path, capsys):
+    rows = ["days;status"] + [f"{day};{'dead' if day % 3 else 'alive'}" for day in range(1, 60)]
+    (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
+    assert main(["init", str(tmp_path / "a.csv"), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["questions"]
+    assert told["next"].endswith("--tidy tidy")
+    (tmp_path / "a.csv").write_text("\n".join(rows).replace(";", ",") + "\n")
+    assert main(["init", str(tmp_path / "a.csv"), "--json"]) == 1
+    assert "--tidy" not in json.loads(capsys.readouterr().out)["next"]
+
+
 def test_the_time_is_found_where_only_the_event_is_named(init):
     lay("survival", Path(), ROWS)
     assert init(*FILES, "--event", "status")[0] == 0

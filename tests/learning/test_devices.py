@@ -23,7 +23,6 @@ from hubbub.learning.task import replica
 from hubbub.learning.torch_settings import exact_products
 from hubbub.tabular import Records
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
 KINDS = {
     "logistic": ((20,), 1, ()),
     "mlp": ((20,), 3, (40, 30)),
@@ -81,21 +80,19 @@ def test_the_sum_comes_back_in_float64_and_is_that_of_the_default(kind):
     assert np.linalg.norm(usual) > 0.1
 
 
-@needs_gpu
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_gpus_sum_and_metrics_are_those_of_the_cpu(kind):
-    here, there = summed(kind), summed(kind, device="cuda")
+def test_the_gpus_sum_and_metrics_are_those_of_the_cpu(kind, gpu):
+    here, there = summed(kind), summed(kind, device=gpu)
     assert np.linalg.norm(here - there) <= 1e-5 * np.linalg.norm(here)
     model, records = made(kind)
-    cpu, cuda = (evaluate_records(model, records, device=name) for name in ("cpu", "cuda"))
+    cpu, cuda = (evaluate_records(model, records, device=name) for name in ("cpu", gpu))
     assert cuda == pytest.approx(cpu, rel=1e-4)
     assert all(parameter.device.type == "cpu" for parameter in model.parameters())
 
 
-@needs_gpu
-def test_one_record_stays_within_the_clip_on_the_gpu_too():
+def test_one_record_stays_within_the_clip_on_the_gpu_too(gpu):
     model, records = made("mlp")
-    task = TrainingTask(model, records, clip=0.01, margin=1e-4, method="vmap", device="cuda")
+    task = TrainingTask(model, records, clip=0.01, margin=1e-4, method="vmap", device=gpu)
     for record in range(20):
         vector = task.clipped_sum(parameters_vector(model), np.array([record]))
         assert np.linalg.norm(vector) <= 0.01

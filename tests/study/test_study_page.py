@@ -28,11 +28,16 @@ data={source="hubbub.datasets:heart",target="y",records=9}
 privacy={epsilon=1,delta=1e-5,relation="substitute"}"""
 ENCLAVES = f"""\nattestation.silo={{platform="sgx",measurements=[{{mr_enclave="{64 * "a"}"}}]}}"""
 CHIPS = f"""\nattestation.silo={{platform="snp",measurements=[{{measurement="{96 * "a"}"}}]}}"""
+COHORT = """{source="omop",target="event",
+omop={index={domain="visit"},outcome={domain="death"},columns.NAME={domain="drug"}},columns.NAME={"""
 ASKED = """\n[statistics]\nepsilon=0.1\nNAME.kind="table"\n[synthetic]\nepsilon=0.1\n"""
 STUDIES = (
     FILES + ENCLAVES + ASKED,
     GROUPS.replace("data={", "data={records=9,") + CHIPS,
     JOINT + "\nattestation={}",
+    FILES.replace(
+        '{files="{name}.csv",target="y",columns.NAME={', COHORT.replace("\n", "")
+    ).replace("low=0,high=1", 'categories=["0","1"]'),
     FILES.replace('target="y"', 'target={kind="numeric",column="y",low=0,high=9}'),
     FILES.replace('target="y"', 'target={kind="time-to-event",time="y",event="e",grid=[1,2]}'),
 )

@@ -1,23 +1,21 @@
-"""`hubbub init` and `check`: from files of records to a first study, and all faults at once.
+"""`hubbub init`: from files of records to a first study.
 
-Both read records, on this machine only, and print what they find to whoever has the files.
+It reads records, on this machine only, and prints what it finds to whoever has the files.
 """
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hubbub.cli.output import add_command, answer, emit, say, table, writing
+from hubbub.cli.output import add_command, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
-from hubbub.planning import about_own_code
 from hubbub.queries import plan
-from hubbub.study import Study, sources
+from hubbub.study import Study
 from hubbub.study.drafting import (
     Answers,
     AskedQuery,
@@ -37,6 +35,8 @@ from hubbub.study.drafting import (
     write_tidy,
 )
 from hubbub.tabular import KINDS, Outcome
+
+_TIDY = ("--tidy", "tidy")
 
 
 def add_commands(commands: Any) -> None:
@@ -72,13 +72,6 @@ def add_commands(commands: Any) -> None:
         "--tidy", type=Path, metavar="DIR", help="also write copies that a run can read, there"
     )
     init.add_argument("--replace", action="store_true", help="write over what is there")
-    words = "list all that is wrong with a study's files, at once"
-    check = add_command(commands, "check", words, _check)
-    check.add_argument("study", type=Path, help="the study's TOML file")
-    check.add_argument("--silo", metavar="NAME", help="only the file of this silo")
-    check.add_argument(
-        "--data", type=Path, default=Path(), metavar="DIR", help="where the files are; default here"
-    )
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -175,7 +168,8 @@ def _share(share: float) -> float:
 def _ask(options: argparse.Namespace, survey: Survey, questions: list[Question]) -> int:
     """What has to be known first: nothing is written, and the exit code says so."""
     likeliest = [word for one in questions for word in one.choices[0].options]
-    following = _again(options, *likeliest)
+    unread = options.tidy is None and any(one.refused for one in _form_faults(survey))
+    following = _again(options, *likeliest, *(_TIDY if unread else ()))
     asked = [one.to_dict() for one in questions]
     if options.json:
         emit({"ready": False, "out": None, "questions": asked, "next": following})
@@ -186,9 +180,16 @@ def _ask(options: argparse.Namespace, survey: Survey, questions: list[Question])
         width = max(len(shlex.join(choice.options)) for choice in one.choices)
         for choice in one.choices:
             say(f"     {shlex.join(choice.options):{width}}  {choice.means}")
+    if unread:
+        say("a run cannot read these files as they are: --tidy tidy also writes copies that it can")
     say("nothing was written: answer with these options; with the first answers it is")
     say(f"    {following}")
     return 1
+
+
+def _form_faults(survey: Survey) -> list[Fault]:
+    """What is wrong with the form of files, whatever is learned."""
+    return [*survey.faults, *(fault for table in survey.tables for fault in table.faults)]
 
 
 def _again(options: argparse.Namespace, *more: str) -> str:
@@ -214,7 +215,7 @@ def _next(options: argparse.Namespace, made: Draft, faults: list[Fault]) -> str:
         return f"hubbub check {shlex.quote(str(options.out))}"
     if not _is_ready(made, faults):
         guessed = ["--target", made.target.name] if made.target.guessed else []
-        return _again(options, *guessed, "--tidy", "tidy", "--replace")
+        return _again(options, *guessed, *_TIDY, "--replace")
     if len(made.tables) == 1:
         return f"hubbub plan {shlex.quote(str(options.out))}"
     return f"hubbub run {shlex.quote(str(options.out))}"
@@ -252,7 +253,7 @@ def _show(
     for party, rows_lost in left_out.items():
         lost = f", without {rows_lost} rows that have no target or cells" if rows_lost else ""
         say(f"copied to {options.tidy / f'{party}.csv'}{lost}")
-    _list_faults(faults)
+    list_faults(faults)
     private = "; ".join(made.private)
     say(f"from records, so agree on it or replace it before others see it: {private}")
     say("nothing was sent; the list above is for your own eyes")
@@ -302,45 +303,7 @@ def _becomes(one: Any) -> str:
     return f"a number from {low:g} to {high:g}"
 
 
-def _check(options: argparse.Namespace) -> int:
-    study = Study.load(options.study)
-    notes = about_own_code(study)
-    if not options.json:
-        for note in notes:
-            say(f"note: {note}")
-    if not study.data.is_declared:
-        words = f"the records come from {study.data.source}, which only a run calls"
-        found = {"faults": [], "files": False, "notes": notes}
-        answer(options, found, f"{words}: there is no file to check")
-        return 0
-    names = list(_names(study, options.silo))
-    faults = checked(study, names, options.data)
-    refused = sum(fault.refused for fault in faults)
-    if options.json:
-        listed = [fault.to_dict() for fault in faults]
-        emit({"faults": listed, "files": True, "refused": refused, "notes": notes})
-    else:
-        _list_faults(faults)
-        fine = f"a run can read the files of {', '.join(names)}"
-        wrong = "a run refuses these files; this list may quote cells, so it is for your own eyes"
-        say(wrong if refused else fine)
-    return 2 if refused else 0
-
-
-def _names(study: Study, silo: str | None) -> Iterator[str]:
-    """Whose files are read."""
-    known = (*study.parties.names, *([sources.TEST] if study.data.test else []))
-    if silo is None:
-        yield from known
-    elif silo in known:
-        yield silo
-    else:
-        raise UserError(
-            f"expected --silo to be one of {', '.join(known)}, got {silo!r}; choose one of them"
-        )
-
-
-def _list_faults(faults: list[Fault]) -> None:
+def list_faults(faults: list[Fault]) -> None:
     """All faults, those first that a run refuses."""
     for fault in sorted(faults, key=lambda one: not one.refused):
         say(f"{'wrong' if fault.refused else 'note'}: {fault}")

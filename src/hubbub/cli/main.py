@@ -28,7 +28,8 @@ from hubbub.errors import HubbubError, UserError, with_extra
 # Which file of this room has which commands, in the order of the overview. Only the file of the
 # command that was typed is read: a question to the accountant need not wait for the network.
 _FAMILIES = {
-    "drafting_commands": ("init", "check"),
+    "drafting_commands": ("init",),
+    "check_command": ("check",),
     "schema_command": ("schema",),
     "demo_command": ("demo",),
     "plan_command": ("plan",),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,23 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--audit", type=Path, help=AUDIT_WORDS)
     parser.add_argument("--deadline", type=float, help="seconds for a phase; default 60")
     parser.add_argument("--waiting", type=float, help="seconds for who is missing; default 3600")
+    parser.add_argument(
+        "--until",
+        type=_moment,
+        metavar="DATE",
+        help="collect a study of single sums from parties that come one after the other; from "
+        "then on enough silos are enough: 2026-12-24 (its end), or 2026-12-24T18:00, both UTC",
+    )
     return parser
+
+
+def _moment(text: str) -> float:
+    """Seconds since 1970 of a date's end, or of a time."""
+    found = datetime.fromisoformat(text)
+    whole = timedelta(days=1) if "T" not in text and " " not in text else timedelta()
+    return (
+        found if found.tzinfo else found.replace(tzinfo=UTC)
+    ).timestamp() + whole.total_seconds()
 
 
 def _add_join(commands: Any) -> argparse.ArgumentParser:
@@ -95,6 +112,18 @@ def _add_join(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--check", action="store_true", help="say whether all is well to take part, and end"
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="end when the aggregator, which serves with --until, has no more to do here for now",
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="with --once: how long the aggregator may be silent; default 120",
     )
     return parser
 
@@ -171,7 +200,15 @@ def _served(options: argparse.Namespace) -> int:
                 url=options.relay,
                 data=options.data,
                 timeouts=timeouts,
+                until=options.until,
             )
+    if out is None:
+        answer(
+            options,
+            {"collected": True, "seconds": time.monotonic() - began},
+            f"{study.name}: what comes before the training is collected; hubbub serve trains",
+        )
+        return 0
     final = json.loads((out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     answers = read_answers(out)
     if not options.json:
@@ -218,7 +255,14 @@ def _join(options: argparse.Namespace) -> int:
                 party=party_folder.name, folder=options.home, tell=_both(show, send)
             )
             with monitored(event_log, options.metrics_port), event_log.beating():
-                join(party_folder, relay, machine, event_log, url=options.relay)
+                join(
+                    party_folder,
+                    relay,
+                    machine,
+                    event_log,
+                    url=options.relay,
+                    once=options.patience if options.once else None,
+                )
     except KeyboardInterrupt:
         pass
     return 0
@@ -294,6 +338,8 @@ def _is_well(options: argparse.Namespace, status: dict[str, Any]) -> int:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return number(value)
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "nobody"
     if isinstance(value, dict):
         return ", ".join(f"{key}: {one}" for key, one in value.items())
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""`hubbub schema`: which keys a study's file has, as a JSON schema that editors read."""
+"""`hubbub schema`: which keys a study's file has, for editors; what its columns mean, for sites."""
 
 from __future__ import annotations
 
@@ -8,19 +8,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hubbub.cli.output import add_command, emit, say, writing
+from hubbub.cli.output import add_command, emit, say, table, writing
 from hubbub.disk import write_text
-from hubbub.study import json_schema
+from hubbub.errors import UserError
+from hubbub.study import Study, json_schema
+from hubbub.study.harmonising.data_dictionary import HEAD, data_dictionary
+from hubbub.tabular import csv_text
 
 
 def add_commands(commands: Any) -> None:
     """Register the command."""
-    words = "print the JSON schema of a study's file, for editors"
+    words = "print the JSON schema of a study's file, for editors; or a study's data dictionary"
     parser = add_command(commands, "schema", words, _schema)
+    words = "data STUDY: what each column of a study means"
+    parser.add_argument("what", nargs="*", metavar="data STUDY", help=words)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write it there")
 
 
 def _schema(options: argparse.Namespace) -> int:
+    if options.what:
+        return _data(options)
     if options.out is None:
         if options.json:
             emit(json_schema())
@@ -33,4 +40,25 @@ def _schema(options: argparse.Namespace) -> int:
         emit({"schema": str(options.out)})
     else:
         say(f'wrote {options.out}; "#:schema {options.out.name}" as a study\'s first line names it')
+    return 0
+
+
+def _data(options: argparse.Namespace) -> int:
+    """The data dictionary: on the screen, or as CSV."""
+    if len(options.what) != 2 or options.what[0] != "data":
+        raise UserError(
+            "expected hubbub schema, or hubbub schema data STUDY, got something else; name the "
+            "study's file"
+        )
+    study = Study.load(options.what[1])
+    rows = [one.row() for one in data_dictionary(study)]
+    if options.out is not None:
+        with writing(options.out):
+            write_text(options.out, csv_text([HEAD, *rows]))
+    if options.json:
+        emit({"columns": [dict(zip(HEAD, row, strict=True)) for row in rows]})
+    elif options.out is not None:
+        say(f"wrote {options.out}; it has nothing of a record: give it to every site")
+    else:
+        table(f"{study.name}: what its columns mean", HEAD, rows, texts=len(HEAD))
     return 0

@@ -53,6 +53,10 @@ class LinearProbe(nn.Module):
             return torch.cat([_SECOND * square, _FIRST * self.first(rows)], 1)
         return _logits(rows @ self._solved().T)
 
+    def settled(self) -> SolvedProbe:
+        """The same model in use: its equations are solved once, for programs that solve none."""
+        return SolvedProbe(self._solved())
+
     @torch.no_grad()
     def _solved(self) -> torch.Tensor:
         """The weights of least squares, (outputs, features + 1); kept until the sums change."""
@@ -61,6 +65,24 @@ class LinearProbe(nn.Module):
         if not same or not all(map(torch.equal, weights, self._known)):
             self._known = (*(one.detach().clone() for one in weights), least_squares(*weights))
         return self._known[-1]
+
+
+class SolvedProbe(nn.Module):
+    """A linear probe whose sums are final: logits, (n,) or (n, rows).
+
+    Args:
+        weights: of least squares, (outputs, features + 1).
+    """
+
+    weights: torch.Tensor
+
+    def __init__(self, weights: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weights", weights)
+
+    def forward(self, records: torch.Tensor) -> torch.Tensor:
+        """Of rows of features, or of what is flattened to such."""
+        return _logits(normalised(records.flatten(1)) @ self.weights.T)
 
 
 def least_squares(second: torch.Tensor, first: torch.Tensor, floor: float = FLOOR) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from torch import nn
 
 from hubbub.disk import write_bytes
 from hubbub.errors import UserError
+from hubbub.learning.linear_probe import LinearProbe
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import plain_attention
 from hubbub.study import Standardisation
@@ -45,6 +47,12 @@ class Scorer(nn.Module):
         self.register_buffer("shift", torch.zeros(1) if found is None else _tensor(found.shift))
         self.register_buffer("scale", torch.ones(1) if found is None else _tensor(found.scale))
         self.eval()
+
+    def around(self, model: nn.Module) -> Scorer:
+        """The same around another model."""
+        made = Scorer(model, None, self._target_type)
+        made.shift, made.scale = self.shift, self.scale
+        return made.eval()
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """What the goal predicts: for classes the probability of the second, or of every one."""
@@ -85,12 +93,23 @@ def write_onnx(path: Path, scorer: Scorer, shape: tuple[int, ...]) -> None:
     write_bytes(path, _onnx_bytes(scorer, torch.zeros(2, *shape)))
 
 
+def _settled(model: nn.Module) -> nn.Module:
+    """A model of the same outputs, in which nothing is left to be solved."""
+    if isinstance(model, LinearProbe):
+        return model.settled()
+    made = copy.deepcopy(model)
+    for name, part in list(made.named_modules()):
+        if isinstance(part, LinearProbe):
+            made.set_submodule(name, part.settled())
+    return made
+
+
 def _onnx_bytes(scorer: Scorer, example: torch.Tensor) -> bytes:
     """The file's content; whatever the exporter raises, it is about the model."""
     names: dict[str, Any] = {"input_names": ["features"], "output_names": ["scores"]}
     try:
         program = torch.onnx.export(
-            scorer,
+            scorer.around(_settled(scorer.model)),
             (example,),
             dynamo=True,
             dynamic_shapes=({0: torch.export.Dim("records")},),

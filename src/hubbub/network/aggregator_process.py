@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hubbub.errors import HubbubError, UserError
+from hubbub.network.collection.quiet_requests import QuietRequests
 from hubbub.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
 from hubbub.network.folder_lock import alone
 from hubbub.network.join import relay_of
@@ -31,7 +32,8 @@ def host(
     url: str | None = None,
     data: Path | None = None,
     timeouts: Timeouts | None = None,
-) -> Path:
+    until: float | None = None,
+) -> Path | None:
     """Run a study as its aggregator, or go on with it.
 
     Args:
@@ -41,9 +43,11 @@ def host(
         url: of a relay that runs; one is started here if None.
         data: the folder that the public test set is in; the home if None.
         timeouts: how long to wait for whom.
+        until: collect its single sums, each from parties that come when they like; when enough
+            silos are enough, seconds since 1970. None: everybody is needed at once.
 
     Returns:
-        The run's folder.
+        The run's folder; None where sums were collected that a training follows.
 
     Raises:
         UserError: it cannot begin: another process is at it, the port is taken, a file is missing.
@@ -61,22 +65,40 @@ def host(
         relay = relay_of(party_folder, url)
         with _relayed(party_folder, relay, url, event_log) as reached:
             carrier = Carrier(reached, party_folder.keys, party_folder.roster, told)
-            requests = Requests(
+            kind = Requests if until is None else QuietRequests
+            requests = kind(
                 party_folder.roster, study.id, carrier.phase, event_log, timeouts or Timeouts()
             )
             carrier.largest_answer, carrier.twice = requests.largest_answer, requests.see_twice
             with carrier:
-                from hubbub.network.aggregator_run import serve
-                from hubbub.network.coordinator import Coordinator
-
                 try:
-                    serve(Coordinator(party_folder, study, requests), out, data=data)
+                    done = _run(party_folder, study, requests, out, data, until)
                 except HubbubError as error:
                     event_log.warn("stopped", said=str(error))
                     event_log.state(state=LOST)
                     raise
-        event_log.state(state=DONE)
-    return out
+        event_log.state(state=DONE if done else WAITING)
+    return out if done else None
+
+
+def _run(
+    party_folder: PartyFolder,
+    study: Study,
+    requests: Requests,
+    out: Path,
+    data: Path | None,
+    until: float | None,
+) -> bool:
+    """Run the study to its end; whether it is done."""
+    from hubbub.network.aggregator_run import serve
+    from hubbub.network.collection.collection_run import serve_collection
+    from hubbub.network.coordinator import Coordinator
+
+    coordinator = Coordinator(party_folder, study, requests)
+    if until is not None:
+        return serve_collection(coordinator, out, until=until, data=data) is not None
+    serve(coordinator, out, data=data)
+    return True
 
 
 def check(party_folder: PartyFolder, study: Study, data: Path | None) -> None:

@@ -74,20 +74,15 @@ def serve(
     )
     whose = [sources.TEST] if sources.has_test_set(study) else []
     prepared = PreparedStudy.of(study, whose=whose, folder=data or party_folder.home)
-    with ExitStack() as stack:
-        kept = party_folder.audit(study.id)
-        audit = None if kept is None else read_audit(kept, prepared.plan)
-        folder, start = stack.enter_context(_folder(out, prepared, audit, coordinator))
+    with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
-        stack.enter_context(learning.threads_for(prepared.initial.size))
-        stack.enter_context(kept_pages(prepared.initial.size))
         saver = stack.enter_context(CheckpointWriter(folder.keep))
         prepared, trained = train_federated(
             prepared,
             sessions,
             start=start,
             progress=progress,
-            keep=_keeper(coordinator, prepared, saver),
+            keep=saved_as_it_goes(coordinator, prepared, saver),
             offer=coordinator.standardise,
             begin=lambda state: _begun(state, prepared.plan, coordinator, folder),
         )
@@ -148,6 +143,22 @@ def _closed(
 
 
 @contextmanager
+def run_folder_of(
+    coordinator: Coordinator, out: Path, prepared: PreparedStudy
+) -> Iterator[tuple[RunFolder, State | None, ExitStack]]:
+    """The run's folder, where an interrupted run stood, and a stack that is closed before it."""
+    kept = coordinator.party_folder.audit(coordinator.study.id)
+    audit = None if kept is None else read_audit(kept, prepared.plan)
+    with (
+        _folder(out, prepared, audit, coordinator) as (folder, start),
+        ExitStack() as stack,
+    ):
+        stack.enter_context(learning.threads_for(prepared.initial.size))
+        stack.enter_context(kept_pages(prepared.initial.size))
+        yield folder, start, stack
+
+
+@contextmanager
 def _folder(
     out: Path, prepared: PreparedStudy, audit: Mapping[str, Any] | None, coordinator: Coordinator
 ) -> Iterator[tuple[RunFolder, State | None]]:
@@ -170,7 +181,7 @@ def _folder(
         yield folder, found.state if found else None
 
 
-def _keeper(
+def saved_as_it_goes(
     coordinator: Coordinator, prepared: PreparedStudy, saver: CheckpointWriter
 ) -> Callable[[State], None]:
     """Where a state goes after every step: to disk, and into the event log, beside the next step.

@@ -56,14 +56,14 @@ class Coordinator:
         self.party_folder, self.study, self.requests = party_folder, study, requests
         made, asked = MachineAttester(party_folder.home / COLLATERAL), study.attestation
         self._attests = None if asked is None else StudyAttestation(asked=asked, attester=made)
-        self._standardisation: Standardisation | None = None
+        self.standardisation: Standardisation | None = None
         self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
         self._open: dict[str, Rounds] = {}  # the newest session of each purpose
         self._doubted: set[str] = set()  # who did not do its part, since the last sum
 
     def standardise(self, found: Standardisation | None) -> None:
         """From now on, tell silos how features are standardised."""
-        self._standardisation = found
+        self.standardisation = found
 
     def charged(self, purpose: str) -> int:
         """Attempts that some silo says it has paid for, for a purpose."""
@@ -93,7 +93,7 @@ class Coordinator:
                     raise self._unsound(lies, error, liars) from None
                 waiting = ", ".join(f"{n} ({one.said})" for n, one in error.absent.items())
                 self.requests.warn("waiting", parties=waiting)
-                self._patience.wait(error, in_round=False, check=self._check_approval)
+                self._patience.wait(error, in_round=False, check=self.check_approval)
             else:
                 count = len(self.requests.roster.parties)
                 seconds = time.monotonic() - began
@@ -119,14 +119,14 @@ class Coordinator:
         """A session is set up: whoever failed last is on probation in it."""
         timeouts = self.requests.timeouts
         rounds.ask_absent_every(timeouts.ask_again, timeouts.clock.now)
-        rounds.permit = self._check_approval
+        rounds.permit = self.check_approval
         rounds.on_probation |= self._doubted_places & {*self.requests.roster.silos}
         self.requests.left_out({})
         self._patience.begun()
         self._patience.opened()
         self._open[purpose] = rounds
 
-    def _check_approval(self) -> None:
+    def check_approval(self) -> None:
         """What was approved here still is: an administrator ends a run from here too.
 
         Raises:
@@ -164,7 +164,7 @@ class Coordinator:
 
     def _tried(self, wanted: SessionPlan) -> Rounds:
         """One try at a set-up, with a session of its own."""
-        self._check_approval()
+        self.check_approval()
         roster, attests = self.requests.roster, self._attests
         at = attests.now() if attests else 0
         made = SetUp(
@@ -174,7 +174,7 @@ class Coordinator:
             layout=layout_of(wanted.plan),
             round_parameters=wanted.round_parameters,
             offer=SessionOffer.of(
-                wanted.purpose, wanted.round_parameters, self._standardisation, at
+                wanted.purpose, wanted.round_parameters, self.standardisation, at
             ),
             counts=self.study.data.counts,
             attempts_per_list=wanted.planned.mechanism.attempts_per_list,
@@ -193,7 +193,7 @@ class Coordinator:
         self._doubt(lost, in_round=True)
         if any(one.why == "budget" for one in lost.absent.values()):
             raise BudgetError(f"{lost}; no round is possible without them") from None
-        self._patience.wait(lost, in_round=True, check=self._check_approval)
+        self._patience.wait(lost, in_round=True, check=self.check_approval)
 
     def close(
         self, rounds: Rounds, sessions: Sequence[bytes], parameters: bytes

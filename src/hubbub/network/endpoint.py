@@ -17,6 +17,8 @@ from typing import Any
 
 from hubbub import VERSION
 from hubbub.errors import DataError, HubbubError, ProtocolError
+from hubbub.network.collection.asked import COLLECTING
+from hubbub.network.collection.party_side import PartySide
 from hubbub.network.envelope import answer, read_request
 from hubbub.network.event_log import WAITING, EventLog
 from hubbub.network.own_refusals import OwnRefusals
@@ -75,6 +77,7 @@ class Endpoint(ABC):
         attester: Attester | None = None,
     ) -> None:
         self.party_folder, self.event_log = party_folder, event_log
+        self.collections: PartySide
         self._attester = attester or MachineAttester(party_folder.home / COLLATERAL)
         self._mask_stream = mask_stream or MaskStream()
         self._source_of = source_of or (lambda _: SecureSource())
@@ -122,6 +125,7 @@ class Endpoint(ABC):
             for study in begun | self._refusals.studies:
                 if not self.party_folder.approves(study):
                     self._forget(study)
+            self.collections.look()
         self.party_folder.check_place()
 
     def _answer_or_refusal(self, request: bytes) -> bytes:
@@ -181,6 +185,8 @@ class Endpoint(ABC):
         """The parts of the answer."""
         if call is Call.OPEN:
             return self._open(parts)
+        if call in COLLECTING:
+            return self._collected(call, session, parts)
         self._check_approval(session)
         found = next((one for one in self._sessions.values() if one.session == session), None)
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
@@ -201,6 +207,14 @@ class Endpoint(ABC):
             self.event_log.note("set-up")
         self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
         self._refusals.answered(found.study.id, call)
+        return answered
+
+    def _collected(self, call: Call, collection: bytes, parts: Sequence[bytes]) -> list[bytes]:
+        """The answer to a call of a sum that is open for weeks."""
+        study = unverified(_one(parts[:1])).study
+        self._asked = (study, call)
+        answered = self.collections.answer(call, collection, parts)
+        self._refusals.answered(study, call)
         return answered
 
     def _check_approval(self, session: bytes) -> None:

@@ -6,6 +6,7 @@ files of records. The line is connected while the libraries for models are still
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,7 @@ def join(
     *,
     url: str | None = None,
     until: Callable[[], bool] = lambda: False,
+    once: float | None = None,
 ) -> None:
     """Take part, until asked to end.
 
@@ -92,9 +94,12 @@ def join(
         event_log: where events go.
         url: of the relay, where it is not the roster that says it.
         until: whether to end; asked every second.
+        once: end when the aggregator says that nothing is left to do here for now; it may take so
+            many seconds without a word until then. None: stay.
 
     Raises:
-        UserError: it is the aggregator's folder, or another process works with it.
+        UserError: it is the aggregator's folder, another process works with it, or, with `once`,
+            the aggregator was not heard.
         DataError: a file of records is not there, or is not as its study says.
         StudyError: a new roster does not list this party any more.
         ReplacedError: there are new keys in the folder; a new process reads them.
@@ -103,7 +108,7 @@ def join(
     with alone(party_folder.home):
         event_log.state(state=CONNECTING)
         try:
-            _Joined(party_folder, relay, machine, event_log, url).run(until)
+            _Joined(party_folder, relay, machine, event_log, url, once).run(until)
         except HubbubError as error:
             event_log.warn("stopped", said=str(error))
             event_log.state(state=LOST)
@@ -166,10 +171,12 @@ class _Joined:
         machine: Machine,
         event_log: EventLog,
         url: str | None,
+        once: float | None = None,
     ) -> None:
         self._site, self._machine, self._log, self._url = party_folder, machine, event_log, url
+        self._once, self._heard = once, time.monotonic()
         self._endpoint: Endpoint | None = None
-        self._silent = False
+        self._silent = self._ended = False
         self._gone = False  # the aggregator has said goodbye, and has asked nothing since
         self._reached = relay
         self._named = self._relay() or relay
@@ -178,7 +185,7 @@ class _Joined:
     def run(self, until: Callable[[], bool]) -> None:
         """Answer, until asked to end."""
         try:
-            while not until():
+            while not (self._ended or until()):
                 with self._line_to(self._reached) as self._line:
                     self._answer_here(until)
         finally:
@@ -193,12 +200,30 @@ class _Joined:
         while not until():
             self._line.step(_STEP)
             endpoint.look()
+            if self._once is not None and self._is_done(endpoint, self._once):
+                self._ended = True
+                return
             named = self._relay()
             if named is not None and named != self._named:
                 self._named = self._reached = named
                 self._log.note("moved")
                 return
             self._listen()
+
+    def _is_done(self, endpoint: Endpoint, patience: float) -> bool:
+        """Whether nothing is left to do here for now.
+
+        Raises:
+            UserError: the aggregator was not heard for too long.
+        """
+        if endpoint.collections.at_rest:
+            return True
+        if time.monotonic() - self._heard > patience:
+            raise UserError(
+                f"expected the aggregator to say within {patience:g} s that nothing is left to do "
+                "here, it was not heard; see that hubbub serve --until runs, and come again"
+            )
+        return False
 
     def _line_to(self, relay: Relay) -> Answering:
         return Answering(
@@ -222,7 +247,10 @@ class _Joined:
     def _answer(self, request: bytes) -> bytes:
         assert self._endpoint is not None  # noqa: S101 (made before the first step)
         self._gone = False
-        return self._endpoint.answer(request)
+        try:
+            return self._endpoint.answer(request)
+        finally:
+            self._heard = time.monotonic()
 
     def _largest_request(self) -> int:
         """Bytes of what may be asked."""

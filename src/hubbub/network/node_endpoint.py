@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from hubbub.network.collection.node_side import NodeSide
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.session_state import SessionState
 from hubbub.planning import Plan, PlannedQuery, Query
@@ -32,6 +33,9 @@ class NodeEndpoint(Endpoint):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._plans: dict[bytes, Plan] = {}
+        self.collections = NodeSide(
+            self.party_folder, self.event_log, self.prepared, self._mask_stream
+        )
 
     def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
         """The plan, from public numbers alone."""

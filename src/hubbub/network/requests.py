@@ -120,6 +120,10 @@ class Requests(Peers):
         """Write down an event that somebody should look at."""
         self.event_log.warn(event, **values)
 
+    def note_missing(self, name: str, deadline: float, why: str) -> None:
+        """Write down who has not answered."""
+        self.warn("missing", whom=name, deadline=deadline, then=why)
+
     def see_twice(self, name: str) -> None:
         """Hear that two processes take part as a party: what comes of it may be of either."""
         self.twice.add(name)
@@ -163,7 +167,7 @@ class Requests(Peers):
         """The parts of an answer of so many bytes at most, or why there are none."""
         name = self.roster.name(index)
         if isinstance(blob, Missing):
-            self.event_log.warn("missing", whom=name, deadline=deadline, then=blob.why)
+            self.note_missing(name, deadline, blob.why)
             return Absent(why="silent", said=f"{blob.why}; see that hubbub join runs there")
         try:
             parts = read_answer(_no_larger(blob, most))

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,17 @@ import numpy as np
 from hubbub import learning
 from hubbub.errors import DataError, IntegrityError, ProtocolError
 from hubbub.ledger import Ledger, attempts_of, entry_of, kind_of
+from hubbub.network.collection.silo_side import SiloSide
 from hubbub.network.endpoint import Endpoint
+from hubbub.network.pace import keep_pace
 from hubbub.network.session_state import SessionState
-from hubbub.planning import Plan, PlannedQuery, Query, QueryState, is_sparse
+from hubbub.planning import Plan, PlannedQuery, Query, QueryState, SteppedQuery, is_sparse
 from hubbub.protocol import (
     Charge,
     JointSeed,
+    LocalTask,
     Masking,
+    Parameters,
     Session,
     Silo,
     Tag,
@@ -89,6 +92,17 @@ class SiloEndpoint(Endpoint):
         self._books.enter_context(self._ledger.held())  # no other process charges it meanwhile
         self._studies: dict[bytes, _Study] = {}
         self._told = 0.0
+        self.collections = SiloSide(
+            self.party_folder,
+            self.event_log,
+            self.prepared,
+            self._mask_stream,
+            ledger=self._ledger,
+            task_of=self._task_of,
+            attempts_of_study=lambda study: self._accounted(self._known(study)),
+            source_of=lambda: self._source_of(self._begun),
+            pace=pace,
+        )
 
     def close(self) -> None:
         """Close the ledger; nothing is answered from then on."""
@@ -141,6 +155,15 @@ class SiloEndpoint(Endpoint):
                 "standardises them, and none elsewhere, got others from the aggregator",
             )
         return plain.standardised(made)
+
+    def _task_of(
+        self, study: Study, offer: SessionOffer, planned: PlannedQuery[Query]
+    ) -> tuple[LocalTask, Parameters]:
+        """The records, ready for a query's first sum, and what it is taken at."""
+        prepared = self._featured(self._known(study).plain, planned.query, offer)
+        (task,) = prepared.tasks_of(planned.query)
+        assert isinstance(planned.query, SteppedQuery), "a single sum is a step"  # noqa: S101
+        return task, prepared.start(planned.query).parameters
 
     def ready(self, study: Study) -> dict[str, Any]:
         """How many attempts this silo has paid for, by purpose: a resumed run counts them."""
@@ -206,9 +229,7 @@ class SiloEndpoint(Endpoint):
         if call is (
             Call.SEED if state.membership.round_parameters.needs_joint_seed else Call.MODEL
         ):
-            took = time.monotonic() - began
-            if self._pace:
-                time.sleep(ceil(took / self._pace) * self._pace - took)
+            keep_pace(began, self._pace)
             self.event_log.answered()
             if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
                 self._tell(state)

@@ -14,6 +14,7 @@ from functools import cached_property
 from hubbub.protocol import (
     DIGEST_BYTES,
     OVERHEAD,
+    SEALED_SEED_BYTES,
     SHARE_SEAL_BYTES,
     ListContext,
     Publications,
@@ -28,6 +29,7 @@ _NAME = 70  # of somebody who is blamed
 _SECRET = 1 << 11  # a secret, sealed for one party
 _PROOF = 1 << 8  # what confirms a set-up
 _EVIDENCE = 1 << 19  # of a machine, with its collateral
+_COLLECT = LARGEST_OFFER >> 1  # so that some nine thousand deposits go beside it
 _SESSIONS = 1 << 20  # what is said of all sessions of a study, in hexadecimal
 
 
@@ -84,6 +86,9 @@ class SizeLimits:
         named = _frames(1, silos + DIGEST_BYTES)
         shown = _frames(everybody, DIGEST_BYTES)
         lists = (call for call in Call if Call.LIST <= call <= Call.JUDGE)
+        deposits = _frames(silos, self._deposit)
+        opened = _frames(1, _COLLECT) + _frames(round_parameters.nodes, _SECRET)
+        summed = opened + deposits + _frames(1 + round_parameters.nodes, 33 * silos + 64)
         return {
             **dict.fromkeys(lists, self._list),
             Call.PING: 0,
@@ -101,7 +106,19 @@ class SizeLimits:
             Call.PROMISE: named,
             Call.TOTAL: _frames(round_parameters.nodes, silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS) + _frames(1, self._model),
+            Call.COLLECT_KEY: _frames(1, _COLLECT),
+            Call.COLLECT_DEPOSIT: opened,
+            Call.COLLECT_LOOK: summed,
+            Call.COLLECT_PROMISE: summed,
+            Call.COLLECT_TOTAL: summed,
+            Call.COLLECT_REST: _WORDS,
+            Call.COLLECT_VOID: _frames(1, _COLLECT),
         }
+
+    @property
+    def _deposit(self) -> int:
+        """Of a DEPOSIT: two digests, and a sealed seed for each node."""
+        return 2 * DIGEST_BYTES + SEALED_SEED_BYTES * self.round_parameters.nodes
 
     @property
     def _everybody(self) -> int:
@@ -137,6 +154,14 @@ class SizeLimits:
             Call.TOTAL: _frames(1, round_parameters.masked_bytes),
             Call.SHARES: _frames(1, round_parameters.silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS),
+            Call.COLLECT_KEY: _frames(1, _SECRET),
+            Call.COLLECT_DEPOSIT: _frames(1, self._deposit)
+            + _frames(1, round_parameters.masked_bytes)
+            + _frames(1, _SESSIONS),
+            Call.COLLECT_LOOK: _frames(1, round_parameters.silos + DIGEST_BYTES),
+            Call.COLLECT_PROMISE: _frames(1, DIGEST_BYTES),
+            Call.COLLECT_TOTAL: _frames(1, round_parameters.masked_bytes + DIGEST_BYTES),
+            Call.COLLECT_VOID: _frames(1, DIGEST_BYTES),
             **self._mixed,
         }
 

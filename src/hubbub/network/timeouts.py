@@ -30,4 +30,6 @@ class Timeouts:
 
     def of(self, call: Call) -> float:
         """The deadline of a call."""
-        return {Call.PING: self.ping, Call.OPEN: self.opening}.get(call, self.deadline)
+        short = dict.fromkeys((Call.PING, Call.COLLECT_REST), self.ping)
+        reading = (Call.OPEN, Call.COLLECT_KEY, Call.COLLECT_DEPOSIT, Call.COLLECT_LOOK)
+        return {**short, **dict.fromkeys(reading, self.opening)}.get(call, self.deadline)

@@ -8,6 +8,18 @@ from .agreement import (
     mask_graph as mask_graph,
     sent_digest as sent_digest,
 )
+from .collection import (
+    SEALED_SEED_BYTES as SEALED_SEED_BYTES,
+    CollectionNode as CollectionNode,
+    CollectionPlace as CollectionPlace,
+    Collector as Collector,
+    Deposit as Deposit,
+    Deposited as Deposited,
+    FixedSet as FixedSet,
+    NodeState as NodeState,
+    Opening as Opening,
+    read_deposit as read_deposit,
+)
 from .primitives import (
     CHUNK_BYTES as CHUNK_BYTES,
     DIGEST_BYTES as DIGEST_BYTES,

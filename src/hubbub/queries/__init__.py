@@ -30,8 +30,11 @@ from hubbub.queries.study_queries import (
 )
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.queries.synthesis_query import (
+    RECORDS,
     SYNTHESIS,
     SYNTHETIC,
+    SYNTHETIC_MODEL,
+    SYNTHETIC_SUMS,
     SynthesisQuery,
     records_text,
     synthesis_of,
@@ -40,3 +43,5 @@ from hubbub.queries.training_query import TRAINING, TrainingQuery
 from hubbub.queries.vector_query import VECTOR, VectorQuery
 
 ANSWER_FILES = (ANSWERS, SYNTHETIC)  # of a run's folder, which its page reads
+# Of a run's folder, of which the evidence has digests.
+RELEASED_FILES = (SUMS, ANSWERS, SYNTHETIC_SUMS, SYNTHETIC, SYNTHETIC_MODEL, RECORDS)

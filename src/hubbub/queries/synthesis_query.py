@@ -27,7 +27,7 @@ from hubbub.tabular import csv_text
 
 SYNTHESIS = "synthetic"
 SYNTHETIC_SUMS, SYNTHETIC = "synthetic-sums.json", "synthetic.json"
-RECORDS, MODEL = "synthetic.csv", "synthetic-model.json"
+RECORDS, SYNTHETIC_MODEL = "synthetic.csv", "synthetic-model.json"
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class SynthesisQuery(SumsQuery):
             answers=answers,
             files={
                 SYNTHETIC: json.dumps(told, indent=1),
-                MODEL: json.dumps(model),
+                SYNTHETIC_MODEL: json.dumps(model),
                 RECORDS: records_text(records),
             },
             copies=_parquet(records),

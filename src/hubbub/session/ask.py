@@ -18,7 +18,7 @@ from hubbub.protocol import Roster
 
 
 class Call(IntEnum):
-    """What a party is asked: a session, a shuffled token list in it, and a look at full shares."""
+    """What a party is asked, in a session; from COLLECT_KEY on, in a collection."""
 
     PING = 0
     OPEN = 1
@@ -43,6 +43,13 @@ class Call(IntEnum):
     ATTEST = 20
     EVIDENCE = 21
     PROMISE = 22
+    COLLECT_KEY = 40
+    COLLECT_DEPOSIT = 41
+    COLLECT_LOOK = 42
+    COLLECT_PROMISE = 43
+    COLLECT_TOTAL = 44
+    COLLECT_REST = 45
+    COLLECT_VOID = 46
 
 
 @dataclass(frozen=True, kw_only=True)

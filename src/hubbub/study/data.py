@@ -77,7 +77,7 @@ class Data:
         by_hand(
             text(
                 "Each silo's file. The keys of targets and columns go with files.",
-                "path with `{name}`, `.csv` or `.parquet`",
+                "path with `{name}`, `.csv`, `.parquet`, or `/`: [parts](data.md#tables-in-parts)",
                 default="either",
             )
         ),
@@ -220,13 +220,18 @@ class Data:
 
     @property
     def is_extracted(self) -> bool:
-        """Whether records are read piece by piece, once, and kept: from a database."""
+        """Whether records are read piece by piece, once, and kept: of a database, or of parts."""
+        return self.is_asked or self.files.endswith("/")
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether records are asked of a database."""
         return self.source in (SQL, OMOP)
 
     @property
     def is_declared(self) -> bool:
         """Whether the study says what is in cells: of files, or of a database."""
-        return bool(self.files) or self.is_extracted
+        return bool(self.files) or self.is_asked
 
     @property
     def unit(self) -> str:

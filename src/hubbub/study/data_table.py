@@ -27,6 +27,7 @@ from hubbub.study.target import target_from
 from hubbub.tabular import Column, canonical, columns_from
 
 _TABLES = (".csv", ".parquet")
+_FILES = (*_TABLES, "/")  # or a folder of parts
 _ASKED = {SQL: ("query", "tables", "reference", "order"), OMOP: ("omop",)}
 
 
@@ -65,7 +66,7 @@ def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
         tables=lambda _: tables_from(section) if source == SQL else (),
         omop=lambda _: omop_from(section) if source == OMOP else None,
     )
-    if made.is_extracted:
+    if made.is_asked:
         _check_asked(section, made)
     return made
 
@@ -166,8 +167,9 @@ def _check_source(section: Section, source: str) -> None:
 
 def _check_files(section: Section, files: str) -> None:
     """One file for each silo, of a kind that can be read."""
-    if "{name}" not in files or not files.endswith(_TABLES):
-        raise section.refusal("files", "a path with {name} that ends in .csv or .parquet", "fix it")
+    if "{name}" not in files or not files.endswith(_FILES):
+        wanted = "a path with {name} that ends in .csv, .parquet or, for a folder of parts, /"
+        raise section.refusal("files", wanted, "fix it")
     for key in ("options", *_ASKED[SQL], *_ASKED[OMOP]):
         section.absent(key, "when data.files is given")
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section
-from hubbub.settings import by_hand, one_of, read, read_key, settings, text, texts, whole
+from hubbub.settings import by_hand, later, one_of, read, read_key, settings, text, texts, whole
 
 _ROSTER = re.compile(r"(|[0-9a-f]{64})")
 # No space, so that " and " stands between names only; and never "..".
@@ -101,6 +101,17 @@ class Parties:
         int,
         whole(0, 1000, "How many of them each silo uses ([P4](privacy.md#p4)); 0: all."),
     ] = 0
+    node_hosts: Annotated[
+        tuple[str, ...],
+        later(
+            texts(
+                "Silos that run the compute nodes, in the nodes' order, each another: at least "
+                "colluders + 2, so that one is left whose silo is honest and does not look on "
+                "([P30](privacy.md#p30)). Empty: others run them.",
+                "list of names of silos",
+            )
+        ),
+    ] = ()
     colluders: Annotated[
         int,
         whole(
@@ -163,6 +174,8 @@ def _check_parties(parties: Parties) -> None:
         )
     if parties.shares == "full":
         _check_full_shares(parties)
+    if parties.node_hosts:
+        _check_node_hosts(parties)
 
 
 def _check_noise_shares(parties: Parties) -> None:
@@ -179,6 +192,26 @@ def _check_noise_shares(parties: Parties) -> None:
             f"expected parties.colluders <= silos - dropouts - {spare} = "
             f"{most - parties.dropouts}, got {parties.colluders}; "
             "lower colluders or dropouts, or add silos"
+        )
+
+
+def _check_node_hosts(parties: Parties) -> None:
+    """One node is left if all colluders and one that looks on run some (docs/privacy.md P30)."""
+    hosts, least = parties.node_hosts, parties.colluders + 2
+    if not set(hosts) <= set(parties.names) or len(set(hosts)) < len(hosts):
+        raise StudyError(
+            f"expected parties.node_hosts to name silos, each once, got {', '.join(hosts)}; "
+            "name those of parties.names that run a node"
+        )
+    if len(hosts) != parties.compute_nodes:
+        raise StudyError(
+            f"expected parties.node_hosts to name a silo for each of {parties.compute_nodes} "
+            f"compute nodes, got {len(hosts)}; name them all, or set compute_nodes"
+        )
+    if len(hosts) < least:
+        raise StudyError(
+            f"expected at least colluders + 2 = {least} parties.node_hosts, so that one node is "
+            f"left that no colluder runs, got {len(hosts)}; name more, or lower colluders"
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,9 @@ from hubbub.section import shortened
 from hubbub.study import datasets, import_path, imported_code
 from hubbub.study.data import Data, columns_of, target_unified
 from hubbub.study.extracts import extract
+from hubbub.study.extracts.cell_stream import Cells
 from hubbub.study.extracts.opening import opened
+from hubbub.study.harmonising.site_mapping import mapped, mapping_of, sources_of
 from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study
 from hubbub.tabular import (
@@ -158,7 +160,8 @@ def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> 
     if path is None:
         return coded_cells(_built_in_cells(study, party), columns, party)
     data = study.data
-    cells = read_cells(path, [*map(attrgetter("name"), columns), *filter(None, [data.patient])])
+    named = [*map(attrgetter("name"), columns), *filter(None, [data.patient])]
+    cells = _site_cells(path, named, party, folder or Path())
     unified = target_unified(data, cells)
     return coded_cells(
         unified, columns, path.name, patient=data.patient, most=data.most_per_patient
@@ -247,7 +250,8 @@ def check_file(study: Study, party: str, folder: Path) -> None:
         DataError: naming the file that is not there.
     """
     path = file_of(study, party, folder)
-    if path is not None and not path.is_file():
+    in_parts = study.data.is_extracted and party != TEST
+    if path is not None and not (path.is_dir() if in_parts else path.is_file()):
         raise DataError(
             f"expected the records of {party} for {study.name} in {path.resolve()}, found no such "
             "file; put it there, or name the folder with --data"
@@ -267,6 +271,15 @@ def file_of(study: Study, party: str, folder: Path) -> Path | None:
     return folder / named if named else None
 
 
+def _site_cells(path: Path, named: Sequence[str], party: str, folder: Path) -> Cells:
+    """The cells of a file as the study names and spells them: by the site's mapping, if it has one.
+
+    A test file is everybody's.
+    """
+    mapping = {} if party == TEST else mapping_of(party, home_of(folder))
+    return mapped(read_cells(path, sources_of(named, mapping)), mapping)
+
+
 def _from_file(study: Study, party: str, folder: Path) -> Records:
     """One silo's file, or the public test file."""
     data, path = study.data, file_of(study, party, folder)
@@ -276,7 +289,7 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
     named = [*data.targets, *filter(None, [patient]), *(one.name for one in data.features)]
     try:
         return encode_table(
-            read_cells(path, named if data.features else ()),
+            _site_cells(path, named if data.features else (), party, folder),
             target=data.target,
             columns=data.features,
             positive=data.positive,

@@ -37,6 +37,7 @@ def tables() -> dict[str, Keys]:
         "data.standardise": keys_of(Standardise),
         "data.omop": keys_of(Omop),
         "data.omop.index": keys_of(Happening),
+        "data.omop.outcome": keys_of(Happening),
         f"data.omop.columns.{NAME}": keys_of(OmopColumn),
         "model": keys_of(Model),
         "model.frozen": keys_of(Frozen),
@@ -105,7 +106,7 @@ def _data_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
         omop=schema(
             known["data.omop"],
             index=schema(known["data.omop.index"]),
-            outcome=schema(known["data.omop.index"]),
+            outcome=schema(known["data.omop.outcome"]),
             columns={"additionalProperties": schema(known[f"data.omop.columns.{NAME}"])},
         ),
     )

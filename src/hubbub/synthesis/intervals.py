@@ -14,13 +14,13 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.stats import chi2, norm, t
+from scipy.special import chdtri, ndtri, stdtrit
 
 from hubbub.errors import UserError
 from hubbub.synthesis.components import Components
 
 Array = NDArray[np.float64]
+_HALVINGS = 60
 _UPPER = 0.10  # chance with which the model's true error is beyond what is allowed for it
 
 
@@ -84,7 +84,7 @@ def _shares(
     components: Components, found: Array, noise: Array, confidence: float, basis: str
 ) -> list[Share]:
     """With intervals; `noise` is that of the counts but for the number of records."""
-    many, z = components.records, float(norm.ppf(0.5 + confidence / 2))
+    many, z = components.records, float(ndtri(0.5 + confidence / 2))
     counted = (1.0 / len(found) - found) ** 2 * float(components.by[()].variance)
     sampled = np.clip(found * (1 - found), 1 / many, None) / many
     errors = np.sqrt((counted + noise) / many**2 + sampled)
@@ -129,14 +129,18 @@ def most_spread(apart: Array, noise: Array) -> float:
         apart: differences of what was measured and what the model says.
         noise: their variances if the model were right.
     """
-    bound = float(chi2.ppf(_UPPER, len(apart)))
+    bound = float(chdtri(len(apart), 1 - _UPPER))
 
     def excess(spread: float) -> float:
         return float(np.sum(apart**2 / (noise + spread))) - bound
 
     if excess(0.0) <= 0:
         return 0.0
-    return float(brentq(excess, 0.0, float(np.sum(apart**2)) / bound + 1e-12))
+    low, high = 0.0, float(np.sum(apart**2)) / bound
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +192,7 @@ def combine(estimates: Array | list[float], *, confidence: float = 0.95) -> Comb
         )
     many = len(values)
     error = sqrt((1 + 1 / many) * float(np.var(values, ddof=1)))
-    mean, reach = float(np.mean(values)), float(t.ppf(0.5 + confidence / 2, many - 1)) * error
+    mean, reach = float(np.mean(values)), float(stdtrit(many - 1, 0.5 + confidence / 2)) * error
     return Combined(
         value=mean, standard_error=error, low=mean - reach, high=mean + reach, tables=many
     )

@@ -122,7 +122,7 @@ def _parquet_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
         file = parquet.ParquetFile(raw, thrift_string_size_limit=size + 1)
         names = file.schema_arrow.names
         read = [name for name in names if not wanted or name in wanted]
-        fits = _is_in_proportion(file.metadata, len(read), size)
+        fits = is_in_proportion(file.metadata, len(read), size)
         if fits and len(set(names)) == len(names):
             table = _in_batches(file, read)
     if len(set(names)) < len(names):
@@ -142,7 +142,7 @@ def _parquet_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
     return table
 
 
-def _is_in_proportion(metadata: Any, columns: int, size: int) -> bool:
+def is_in_proportion(metadata: Any, columns: int, size: int) -> bool:
     """Whether a file of so many bytes states cells, and bytes once unpacked, that it may have."""
     groups = range(metadata.num_row_groups)
     rows = max(metadata.num_rows, sum(metadata.row_group(k).num_rows for k in groups))

@@ -6,7 +6,7 @@ machines, `run_sessions.py` no model; `run_study.py` puts them together in one p
 
 from hubbub.training.checkpoint import CheckpointWriter
 from hubbub.training.comparison import MODES, Comparison, compare
-from hubbub.training.federated import train_federated
+from hubbub.training.federated import ask_before, private_queries, train_federated
 from hubbub.training.in_memory import fit
 from hubbub.training.loop import Progress, State
 from hubbub.training.prepared_study import PreparedStudy

@@ -18,6 +18,7 @@ from hubbub.study.target import target_from
 from hubbub.study.usual_training import STEPS, usual_for
 from hubbub.training import (
     array_inputs,
+    dataset_arrays,
     loop,
     notebook_tables,
     prepared_study,
@@ -72,7 +73,8 @@ def fit(
 
     Args:
         silos: by each silo's name its features, an array or tensor (n, ...) or a data frame, and
-            its targets (n,), numbers or texts. Without `columns` features are used as they are:
+            its targets (n,), numbers or texts; or a `torch.utils.data.Dataset` of such pairs, each
+            record's own. Without `columns` features are used as they are:
             bring them to about -1 to 1 by public numbers.
         epsilon: promised against the aggregator with `colluders` silos; no unit.
         delta: the chance with which the promise may fail, a probability.
@@ -149,6 +151,8 @@ def fit(
     declared = tabular.columns_from(stated) if stated else ()
     encoded = [column for column in declared if column.feature]
     _check_model(model)
+    silos = {who: dataset_arrays.arrays_of(who, table) for who, table in silos.items()}
+    test = None if test is None else dataset_arrays.arrays_of(sources.TEST, test)
     tables = {**silos, **({} if test is None else {sources.TEST: test})}
     if not encoded:
         array_inputs.refuse_other_columns(tables)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from hubbub.estimation import Answer
 from hubbub.planning import Plan, QueryState, Released
 from hubbub.queries import STANDARDISED, SYNTHESIS, SumsQuery, sums_in, synthesis_of
 from hubbub.study import Standardisation
-from hubbub.synthesis import SyntheticData
 from hubbub.training import (
     baselines,
     loop,
@@ -31,6 +30,9 @@ from hubbub.training import (
 )
 from hubbub.training.spending import Spending
 from hubbub.verification import FILE
+
+if TYPE_CHECKING:
+    from hubbub.synthesis import SyntheticData
 
 _MOST_SHOWN = 10  # classes
 

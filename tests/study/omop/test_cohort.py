@@ -139,7 +139,8 @@ def test_a_cohort_says_what_is_read_by_hand(people: made_up.Rows):
     assert told.keys() == expected.keys()
     for person, one in expected.items():
         for name, value in one.items():
-            assert told[person][name] == (pytest.approx(value) if value is not None else None), name
+            cell = told[person][name]
+            assert cell == (pytest.approx(value) if isinstance(value, float) else value), name
 
 
 def test_p31_engines_that_hold_the_same_people_give_the_same_bytes(
@@ -196,11 +197,8 @@ def test_columns_that_a_study_does_not_declare_have_the_bounds_that_are_known():
 
 def test_a_study_of_a_cohort_comes_back_from_its_file_and_its_unit_is_the_person():
     made = study()
-    assert (made.data.unit, made.data.patient, made.data.most_per_patient) == (
-        "patient",
-        "person_id",
-        1,
-    )
+    assert (made.data.unit, made.data.patient) == ("patient", "person_id")
+    assert made.data.most_per_patient == 1
     assert Study.parse(made.as_toml()).id == made.id
     assert study(prior=91).id != made.id
 
@@ -212,7 +210,7 @@ def test_what_is_no_cohort_is_refused():
         ({"index": {"concepts": [1]}}, "data.omop.index.domain"),
         ({"age": [80, 18]}, "data.omop.age"),
         ({"columns": {"x; DROP": {"domain": "visit"}}}, "a name of letters"),
-        ({"columns": {"X": {"domain": "visit"}}}, "a name of letters"),
+        ({"columns": {"x y": {"domain": "visit"}}}, "a name of letters"),
         ({"columns": {**columns, "person_id": {"domain": "visit"}}}, "person_id"),
         ({"columns": {"x": {"domain": "visit", "take": "age"}}}, 'domain = "person"'),
         ({"columns": {"x": {"domain": "visit", "take": "last"}}}, "of a measurement"),

@@ -376,9 +376,9 @@ def test_a_study_names_a_query_or_nothing_of_one():
         ({"tables": {"patients": "pid"}}, "the table 'visits'"),
         ({"patient": "age"}, "expected data.patient"),
         ({"query": QUERY.replace("p.pid, p.age", "p.pid AS whose, p.age")}, "no column 'pid'"),
-        ({"order": "nothing"}, "to select 'nothing'"),
+        ({"order": "nothing"}, "to give 'nothing'"),
         ({"options": {"a": 1}}, "data.options"),
-        ({"query": QUERY.replace("p.sex,", "")}, "to select 'sex'"),
+        ({"query": QUERY.replace("p.sex,", "")}, "to give 'sex'"),
     ):
         with pytest.raises(StudyError, match=said):
             study(**wrong)

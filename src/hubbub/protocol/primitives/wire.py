@@ -89,6 +89,17 @@ class Tag(IntEnum):
     NONCE = 28
     EVIDENCE = 29
     PROMISE = 30
+    # Of a collection (protocol/collection/), whose sum is open for weeks.
+    COLLECT = 40
+    NODE_KEY = 41
+    DEPOSIT = 42
+    VECTOR = 43
+    LOOKED = 44
+    SET = 45
+    SET_PROMISE = 46
+    SET_TOTAL = 47
+    RECEIPT = 48
+    VOID = 49
 
 
 _TAGS = frozenset(Tag)

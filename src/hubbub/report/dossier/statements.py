@@ -24,7 +24,7 @@ def study(one: Reader) -> str:
 def what_is_done(one: Reader) -> str:
     """A model is trained, or questions are answered."""
     if one("asked.model") is None:
-        return "No model is trained: numbers are computed over all silos, and only they are given."
+        return "No model is trained: what is given out follows from noisy sums over all silos."
     return (
         f"One model of the kind “{one('asked.model.kind')}” with {amount(one('plan.dimension'))} "
         f"parameters is trained in {amount(one('plan.steps'))} steps."

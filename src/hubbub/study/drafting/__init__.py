@@ -8,10 +8,11 @@ replaced them; `hubbub check` lists what a run would refuse. A run itself uses n
 from hubbub.study.drafting.asked_query import AskedQuery
 from hubbub.study.drafting.draft_text import draft_text
 from hubbub.study.drafting.likely_namesakes import likely_namesakes
+from hubbub.study.drafting.mapping_draft import mapping_draft
 from hubbub.study.drafting.open_questions import Answers, open_questions, with_time
 from hubbub.study.drafting.question import Question
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.drafting.study_draft import Draft, draft, with_tidy
 from hubbub.study.drafting.survey import Survey, surveyed
-from hubbub.study.drafting.table_check import all_faults, checked
+from hubbub.study.drafting.table_check import all_faults, checked, read_site
 from hubbub.study.drafting.tidy_copy import write_tidy

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hubbub.study.parties import is_name, is_reserved
 
-_ENDS = (".csv", ".parquet")
+_ENDS = (".csv", ".parquet", "/")
 _LETTER = re.compile(r"[a-zA-Z0-9]")
 
 
@@ -28,7 +28,7 @@ def party_names(paths: Sequence[Path]) -> tuple[tuple[str, ...], str]:
     Returns:
         A name for each file, and the pattern; empty where the files' names fit none.
     """
-    texts = [path.as_posix() for path in paths]
+    texts = [path.as_posix() + "/" * path.is_dir() for path in paths]
     before, after = _shared(texts)
     names = [text[len(before) : len(text) - len(after)] for text in texts]
     fits = all(one.endswith(_ENDS) for one in texts) and after.endswith(_ENDS)
@@ -46,6 +46,9 @@ def _are_good(names: Sequence[str]) -> bool:
 def _shared(texts: Sequence[str]) -> tuple[str, str]:
     """What all paths begin and end with, up to where a word begins or ends."""
     if len(set(texts)) == 1:
+        if texts[0].endswith("/"):
+            folder = texts[0][:-1].rpartition("/")[0]
+            return f"{folder}/" if folder else "", "/"
         folder, _, file = texts[0].rpartition("/")
         return f"{folder}/" if folder else "", "." + file.rpartition(".")[2]
     before = _alike(texts)

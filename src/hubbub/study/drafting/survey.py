@@ -13,7 +13,9 @@ from pathlib import Path
 
 from hubbub.errors import DataError
 from hubbub.study.drafting.cell_text import folded
+from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
+from hubbub.study.extracts import parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,8 @@ def surveyed(paths: Sequence[Path]) -> Survey:
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise DataError("expected every file once, got one twice; leave it out")
-    return survey_of([read_raw(path) for path in paths], paths)
+    raw = [raw_of(parts.stream(path)) if path.is_dir() else read_raw(path) for path in paths]
+    return survey_of(raw, paths)
 
 
 def survey_of(raw: Sequence[RawTable], paths: Sequence[Path]) -> Survey:

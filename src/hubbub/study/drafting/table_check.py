@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from hubbub.study.drafting.likely_namesakes import likely_namesakes
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.extracts.opening import opened
+from hubbub.study.harmonising.site_mapping import SiteMapping, mapped, mapping_of
 from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study
 from hubbub.tabular import (
@@ -54,7 +56,7 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
     owned: list[RawTable] = []  # those of silos, where each record is somebody's
     for name in names:
         try:
-            tables.append(_read(study, name, folder))
+            tables.append(read_site(study, name, folder))
             owned += tables[-1:] if name != sources.TEST else []
         except DataError as error:
             what, _, remedy = str(error).rpartition("; ")
@@ -62,14 +64,24 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
     return [*faults, *all_faults(tables, study.data, owned)]
 
 
-def _read(study: Study, name: str, folder: Path) -> RawTable:
+def read_site(study: Study, name: str, folder: Path) -> RawTable:
     """What a party has, as it is at this moment."""
     if study.data.is_extracted and name != sources.TEST:
-        return raw_of(opened(study.data, name, home_of(folder)))
+        return raw_of(opened(study.data, name, folder))
     sources.check_file(study, name, folder)
     path = sources.file_of(study, name, folder)
     assert path is not None  # noqa: S101 (the study's records come from files)
-    return read_raw(path)
+    table = read_raw(path)
+    return table if name == sources.TEST else _mapped(table, mapping_of(name, home_of(folder)))
+
+
+def _mapped(table: RawTable, mapping: SiteMapping) -> RawTable:
+    """The table as a site's mapping makes it."""
+    if not mapping:
+        return table
+    cells = mapped({name: table.column(name) for name in table.header}, mapping)
+    rows = tuple(zip(*cells.values(), strict=True))
+    return replace(table, header=tuple(cells), rows=rows)
 
 
 def all_faults(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hubbub.disk import json_value, read_text, sync_folder, write_text
+from hubbub.disk import json_value, read_text, sync_folder, why_of, write_text
 from hubbub.errors import DataError
 from hubbub.study.data import columns_of
 from hubbub.study.extracts.cell_stream import CellStream
@@ -81,8 +81,14 @@ def _extract(study: Study, party: str, home: Path, opened: Callable[[], CellStre
 
 def _make(study: Study, place: Path, stream: CellStream) -> None:
     """Read a source once; the extract is there whole, or not at all."""
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = Path(tempfile.mkdtemp(dir=place.parent, prefix=".making-"))  # for its owner alone
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        made = Path(tempfile.mkdtemp(dir=place.parent, prefix=".making-"))  # for its owner alone
+    except OSError as error:
+        raise DataError(
+            f"expected to keep what is read in {place.parent.resolve()}, got: {why_of(error)}; see "
+            "who may write there"
+        ) from None
     try:
         names = gather(study, stream, made)
         hashes = {name: _sha256(made / f"{name}.npy") for name in names}

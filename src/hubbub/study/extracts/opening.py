@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from hubbub.study.data import Data
+from hubbub.study.extracts import parts
 from hubbub.study.extracts.cell_stream import CellStream
+from hubbub.study.harmonising.site_mapping import mapped_stream, mapping_of
+from hubbub.study.sql.connection import home_of
 
 
 def opened(data: Data, party: str, folder: Path) -> CellStream:
@@ -22,6 +25,11 @@ def opened(data: Data, party: str, folder: Path) -> CellStream:
     from hubbub.study.omop import compiling
     from hubbub.study.sql import source
 
+    mapping = mapping_of(party, home_of(folder))
+    if data.files:
+        return mapped_stream(parts.stream(folder / data.files.replace("{name}", party)), mapping)
     if data.omop is not None:
-        return source.stream_of(compiling.compiled(data.omop), party, folder)
-    return source.stream(data, party, folder)
+        found = source.stream_of(compiling.compiled(data.omop), party, folder)
+    else:
+        found = source.stream(data, party, folder)
+    return mapped_stream(found, mapping)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hubbub.study.omop.keys import EVENT, PERSON, TIME, Happening, Omop, OmopColumn
+from hubbub.study.omop.keys import (
+    EVENT,
+    FOLLOWED,
+    HAPPENED,
+    PERSON,
+    TIME,
+    Happening,
+    Omop,
+    OmopColumn,
+)
 from hubbub.study.sql.owned_query import OwnedQuery, checked
 
 ANCESTORS = "concept_ancestor"
@@ -64,19 +73,21 @@ def text(omop: Omop) -> str:
     results, joins = [f"p.{PERSON}"], []
     for place, one in enumerate(omop.columns):
         if one.domain == "person":
-            results.append(f"{_of_person(one)} AS {one.name}")
+            results.append(f'{_of_person(one)} AS "{one.name}"')
             continue
         name = f"c{place}"
         named += _column(one, name)
         joins.append(f"LEFT JOIN {name} ON {name}.{PERSON} = p.{PERSON}")
-        results.append(f"{_result(one, name)} AS {one.name}")
+        results.append(f'{_result(one, name)} AS "{one.name}"')
     if omop.outcome is not None:
         named.append(("outcome", _outcome(omop.outcome)))
         joins.append(f"LEFT JOIN outcome ON outcome.{PERSON} = p.{PERSON}")
         happened = "outcome.day IS NOT NULL AND outcome.day <= i.until"
         last = f"CASE WHEN {happened} THEN outcome.day ELSE i.until END"
-        results.append(f"CAST({last} AS DATE) - CAST(i.day AS DATE) AS {TIME}")
-        results.append(f"CASE WHEN {happened} THEN 1 ELSE 0 END AS {EVENT}")
+        days = f"CAST({last} AS DATE) - CAST(i.day AS DATE)"
+        results += [f"{days} AS {name}" for name in (TIME, FOLLOWED)]
+        event = f"CASE WHEN {happened} THEN 1 ELSE 0 END"
+        results += [f"{event} AS {name}" for name in (EVENT, HAPPENED)]
     age = f" WHERE {_AGE} BETWEEN {omop.age[0]} AND {omop.age[1]}" if omop.age else ""
     clauses = ", ".join(f"{name} AS ({query})" for name, query in named)
     start = f"FROM person p JOIN index_day i ON i.{PERSON} = p.{PERSON}"

@@ -21,6 +21,7 @@ PERSON = "person_id"
 DOMAINS = ("condition", "drug", "measurement", "procedure", "visit", "death", "person")
 TAKES = ("any", "count", "first", "last", "min", "max", "age", "sex")
 TIME, EVENT = "days", "event"  # the columns that an outcome gives
+FOLLOWED, HAPPENED = "followed", "happened"  # the same, for statistics beside a target
 _ALWAYS = 36_500
 _CONCEPTS = Key(
     says="Concept ids of the standard vocabularies; all of the domain if left out.",
@@ -109,7 +110,9 @@ class Omop:
         Happening | None,
         table(
             f"Gives the columns `{TIME}` and `{EVENT}`: days from the index date to the first day "
-            "after it on which this happens (`1`), or to the end of the observation period (`0`)."
+            "after it on which this happens (`1`), or to the end of the observation period (`0`); "
+            f"for statistics beside them as a target the same as `{FOLLOWED}` and `{HAPPENED}`.",
+            default="either",
         ),
     ] = None
     columns: Annotated[
@@ -188,9 +191,9 @@ def _column(name: str, entry: object) -> OmopColumn:
     path = f"data.omop.columns.{name}"
     if not isinstance(entry, Mapping):
         raise StudyError(f"expected {path} to be a table, got another value; write one")
-    if not name.isidentifier() or not name.isascii() or name.lower() != name:
+    if not name.isidentifier() or not name.isascii() or len(name) > 63:
         raise StudyError(
-            f"expected a name of letters a–z, digits and _ for {path}, got another; rename it"
+            f"expected a name of letters, digits and _ for {path}, got another; rename it"
         )
     made = read(
         OmopColumn,

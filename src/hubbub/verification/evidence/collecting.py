@@ -19,7 +19,7 @@ from hubbub import VERSION
 from hubbub.planning import Plan
 from hubbub.privacy import RELATIONS
 from hubbub.protocol import SESSION_BYTES, Identity, Keys, Roster
-from hubbub.queries import ANSWERS, STANDARDISED, SUMS
+from hubbub.queries import RELEASED_FILES, STANDARDISED
 from hubbub.verification.evidence.attested_sessions import attested_of
 from hubbub.verification.evidence.audit_result import AUDIT, read_audit
 from hubbub.verification.evidence.claims import FORMAT, MODEL, spent, trusted
@@ -41,7 +41,7 @@ _PART_MEMBERS = {
 # What there is a digest of, where there is such a file. Transcripts have heads, checkpoints their
 # digests in their names, and the report can be written again at any time.
 _FILES = (
-    *("study.toml", "plan.json", "run.json", STANDARDISED, SUMS, ANSWERS, "metrics.jsonl", AUDIT),
+    *("study.toml", "plan.json", "run.json", STANDARDISED, *RELEASED_FILES, "metrics.jsonl", AUDIT),
     MODEL,
 )
 _PACKAGES = ("torch", "numpy", "scipy", "cryptography")

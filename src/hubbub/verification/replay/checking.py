@@ -61,6 +61,7 @@ from hubbub.verification.replay.model_course import (
     lift_for,
 )
 from hubbub.verification.replay.released_check import released_findings
+from hubbub.verification.replay.replayed_collection import CollectionReplay, is_collection
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession, first_round
 from hubbub.verification.transcript import FOLDER, Header, files, plain_roster, read_header
 
@@ -204,11 +205,8 @@ def _played(
     for path in paths:
         header, name = headers[path], f"{FOLDER}/{path.name}"
         try:
-            round_parameters = _round_parameters(path, header, plan)
-            lifted, liftable = lift_for(round_parameters, plan)
             followed = courses.get(header.purpose)
-            replay = Replay(header, round_parameters, followed, lift=lifted, liftable=liftable)
-            played = replay.play(path, look)
+            played = _replay(path, header, plan, followed).play(path, look)
         except HubbubError as error:
             yield wrong(f"{name} fits", error)
             return
@@ -234,6 +232,17 @@ def _played(
     for query in (one.query for one in plan.stepped if isinstance(one.query, SumsQuery)):
         course = _led_to(query.mechanism.purpose, courses, last)
         yield from released_findings(folder, plan, query, *course)
+
+
+def _replay(
+    path: Path, header: Header, plan: Plan, course: Course | None
+) -> Replay | CollectionReplay:
+    """What plays a transcript again."""
+    numbers = _round_parameters(path, header, plan)
+    if is_collection(path):
+        return CollectionReplay(header, numbers, course)
+    lifted, liftable = lift_for(numbers, plan)
+    return Replay(header, numbers, course, lift=lifted, liftable=liftable)
 
 
 def _led_to(

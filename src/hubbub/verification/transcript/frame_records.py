@@ -66,7 +66,7 @@ _WHOLE, _HASHED = 1, 2
 _MOST_BYTES, _MOST_HEADER = 2**30, 2**28
 _FIELDS = ("tag", "study", "session", "round", "attempt", "sender", "receiver", "size")
 # What is left out of a transcript of hashes: everything that is as long as a sum.
-_VECTORS = frozenset({Tag.MASKED, Tag.TOTAL, Tag.SHARE})
+_VECTORS = frozenset({Tag.MASKED, Tag.TOTAL, Tag.SHARE, Tag.VECTOR, Tag.SET_TOTAL})
 _SEALED = Tag.SHARE  # what no reader can open is left out of any transcript
 
 

@@ -1,0 +1,72 @@
+"""Which studies can be collected: those of single sums, by compute nodes (docs/privacy.md P30).
+
+General over queries: it looks at a query's mechanism and at who takes part, never at its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hubbub.errors import StudyError
+from hubbub.planning import Plan, PlannedQuery, Query
+from hubbub.session import RefusedError
+from hubbub.study import Study
+
+
+def why_not(study: Study, planned: PlannedQuery[Query]) -> str:
+    """What keeps a query's sum from being collected, and what to do; empty if nothing."""
+    return next(_hindrances(study, planned), "")
+
+
+def _hindrances(study: Study, planned: PlannedQuery[Query]) -> Iterator[str]:
+    """All that does, in the order in which it is best put right."""
+    parties, mechanism = study.parties, planned.mechanism
+    if mechanism.steps != 1:
+        yield (
+            f"one sum of {planned.purpose}, got {mechanism.steps}, of which each waits for the one "
+            "before; serve it without --until"
+        )
+    if not parties.compute_nodes:
+        yield (
+            "parties.compute_nodes, got none: masks in pairs need every silo at once; have "
+            f"{parties.colluders + 2} silos run nodes, and name them in parties.node_hosts"
+        )
+    if parties.nodes_per_silo not in (0, parties.compute_nodes):
+        yield "every silo to use all nodes, got parties.nodes_per_silo; leave it out"
+    if parties.shares == "full":
+        yield 'parties.shares = "compressed", got "full"; leave it out'
+    if study.attestation is not None or parties.trust != "none":
+        yield "a study without attestation, got one with; serve it without --until"
+    if mechanism.correlation or mechanism.projection or mechanism.has_joint_batches:
+        yield (
+            "independent noise, whole sums and each silo's own batches, got correlated noise, a "
+            "projection or joint batches; serve it without --until"
+        )
+
+
+def check_collectable(plan: Plan) -> list[PlannedQuery[Query]]:
+    """The queries of a study that are collected, in their order.
+
+    These are all that it asks, or all that come before a training, which then needs sessions.
+
+    Raises:
+        StudyError: the study cannot be collected; it says why, and what to do.
+    """
+    found: list[PlannedQuery[Query]] = []
+    for planned in plan.stepped:
+        why = why_not(plan.study, planned)
+        if why and not (found and planned is plan.main):
+            raise StudyError(f"expected with --until {why}")
+        if not why:
+            found.append(planned)
+    return found
+
+
+def refuse_uncollectable(study: Study, planned: PlannedQuery[Query]) -> None:
+    """A party's own look at what it is asked to take part in.
+
+    Raises:
+        RefusedError: its study cannot be collected.
+    """
+    if why := why_not(study, planned):
+        raise RefusedError("failed", f"expected {why}")

@@ -1,0 +1,253 @@
+"""A study of single sums from the aggregator's chair: collections, then the end of any run.
+
+The loop is that of every run (`training/loop.py`); only where a sum comes from differs: it is
+collected over weeks. What is lost when this process dies is nothing: it goes on from its files.
+Where a training follows, what comes before it is collected, and `serve` without a date trains.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import ProtocolError
+from hubbub.network.aggregator_run import run_folder_of, saved_as_it_goes
+from hubbub.network.collection.asked import collect_frame
+from hubbub.network.collection.collectable import check_collectable
+from hubbub.network.collection.collecting import Collecting
+from hubbub.network.collection.collector_box import CollectorBox
+from hubbub.network.collection.kept_frames import FOLDER, KeptFrames
+from hubbub.network.coordinator import Coordinator
+from hubbub.network.requests import UNREADABLE
+from hubbub.planning import Plan, PlannedQuery, Query
+from hubbub.protocol import (
+    SESSION_BYTES,
+    CollectionPlace,
+    Lift,
+    LocalTask,
+    RoundParameters,
+    Tag,
+    decoded,
+    parse,
+)
+from hubbub.session import SessionOffer, round_parameters_of
+from hubbub.study import sources
+from hubbub.training import (
+    CheckpointWriter,
+    PreparedStudy,
+    Result,
+    RunFolder,
+    RunSessions,
+    ask_before,
+    conclude,
+    private_queries,
+    train_federated,
+)
+from hubbub.verification import checked_part, evidence
+from hubbub.verification.transcript import FOLDER as TRANSCRIPTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectedSum:
+    """The one sum of a query.
+
+    Args:
+        collected: goes on until it opens; the collection, and its sum in grid steps.
+        round_parameters: its numbers.
+    """
+
+    collected: Callable[[], NDArray[np.int64]]
+    round_parameters: RoundParameters
+
+    def round(
+        self, number: int, parameters: Any, attempts: int
+    ) -> tuple[NDArray[np.float64] | None, int]:
+        """The noisy sum in units of the query; it is the first round's, and one attempt."""
+        assert (number, attempts) == (1, 1), "a collection is one sum"  # noqa: S101
+        return decoded(self.round_parameters, self.collected()), 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectedSums(RunSessions):
+    """Where the sums of a run come from: a collection for each.
+
+    Args:
+        coordinator: the aggregator's.
+        until: seconds since 1970.
+        wall: the time, seconds since 1970.
+        boxes: the collections that were opened, by purpose.
+    """
+
+    coordinator: Coordinator
+    until: float
+    wall: Callable[[], float] = time.time
+    boxes: dict[str, CollectorBox] = field(default_factory=dict)
+
+    def open(  # type: ignore[override]  # both are asked for rounds alone
+        self,
+        planned: PlannedQuery[Query],
+        tasks: Sequence[LocalTask],
+        lift: Callable[[RoundParameters], Lift | None] = lambda _: None,
+    ) -> CollectedSum:
+        """A collection of a query's sum."""
+        numbers = round_parameters_of(planned)
+        return CollectedSum(
+            collected=lambda: self._collected(planned, numbers), round_parameters=numbers
+        )
+
+    def charged(self, purpose: str) -> int:
+        """None: the sum of a collection is charged with its deposit, and opens once."""
+        return 0
+
+    def _collected(
+        self, planned: PlannedQuery[Query], numbers: RoundParameters
+    ) -> NDArray[np.int64]:
+        """The sum in grid steps, however long it takes."""
+        requests, coordinator = self.coordinator.requests, self.coordinator
+        requests.expect(planned.purpose, numbers, ())
+        box = self.boxes[planned.purpose] = self.box_of(planned, numbers)
+        Collecting(
+            box=box,
+            requests=requests,
+            keys=coordinator.party_folder.keys,
+            study=coordinator.study.name,
+            until=self.until,
+            check=coordinator.check_approval,
+            wall=self.wall,
+        ).run()
+        self._record(planned, numbers, box)
+        return box.collector.integers()
+
+    def box_of(self, planned: PlannedQuery[Query], numbers: RoundParameters) -> CollectorBox:
+        """The collection that was begun, or a new one."""
+        home, study = self.coordinator.party_folder, self.coordinator.study
+        kept = KeptFrames(home.home / FOLDER / f"{study.id.hex()[:16]}-{planned.purpose}")
+        found = CollectorBox.found(kept, study.id, home.roster, numbers)
+        if found is not None:
+            return found
+        place = CollectionPlace(roster=home.roster, study=study.id, id=os.urandom(SESSION_BYTES))
+        offer = SessionOffer.of(planned.purpose, numbers, self.coordinator.standardisation)
+        collect = collect_frame(place, home.keys, offer, self.until)
+        return CollectorBox.begun(kept, place, numbers, collect)
+
+    def _record(
+        self, planned: PlannedQuery[Query], numbers: RoundParameters, box: CollectorBox
+    ) -> None:
+        """The transcript of a collection, written at once from what is kept."""
+        assert self.folder is not None, "a run apart has a folder"  # noqa: S101
+        place = box.collector.place
+        torn = self.folder.path / TRANSCRIPTS / f"{place.id.hex()}.frames"
+        torn.unlink(missing_ok=True)  # of a process that has died in the middle of this
+        with self.folder.new_transcript(
+            place.study, place.id, place.roster, numbers, purpose=planned.purpose
+        ) as transcript:
+            for frame in box.collector.frames():
+                transcript.keep(frame)
+            transcript.seal()
+
+
+def serve_collection(
+    coordinator: Coordinator,
+    out: Path,
+    *,
+    until: float,
+    data: Path | None = None,
+    wall: Callable[[], float] = time.time,
+) -> Result | None:
+    """Collect a study's single sums, or go on with it where it was interrupted.
+
+    Args:
+        coordinator: of the study, approved in the aggregator's folder.
+        out: the run's folder, new or interrupted.
+        until: when enough silos are enough; seconds since 1970.
+        data: the folder that the public test set is in; the home if None.
+        wall: the time, seconds since 1970.
+
+    Returns:
+        The result; None where a training follows, which needs sessions.
+
+    Raises:
+        StudyError: the study cannot be collected.
+        UserError, IntegrityError: as for `hubbub.run`.
+    """
+    began = time.perf_counter()
+    home, study, requests = coordinator.party_folder, coordinator.study, coordinator.requests
+    whose = [sources.TEST] if sources.has_test_set(study) else []
+    prepared = PreparedStudy.of(study, whose=whose, folder=data or home.home)
+    collected = check_collectable(prepared.plan)
+    with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
+        sums = CollectedSums(
+            backend=coordinator,
+            plan=prepared.plan,
+            folder=folder,
+            stack=stack,
+            coordinator=coordinator,
+            until=until,
+            wall=wall,
+        )
+        if prepared.plan.main not in collected:
+            ask_before(prepared, private_queries(sums), folder)
+            return None
+        saver = stack.enter_context(CheckpointWriter(folder.keep))
+        prepared, trained = train_federated(
+            prepared,
+            sums,
+            start=start,
+            progress=lambda _step, _row: None,
+            keep=saved_as_it_goes(coordinator, prepared, saver),
+            offer=coordinator.standardise,
+        )
+        saver.wait()
+        parts = _last_words(coordinator, sums, folder, prepared.plan)
+        result = conclude(
+            prepared,
+            trained,
+            folder,
+            epsilon=prepared.plan.epsilon_after(trained.attempts),
+            evidence=lambda: evidence.collect(
+                home.keys,
+                folder.path,
+                plan=prepared.plan,
+                roster=requests.roster,
+                parts=parts,
+                attempts=trained.attempts,
+                trust=(),
+            ),
+            began=began,
+        )
+    requests.note("closed", study=study.name, model=str(folder.path))
+    return result
+
+
+def _last_words(
+    coordinator: Coordinator, sums: CollectedSums, folder: RunFolder, plan: Plan
+) -> list[dict[str, Any]]:
+    """What silos have signed of their ledgers, with their deposits."""
+    purpose, requests = plan.main.purpose, coordinator.requests
+    box = sums.boxes.get(purpose)
+    if box is None:  # the sum was taken by a process that has ended since
+        box = sums.box_of(plan.main, round_parameters_of(plan.main))
+    sessions = [one for each in folder.purposes for one in folder.sessions(each)]
+    parts = []
+    for silo in box.collector.named:
+        word = box.last_word(silo)
+        try:
+            if word is None:
+                raise ProtocolError("expected a CLOSED with the deposit, got none")
+            place, party = box.collector.place, requests.roster.parties[silo]
+            frame = parse(word, requests.roster, study=place.study, session=place.id)
+            if frame.tag is not Tag.CLOSED or frame.sender != silo:
+                raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
+            said = json.loads(bytes(frame.payload))
+            parts.append(checked_part(said, party, study=place.study, sessions=sessions))
+        except UNREADABLE as error:
+            requests.warn("garbled", whom=requests.roster.name(silo), said=str(error))
+    return sorted(parts, key=lambda one: str(one["silo"]))

@@ -1,0 +1,115 @@
+"""Frames on a party's disk, a file for each thing that was done; whole, synced, or not there.
+
+    hubbub collection 1     the first bytes of a file
+    u64 length, bytes       a part, and so on to the end
+
+A folder belongs to one collection, or at the aggregator to one query of a study. Its owner alone
+may read it. This file knows no frame.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from hubbub.disk import PRIVATE, read_bytes, sync_folder, why_of, write_all, write_bytes
+from hubbub.errors import IntegrityError
+
+FOLDER = "collections"  # in a party's home
+_MAGIC = b"hubbub collection 1"
+_MOST_BYTES = 1 << 30
+_LENGTH = 8
+
+
+@dataclass(frozen=True)
+class KeptFrames:
+    """The files in one folder."""
+
+    folder: Path
+
+    def keep(self, name: str, *parts: bytes) -> None:
+        """Write a file, or replace it; it is on the disk when this returns.
+
+        Raises:
+            IntegrityError: the disk does not take it; nothing that follows from it must be sent.
+        """
+        pieces = [
+            piece for part in parts for piece in (len(part).to_bytes(_LENGTH, "little"), part)
+        ]
+        with self._reported(name):
+            self._make_folder()
+            write_bytes(self.folder / name, _MAGIC, *pieces, mode=PRIVATE)
+
+    def parts(self, name: str) -> list[bytes] | None:
+        """What a file holds; None if there is none, or one that was being erased.
+
+        Raises:
+            IntegrityError: it holds something else.
+        """
+        with self._reported(name):
+            try:
+                content = read_bytes(self.folder / name, most=_MOST_BYTES)
+            except FileNotFoundError:
+                return None
+        if content and not any(content):
+            return None
+        found, rest = list[bytes](), memoryview(content)[len(_MAGIC) :]
+        while len(rest):
+            end = _LENGTH + int.from_bytes(rest[:_LENGTH], "little")
+            if len(rest) < end:
+                break
+            found.append(bytes(rest[_LENGTH:end]))
+            rest = rest[end:]
+        if len(rest) or content[: len(_MAGIC)] != _MAGIC:
+            raise IntegrityError(
+                f"expected {self.folder / name} as it was written, it was altered; restore the "
+                "whole folder as it was last, or have the others told that this party is lost to "
+                "the sum"
+            )
+        return found
+
+    def names(self) -> list[str]:
+        """The files that are there."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(one.name for one in self.folder.iterdir() if one.suffix != ".part")
+
+    def erase(self, name: str) -> None:
+        """Overwrite a file where it stands, if it is there, and remove it.
+
+        A disk may keep what was overwritten, and a backup does (docs/privacy.md P30).
+
+        Raises:
+            IntegrityError: as for `keep`.
+        """
+        path = self.folder / name
+        with self._reported(name):
+            if not path.exists():
+                return
+            with path.open("r+b", buffering=0) as file:
+                write_all(file, bytes(os.fstat(file.fileno()).st_size))
+                os.fsync(file.fileno())
+            path.unlink()
+            sync_folder(self.folder)
+
+    def _make_folder(self) -> None:
+        """The folder, which is on the disk before what is in it."""
+        if self.folder.is_dir():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for one in (self.folder.parent, self.folder.parent.parent):
+            sync_folder(one)
+
+    @contextmanager
+    def _reported(self, name: str) -> Iterator[None]:
+        """The disk's errors as ours."""
+        try:
+            yield
+        except OSError as error:
+            raise IntegrityError(
+                f"expected to use {self.folder / name}, the disk says: {why_of(error)}; make "
+                "room, or see who may write there"
+            ) from None

@@ -1,0 +1,165 @@
+"""A compute node in collections: its key, its promise and its total, each on disk before it leaves.
+
+    key         the secret key of this collection, sealed to the node's own
+    opened      COLLECT, NODE_KEY
+    promise     SET, SET_PROMISE
+    total       SET_TOTAL; then `key` is overwritten and removed
+    void        VOID; then, too
+
+The secret is sealed to the long-term key, which a passphrase may close: whoever reads this folder
+alone opens nothing (docs/privacy.md P30).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from cryptography.exceptions import InvalidTag
+
+from hubbub.errors import IntegrityError, ProtocolError
+from hubbub.network.collection.asked import Asked
+from hubbub.network.collection.kept_frames import KeptFrames
+from hubbub.network.collection.party_side import PartySide, quietly
+from hubbub.planning import Plan, PlannedQuery, Query
+from hubbub.protocol import (
+    CollectionNode,
+    CollectionPlace,
+    Keys,
+    NodeState,
+    RoundParameters,
+    Tag,
+    unverified,
+)
+from hubbub.session import Call
+
+_PARTS = ("signing", "lattice", "curve")
+_SIZES = (32, 64, 32)
+
+
+class NodeSide(PartySide):
+    """A compute node's part in collections; see `PartySide`."""
+
+    def answer_to(
+        self,
+        call: Call,
+        asked: Asked,
+        _plan: Plan,
+        _planned: PlannedQuery[Query],
+        numbers: RoundParameters,
+    ) -> list[bytes]:
+        """A key, a look at seeds, a promise, a total, or the word that there is none."""
+        node = CollectionNode(
+            keys=self._folder.keys,
+            node=self._folder.index,
+            place=asked.place,
+            round_parameters=numbers,
+            mask_stream=self._mask_stream,
+        )
+        state = self._state(asked.place)
+        if state is not None:
+            node.check_same(state, asked.collect)
+        if call is Call.COLLECT_KEY:
+            return [self._begun(node, asked, state).node_key]
+        if state is None:
+            raise ProtocolError(
+                "expected a collection that I have made a key for, got another: this machine was "
+                "set back to an earlier state, or the id is wrong; the collection is lost",
+                culprit="relay",
+            )
+        keys, deposits = asked.all(Tag.NODE_KEY), asked.all(Tag.DEPOSIT)
+        if call is Call.COLLECT_LOOK:
+            return [node.look(state, keys, deposits)]
+        if call is Call.COLLECT_PROMISE:
+            after = node.promised(state, keys, asked.one(Tag.SET), deposits)
+            self._keep(asked.place, state, after)
+            return [after.promise]
+        if call is Call.COLLECT_TOTAL:
+            after = node.told(state, keys, deposits, asked.all(Tag.SET_PROMISE))
+            self._keep(asked.place, state, after)
+            self._log.answered()
+            self._log.note("told", study=asked.study.name)
+            return [after.total]
+        if call is Call.COLLECT_VOID:
+            after = node.voided(state)
+            self._keep(asked.place, state, after)
+            return [after.void]
+        raise ProtocolError(f"expected a call for a node, got {call.name}", culprit="relay")
+
+    def _begun(self, node: CollectionNode, asked: Asked, state: NodeState | None) -> NodeState:
+        """The key of a collection, made once."""
+        if state is not None:
+            return state
+        made = node.begin(asked.collect)
+        self._keep(asked.place, None, made)
+        return made
+
+    def look(self) -> None:
+        """Erase keys of collections whose studies are approved here no more."""
+        home = self._home
+        if home.is_dir():
+            for folder in sorted(home.iterdir()):
+                quietly(partial(self._erase_withdrawn, KeptFrames(folder)), self._log)
+
+    def _erase_withdrawn(self, kept: KeptFrames) -> None:
+        opened = kept.parts("opened")
+        if opened is None or kept.parts("key") is None:
+            return
+        if not self._folder.approves(unverified(opened[0]).study):
+            kept.erase("key")
+            self._log.warn("erased", collection=kept.folder.name[:16])
+
+    def _state(self, place: CollectionPlace) -> NodeState | None:
+        """All that is on disk; what a crash has left half done is done now."""
+        kept = self.kept(place.id)
+        opened, key = kept.parts("opened"), kept.parts("key")
+        if opened is None:
+            return None
+        promise, total, void = (kept.parts(name) or [] for name in ("promise", "total", "void"))
+        state = NodeState(collect=opened[0], node_key=opened[1], secret=None)
+        if promise:
+            state = replace(state, fixed=promise[0], promise=promise[1])
+        if total or void:
+            state = replace(state, total=b"".join(total), void=b"".join(void))
+            kept.erase("key")
+            return state
+        return replace(state, secret=self._secret(place, key[0]) if key else None)
+
+    def _keep(self, place: CollectionPlace, before: NodeState | None, after: NodeState) -> None:
+        """What is new in a state, in the order in which a crash may come."""
+        kept = self.kept(place.id)
+        if before is None:
+            assert after.secret is not None, "a new state has its key"  # noqa: S101
+            kept.keep("key", self._sealed(place, after.secret))
+            kept.keep("opened", after.collect, after.node_key)  # from now on it is this key
+            return
+        if after.promise != before.promise:
+            kept.keep("promise", after.fixed, after.promise)
+        if after.total != before.total:
+            kept.keep("total", after.total)
+        if after.void != before.void:
+            kept.keep("void", after.void)
+        if after.secret is None:
+            kept.erase("key")
+
+    def _sealed(self, place: CollectionPlace, secret: Keys) -> bytes:
+        parts = secret.secret_parts()
+        whole = b"".join(parts[name] for name in _PARTS)
+        return self._folder.keys.identity.seal(whole, _context(place))
+
+    def _secret(self, place: CollectionPlace, sealed: bytes) -> Keys:
+        """The keys that `_sealed` has sealed."""
+        try:
+            whole = self._folder.keys.open(sealed, _context(place))
+        except (InvalidTag, ValueError):
+            raise IntegrityError(
+                f"expected the key of collection {place.id.hex()[:16]} as it was kept, it was "
+                "altered; the collection is lost"
+            ) from None
+        ends = [sum(_SIZES[:n]) for n in range(len(_SIZES) + 1)]
+        parts = {name: whole[a:b] for name, a, b in zip(_PARTS, ends, ends[1:], strict=False)}
+        return Keys.restored(self._folder.name, "node", **parts)
+
+
+def _context(place: CollectionPlace) -> bytes:
+    return b"hubbub node key v1" + place.study + place.id

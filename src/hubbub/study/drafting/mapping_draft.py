@@ -1,0 +1,115 @@
+"""What a site may have to map, seen from its cells: a first `mapping.toml`, to be looked through.
+
+It may quote cells, so it is for who has them. Units are guessed: if hardly a value is within a
+column's bounds, and a usual factor brings nearly all there, that factor is proposed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from hubbub.section import key_of
+from hubbub.study.data import Data, spellings_of
+from hubbub.study.drafting.cell_text import folded
+from hubbub.study.drafting.raw_table import RawTable
+from hubbub.tabular import Column, canonical, number_in
+
+# Glucose, cholesterol, triglycerides, creatinine, bilirubin (mg/dl and SI units), tens, inches,
+# pounds.
+_FACTORS = (18.0156, 38.67, 88.57, 0.0113096, 0.0584795, 10, 100, 1000, 2.54, 0.45359237)
+_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y%m%d", "%d-%m-%Y", "%Y/%m/%d")
+_FEW_INSIDE, _MANY_INSIDE = 0.5, 0.95
+
+
+def mapping_draft(table: RawTable, party: str, data: Data) -> str:
+    """The text of a `mapping.toml` for one silo; empty where nothing seems to need one.
+
+    Args:
+        table: the site's cells.
+        party: the silo.
+        data: what the study asks for.
+    """
+    parts = []
+    for name, column in _wanted(data):
+        source = _source(name, table.header)
+        lines = [f"from = {_text(source)}"] if source and source != name else []
+        if source:
+            lines += _lines(table.column(source), column, name, data)
+        else:
+            lines.append(f"# from = which of {', '.join(map(_text, table.header))}?")
+        if lines:
+            parts.append("\n".join([f"[{key_of(party)}.{key_of(name)}]", *lines]))
+    return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def _wanted(data: Data) -> Iterator[tuple[str, Column | None]]:
+    yield from ((name, None) for name in (*filter(None, [data.patient]), *data.targets))
+    yield from ((column.name, column) for column in data.columns)
+
+
+def _source(name: str, header: Sequence[str]) -> str:
+    """The site's name of a column: the same, or one that differs in case and spaces only."""
+    if name in header:
+        return name
+    return next((one for one in header if folded(one) == folded(name)), "")
+
+
+def _lines(cells: Sequence[str], column: Column | None, name: str, data: Data) -> list[str]:
+    """What a column's cells need."""
+    if column is not None and not column.categories:
+        return _number_lines([cell for cell in cells if cell], column)
+    if column is not None:
+        known: Sequence[str] = (*column.categories, *column.missing)
+    elif name == data.target and data.outcome is None:
+        known = (*data.negative, *data.positive) or data.classes or spellings_of(data)
+    else:
+        return []
+    strange = sorted({canonical(c) for c in cells if c} - set(map(canonical, known)))[:20]
+    near = {cell: next((k for k in known if folded(k) == folded(cell)), "") for cell in strange}
+    sure = [f"{_text(cell)} = {_text(to)}" for cell, to in near.items() if to]
+    found = [f"spellings = {{ {', '.join(sure)} }}"] if sure else []
+    left = ", ".join(_text(cell) for cell, to in near.items() if not to)
+    return [*found, *([f"# spellings: what are {left}?"] if left else [])]
+
+
+def _number_lines(cells: Sequence[str], column: Column) -> list[str]:
+    """Decimal signs, dates and units."""
+    lines, plain = [], [number_in(canonical(cell)) for cell in cells]
+    if None in plain:
+        commas = [number_in(cell.replace(",", ".")) for cell in cells]
+        if sum(one is not None for one in commas) > sum(one is not None for one in plain):
+            lines, plain = ['decimal = ","'], commas
+    numbers = [one for one in plain if one is not None]
+    if cells and not numbers:
+        date = next((one for one in _DATES if _are_dates(cells, one)), "")
+        return [f"# these look like dates, as {date}: the study wants a number"] if date else []
+    factor = _factor(numbers, column)
+    if factor:
+        lines.append(f"# factor = {factor!r}: hardly a value is within the bounds; another unit?")
+    return lines
+
+
+def _factor(numbers: Sequence[float], column: Column) -> float:
+    """A usual factor that brings values into the bounds; 0 where they are, or none does."""
+    low, high = column.bounds
+
+    def inside(factor: float) -> float:
+        return sum(low <= one * factor <= high for one in numbers) / max(len(numbers), 1)
+
+    if not numbers or inside(1) >= _FEW_INSIDE:
+        return 0.0
+    both = [factor for one in _FACTORS for factor in (one, 1 / one)]
+    return next((one for one in both if inside(one) >= _MANY_INSIDE), 0.0)
+
+
+def _are_dates(cells: Sequence[str], form: str) -> bool:
+    try:
+        return all(datetime.strptime(cell, form) for cell in cells[:200])  # noqa: DTZ007 (days)
+    except ValueError:
+        return False
+
+
+def _text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

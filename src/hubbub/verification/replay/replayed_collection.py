@@ -1,0 +1,184 @@
+"""A collection played again: one sum of deposits that came over weeks (docs/privacy.md P30).
+
+Theory of operation. The frames stand in the order in which each follows from those before it:
+COLLECT, the nodes' keys, a deposit and its vector of each silo in the set, the SET, the promises of
+all nodes, their totals. Every signature is verified, every deposit is for this opening and in the
+SET by its digest, every promise and total is about that SET. Where vectors were kept the sum is
+made again. The keys in a transcript's header are believed here, and no other file is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import IntegrityError, ProtocolError
+from hubbub.protocol import (
+    CollectionPlace,
+    FixedSet,
+    Opening,
+    RoundParameters,
+    Tag,
+    decoded,
+    read_deposit,
+    ring,
+)
+from hubbub.verification.replay.model_course import Course
+from hubbub.verification.replay.replayed_session import ReplayedSession
+from hubbub.verification.transcript import Header, Kept, read
+
+_ORDER = (
+    Tag.COLLECT,
+    Tag.NODE_KEY,
+    Tag.DEPOSIT,  # each with its VECTOR
+    Tag.SET,
+    Tag.SET_PROMISE,
+    Tag.SET_TOTAL,
+)
+
+
+def is_collection(path: Path) -> bool:
+    """Whether a transcript is of a collection, by its first frame."""
+    return next((kept.tag is Tag.COLLECT for kept in read(path)), False)
+
+
+class CollectionReplay:
+    """One collection while it is played; its sum is one step along the course.
+
+    Args:
+        header: of the transcript.
+        round_parameters: the numbers of the sum, which are the plan's.
+        course: where the sum leads.
+    """
+
+    def __init__(
+        self, header: Header, round_parameters: RoundParameters, course: Course | None
+    ) -> None:
+        self._header, self._numbers, self._course = header, round_parameters, course
+        self._place = CollectionPlace(roster=header.roster, study=header.study, id=header.session)
+        self._frames: dict[Tag, list[Kept]] = {tag: [] for tag in (*_ORDER, Tag.VECTOR)}
+
+    def play(self, path: Path, look: Callable[[], None] = lambda: None) -> ReplayedSession:
+        """All frames of the transcript.
+
+        Raises:
+            IntegrityError: the collection does not follow from them; it says what does not.
+        """
+        try:
+            version = self._read(path)
+            total = self._summed()
+        except ProtocolError as error:
+            raise IntegrityError(
+                f"expected {path} to hold a collection whose sum follows from its frames; {error}; "
+                "ask the aggregator to account for it, and rely on no answer from it"
+            ) from None
+        look()
+        return self._played(version, total)
+
+    def _read(self, path: Path) -> int:
+        """Take the frames in, each signed by its sender and not before what it rests on."""
+        at, version = 0, 0
+        for kept in read(path):
+            version = version or kept.version
+            self._check_signed(kept)
+            tag = Tag.DEPOSIT if kept.tag is Tag.VECTOR else kept.tag
+            if tag not in _ORDER or _ORDER.index(tag) < at or kept.version != version:
+                raise ProtocolError(f"expected no {kept.tag.name} there, found one")
+            at = _ORDER.index(tag)
+            self._frames[kept.tag].append(kept)
+        return version
+
+    def _check_signed(self, kept: Kept) -> None:
+        """It is of this collection, and signed, also where its payload is not here."""
+        roster = self._place.roster
+        if (kept.study, kept.session) != (self._place.study, self._place.id):
+            raise ProtocolError(f"expected a {kept.tag.name} of this collection, found another's")
+        if kept.sender >= len(roster.parties) or not roster.parties[kept.sender].verifies(
+            kept.signature, kept.signed
+        ):
+            raise ProtocolError(
+                f"expected a {kept.tag.name} signed by {roster.name(kept.sender)}, found a false "
+                "signature"
+            )
+
+    def _summed(self) -> ring.Residues | None:
+        """The sum, if vectors were kept; everything about it is checked either way."""
+        found, place = self._frames, self._place
+        collect, fixed = self._one(Tag.COLLECT), self._one(Tag.SET)
+        opening = Opening.read(place, collect, [one.frame for one in found[Tag.NODE_KEY]])
+        named = FixedSet.read(opening, fixed, self._numbers)
+        deposits = [one.frame for one in found[Tag.DEPOSIT]]
+        hashes = {silo: one.vector for silo, one in named.of(opening, deposits).items()}
+        vectors = {one.sender: one for one in found[Tag.VECTOR]}
+        if {i: one.digest for i, one in vectors.items()} != hashes or len(found[Tag.VECTOR]) != len(
+            vectors
+        ):
+            raise ProtocolError("expected the vector that each silo has signed with its deposit")
+        promises = place.expected(Tag.SET_PROMISE, place.roster.nodes)
+        for kept in found[Tag.SET_PROMISE]:
+            if bytes(promises.take(kept.frame).payload) != named.digest:
+                raise ProtocolError("expected every node to promise this SET, found another")
+        promises.check_whole(why="it has not promised the set")
+        self._check_totals()
+        whole = [*vectors.values(), *found[Tag.SET_TOTAL]]
+        if any(one.payload is None for one in whole):
+            return None
+        return self._added(vectors, named.digest)
+
+    def _added(self, vectors: dict[int, Kept], digest: bytes) -> ring.Residues:
+        numbers = self._numbers
+        total = ring.zeros(numbers.dimension, numbers.word_bits)
+        for one in vectors.values():
+            total += self._residues(one, b"")
+        for one in self._frames[Tag.SET_TOTAL]:
+            total -= self._residues(one, digest)
+        return total
+
+    def _residues(self, kept: Kept, after: bytes) -> ring.Residues:
+        """The vector in a frame that was kept, which nothing but `after` follows."""
+        payload, size = kept.payload or b"", self._numbers.masked_bytes
+        if len(payload) != size + len(after) or payload[size:] != after:
+            raise ProtocolError(f"expected a {kept.tag.name} of this sum, found another")
+        return ring.from_bytes(payload, self._numbers.dimension, self._numbers.word_bits)
+
+    def _check_totals(self) -> None:
+        """One total of every node."""
+        senders = Counter(one.sender for one in self._frames[Tag.SET_TOTAL])
+        if senders != Counter(self._place.roster.nodes):
+            raise ProtocolError("expected one SET_TOTAL of every node, found others")
+
+    def _one(self, tag: Tag) -> bytes:
+        """The only frame of a kind."""
+        if len(self._frames[tag]) != 1:
+            raise ProtocolError(f"expected one {tag.name}, found {len(self._frames[tag])}")
+        return self._frames[tag][0].frame
+
+    def _played(self, version: int, total: ring.Residues | None) -> ReplayedSession:
+        """What it came to, and the step that follows."""
+        silos = Counter({read_deposit(self._place, one.frame).silo: 1 for one in self._deposits})
+        played = ReplayedSession(
+            frames=sum(map(len, self._frames.values())),
+            version=version,
+            attempts=1,
+            answers=silos,
+            unseen=int(total is None),
+            withheld=int(total is None),
+        )
+        found: NDArray[np.float64] | None = None
+        if total is not None:
+            found = decoded(self._numbers, ring.to_integers(total))
+        if self._course is not None:
+            self._course.go_back(1)
+            self._course.step(found)
+            self._course.arrive(2)
+        elif found is not None:
+            played.sums[1] = found
+        return played
+
+    @property
+    def _deposits(self) -> list[Kept]:
+        return self._frames[Tag.DEPOSIT]

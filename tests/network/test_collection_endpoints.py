@@ -1,0 +1,430 @@
+"""Endpoints of a collection: what they answer, and what is on their disks: attacks, deaths."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub import disk
+from hubbub.ledger import Ledger
+from hubbub.network.collection.asked import collect_frame
+from hubbub.network.collection.kept_frames import KeptFrames
+from hubbub.network.envelope import read_answer, request
+from hubbub.protocol import CollectionPlace
+from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
+from hubbub.session import SessionOffer, round_parameters_of
+from hubbub.session.ask import Call
+from hubbub.verification.replay.checking import verify
+from network.collected import (
+    Deaths,
+    Killed,
+    Time,
+    asking,
+    check_exact,
+    collect,
+    collected,
+    dying,
+    noised,
+    seated,
+    sums,
+)
+from network.consortium import HOSPITALS, Consortium, planned
+from network.relay import refusal
+
+__all__ = ["noised", "sums"]
+NODES = ("node-1", "node-2", "node-3")
+
+
+def rows(parties: Consortium, name: str) -> list[Any]:
+    """The entries of a silo's ledger."""
+    ledger: Ledger = parties.seats[name]._ledger  # type: ignore[attr-defined]
+    return list(ledger.entries())
+
+
+class Table:
+    """The other side of the table: an aggregator that signs and asks what it likes."""
+
+    def __init__(self, parties: Consortium, name: bytes = b"a collection's id"[:16]) -> None:
+        self.parties, self.id = parties, name
+        self.plan = planned(parties.study)
+        self.numbers = round_parameters_of(self.plan.main)
+        roster = parties.aggregator.roster
+        self.place = CollectionPlace(roster=roster, study=parties.study.id, id=name)
+        self.collect = self.opening()
+        self.keys: list[bytes] = []
+
+    def opening(self, until: float = 1e6) -> bytes:
+        offer = SessionOffer.of("statistics", self.numbers)
+        return collect_frame(self.place, self.parties.aggregator.keys, offer, until)
+
+    def ask(self, name: str, call: Call, *parts: bytes) -> list[bytes]:
+        blob = request(call, self.id, parts)
+        return read_answer(self.parties.seats[name].answer(blob))
+
+    def opened(self) -> list[bytes]:
+        """Everybody's keys."""
+        self.keys = [self.ask(node, Call.COLLECT_KEY, self.collect)[0] for node in NODES]
+        return [self.collect, *self.keys]
+
+    def deposits(self, *silos: str) -> dict[str, list[bytes]]:
+        found = {
+            name: self.ask(name, Call.COLLECT_DEPOSIT, self.collect, *self.keys)
+            for name in silos or HOSPITALS
+        }
+        assert all(len(one) == 3 for one in found.values())
+        return found
+
+    def set_of(self, deposits: dict[str, list[bytes]]) -> bytes:
+        from hubbub.protocol import Opening
+
+        opening = Opening.read(self.place, self.collect, self.keys)
+        index = {self.place.roster.name(i): i for i in self.place.roster.silos}
+        chosen = {index[name]: one[0] for name, one in deposits.items()}
+        digests = b"".join(unverified(chosen[i]).digest for i in sorted(chosen))
+        payload = opening.q + self.numbers.bitmap(chosen) + digests
+        return self.place.frame(Tag.SET, 0, payload).sealed(self.parties.aggregator.keys)
+
+
+def payload(frame: bytes) -> bytes:
+    return frame[HEADER_BYTES:-SIGNATURE_BYTES]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(Consortium.gather(tmp_path, asking()))
+
+
+# Deaths at every write ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("party", ["cleveland", "node-2", "aggregator"])
+def test_p30_killed_at_every_write_it_goes_on_and_the_sum_is_exact(
+    tmp_path: Path, party: str, monkeypatch: pytest.MonkeyPatch, noised: Any, sums: Any
+) -> None:
+    """Once at each side of each write, one run after the other, then at all of them in one run."""
+    parties = Consortium.gather(tmp_path, asking())
+    with dying(monkeypatch, Deaths(lambda _, __: False)) as counted:
+        assert collect(parties) is not None
+    sides = counted.sides[party]
+    assert sides >= {"cleveland": 10, "node-2": 10, "aggregator": 30}[party]
+    step = 1 if party != "aggregator" else 5
+    for at in range(0, sides, step):
+        with monkeypatch.context() as patch:
+            dies_once(tmp_path / f"{at}", patch, party, at, noised, sums)
+
+
+def dies_once(
+    home: Path, patch: pytest.MonkeyPatch, party: str, at: int, noised: Any, sums: Any
+) -> None:
+    home.mkdir()
+    parties = Consortium.gather(home, asking())
+    noised.clear()
+    sums.clear()
+    with dying(patch, Deaths(lambda who, side: (who, side) == (party, at))) as deaths:
+        assert collected(parties, seated(parties), Time()) is not None
+    assert deaths.died[party] == 1
+    check_exact(sums, noised)
+    assert [len(rows(parties, name)) for name in HOSPITALS] == [1] * 4
+    assert [one for one in verify(home / "run") if not one.holds] == []
+    parties.close()
+
+
+def test_p30_a_deposit_that_is_on_the_disk_is_the_only_one_that_ever_leaves(table: Table) -> None:
+    table.opened()
+    first = table.deposits("cleveland")["cleveland"]
+    for _ in range(2):
+        table.parties.start("cleveland")
+        assert table.deposits("cleveland")["cleveland"] == first
+    assert len(rows(table.parties, "cleveland")) == 1
+
+
+@contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[None]:
+    """No file of a collection can be written to the end."""
+
+    def refuses(path: Path, *content: Any, **named: Any) -> None:
+        if path.name == name:
+            raise OSError(28, "No space left on device")
+        disk.write_bytes(path, *content, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hubbub.network.collection.kept_frames.write_bytes", refuses)
+        yield
+
+
+def test_p30_on_a_full_disk_nothing_leaves_and_it_goes_on_later(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with full_disk(monkeypatch, "key"):
+        said = table.ask("node-1", Call.COLLECT_KEY, table.collect)
+    assert refusal(said) == ("ledger", "")
+    table.opened()
+    with full_disk(monkeypatch, "deposit"):
+        said = table.ask("cleveland", Call.COLLECT_DEPOSIT, table.collect, *table.keys)
+    assert refusal(said) == ("ledger", "")
+    assert len(rows(table.parties, "cleveland")) == 1, "charged, and nothing sent"
+    deposits = table.deposits()
+    assert len(rows(table.parties, "cleveland")) == 1, "made anew under its row"
+    fixed, heads = table.set_of(deposits), [one[0] for one in deposits.values()]
+    with full_disk(monkeypatch, "promise"):
+        said = table.ask("node-1", Call.COLLECT_PROMISE, table.collect, *table.keys, fixed, *heads)
+    assert refusal(said) == ("ledger", "")
+    promises = [
+        table.ask(node, Call.COLLECT_PROMISE, table.collect, *table.keys, fixed, *heads)[0]
+        for node in NODES
+    ]
+    with full_disk(monkeypatch, "total"):
+        said = table.ask(
+            "node-1", Call.COLLECT_TOTAL, table.collect, *table.keys, *heads, *promises
+        )
+    assert refusal(said) == ("ledger", "")
+    (total,) = table.ask(
+        "node-1", Call.COLLECT_TOTAL, table.collect, *table.keys, *heads, *promises
+    )
+    assert unverified(total).tag is Tag.SET_TOTAL
+
+
+# Machines that were set back ----------------------------------------------------------------------
+
+
+def image(table: Table, name: str) -> Path:
+    """What a backup of a party's folder holds now."""
+    kept = table.parties.home / f"image of {name} {len(list(table.parties.home.iterdir()))}"
+    shutil.copytree(table.parties.home / name, kept)
+    return kept
+
+
+def restore(table: Table, name: str, kept: Path) -> None:
+    table.parties.stop(name)
+    shutil.rmtree(table.parties.home / name)
+    shutil.copytree(kept, table.parties.home / name)
+    table.parties.start(name)
+
+
+def test_p30_a_silo_restored_to_before_its_deposit_pays_again_and_one_of_both_counts(
+    table: Table,
+) -> None:
+    table.opened()
+    before = image(table, "cleveland")
+    first = table.deposits("cleveland")["cleveland"]
+    restore(table, "cleveland", before)
+    assert rows(table.parties, "cleveland") == []
+    second = table.deposits("cleveland")["cleveland"]
+    assert second[0] != first[0]
+    assert len(rows(table.parties, "cleveland")) == 1
+    others = table.deposits("hungary", "switzerland", "va-long-beach")
+    sets = [{"cleveland": one, **others} for one in (first, second)]
+    promises = []
+    for node, those in zip(NODES, (sets[0], sets[1], sets[0]), strict=True):
+        heads = [one[0] for one in those.values()]
+        parts = (table.collect, *table.keys, table.set_of(those), *heads)
+        promises += table.ask(node, Call.COLLECT_PROMISE, *parts)
+    for node, those in zip(NODES, (sets[0], sets[1], sets[0]), strict=True):
+        heads = [one[0] for one in those.values()]
+        parts = (table.collect, *table.keys, *heads, *promises)
+        assert refusal(table.ask(node, Call.COLLECT_TOTAL, *parts)) == ("protocol", "relay")
+
+
+def test_p15_a_deposit_whose_row_was_lost_gets_it_before_it_is_sent_again(table: Table) -> None:
+    table.opened()
+    home = table.parties.home / "cleveland"
+    before = image(table, "cleveland")
+    first = table.deposits("cleveland")["cleveland"]
+    table.parties.stop("cleveland")
+    for path in home.glob("ledger.sqlite*"):
+        path.unlink()
+    for path in before.glob("ledger.sqlite*"):
+        shutil.copy(path, home)
+    table.parties.start("cleveland")
+    assert rows(table.parties, "cleveland") == []
+    assert table.deposits("cleveland")["cleveland"] == first
+    assert len(rows(table.parties, "cleveland")) == 1
+
+
+@pytest.mark.parametrize("state", ["before the key", "after the key", "after the promise"])
+def test_p30_a_node_restored_at_every_state_tells_no_second_total(table: Table, state: str) -> None:
+    images = {"before the key": image(table, "node-1")}
+    table.opened()
+    images["after the key"] = image(table, "node-1")
+    deposits = table.deposits()
+    fewer = {name: one for name, one in deposits.items() if name != "hungary"}
+    heads, some = ([one[0] for one in those.values()] for those in (deposits, fewer))
+    base = (table.collect, *table.keys)
+    whole, second = table.set_of(deposits), table.set_of(fewer)
+    promises = [table.ask(n, Call.COLLECT_PROMISE, *base, whole, *heads)[0] for n in NODES]
+    images["after the promise"] = image(table, "node-1")
+    (total,) = table.ask("node-1", Call.COLLECT_TOTAL, *base, *heads, *promises)
+    restore(table, "node-1", images[state])
+    again = table.ask("node-1", Call.COLLECT_PROMISE, *base, second, *some)
+    if state == "after the key":
+        assert unverified(again[0]).tag is Tag.SET_PROMISE, "it has forgotten the first"
+        promises = [again[0], *promises[1:]]
+        said = table.ask("node-1", Call.COLLECT_TOTAL, *base, *some, *promises)
+        assert refusal(said) == ("protocol", "relay"), "the others have promised another set"
+        said = table.ask("node-2", Call.COLLECT_PROMISE, *base, second, *some)
+        assert refusal(said) == ("protocol", "aggregator")
+        return
+    assert refusal(again)[0] == "protocol"
+    said = table.ask("node-1", Call.COLLECT_TOTAL, *base, *heads, *promises)
+    if state == "after the promise":
+        assert said == [total], "the same bits"
+    else:
+        (new,) = table.ask("node-1", Call.COLLECT_KEY, table.collect)
+        assert new != table.keys[0]
+        said = table.ask("node-1", Call.COLLECT_PROMISE, *base, whole, *heads)
+        assert refusal(said) == ("protocol", "node-1"), "set back, says its own log"
+
+
+def test_p30_the_key_is_overwritten_where_it_stood_and_read_by_nobody_without_the_long_term_key(
+    table: Table,
+) -> None:
+    table.opened()
+    folder = table.parties.home / "node-1" / "collections" / table.id.hex()
+    (sealed,) = KeptFrames(folder).parts("key") or []
+    secret = table.parties.sites["node-1"].keys.open(
+        sealed, b"hubbub node key v1" + table.place.study + table.id
+    )
+    assert len(secret) == 128
+    before = (folder / "key").read_bytes()
+    assert secret[32:96] not in before
+    inode = (folder / "key").stat().st_ino
+    link = table.parties.home / "another name of the same file"
+    link.hardlink_to(folder / "key")
+    deposits = table.deposits()
+    heads, base = [one[0] for one in deposits.values()], (table.collect, *table.keys)
+    fixed = table.set_of(deposits)
+    promises = [table.ask(n, Call.COLLECT_PROMISE, *base, fixed, *heads)[0] for n in NODES]
+    table.ask("node-1", Call.COLLECT_TOTAL, *base, *heads, *promises)
+    assert not (folder / "key").exists()
+    assert link.stat().st_ino == inode
+    assert not any(link.read_bytes()), "zeros where it stood"
+
+
+def test_p30_a_key_is_erased_once_its_study_is_withdrawn(table: Table) -> None:
+    table.opened()
+    folder = table.parties.home / "node-1" / "collections" / table.id.hex()
+    table.parties.seats["node-1"].look()
+    assert KeptFrames(folder).parts("key")
+    table.parties.sites["node-1"].withdraw(table.parties.study.id)
+    table.parties.seats["node-1"].look()
+    assert KeptFrames(folder).parts("key") is None
+    said = table.ask("node-1", Call.COLLECT_KEY, table.collect)
+    assert refusal(said) == ("not-approved", "")
+
+
+# Equivocation -------------------------------------------------------------------------------------
+
+
+def test_p30_a_silo_takes_part_in_one_opening_and_names_who_signed_two(table: Table) -> None:
+    table.opened()
+    table.deposits("cleveland")
+    other = table.opening(until=2e6)
+    keys = [
+        table.place.frame(
+            Tag.NODE_KEY, index, unverified(other).digest + payload(table.keys[place])[32:]
+        ).sealed(table.parties.sites[node].keys)
+        for place, (node, index) in enumerate(zip(NODES, (5, 6, 7), strict=True))
+    ]
+    said = table.ask("cleveland", Call.COLLECT_DEPOSIT, other, *keys)
+    assert refusal(said) == ("protocol", "aggregator")
+    fresh = payload(Table(table.parties, bytes(16)).opened()[2])[32:]
+    head = unverified(table.collect).digest
+    second = table.place.frame(Tag.NODE_KEY, 6, head + fresh).sealed(
+        table.parties.sites["node-2"].keys
+    )
+    shown = [table.keys[0], second, table.keys[2]]
+    said = table.ask("cleveland", Call.COLLECT_DEPOSIT, table.collect, *shown)
+    assert refusal(said) == ("protocol", "node-2")
+    said = table.ask("node-1", Call.COLLECT_KEY, other)
+    assert refusal(said) == ("protocol", "aggregator")
+    assert len(rows(table.parties, "cleveland")) == 1
+
+
+def test_p15_a_second_collection_is_not_paid_for_by_the_same_row(table: Table) -> None:
+    table.opened()
+    table.deposits("cleveland")
+    second = Table(table.parties, bytes(16))
+    second.opened()
+    said = second.ask("cleveland", Call.COLLECT_DEPOSIT, second.collect, *second.keys)
+    assert refusal(said) == ("budget", "")
+    assert len(rows(table.parties, "cleveland")) == 1
+
+
+WRONG = {
+    "a numbers' change": lambda t: t.place.frame(
+        Tag.COLLECT, 0, payload(t.collect).replace(b'"quorum": 3', b'"quorum": 1')
+    ).sealed(t.parties.aggregator.keys),
+    "another purpose": lambda t: t.place.frame(
+        Tag.COLLECT, 0, payload(t.collect).replace(b'"statistics"', b'"training"')
+    ).sealed(t.parties.aggregator.keys),
+    "no date": lambda t: t.place.frame(
+        Tag.COLLECT, 0, payload(t.collect).replace(b'"until"', b'"after"')
+    ).sealed(t.parties.aggregator.keys),
+    "of a silo": lambda t: t.place.frame(Tag.COLLECT, 1, payload(t.collect)).sealed(
+        t.parties.sites["cleveland"].keys
+    ),
+    "an OPEN": lambda t: t.place.frame(Tag.OPEN, 0, payload(t.collect)).sealed(
+        t.parties.aggregator.keys
+    ),
+    "altered": lambda t: t.collect[:-1] + bytes([t.collect[-1] ^ 1]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_no_other_collect_is_answered(table: Table, case: str) -> None:
+    for name in ("cleveland", "node-1"):
+        call = Call.COLLECT_KEY if name == "node-1" else Call.COLLECT_DEPOSIT
+        why, _ = refusal(table.ask(name, call, WRONG[case](table)))
+        assert why in ("protocol", "plan")
+    assert rows(table.parties, "cleveland") == []
+
+
+@pytest.mark.parametrize("call", [one for one in Call if one >= Call.COLLECT_KEY])
+def test_no_call_is_answered_by_who_it_is_not_for(table: Table, call: Call) -> None:
+    base = table.opened()
+    for name in ("cleveland", "node-1"):
+        for_silo = call is Call.COLLECT_DEPOSIT
+        if call in (Call.COLLECT_KEY, Call.COLLECT_VOID) and name == "node-1":
+            continue
+        if for_silo and name == "cleveland":
+            continue
+        said = table.ask(name, call, *base)
+        if call is Call.COLLECT_LOOK and name == "node-1":
+            assert unverified(said[0]).tag is Tag.LOOKED
+        else:
+            assert refusal(said)[0] == "protocol"
+
+
+def test_no_file_that_a_silo_keeps_holds_a_secret(table: Table, monkeypatch: Any) -> None:
+    """Neither its seeds nor its noised sum are in any of its files, in any plain encoding."""
+    from hubbub.protocol.collection import Deposit
+
+    seen: list[bytes] = []
+    honest = Deposit.sealed
+
+    def sealed(self: Deposit, residues: Any, seeds: Any) -> Any:
+        seen.extend((residues.tobytes(), *seeds.values()))
+        return honest(self, residues, seeds)
+
+    monkeypatch.setattr(Deposit, "sealed", sealed)
+    table.opened()
+    table.deposits("cleveland")
+    assert len(seen) == 4
+    whole = [
+        path.read_bytes()
+        for path in (table.parties.home / "cleveland").rglob("*")
+        if path.is_file() and path.name != "keys.toml"
+    ]
+    assert sum(map(len, whole)) > 5000
+    for secret in seen:
+        for form in (secret[:16], secret[:16].hex().encode()):
+            assert not any(form in one for one in whole)
+
+
+def test_a_killed_process_is_no_error_of_the_endpoint() -> None:
+    assert not issubclass(Killed, Exception)

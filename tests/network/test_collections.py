@@ -1,0 +1,120 @@
+"""Sums that stay open for weeks, through the real endpoints: folders, ledgers, evidence (P30)."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub.verification.replay.checking import verify
+from network.collected import (
+    DAY,
+    Deaths,
+    Time,
+    asking,
+    check_exact,
+    collect,
+    collected,
+    dying,
+    from_files,
+    hourly,
+    noised,
+    seated,
+    sums,
+    weather,
+    write_files,
+)
+from network.consortium import HOSPITALS, Consortium
+from network.test_collection_endpoints import rows
+
+__all__ = ["noised", "sums"]
+
+
+def test_a_study_of_one_sum_is_collected_and_its_run_is_verified(
+    tmp_path: Path, noised: Any, sums: Any
+) -> None:
+    parties = Consortium.gather(tmp_path, asking())
+    result = collect(parties)
+    assert result is not None
+    check_exact(sums, noised)
+    table = result.statistics["baseline"].rows
+    records = sum(row.value for row in table if row.quantity == "records")
+    assert 700 < records < 1140  # 920 in all, with noise
+    found = verify(tmp_path / "run")
+    assert [one for one in found if not one.holds] == []
+    assert any("every sum, and every step along it, bit for bit" in one.claim for one in found)
+    evidence = json.loads((tmp_path / "run" / "evidence.json").read_text())
+    assert [one["silo"] for one in evidence["silos"]] == sorted(HOSPITALS)
+    assert all(one["attempts"] == 1 and one["closed"] for one in evidence["silos"])
+    assert [len(rows(parties, name)) for name in HOSPITALS] == [1, 1, 1, 1]
+
+
+def test_with_hashes_of_vectors_the_sum_is_not_verifiable_and_all_else_is(tmp_path: Path) -> None:
+    made = asking()
+    made["study"]["transcript"] = "hashes"
+    parties = Consortium.gather(tmp_path, made)
+    collect(parties)
+    (transcript,) = (tmp_path / "run" / "transcript").iterdir()
+    assert transcript.stat().st_size < 40_000
+    found = verify(tmp_path / "run")
+    assert [one for one in found if not one.holds] == []
+    assert any(one.verdict.startswith("not verifiable") for one in found)
+
+
+def test_below_the_quorum_nothing_opens_and_a_later_date_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noised: Any, sums: Any
+) -> None:
+    hourly(monkeypatch)
+    parties = Consortium.gather(tmp_path, asking())
+    clock, limit = Time(), 40 * DAY
+
+    class EnoughError(Exception):
+        pass
+
+    def there(party: str) -> bool:
+        if clock.wall() > limit:
+            raise EnoughError
+        return party not in ("cleveland", "hungary")
+
+    with pytest.raises(EnoughError):
+        collect(parties, seated(parties, there), clock=clock)
+    assert sums == []
+    status = json.loads((tmp_path / "aggregator" / "status.json").read_text())
+    assert (status["deposits"], status["quorum"]) == (2, 3)
+    assert set(status["waiting_for"]) == {"cleveland", "hungary"}
+    assert status["phase"] == "deposits"
+    reminders = [one for one in parties.said if "waiting for cleveland, hungary" in one]
+    assert 12 < len(reminders) < 25, "a few before the date, then one a day"
+    limit = 100 * DAY
+    back = seated(parties, lambda party: party != "hungary")
+    assert collect(parties, back, clock=clock, until=60 * DAY) is not None
+    assert [silos for silos, _ in sums] == [[1, 3, 4]], "hungary is number 2"
+    check_exact(sums, noised)
+    assert clock.wall() >= 60 * DAY, "nobody is left out before the date"
+
+
+def test_sites_up_one_hour_in_twenty_all_killed_twice_open_the_exact_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noised: Any, sums: Any
+) -> None:
+    """24 silos and 3 nodes, each up 5 % of the time; every process dies at two of its writes."""
+    hourly(monkeypatch)
+    names = [f"site-{number:02}" for number in range(24)]
+    parties = Consortium.gather(tmp_path, from_files(names, 3, dropouts=4))
+    write_files(parties)
+    draw, clock = random.Random(30), Time()
+    chosen = {
+        party: set(draw.sample(range(5), 2)) for party in [*names, "node-1", "node-2", "node-3"]
+    }
+    chosen["aggregator"] = set(draw.sample(range(60), 5))
+    with dying(monkeypatch, Deaths(lambda party, side: side in chosen.get(party, ()))) as deaths:
+        there = weather(draw, clock, 0.05)
+        result = collected(parties, seated(parties, there), clock, until=20 * DAY)
+    assert result is not None
+    assert {party: deaths.died[party] for party in chosen if deaths.died[party] < 2} == {}
+    check_exact(sums, noised)
+    assert len(sums[-1][0]) >= 20
+    assert [len(rows(parties, name)) <= 1 for name in names] == [True] * 24
+    assert [one for one in verify(tmp_path / "run") if not one.holds] == []

@@ -1,0 +1,193 @@
+"""Data dictionaries, and a site's own mapping of units, spellings, dates and names."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hubbub import Study
+from hubbub.cli import main
+from hubbub.errors import DataError, StudyError, UserError
+from hubbub.study import sources
+from hubbub.study.drafting import checked
+from hubbub.study.harmonising.data_dictionary import data_dictionary
+from hubbub.study.harmonising.site_mapping import ColumnMapping, mapping_of
+
+STUDY = """
+study.name = "units"
+[parties]
+names = ["north", "south"]
+colluders = 0
+[data]
+files = "{name}.csv"
+target = "died"
+records = 400
+patient = "pid"
+most_per_patient = 1
+[data.columns]
+sex = { categories = ["F", "M"] }
+glucose = { low = 20, high = 800, default = 100, missing = ["n/a"] }
+seen = { low = 0, high = 100, feature = false }
+[model]
+kind = "logistic"
+[training]
+steps = 2
+sample_rate = 0.1
+[privacy]
+epsilon = 1.0
+delta = 1e-5
+"""
+NORTH = "pid,sex,glucose,died,seen\n" + "".join(
+    f"{k},{'FM'[k % 2]},{18.0156 * (5 + k % 7 / 2)!r},{k % 3 % 2},{k % 50}\n" for k in range(60)
+)
+SOUTH = "pid;Geschlecht;Glukose;Died;seen\n" + "".join(
+    f"{k};{('weiblich', 'männlich')[k % 2]};{5 + k % 7 / 2};{k % 3 % 2};{k % 50}\n".replace(
+        ".", ","
+    )
+    for k in range(60)
+)
+MAPPING = """
+[south.sex]
+from = "Geschlecht"
+spellings = { weiblich = "F", "männlich" = "M" }
+[south.glucose]
+from = "Glukose"
+decimal = ","
+factor = 18.0156
+[south.died]
+from = "Died"
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with both sites' files, of the same people."""
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text(STUDY)
+    Path("north.csv").write_text(NORTH)
+    with Path("south.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(line.split(";") for line in SOUTH.splitlines())
+    Path("mapping.toml").write_text(MAPPING)
+    return tmp_path
+
+
+def test_two_sites_with_other_names_units_and_spellings_have_the_same_records(here: Path):
+    study = Study.load("study.toml")
+    north, south = (sources.records(study, name, folder=here) for name in ("north", "south"))
+    assert north.inputs.tobytes() == south.inputs.tobytes()
+    assert north.targets.tobytes() == south.targets.tobytes()
+    assert not [one for one in checked(study, ["north", "south"], here) if one.refused]
+    Path("mapping.toml").unlink()
+    with pytest.raises(DataError, match="south"):
+        sources.records(study, "south", folder=here)
+    assert [one for one in checked(study, ["south"], here) if one.refused]
+
+
+def test_a_query_gives_what_a_sites_mapping_makes_of_it(here: Path):
+    with closing(sqlite3.connect("south.sqlite")) as opened:
+        opened.execute("CREATE TABLE t (pid, sex, glucose, died, seen)")
+        rows = [line.split(";") for line in SOUTH.splitlines()[1:]]
+        opened.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
+        opened.commit()
+    Path("sources.toml").write_text('[south]\nurl = "sqlite:///south.sqlite"\n')
+    Path("sources.toml").chmod(0o600)
+    own = MAPPING.replace('from = "Geschlecht"\n', "").replace('from = "Glukose"\n', "")
+    Path("mapping.toml").write_text(own.replace('from = "Died"\n', ""))
+    asked = STUDY.replace(
+        'files = "{name}.csv"',
+        'source = "sql"\nquery = "SELECT pid, sex, glucose, died, seen FROM t"\n'
+        'tables = { t = "pid" }',
+    )
+    south = sources.records(Study.parse(asked), "south", folder=here)
+    north = sources.records(Study.load("study.toml"), "north", folder=here)
+    assert sorted(map(bytes, south.inputs)) == sorted(map(bytes, north.inputs))
+
+
+def test_a_first_mapping_is_written_from_a_sites_cells(here: Path):
+    Path("mapping.toml").unlink()
+    with Path("south.csv").open("w", newline="") as file:
+        lines = [line.split(";") for line in SOUTH.splitlines()]
+        lines[0] = ["PID", "Sex", "Glucose ", "died", "seen"]
+        csv.writer(file).writerows(
+            [line[0], {"weiblich": "f"}.get(line[1], line[1]), *line[2:]] for line in lines
+        )
+    assert main(["check", "study.toml", "--silo", "south", "--mapping", "m.toml"]) == 0
+    text = Path("m.toml").read_text()
+    for part in (
+        '[south.pid]\nfrom = "PID"',
+        '[south.sex]\nfrom = "Sex"\nspellings = { "f" = "F" }\n# spellings: what are "männlich"?',
+        'decimal = ","\n# factor = 18.0156: hardly a value is within the bounds',
+    ):
+        assert part in text
+    assert set(mapping_of("south", _as_mapping(text, here))) == {"pid", "sex", "glucose"}
+    assert main(["check", "study.toml", "--silo", "south", "--mapping", "m.toml"]) != 0
+    assert main(["check", "study.toml", "--mapping", "n.toml"]) != 0
+
+
+def _as_mapping(text: str, here: Path) -> Path:
+    (here / "mapping.toml").write_text(text)
+    return here
+
+
+@pytest.mark.parametrize(
+    ("mapping", "cell", "becomes"),
+    [
+        ({"factor": 18.0156}, "5.5", repr(5.5 * 18.0156)),
+        ({"factor": 1.8, "offset": 32.0}, "37", repr(37 * 1.8 + 32)),
+        ({"decimal": ","}, "5,5", "5.5"),
+        ({"decimal": ","}, "n/a, see chart", "n/a, see chart"),
+        ({"factor": 2.0}, "nothing", "nothing"),
+        ({"factor": 2.0}, "", ""),
+        ({"date": "%d.%m.%Y"}, "31.05.2024", "2024-05-31"),
+        ({"date": "%d.%m.%Y"}, "31.02.2024", "31.02.2024"),
+        ({"spellings": (("1.0", "yes"),)}, "1", "yes"),
+        ({"spellings": (("ja", "yes"),), "factor": 2.0}, "ja", "yes"),
+    ],
+)
+def test_a_cell_becomes_what_its_mapping_says_or_stays(mapping: Any, cell: str, becomes: str):
+    assert ColumnMapping(source="a", **mapping).cell(cell) == becomes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "north = 3",
+        "[north]\nage = 3",
+        "[north.age]\nfactor = 'x'",
+        "[north.age]\nunit = 'kg'",
+        "[north.age]\nspellings = {a = 1}",
+        "[north.age",
+    ],
+)
+def test_a_mapping_that_is_none_is_refused(tmp_path: Path, text: str):
+    (tmp_path / "mapping.toml").write_text(text)
+    with pytest.raises((UserError, StudyError), match="expected"):
+        mapping_of("north", tmp_path)
+
+
+def test_a_data_dictionary_says_what_each_column_means(
+    here: Path, capsys: pytest.CaptureFixture[str]
+):
+    entries = {one.column: one for one in data_dictionary(Study.load("study.toml"))}
+    assert list(entries) == ["pid", "died", "sex", "glucose", "seen"]
+    assert (entries["pid"].role, entries["died"].codes) == ("patient", ("0", "1"))
+    assert (entries["glucose"].low, entries["glucose"].high) == ("20", "800")
+    assert entries["glucose"].missing == "counts as 100.0, also written n/a"
+    assert entries["seen"].role == "statistics"
+    assert main(["schema", "data", "study.toml", "--out", "dictionary.csv"]) == 0
+    with Path("dictionary.csv").open(newline="") as file:
+        assert [row["column"] for row in csv.DictReader(file)] == list(entries)
+    capsys.readouterr()
+    assert main(["schema", "data", "study.toml", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["columns"]) == 5
+    assert main(["schema", "data"]) != 0
+    columns = STUDY[STUDY.index("files") : STUDY.index("[model]")]
+    built_in = STUDY.replace(columns, 'source = "hubbub.datasets:heart"\n')
+    with pytest.raises(StudyError, match=r"expected data\.columns"):
+        data_dictionary(Study.parse(built_in))
