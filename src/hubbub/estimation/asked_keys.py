@@ -124,9 +124,9 @@ KEYS: Mapping[str, Key] = {
     "per": number(
         0,
         1e9,
-        '`"rates"`: the time that rates are per, in the unit of `time`.',
+        '`"rates"`: the time that rates are per, in the unit of `time`; 100 if left out.',
         above=True,
-        default="`100.0`",
+        default="none",
     ),
     "reference": table(
         '`"logistic"`, `"linear"`, `"cox"`: the class that others are compared with; the first if '
