@@ -15,7 +15,8 @@ from typing import TypeVar
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
+from hubbub.protocol.agreement.key_agreement import Agreement, Session
+from hubbub.protocol.agreement.sent_digests import sent_digests
 from hubbub.protocol.primitives.wire import Tag
 from protocol.parties import SESSION, STUDY, World, world
 
@@ -30,7 +31,8 @@ class _RefusedError(Exception):
 def check(data: bytes) -> None:
     """One input."""
     reader = Reader(data)
-    setup = Setup(w=world(3, reader.number() % 2), reader=reader)
+    kind = reader.number() % 4
+    setup = Setup(w=world(3, kind % 2, quorum=2), reader=reader, away=kind // 2)
     setup.victim = reader.one_of(list(setup.parties))
     with suppress(_RefusedError):
         setup.play()
@@ -38,11 +40,11 @@ def check(data: bytes) -> None:
 
 def seeds() -> list[bytes]:
     """Honest set-ups, and one change of each kind in each of the five deliveries."""
-    honest = [bytes([kind, victim]) for kind in (0, 1) for victim in range(4)]
+    honest = [bytes([kind, victim]) for kind in range(4) for victim in range(4)]
     changes = [bytes([1, kind, 0, 1, edit, 7, 9]) for kind in range(6) for edit in range(14)]
     return honest + [
         bytes([kind, 1]) + bytes(place) + change
-        for kind in (0, 1)
+        for kind in range(4)
         for place in range(6)
         for change in changes[place::6]
     ]
@@ -55,15 +57,21 @@ class Setup:
     Args:
         w: the world.
         reader: the input.
+        away: whether silo 2 is not there.
     """
 
     w: World
     reader: Reader
     victim: int = 1
+    away: int = 0
     history: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.parties = {index: self.w.agreement(index) for index in range(1, len(self.w.keys))}
+        here = [silo for silo in self.w.roster.silos if silo != 2 or not self.away]
+        _, roll = self.w.rolled(here)
+        self.parties = {
+            index: self.w.agreement(index, roll=roll) for index in (*here, *self.w.roster.nodes)
+        }
 
     def play(self) -> None:
         """All phases; whoever finishes has the session of all others who finish."""
@@ -72,7 +80,7 @@ class Setup:
             reveals = self._phase(lambda i, p: p.reveal(self._post(i, commits)))
             self._phase(lambda i, p: p.learn_seed(self._post(i, reveals)) or True)
         sent = self._phase(lambda _, p: p.contribute())
-        digests = bytes(32) + b"".join(sent_digest(frames) for frames in sent.values())
+        digests = sent_digests(sent, len(self.w.keys))
         answers = self._phase(
             lambda i, p: p.confirm(self._post(i, _to(i, sent)), self._told(i, digests))
         )

@@ -59,6 +59,20 @@ def _thin(options: Options) -> Sequence[Any]:
     return thin.measured(options.silos, options.steps)
 
 
+def _absences(options: Options) -> Sequence[Any]:
+    from benchmarks.network import absences
+
+    return absences.measured(
+        options.nodes,
+        options.silos,
+        options.away,
+        options.away_seconds,
+        options.steps,
+        options.seed,
+        options.noise,
+    )
+
+
 # What is measured, and over how many steps.
 _WHAT: dict[str, tuple[Callable[[Options], Sequence[Any]], int]] = {
     "kills": (_kills, 600),
@@ -69,6 +83,7 @@ _WHAT: dict[str, tuple[Callable[[Options], Sequence[Any]], int]] = {
     "slow": (_slow, 0),
     "step": (_step, 8),
     "thin": (_thin, 12),
+    "absences": (_absences, 200),
 }
 
 
@@ -77,7 +92,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=_WHAT)
     parser.add_argument("--nodes", type=int, default=2, help="compute nodes; 0: pairwise masks")
-    parser.add_argument("--silos", type=int, default=30, help="crowd, thin: how many at most")
+    parser.add_argument(
+        "--silos", type=int, default=30, help="crowd, thin: how many at most; absences: how many"
+    )
     parser.add_argument("--kills", type=int, default=200, help="kills: how many")
     parser.add_argument("--cuts", type=int, default=300, help="cuts: how many")
     parser.add_argument("--seed", type=int, default=1, help="kills, cuts, slow: of chance")
@@ -86,6 +103,9 @@ def main() -> None:
     parser.add_argument("--download", default="float32,bfloat16", help="step: how models go down")
     parser.add_argument("--minutes", type=float, default=60.0, help="kills: at most")
     parser.add_argument("--steps", type=int, help="of the study")
+    parser.add_argument("--away", type=int, default=3, help="absences: silos away at any time")
+    parser.add_argument("--away-seconds", type=float, default=600.0, help="absences: the mean")
+    parser.add_argument("--noise", default="independent", help="absences: or correlated")
     options = parser.parse_args()
     measure, steps = _WHAT[options.what]
     options.steps = options.steps or steps

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from hubbub.learning import EvaluationTask
+from hubbub.learning import EvaluationTask, ScoreMarks
 from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
 from hubbub.learning.unit_model import per_unit_model
 from hubbub.planning import account_of, mechanism_of_all
@@ -54,9 +54,9 @@ def evaluated() -> np.ndarray:
     return np.array(
         [
             [
-                EvaluationTask(model, records, vector=ScoreVector.of(relation)).clipped_sum(
-                    numbers, np.array([row])
-                )
+                EvaluationTask(
+                    model, records, marks=ScoreMarks(ScoreVector.of(relation))
+                ).clipped_sum(numbers, np.array([row]))
                 for row in rows
             ]
             for relation in RELATIONS
@@ -145,7 +145,7 @@ def wildly_evaluated(kind: str, places: int, vector: ScoreVector) -> np.ndarray:
     patients = np.arange(len(inputs)) // places if places else None
     records = Records(inputs=inputs, targets=shown, patients=patients)
     model = per_unit_model(Wild(outputs), places)
-    task = EvaluationTask(model, records, target_type=target_type, vector=vector)
+    task = EvaluationTask(model, records, target_type=target_type, marks=ScoreMarks(vector))
     numbers = np.repeat([1.0, 0.0], outputs).astype(np.float32)
     rows = [*range(task.count), -1]
     return np.array([task.clipped_sum(numbers, np.array([row])) for row in rows])

@@ -86,7 +86,11 @@ def test_frames_of_evidence_are_read_or_refused(data: st.DataObject) -> None:
         session.frame(SESSION.keys[i], i, data.draw(tags), data.draw(st.binary(max_size=40)))
         for i in senders
     ] + data.draw(st.lists(st.binary(max_size=200), max_size=1))
-    for read in (session.nonces_of, lambda found: session.checked(found, bytes(32))):
+    silos = frozenset({1, 2, 3})
+    for read in (
+        lambda found: session.nonces_of(found, silos),
+        lambda found: session.checked(found, bytes(32), silos),
+    ):
         with contextlib.suppress(HubbubError):
             read(frames)
 

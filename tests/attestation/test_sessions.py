@@ -36,8 +36,8 @@ def test_honest_parties_set_a_session_up(nodes: int) -> None:
     asked = ALL if nodes else {"aggregator": role_of(), **SILOS}
     parties = Parties(study=study_of(asked, nodes))
     rounds = parties.open_session()
-    tags = [tag_of(frame) for frame in rounds.attested]
-    assert tags == [Tag.OPEN] + 3 * [Tag.NONCE] + (4 + nodes) * [Tag.EVIDENCE]
+    tags = [tag_of(frame) for frame in rounds.opening]
+    assert tags == [Tag.OPEN, Tag.ROLL] + 3 * [Tag.NONCE] + (4 + nodes) * [Tag.EVIDENCE]
     agreed = [party.agreed for party in parties.set_up.peers.parties.values()]
     assert len({one.attested for one in agreed}) == 1
     assert [len(one) for one in agreed[0].attested] == [32, 32, 32]
@@ -45,7 +45,7 @@ def test_honest_parties_set_a_session_up(nodes: int) -> None:
 
 def test_where_nothing_is_asked_for_nothing_is_shown() -> None:
     rounds = Parties(study=study_of({})).open_session()
-    assert rounds.attested == []
+    assert [tag_of(frame) for frame in rounds.opening] == [Tag.ROLL]
     assert {Call.ATTEST, Call.EVIDENCE}.isdisjoint(rounds.peers.asked)
 
 
@@ -229,7 +229,7 @@ def test_an_aggregator_that_shows_silos_different_nonces_gets_no_evidence_believ
     ).sealed(keys)
 
     def bend(call: Call, to: int, frames: list[bytes]) -> list[bytes]:
-        return [*frames[:2], other] if call is Call.ATTEST and to == 1 else frames
+        return [*frames[:3], other] if call is Call.ATTEST and to == 1 else frames
 
     parties.bend = bend
     assert refusal(parties)[0] == "evidence-report-data"

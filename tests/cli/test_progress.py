@@ -103,7 +103,7 @@ def test_without_a_terminal_lines_go_to_stderr(
 @pytest.mark.parametrize(
     ("evaluate", "words"),
     [
-        ("", "not scored: the study has neither data.test nor training.evaluate"),
+        ("", "not scored: the study has neither [validation] nor data.test"),
         ("evaluate = { every = 2, epsilon = 1.0 }", "held-back accuracy 0."),
     ],
 )

@@ -256,12 +256,13 @@ def test_parties_are_called_after_their_files(names, wanted, pattern):
     assert party_names([Path(name) for name in names]) == (wanted, pattern)
 
 
-def test_many_records_are_evaluated_and_the_plan_takes_it(ask):
+def test_many_records_have_a_validation_and_the_plan_takes_it(ask):
     made = clean()
     made["north"] = [made["north"][0], *made["north"][1:] * 200]
     ask("init", *write(made), "--target", "died")
     study = Study.load("study.toml")
-    assert study.training.evaluate is not None
+    assert study.validation is not None
+    assert study.validation.epsilon < 0.5
     assert (study.training.sample_rate, study.training.steps) == (0.2, 150)
     usual = usual_for(study)
     assert study.training.clip_norm == usual.clip_norm

@@ -156,7 +156,8 @@ def test_a_share_for_the_test_is_held_back_and_told_with_noise(init):
     lay("counts", Path(), ROWS)
     assert init(*FILES, "--test-share", ".3")[0] == 0
     study = Study.load("study.toml")
-    assert study.training.evaluate.holdout == 0.3
+    assert study.validation.holdout == 0.3
+    assert study.validation.records == "auto"
 
 
 @pytest.mark.parametrize(

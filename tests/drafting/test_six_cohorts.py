@@ -60,7 +60,8 @@ def test_a_cohort_becomes_a_scored_report_by_what_is_printed_alone(
     assert "ε spent in all by these records" in page
     assert "the first charge" in page
     assert "What to do next" in page
-    row = json.loads((run.parent / "metrics.jsonl").read_text().splitlines()[-1])
-    (told,) = [key for key in row if key.endswith("_low")]
-    assert row[told] <= row[told.removesuffix("_low")]
-    assert "noise and about" in page
+    told = json.loads((run.parent / "validation.json").read_text())
+    scores = told["all"]["scores"].values()
+    assert scores
+    assert all(one["low"] <= one["value"] <= one["high"] for one in scores)
+    assert "chance and noise counted in" in page

@@ -347,7 +347,7 @@ def opened(
         return np.sum([_sum_of(parties.study, silo, model.tobytes()) for silo in silos], axis=0)
 
     def close(sessions: Sequence[bytes]) -> list[dict[str, Any]]:
-        return coordinator.close(rounds, sessions, prepared.initial.astype("<f4").tobytes())
+        return coordinator.close(sessions, prepared.initial.astype("<f4").tobytes())
 
     return Session(
         rounds=rounds,

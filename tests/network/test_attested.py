@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from base64 import b64decode, b64encode
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,9 @@ from hubbub.ledger import Ledger
 from hubbub.network import checkup, coordinator
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.timeouts import Timeouts
+from hubbub.protocol import called
 from hubbub.verification.attestation import PlatformEvidence, SoftwareAttester, own_code
+from hubbub.verification.evidence.attested_sessions import _replayed
 from hubbub.verification.replay.checking import verify
 from network.consortium import HOSPITALS, Consortium, table
 from network.lines import over_nats
@@ -31,9 +36,11 @@ def attested(
     roles: tuple[str, ...] = ("aggregator", "silo"),
     steps: int = 2,
     kind: type[Consortium] = Consortium,
+    dropouts: int = 0,
 ) -> Any:
     """A consortium whose study believes attested silos."""
-    made = table(NAMES, nodes, parties={"trust": "tee"}, training={"steps": steps})
+    trust = {"trust": "tee", "dropouts": dropouts, "colluders": 0 if dropouts else 1}
+    made = table(NAMES, nodes, parties=trust, training={"steps": steps})
     made["attestation"] = {role: {**ROLE, "minimum_tcb": {"svn": 1}} for role in roles}
     return kind.gather(home, made)
 
@@ -67,11 +74,41 @@ def test_attested_parties_train_and_their_evidence_is_verified_again(
     assert all(one.holds for one in found)
     assert any("the evidence holds of every aggregator (software)" in one.claim for one in found)
     kept = json.loads((tmp_path / "run" / "evidence.json").read_text())
-    assert len(kept["attested"][0]["frames"]) == 1 + 3 + 4 + nodes
+    assert len(kept["attested"][0]["frames"]) == 2 + 3 + 4 + nodes
     for name in NAMES:
         parties.stop(name)
         with Ledger(tmp_path / name / "ledger.sqlite") as ledger:
             assert [len(one.attested) for one in ledger.entries()] == [3, 3]
+
+
+@pytest.mark.parametrize("nodes", [0, 2])
+def test_p29_evidence_is_that_of_the_silos_of_the_session(tmp_path: Path, nodes: int) -> None:
+    roles = ("aggregator", "node", "silo") if nodes else ("aggregator", "silo")
+    parties = attested(tmp_path, nodes, roles, dropouts=1)
+    parties.stop("hungary")
+    assert parties.serve(timeouts=replace(AT_ONCE, grace=0.0)).final["step"] == 2
+    assert all(one.holds for one in verify(tmp_path / "run"))
+    (shown,) = json.loads((tmp_path / "run" / "evidence.json").read_text())["attested"]
+    frames = [b64decode(one) for one in shown["frames"]]
+    assert len(frames) == 2 + 2 + 3 + nodes
+    roster, asked = parties.aggregator.roster, parties.study.attestation
+    holds = partial(_replayed, asked=asked, study=parties.study, roster=roster)
+    holds(shown)
+    forged = {
+        "none": [frames[0], *frames[2:]],
+        "of all": [frames[0], _rolled(parties, shown, (1, 2, 3)), *frames[2:]],
+        "of one": [frames[0], _rolled(parties, shown, (1,)), *frames[2:]],
+        "another's nonce": [*frames[:3], frames[2], *frames[4:]],
+    }
+    for altered in forged.values():
+        with pytest.raises(ProtocolError):
+            holds(shown | {"frames": [b64encode(one).decode() for one in altered]})
+
+
+def _rolled(parties: Consortium, shown: Any, silos: tuple[int, ...]) -> bytes:
+    """A ROLL that the aggregator signs afterwards."""
+    place = (parties.study.id, bytes.fromhex(shown["session"]), frozenset(silos))
+    return called(parties.aggregator.keys, parties.aggregator.roster, *place)[0]
 
 
 def test_attested_parties_train_over_a_real_relay(tmp_path: Path) -> None:
@@ -215,7 +252,7 @@ def test_a_party_that_restarts_shows_fresh_evidence(tmp_path: Path) -> None:
     parties.serve(progress=restart)
     kept = json.loads((tmp_path / "run" / "evidence.json").read_text())["attested"]
     assert len(kept) == 2
-    assert len({frame for one in kept for frame in one["frames"]}) == 2 * 8
+    assert len({frame for one in kept for frame in one["frames"]}) == 2 * 9
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 

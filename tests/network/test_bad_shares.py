@@ -220,7 +220,7 @@ def test_p3_a_node_is_asked_for_the_silos_whose_shares_all_nodes_have(gather: An
     session = opened(parties, relay)
     session.round(1)
     requests = [
-        unverified(read_answer(b"hub!\3" + relay.asked("promise", n)[0][22:])[0])
+        unverified(read_answer(b"hub!\4" + relay.asked("promise", n)[0][22:])[0])
         for n in ("node-1", "node-2")
     ]
     assert {bytes(one.payload)[0] for one in requests} == {0b1110_0000}

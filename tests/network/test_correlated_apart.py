@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,25 @@ def test_p25_what_is_kept_of_the_noise_is_erased_when_the_study_is_over(tmp_path
         endpoint = parties.seats[name]
         assert isinstance(endpoint, SiloEndpoint)
         for state in endpoint._sessions.values():
-            noise = state.party.silo._noise  # type: ignore[attr-defined]
+            noise = state.party.silo._noise._rows  # type: ignore[attr-defined]
             assert not noise._window.any()
             assert noise.last > 8
+
+
+@pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
+def test_p29_a_late_silo_comes_with_the_next_block_and_no_row_pays_for_nothing(
+    tmp_path: Path, nodes: int
+) -> None:
+    parties = gathered(tmp_path, nodes, dropouts=1)
+    parties.stop("hungary")
+
+    def back(step: int, _: Any) -> None:
+        if step == 1:
+            parties.start("hungary")
+
+    result = parties.serve(timeouts=replace(QUICK, grace=0.0), progress=back)
+    assert falsehoods(parties) == []
+    assert result.final["step"] == 8
+    # Two attempts of the first block, six of the second: a new session begins with a whole row.
+    assert [len(rows(parties, name)) for name in NAMES] == [4, 3, 4]
+    assert len(set(rows(parties, "cleveland"))) == 2

@@ -23,13 +23,14 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.party_folder import ROSTER
 from hubbub.network.requests import Requests
 from hubbub.network.timeouts import Timeouts
+from hubbub.protocol.agreement.roll_call import RollCall
 from hubbub.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.queries import TRAINING
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import layout_of
 from hubbub.session.session_offer import SessionOffer
-from hubbub.session.setup import SetUp
+from hubbub.session.setup import SetUp, _RolledSetUp
 from network.relay import (
     HASTY,
     NAMES,
@@ -314,8 +315,6 @@ def test_no_call_with_junk_is_answered(gather: Any, call: Call, parts: list[byte
     opening(parties, "ann", open_frame(parties, SESSION))
     if call is Call.PING:
         assert parties.ask("ann", call, SESSION, parts) == []
-    elif call is Call.COMMIT and not parts:
-        assert unverified(parties.ask("ann", call, SESSION, parts)[0]).tag is Tag.COMMIT
     else:
         why, culprit = refusal(parties.ask("ann", call, SESSION, parts))
         assert why in ("protocol", "no-session")
@@ -467,8 +466,8 @@ def test_an_old_set_up_played_to_a_restarted_silo_is_refused(gather: Any, nodes:
 
 @NODES
 def test_a_set_up_cannot_be_begun_again_in_its_session(gather: Any, nodes: int) -> None:
-    """No message of a set-up is the aggregator's: a relay could play one alone, and then replay
-    every MODEL of the session to silos that would take it for new, and pay for it again."""
+    """Of a set-up the aggregator signs the ROLL alone, which a relay has: it could play one, and
+    then replay every MODEL of the session to silos that would take it for new, and pay again."""
     parties = gather(nodes)
     relay = Relay(parties.phase)
     session = opened(parties, relay)
@@ -476,7 +475,7 @@ def test_a_set_up_cannot_be_begun_again_in_its_session(gather: Any, nodes: int) 
     paid = rounds(parties)
     first = Call.CONTRIBUTE if nodes else Call.COMMIT
     for name in parties.seats:
-        found = parties.ask(name, first, session.rounds.session)
+        found = parties.ask(name, first, session.rounds.session, session.rounds.opening)
         assert refusal(found)[0] in ("protocol", "no-session")
     assert rounds(parties) == paid
 
@@ -489,13 +488,13 @@ def test_a_relay_alone_cannot_have_a_model_answered_again(gather: Any, nodes: in
     session = opened(parties, relay)
     session.round(1)
     paid, name = rounds(parties), session.rounds.session
-    played = alone(parties, name)
+    played = alone(parties, name, session.rounds.opening[0])
     for silo in NAMES:
         parties.answers(silo)(relay.asked("model", silo)[0])
     assert rounds(parties) == paid, f"the relay played {played} phases, and had it answered"
 
 
-def alone(parties: Watched, session: bytes) -> int:
+def alone(parties: Watched, session: bytes, roll: bytes) -> int:
     """A set-up in an open session by nobody but the relay; how many phases were answered."""
     plan, round_parameters = terms_for(parties)
     roster, study, event_log = parties.aggregator.roster, parties.study.id, EventLog(party="relay")
@@ -510,7 +509,8 @@ def alone(parties: Watched, session: bytes) -> int:
     )
     before = len(parties.said)
     try:
-        setup._agree([])
+        call = RollCall(roster=roster, study=study, session=session, quorum=3)
+        _RolledSetUp(setup, call.take(roll), roll)._agree([])
     except AbsentError:
         return 0
     return len(parties.said) - before

@@ -4,12 +4,12 @@
 import * as crypto from "node:crypto";
 import { ml_kem768 } from "@noble/post-quantum/ml-kem.js";
 
-export const VERSION = 3;
+export const VERSION = 4;
 export const ALL = 0xffffffff;
 export const HEADER = 74, SIGNATURE = 64;
 export const TAG = {
   COMMIT: 1, REVEAL: 2, CONTRIBUTION: 3, CONFIRM: 4, KEY_CHECK: 5, MODEL: 6, MASKED: 7,
-  OPEN: 20, READY: 21, REFUSAL: 22, RESULT: 23, CLOSE: 24, CLOSED: 25,
+  OPEN: 20, READY: 21, REFUSAL: 22, RESULT: 23, CLOSE: 24, CLOSED: 25, ROLL: 31,
 };
 
 export const text = (words) => Buffer.from(words, "ascii");
@@ -108,8 +108,11 @@ export const sealingContext = (study, session, sender, receiver) =>
 
 export const commitment = (session, index, share) => sha(text("hubbub commit v1"), session, u32(index), share);
 
-export function jointSeed(session, commits, shares) {
-  return sha(text("hubbub joint seed v1"), session, ...commits.flatMap((one, k) => [one, shares[k]]));
+// Commitments and shares of the seed are Maps from a silo's index, rising.
+const told = (commits, shares) => [...commits].flatMap(([silo, one]) => [u32(silo), one, shares.get(silo)]);
+
+export function jointSeed(session, roll, commits, shares) {
+  return sha(text("hubbub joint seed v2"), session, roll, ...told(commits, shares));
 }
 
 // From receiver to frame.
@@ -120,7 +123,7 @@ export function sentDigest(frames) {
 
 export function transcriptOf({ study, session, roster, context, commits, shares, digests }) {
   return sha(text("hubbub transcript v1"), study, session, roster, context,
-    ...commits.flatMap((one, k) => [one, shares[k]]), digests);
+    ...told(commits, shares), digests);
 }
 
 export function pairSecret(study, session, low, high, fromLow, fromHigh) {
@@ -131,7 +134,7 @@ export function pairSecret(study, session, low, high, fromLow, fromHigh) {
 export const keyCheck = (secret, transcript, sender) =>
   expand(secret, join(text("hubbub check v1"), transcript, u32(sender)), 32);
 
-export const contextOf = (payload) => sha(text("hubbub opening v1"), sha(payload));
+export const contextOf = (payload, roll) => sha(text("hubbub opening v2"), sha(payload), roll);
 
 // Masks --------------------------------------------------------------------------------------
 

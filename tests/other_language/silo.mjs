@@ -97,17 +97,16 @@ class Silo {
     }));
     const { signing, lattice, curve } = config.keys;
     this.keys = p.keysOf({ signing: base64(signing), lattice: base64(lattice), curve: base64(curve) });
-    this.silos = this.parties.map((one, index) => (one.role === "silo" ? index : 0)).filter(Boolean);
-    this.others = this.silos.filter((one) => one !== this.index);
     this.ledger = new Ledger(config.ledger);
     this.draws = new Draws();
     this.opened = new Set();
     this.session = null;
+    this.finished = null; // the newest session that was set up, in which the end may be told
   }
 
   answer(request) {
     try {
-      expect(request.subarray(0, 5).equals(Buffer.from("hub?\x03", "latin1")), "an envelope of this version");
+      expect(request.subarray(0, 5).equals(Buffer.from("hub?\x04", "latin1")), "an envelope of this version");
       const call = request[5], session = request.subarray(6, 22), parts = [];
       for (let at = 22; at < request.length;) {
         const size = Number(request.readBigUInt64LE(at));
@@ -128,7 +127,8 @@ class Silo {
     if (call === CALL.OPEN) return this.open(parts);
     const known = this.session && this.session.id.equals(session);
     if (call === CALL.PING) return known && this.session.secrets ? [this.frame(TAG.READY, NOTHING, { session })] : [];
-    if (!known) throw new Refused("no-session", "expected a session that was opened here");
+    if (call === CALL.CLOSE && this.finished && this.finished.id.equals(session)) this.session = this.finished;
+    else if (!known) throw new Refused("no-session", "expected a session that was opened here");
     const step = { [CALL.COMMIT]: "commit", [CALL.REVEAL]: "reveal", [CALL.CONTRIBUTE]: "contribute",
       [CALL.CONFIRM]: "confirm", [CALL.FINISH]: "finish", [CALL.MODEL]: "model", [CALL.CLOSE]: "close" }[call];
     expect(step, "a call that this silo knows");
@@ -178,29 +178,37 @@ class Silo {
     return [this.frame(TAG.READY, Buffer.from(JSON.stringify(said)))];
   }
 
-  commit() {
+  // The ROLL leads the COMMIT: whose frames are expected from here on.
+  commit([part]) {
     const s = this.session;
-    expect(!s.share, "one set-up of a session");
+    expect(!s.share && part, "one set-up of a session, begun with its ROLL");
+    const roll = this.read(part, TAG.ROLL);
+    const placed = roll.sender === 0 && roll.receiver === p.ALL && roll.round === 0 && roll.attempt === 0;
+    expect(placed && roll.payload.length === Math.ceil(this.terms.silos / 8), "a ROLL of the aggregator");
+    s.roll = Buffer.from(roll.digest);
+    s.silos = p.membersOf(roll.payload, this.terms.silos);
+    s.others = s.silos.filter((one) => one !== this.index);
+    expect(s.silos.length >= this.terms.quorum && s.silos.includes(this.index), "a session of a quorum with me in it");
     s.share = crypto.randomBytes(32);
     return [this.frame(TAG.COMMIT, p.commitment(s.id, this.index, s.share), { receiver: p.ALL })];
   }
 
   reveal(parts) {
     const s = this.session;
-    s.commits = this.readAll(parts, TAG.COMMIT, this.silos, 32);
+    s.commits = this.readAll(parts, TAG.COMMIT, s.silos, 32);
     expect(s.commits.get(this.index).equals(p.commitment(s.id, this.index, s.share)), "my own COMMIT unchanged");
     return [this.frame(TAG.REVEAL, s.share, { receiver: p.ALL })];
   }
 
   contribute(parts) {
     const s = this.session;
-    s.shares = this.readAll(parts, TAG.REVEAL, this.silos, 32);
+    s.shares = this.readAll(parts, TAG.REVEAL, s.silos, 32);
     for (const [silo, share] of s.shares) {
       expect(s.commits.get(silo).equals(p.commitment(s.id, silo, share)), "shares that open their commitments");
     }
     expect(this.terms.silos <= 101, "few silos: all are neighbours"); // else the graph of section 5
-    s.mine = new Map(this.others.map((other) => [other, crypto.randomBytes(32)]));
-    s.sent = new Map(this.others.map((other) => {
+    s.mine = new Map(s.others.map((other) => [other, crypto.randomBytes(32)]));
+    s.sent = new Map(s.others.map((other) => {
       const context = p.sealingContext(this.study, s.id, this.index, other);
       const sealed = p.seal(this.parties[other].sealing, s.mine.get(other), context);
       return [other, this.frame(TAG.CONTRIBUTION, sealed, { receiver: other })];
@@ -213,32 +221,36 @@ class Silo {
     expect(digests.length === 32 * this.parties.length, "a digest for each party");
     const own = digests.subarray(32 * this.index, 32 * this.index + 32);
     expect(own.equals(p.sentDigest(s.sent)), "my own digest unchanged");
-    const sealed = this.readAll(parts, TAG.CONTRIBUTION, this.others, 1168);
-    s.secrets = new Map(this.others.map((other) => {
+    const silent = this.parties.map((_, index) => index).filter((one) => !s.silos.includes(one));
+    const zeros = silent.every((one) => digests.subarray(32 * one, 32 * one + 32).equals(Buffer.alloc(32)));
+    expect(zeros, "no digest of who does not take part");
+    const sealed = this.readAll(parts, TAG.CONTRIBUTION, s.others, 1168);
+    s.secrets = new Map(s.others.map((other) => {
       const theirs = p.open(this.keys, sealed.get(other), p.sealingContext(this.study, s.id, other, this.index));
       const [low, high] = [Math.min(other, this.index), Math.max(other, this.index)];
       const [a, b] = low === this.index ? [s.mine.get(other), theirs] : [theirs, s.mine.get(other)];
       return [other, p.pairSecret(this.study, s.id, low, high, a, b)];
     }));
-    const ordered = (map) => this.silos.map((silo) => map.get(silo));
+    const ordered = (map) => new Map(s.silos.map((silo) => [silo, map.get(silo)]));
     s.transcript = p.transcriptOf({
-      study: this.study, session: s.id, roster: p.rosterDigest(this.parties), context: p.contextOf(s.offer),
+      study: this.study, session: s.id, roster: p.rosterDigest(this.parties), context: p.contextOf(s.offer, s.roll),
       commits: ordered(s.commits), shares: ordered(s.shares), digests,
     });
-    const checks = this.others.map((other) =>
+    const checks = s.others.map((other) =>
       this.frame(TAG.KEY_CHECK, p.keyCheck(s.secrets.get(other), s.transcript, this.index), { receiver: other }));
     return [this.frame(TAG.CONFIRM, s.transcript, { receiver: p.ALL }), ...checks];
   }
 
   finish(parts) {
     const s = this.session, tagged = (tag) => parts.filter((part) => part[1] === tag);
-    const confirms = this.readAll(tagged(TAG.CONFIRM), TAG.CONFIRM, this.others, 32);
+    const confirms = this.readAll(tagged(TAG.CONFIRM), TAG.CONFIRM, s.others, 32);
     for (const one of confirms.values()) expect(one.equals(s.transcript), "everybody to have seen the same");
-    const checks = this.readAll(tagged(TAG.KEY_CHECK), TAG.KEY_CHECK, this.others, 32);
+    const checks = this.readAll(tagged(TAG.KEY_CHECK), TAG.KEY_CHECK, s.others, 32);
     for (const [other, check] of checks) {
       expect(p.same(check, p.keyCheck(s.secrets.get(other), s.transcript, other)), "a right KEY_CHECK");
     }
     s.ready = true;
+    this.finished = s;
     return [];
   }
 
@@ -249,6 +261,7 @@ class Silo {
     expect(one.payload.length === bitmap + 4 * t.parameters, "a model of its length");
     const active = p.membersOf(one.payload, t.silos);
     expect(active.length >= t.quorum && active.includes(this.index), "a quorum with me in it");
+    expect(active.every((one) => s.silos.includes(one)), "silos of this session alone");
     const [round, attempt] = s.time;
     expect(one.round >= 1 && one.round <= t.steps, "a round of the study");
     expect(one.round > round || (one.round === round && one.attempt > attempt), "a time after my last");
@@ -300,7 +313,7 @@ function alike(theirs, mine) {
     && keys.every((key) => alike(theirs[key], mine[key]));
 }
 
-const envelope = (parts) => join(Buffer.from("hub!\x03", "latin1"), ...parts.flatMap((one) => [u64(one.length), one]));
+const envelope = (parts) => join(Buffer.from("hub!\x04", "latin1"), ...parts.flatMap((one) => [u64(one.length), one]));
 
 const silo = new Silo(JSON.parse(fs.readFileSync(process.argv[2], "utf8")));
 let waiting = NOTHING;

@@ -18,9 +18,11 @@ const parties = v.roster.map((one) => ({
 const [study, session] = [hex(v.study), hex(v.session)];
 const payload = (frame) => p.parse(hex(frame), parties).payload;
 alike("roster digest", p.rosterDigest(parties), v.roster_digest);
-const [commits, shares] = [v.commits.map(payload), v.reveals.map(payload)];
-commits.forEach((one, k) => alike("commitment", p.commitment(session, k + 1, shares[k]), one.toString("hex")));
-alike("joint seed", p.jointSeed(session, commits, shares), v.seed);
+const bySilo = (frames) => new Map(frames.map((frame) => [p.parse(hex(frame), parties).sender, payload(frame)]));
+const [commits, shares] = [bySilo(v.commits), bySilo(v.reveals)];
+commits.forEach((one, silo) => alike("commitment", p.commitment(session, silo, shares.get(silo)), one.toString("hex")));
+const roll = p.parse(hex(v.roll), parties).digest;
+alike("joint seed", p.jointSeed(session, roll, commits, shares), v.seed);
 const contributed = {};
 for (const [sender, frames] of Object.entries(v.contributions)) {
   for (const [receiver, frame] of Object.entries(frames)) {

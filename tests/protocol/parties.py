@@ -7,7 +7,7 @@ test asks for it. A relay is a function of (phase, receiver, frames) that return
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
@@ -21,8 +21,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
+from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.agreement.roll_call import Roll, RollCall, called
+from hubbub.protocol.agreement.sent_digests import sent_digests
 from hubbub.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
@@ -100,6 +102,18 @@ class World:
             correlation=self.correlation,
         )
 
+    def rolled(
+        self, silos: Collection[int] | None = None, session: bytes = SESSION
+    ) -> tuple[bytes, Roll]:
+        """The ROLL of a session of these silos, or of all."""
+        chosen = frozenset(silos or self.roster.silos)
+        return called(self.keys[0], self.roster, STUDY, session, chosen)
+
+    def roll_call(self, index: int = 1, session: bytes = SESSION) -> RollCall:
+        """A party that waits for its ROLL."""
+        place = {"study": STUDY, "session": session}
+        return RollCall(roster=self.roster, quorum=self.quorum, index=index, **place)
+
     def seed_check(self, session: bytes = SESSION) -> SeedCheck:
         """Who checks links and has none."""
         return SeedCheck(roster=self.roster, **self._chains(session))
@@ -124,9 +138,13 @@ class World:
             "index": index,
             "study": STUDY,
             "session": SESSION,
-            "neighbours_of": partial(self.layout.neighbours, index),
-            "extra_confirmers": () if self.layout.nodes else self.roster.silos,
             "source": SecureSource(),
+        }
+        roll = changes.get("roll") or self.rolled(session=changes.get("session", SESSION))[1]
+        arguments |= {
+            "roll": roll,
+            "neighbours_of": partial(self.layout.neighbours, index, present=roll.silos),
+            "extra_confirmers": () if self.layout.nodes else roll.silos,
         }
         return Agreement(**(arguments | changes))
 
@@ -235,16 +253,20 @@ def honest(phase: str, receiver: int, frames: Any) -> Any:
     return frames
 
 
-def set_up(w: World, relay: Relay = honest, **changed: Agreement) -> dict[int, Session]:
-    """A whole set-up through a relay; `p2=...` replaces party 2."""
-    parties = {i: changed.get(f"p{i}", w.agreement(i)) for i in range(1, len(w.keys))}
+def set_up(
+    w: World, relay: Relay = honest, silos: Collection[int] | None = None, **changed: Agreement
+) -> dict[int, Session]:
+    """A whole set-up of some silos, or all, through a relay; `p2=...` replaces party 2."""
+    _, roll = w.rolled(silos)
+    here = [*sorted(roll.silos), *w.roster.nodes]
+    parties = {i: changed.get(f"p{i}", w.agreement(i, roll=roll)) for i in here}
     if not w.layout.nodes:
         commits = [party.commit() for party in parties.values()]
         reveals = [party.reveal(relay("commits", i, commits)) for i, party in parties.items()]
         for index, party in parties.items():
             party.learn_seed(relay("reveals", index, reveals))
     sent = {index: party.contribute() for index, party in parties.items()}
-    digests = bytes(32) + b"".join(sent_digest(frames) for frames in sent.values())
+    digests = sent_digests(sent, len(w.keys))
     confirms, checks = {}, {}
     for index, party in parties.items():
         inbox = relay("contributions", index, _inbox(sent, index))

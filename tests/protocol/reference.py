@@ -76,9 +76,17 @@ def commitment(session: bytes, index: int, share: bytes) -> bytes:
     return sha(b"hubbub commit v1", session, u32(index), share)
 
 
-def joint_seed(session: bytes, commits: Sequence[bytes], shares: Sequence[bytes]) -> bytes:
-    joined = (part for pair in zip(commits, shares, strict=True) for part in pair)
-    return sha(b"hubbub joint seed v1", session, *joined)
+def told(commits: Mapping[int, bytes], shares: Mapping[int, bytes]) -> bytes:
+    """Commitments and shares of the silos that are there, by roster index."""
+    assert commits.keys() == shares.keys()
+    return b"".join(u32(silo) + commits[silo] + shares[silo] for silo in sorted(commits))
+
+
+def joint_seed(
+    session: bytes, roll: bytes, commits: Mapping[int, bytes], shares: Mapping[int, bytes]
+) -> bytes:
+    """With the digest of the ROLL."""
+    return sha(b"hubbub joint seed v2", session, roll, told(commits, shares))
 
 
 def sent_digest(frames: Mapping[int, bytes]) -> bytes:
@@ -98,14 +106,14 @@ def transcript(
     study: bytes,
     session: bytes,
     roster: bytes,
-    commits: Sequence[bytes],
-    shares: Sequence[bytes],
+    commits: Mapping[int, bytes],
+    shares: Mapping[int, bytes],
     digests: Sequence[bytes],
-    anchors: bytes = b"",
+    context: bytes = b"",
 ) -> bytes:
-    """With the digest of the anchors where there are joint seeds."""
-    joined = (part for pair in zip(commits, shares, strict=True) for part in pair)
-    return sha(b"hubbub transcript v1", study, session, roster, anchors, *joined, *digests)
+    """With what else all must have been shown alike."""
+    start = (b"hubbub transcript v1", study, session, roster, context)
+    return sha(*start, told(commits, shares), *digests)
 
 
 def links(study: bytes, session: bytes, silo: int, top: bytes, length: int) -> list[bytes]:
@@ -118,10 +126,10 @@ def links(study: bytes, session: bytes, silo: int, top: bytes, length: int) -> l
 
 
 def anchors_digest(
-    study: bytes, session: bytes, rounds: int, attempts: int, anchors: Sequence[bytes]
+    study: bytes, session: bytes, rounds: int, attempts: int, anchors: Mapping[int, bytes]
 ) -> bytes:
-    numbers = u32(rounds) + u32(attempts)
-    return sha(b"hubbub seed anchors v1", study, session, numbers, *anchors)
+    parts = (u32(silo) + anchors[silo] for silo in sorted(anchors))
+    return sha(b"hubbub seed anchors v2", study, session, u32(rounds), u32(attempts), *parts)
 
 
 def attempt_seed(
@@ -184,7 +192,7 @@ def frame(
     study, session, *numbers = place
     fields = [u32(number) for number in numbers]
     size = len(payload).to_bytes(8, "little")
-    header = b"".join((bytes([3, tag]), study, session, *fields, size))
+    header = b"".join((bytes([4, tag]), study, session, *fields, size))
     return header + payload + sign(signed(header, payload))
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives import ring, set_of
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
@@ -242,7 +242,7 @@ class Seeded(Simulation):
         charge = self.silos[index].accept(model)
         time = (charge.round, charge.attempt)
         bits = parse(model, self.w.roster, study=STUDY, session=self._session).payload[:1]
-        self.waiting[index] = (time, self.w.round_parameters.read_silos(bits, "aggregator"))
+        self.waiting[index] = (time, set_of(bits, len(self.w.roster.silos), "aggregator"))
         crash = self.crashing.pop(index, None)
         if crash != 0:
             row = (self._session, index, *time)

@@ -465,8 +465,8 @@ def test_the_runners_bind_the_anchors_into_the_transcript(
     """A silo that saw other anchors than the rest does not finish the set-up of a run."""
     original = JointSeed.learn_anchors
 
-    def elsewhere(self: JointSeed, frames: Sequence[bytes]) -> bytes:
-        digest = original(self, frames)
+    def elsewhere(self: JointSeed, frames: Sequence[bytes], silos: frozenset[int]) -> bytes:
+        digest = original(self, frames, silos)
         return bytes(32) if self._index == 3 else digest
 
     assert federation(nodes).peers.parties[1].agreed.transcript
@@ -752,5 +752,5 @@ def test_a_link_that_was_altered_on_its_way_costs_an_attempt_and_blames_nobody(
 
 def test_a_chain_is_everybodys_own() -> None:
     one, two = federation(), federation()
-    found = [anchor for parties in (one, two) for anchor in parties.rounds.anchors]
+    found = [anchor for parties in (one, two) for anchor in parties.rounds.opening[1:]]
     assert len({payload_of(frame) for frame in found}) == 8

@@ -58,11 +58,12 @@ def test_reference_makes_every_anchor_and_link() -> None:
 
 
 def test_reference_derives_the_anchors_digest_and_the_transcript_that_begins_with_it() -> None:
-    anchors = [payload(frame) for frame in V["anchors"]]
+    anchors = dict(enumerate((payload(frame) for frame in V["anchors"]), 1))
     digest = ref.anchors_digest(STUDY, SESSION, V["rounds"], V["attempts"], anchors)
     assert digest.hex() == V["anchors_digest"]
     commits, shares = (
-        [payload(frame) for frame in PAIRWISE[name]] for name in ("commits", "reveals")
+        dict(enumerate((payload(frame) for frame in PAIRWISE[name]), 1))
+        for name in ("commits", "reveals")
     )
     start = (STUDY, SESSION, bytes.fromhex(PAIRWISE["roster_digest"]), commits, shares)
     whole = bytes.fromhex(PAIRWISE["digests"])

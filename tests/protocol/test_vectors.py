@@ -25,8 +25,9 @@ from protocol.vectors import make
 from protocol.vectors.page import blocks
 
 PAIRWISE, NODES, BAD = make.stored("pairwise"), make.stored("nodes"), make.stored("bad_frames")
+AWAY = make.stored("away")
 GRAPHS, ALL = make.stored("graphs"), 2**32 - 1
-BOTH = pytest.mark.parametrize("v", [PAIRWISE, NODES], ids=["pairwise", "nodes"])
+EACH = pytest.mark.parametrize("v", [PAIRWISE, NODES, AWAY], ids=["pairwise", "nodes", "away"])
 
 
 @cache
@@ -69,6 +70,11 @@ def unhex(values: list[str]) -> list[bytes]:
     return [bytes.fromhex(value) for value in values]
 
 
+def by_silo(frames: list[str]) -> dict[int, bytes]:
+    """Payloads by their sender."""
+    return {int.from_bytes(one[58:62], "little"): payload(one.hex()) for one in unhex(frames)}
+
+
 def secret_of(v: Any, one: int, other: int) -> bytes:
     return bytes.fromhex(v["secrets"][f"{min(one, other)}-{max(one, other)}"])
 
@@ -76,7 +82,7 @@ def secret_of(v: Any, one: int, other: int) -> bytes:
 # The second implementation ------------------------------------------------------------------
 
 
-@BOTH
+@EACH
 def test_reference_opens_every_contribution(v: Any) -> None:
     names = [party["name"] for party in v["roster"]]
     for sender, frames in v["contributions"].items():
@@ -87,7 +93,7 @@ def test_reference_opens_every_contribution(v: Any) -> None:
             assert secret.hex() == v["contributed"][sender][receiver]
 
 
-@BOTH
+@EACH
 def test_reference_derives_every_pair_secret(v: Any) -> None:
     for pair, secret in v["secrets"].items():
         low, high = pair.split("-")
@@ -97,14 +103,23 @@ def test_reference_derives_every_pair_secret(v: Any) -> None:
 
 
 def test_reference_derives_commitments_and_the_joint_seed() -> None:
-    commits = [payload(frame) for frame in PAIRWISE["commits"]]
-    shares = [payload(frame) for frame in PAIRWISE["reveals"]]
-    for index, (commit, share) in enumerate(zip(commits, shares, strict=True), 1):
-        assert ref.commitment(SESSION, index, share) == commit
-    assert ref.joint_seed(SESSION, commits, shares).hex() == PAIRWISE["seed"]
+    for v in (PAIRWISE, AWAY):
+        commits, shares = by_silo(v["commits"]), by_silo(v["reveals"])
+        for index, share in shares.items():
+            assert ref.commitment(SESSION, index, share) == commits[index]
+        roll = ref.digest(bytes.fromhex(v["roll"]))
+        assert ref.joint_seed(SESSION, roll, commits, shares).hex() == v["seed"]
 
 
-@BOTH
+def test_a_roll_names_who_is_there() -> None:
+    for v, silos, there in ((PAIRWISE, 3, (1, 2, 3)), (AWAY, 4, (1, 2, 4))):
+        place = (STUDY, SESSION, 0, 0, 0, 0xFFFFFFFF)
+        named = ref.bitmap(there, silos)
+        assert payload(v["roll"]) == named
+        assert ref.frame(31, place, named, lambda _: b"")[:-1] == bytes.fromhex(v["roll"])[:74]
+
+
+@EACH
 def test_reference_derives_the_roster_digest_and_the_transcript(v: Any) -> None:
     roster = ref.roster_digest(
         [
@@ -113,19 +128,19 @@ def test_reference_derives_the_roster_digest_and_the_transcript(v: Any) -> None:
         ]
     )
     assert roster.hex() == v["roster_digest"]
-    sent = [
-        ref.sent_digest({int(to): bytes.fromhex(frame) for to, frame in frames.items()})
-        for frames in v["contributions"].values()
-    ]
-    assert (bytes(32) + b"".join(sent)).hex() == v["digests"]
-    commits = [payload(frame) for frame in v.get("commits", [])]
-    shares = [payload(frame) for frame in v.get("reveals", [])]
-    found = ref.transcript(STUDY, SESSION, roster, commits, shares, [bytes(32), *sent])
+    sent = {
+        int(sender): ref.sent_digest({int(to): bytes.fromhex(one) for to, one in frames.items()})
+        for sender, frames in v["contributions"].items()
+    }
+    digests = [sent.get(index, bytes(32)) for index in range(len(v["roster"]))]
+    assert b"".join(digests).hex() == v["digests"]
+    commits, shares = by_silo(v.get("commits", [])), by_silo(v.get("reveals", []))
+    found = ref.transcript(STUDY, SESSION, roster, commits, shares, digests)
     assert found.hex() == v["transcript"]
     assert {payload(frame) for frame in v["confirms"]} == {found}
 
 
-@BOTH
+@EACH
 def test_reference_derives_every_key_check(v: Any) -> None:
     transcript = bytes.fromhex(v["transcript"])
     for sender, frames in v["checks"].items():
@@ -134,9 +149,9 @@ def test_reference_derives_every_key_check(v: Any) -> None:
             assert ref.key_check(secret, transcript, int(sender)) == payload(frame)
 
 
-@BOTH
+@EACH
 def test_reference_masks_as_the_silos_do(v: Any) -> None:
-    turn, pairwise = v["round"], v is PAIRWISE
+    turn, pairwise = v["round"], v is not NODES
     model = ref.digest(bytes.fromhex(turn["model"]))
     assert model.hex() == turn["model_digest"]
     for own, frame in zip(turn["active"], turn["masked"], strict=True):
@@ -175,7 +190,7 @@ def _key(v: Any, one: int, other: int, model: bytes) -> bytes:
     return ref.mask_key(secret, transcript, turn["round"], turn["attempt"], model)
 
 
-@BOTH
+@EACH
 def test_the_sum_is_that_of_the_values(v: Any) -> None:
     values = v["round"]["values"].values()
     wrapped = [(sum(column) + 2**31) % 2**32 - 2**31 for column in zip(*values, strict=True)]
@@ -196,21 +211,22 @@ def test_reference_gives_every_silo_the_same_nodes() -> None:
         assert ref.nodes_of(int(silo), case["nodes_per_silo"], case["silos"], case["nodes"]) == used
 
 
-@BOTH
+@EACH
 def test_reference_builds_every_unsealed_frame(v: Any) -> None:
     """Headers, payloads and signatures, byte by byte."""
-    turn = v["round"]
-    model = ref.bitmap(turn["active"], 3) + struct.pack("<2f", 0.5, -1.25)
+    turn, silos = v["round"], sum(one["role"] == "silo" for one in v["roster"])
+    model = ref.bitmap(turn["active"], silos) + struct.pack("<2f", 0.5, -1.25)
     now = (turn["round"], turn["attempt"])
     assert remade(v, 0, 6, now, ALL, model) == turn["model"]
     for node, request in enumerate(turn["requests"], 4):
-        named = ref.bitmap(turn["active"], 3) + bytes.fromhex(turn["model_digest"])
+        named = ref.bitmap(turn["active"], silos) + bytes.fromhex(turn["model_digest"])
         assert remade(v, 0, 8, now, node, named) == request
         assert remade(v, node, 30, now, ALL, named) == turn["promises"][node - 4]
     for silo, answer in zip(turn["active"], turn["masked"], strict=True):
         assert remade(v, silo, 7, now, 0, payload(answer)) == answer
     transcript = bytes.fromhex(v["transcript"])
-    for index, confirm in enumerate(v["confirms"], 1):
+    there = [*turn["active"], *range(1 + silos, len(v["roster"]))]
+    for index, confirm in zip(there, v["confirms"], strict=True):
         assert remade(v, index, 4, (0, 0), ALL, transcript) == confirm
     for sender, checks in v["checks"].items():
         for receiver, check in checks.items():
@@ -239,19 +255,19 @@ def parcel(head: bytes, *parts: bytes) -> str:
 def test_a_parcel_is_its_head_and_its_parts() -> None:
     model, ready = unhex([PAIRWISE["round"]["model"], NETWORK["frames"]["READY"]])
     parcels = NETWORK["parcels"]
-    assert parcels["ping"] == parcel(b"hub?\3\0" + SESSION)
-    assert parcels["model"] == parcel(b"hub?\3\7" + SESSION, model)
-    assert parcels["ready"] == parcel(b"hub!\3", ready)
-    assert parcels["finished"] == parcel(b"hub!\3")
+    assert parcels["ping"] == parcel(b"hub?\4\0" + SESSION)
+    assert parcels["model"] == parcel(b"hub?\4\7" + SESSION, model)
+    assert parcels["ready"] == parcel(b"hub!\4", ready)
+    assert parcels["finished"] == parcel(b"hub!\4")
 
 
-@pytest.mark.parametrize("version", [0, 2, 255])
+@pytest.mark.parametrize("version", [0, 3, 255])
 @pytest.mark.parametrize("name", ["model", "ready"])
 def test_a_parcel_of_another_version_is_refused_with_what_to_do(name: str, version: int) -> None:
     read = read_request if name == "model" else read_answer
     good = bytes.fromhex(NETWORK["parcels"][name])
     assert read(good)
-    says = f"wire version 3, got {version}; all parties must run the same version of hubbub"
+    says = f"wire version 4, got {version}; all parties must run the same version of hubbub"
     with refused("relay", says):
         read(good[:4] + bytes([version]) + good[5:])
 
@@ -272,10 +288,12 @@ def test_a_refusal_names_the_very_parcel() -> None:
 
 def test_the_opening_is_part_of_what_all_must_have_been_shown() -> None:
     opening = payload(NETWORK["frames"]["OPEN"])
-    assert ref.sha(b"hubbub opening v1" + ref.sha(opening)).hex() == NETWORK["context"]
+    roll = ref.digest(bytes.fromhex(PAIRWISE["roll"]))
+    found = ref.sha(b"hubbub opening v2" + ref.sha(opening) + roll)
+    assert found.hex() == NETWORK["context"]
     anchors = b"digest of the anchors"
-    both = ref.sha(b"hubbub opening v1" + ref.sha(opening) + anchors)
-    assert context_of(opening, anchors) == both != context_of(opening, b"")
+    both = ref.sha(b"hubbub opening v2" + ref.sha(opening) + roll + anchors)
+    assert context_of(opening, roll, anchors) == both != found
 
 
 @pytest.mark.parametrize("case", make.stored("encoding"), ids=lambda case: str(case["word_bits"]))
@@ -335,6 +353,14 @@ class Prepared:
 
     def parse(self, frame: bytes) -> None:
         parse(frame, self.w.roster, study=STUDY, session=SESSION)
+
+    def roll(self, frame: bytes) -> None:
+        self.w.roll_call(1).take(frame)
+
+    def roll_again(self, frame: bytes) -> None:
+        one = self.w.roll_call(1)
+        one.take(bytes.fromhex(self.v["roll"]))
+        one.take(frame)
 
     def learn_seed(self, frame: bytes) -> None:
         self._revealed().learn_seed(self._with(unhex(self.v["reveals"]), frame))

@@ -78,7 +78,9 @@ def sets_of(folder: Path) -> list[frozenset[int]]:
         numbers = read_header(path).round_parameters
         assert numbers is not None
         models = [one.frame for one in read(path) if one.tag is Tag.MODEL]
-        found += [numbers.read_model(unverified(one), "aggregator")[0] for one in models]
+        everybody = frozenset(range(1, 1 + numbers.silos))
+        read_sets = (numbers.read_model(unverified(m), "aggregator", everybody) for m in models)
+        found += [silos for silos, _ in read_sets]
     return found
 
 

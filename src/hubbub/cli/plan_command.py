@@ -13,8 +13,8 @@ from hubbub.cli import trial_study
 from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.errors import UserError
 from hubbub.planning import Plan, PlanRow, as_table, option_rows
-from hubbub.queries import PlannedAnswer, plan, planned_answers
-from hubbub.report import broken
+from hubbub.queries import PlannedAnswer, foreseen_validation, plan, planned_answers
+from hubbub.report import broken, validation_name
 
 if TYPE_CHECKING:
     from hubbub.cli.ledger_books import PlannedSpending
@@ -51,6 +51,8 @@ def _plan(options: argparse.Namespace) -> int:
         if made.study.statistics:
             answers = planned_answers(made).items()
             more["statistics"] = {name: one.to_dict() for name, one in answers}
+        if foreseen := foreseen_validation(made):
+            more["validation"] = foreseen
         if spent:
             more["ledgers"] = {name: asdict(one) for name, one in spent.items()}
         emit({**made.to_dict(), "own_code": made.study.own_code, **more})
@@ -139,6 +141,7 @@ def show_plan(made: Plan) -> None:
         ],
     )
     _show_expected(made)
+    _show_validation(made)
     if study.attestation:
         from hubbub.verification.attestation import policy_of
 
@@ -178,6 +181,31 @@ def _patient_row(made: Plan) -> list[tuple[str, str, str]]:
     shown = "no account" if found.epsilon is None else number(found.epsilon)
     who = f"{made.stated.adversary}, about {found.who}"
     return [(who, number(made.stated.noise_multiplier), shown)]
+
+
+def _show_validation(made: Plan) -> None:
+    """On which records the model will be scored, and how exactly, before any is touched."""
+    found = foreseen_validation(made)
+    if found is None:
+        return
+    much = found["flatters"]
+    flattered = "not known" if much is None else f"up to about {much:.2g}"
+    rows = [
+        (
+            f"{name} records" + ("  <- taken" if name == found["records"] else ""),
+            "beyond 1" if error is None else f"{error:.2g}",
+            "nothing" if name == "held-back" else flattered,
+        )
+        for name, error in found["errors"].items()
+    ]
+    if not made.study.data.records:
+        rows = [(found["records"], "not known: state data.records", "")]
+    table(
+        f"Private validation: the {validation_name(found['score'])} of the trained model",
+        ("compared with", "standard error, noise and chance together", "may flatter by"),
+        rows,
+        texts=3,
+    )
 
 
 def _show_expected(made: Plan) -> None:

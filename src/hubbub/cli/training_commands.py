@@ -35,10 +35,12 @@ from hubbub.report import (
     in_a_sentence,
     in_brief,
     interval,
+    next_step,
     promised_against,
     score_rows,
     spent_words,
     spoken,
+    validation_lines,
     what_next,
 )
 from hubbub.study import Study, sources
@@ -51,8 +53,8 @@ _COPIED = (
     "those that are missing here, and they count as spent"
 )
 _NOT_SCORED = (
-    "not scored: the study has neither data.test nor training.evaluate; judge the model on records "
-    "that were not used for it"
+    "not scored: the study has neither [validation] nor data.test; judge the model on records that "
+    "were not used for it"
 )
 _NO_NOISE = "no epsilon: this baseline adds no noise, and promises nothing to anybody"
 
@@ -101,6 +103,10 @@ def _run(options: argparse.Namespace) -> int:
         show_answers(answers)
         if scores:
             table("How good the model is, on public test records", SCORES_HEAD, score_rows(scores))
+    validated = [] if result.validation is None else list(validation_lines(result.validation))
+    following = what_next(scores, result.final)
+    if result.validation is not None and not scores:
+        following = next_step(result.validation)
     standing = in_a_sentence(scores, result.final) if options.baseline is None else ""
     answer(
         options,
@@ -119,15 +125,17 @@ def _run(options: argparse.Namespace) -> int:
             "scores": scores,
             **({"note": UNCHARGED_BASELINE} if options.baseline else {}),
             **({"statistics": answers} if answers else {}),
+            **({} if result.validation is None else {"validation": result.validation}),
         },
         f"{_title(study, options.baseline)}: {said} in {seconds:.1f} s; {_note(result.final)}",
         *([] if _is_scored(study) else [_NOT_SCORED]),
         *([standing] if standing else []),
+        *validated,
         _NO_NOISE if who is None else _promise(result, options.baseline, who),
         *([UNCHARGED_BASELINE] if options.baseline else []),
         *([] if spent is None else [spent_words(spent)]),
         f"written to {out}; open {out / 'report.html'}",
-        *([what_next(scores, result.final)] if study.training and not options.baseline else []),
+        *([following] if study.training and not options.baseline else []),
         *([_COPIED] if stopped else []),
     )
     return int(stopped)
@@ -136,7 +144,10 @@ def _run(options: argparse.Namespace) -> int:
 def _is_scored(study: Study) -> bool:
     """Whether a run of it can say how good its model is, if it trains one."""
     return (
-        study.training is None or sources.has_test_set(study) or study.training.evaluate is not None
+        study.training is None
+        or sources.has_test_set(study)
+        or study.training.evaluate is not None
+        or study.validation is not None
     )
 
 

@@ -24,6 +24,12 @@ from .metrics import (
     accuracy as accuracy,
     auc as auc,
 )
+from .marks import (
+    CellMarks as CellMarks,
+    Marks as Marks,
+    Placed as Placed,
+    ScoreMarks as ScoreMarks,
+)
 from .model_file import (
     load_model as load_model,
     refuse_other_model as refuse_other_model,

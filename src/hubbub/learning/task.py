@@ -33,6 +33,7 @@ from hubbub.learning.clipped_sums import UNABLE, ClippedSum, affordable, clipped
 from hubbub.learning.independence_check import kinds_for
 from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.layer_projection import LayerProjection
+from hubbub.learning.marks import Marks, ScoreMarks
 from hubbub.learning.model_state import state_held, state_unchanged, writes_refused
 from hubbub.learning.padded_batches import (
     PaddedBatches,
@@ -44,7 +45,7 @@ from hubbub.learning.padded_batches import (
 from hubbub.learning.parameter_vector import layout_of, load_parameters, parameters_vector
 from hubbub.learning.raising import RaisingOperations
 from hubbub.learning.self_check import checked_method
-from hubbub.learning.target_types import CLASSES, MOST_LOSS, TargetType
+from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import device_of, exact_products, is_on, plain_attention
 from hubbub.learning.trial import Trial, tried_on, unquoted
 from hubbub.learning.unit_model import UnitLoss, UnitModel
@@ -52,7 +53,7 @@ from hubbub.learning.vmapped import vmapped_losses
 from hubbub.study import ScoreVector
 from hubbub.tabular import Records
 
-_ADD_REMOVE = ScoreVector.of("add-remove")
+_ADD_REMOVE = ScoreMarks(ScoreVector.of("add-remove"))
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation
 # Silos of one process may share a replica of the model, whose parameters are written here.
 REPLICA = Lock()
@@ -228,7 +229,7 @@ class TrainingTask:
 
 
 class EvaluationTask:
-    """A silo's held-back records: the sum of what each says of itself by a `ScoreVector`.
+    """A silo's records beside a trained model: the sum of what each says of itself by its marks.
 
     Of patients it is the sum of what is each one's mean.
 
@@ -239,9 +240,9 @@ class EvaluationTask:
 
     Args:
         model: as for `TrainingTask`.
-        records: those that are held back.
+        records: that the model is compared with, such as those that are held back.
         method, capacity, device, target_type: as for `TrainingTask`.
-        vector: how a record's score and loss become a vector.
+        marks: how a record becomes a vector; by its score and loss if it is left out.
 
     Raises:
         UserError: there is no such device.
@@ -266,10 +267,10 @@ class EvaluationTask:
         capacity: int | None = None,
         device: str = "cpu",
         target_type: TargetType = CLASSES,
-        vector: ScoreVector = _ADD_REMOVE,
+        marks: Marks = _ADD_REMOVE,
     ) -> None:
         self.capacity = records.units if capacity is None else capacity
-        self._device, self._vector = device_of(device), vector
+        self._device, self._marks = device_of(device), marks
         self._model = replica(model, self._device)
         self._layout = layout_of(self._model)
         trial, targets, loss = tried_on(self._model, records, target_type)
@@ -300,9 +301,9 @@ class EvaluationTask:
             parameters, rows: as for `TrainingTask.clipped_sum`.
 
         Returns:
-            (3,) float64: each record adds its `ScoreVector`, of what the goal finds of it (1 for
-            the right class) and of its loss / MOST_LOSS, both from 0 to 1; nothing if the model
-            raises on it.
+            (size of the marks,) float64: each record adds its marks, such as the `ScoreVector` of
+            what the goal finds of it (1 for the right class) and of its loss / MOST_LOSS, both from
+            0 to 1; nothing if the model raises on it.
 
         Raises:
             DataError: the parameters are not of length d.
@@ -310,7 +311,7 @@ class EvaluationTask:
         with self._evaluating():
             load_parameters(self._model, parameters)
             with state_held(self._model):
-                return self._rows.total(rows, 3, self._piece)
+                return self._rows.total(rows, self._marks.size, partial(self._piece, self._marks))
 
     def _checked(self, trial: Trial, targets: Tensors, size: int) -> int:
         """Rows of a piece of at most `size`, as `TrainingTask` checks them (A2)."""
@@ -319,7 +320,8 @@ class EvaluationTask:
         if key not in known:
             kinds = kinds_for(self._model, self._each)
             with self._evaluating(), zeros_filled(self._model), writes_refused(self._model):
-                work = raising.seen_in(self._piece)
+                # A record's score moves with its output; the cell it is in may not.
+                work = raising.seen_in(partial(self._piece, _ADD_REMOVE))
                 self._try_row(trial, targets)
                 alone = self._takes(trial, targets) and rows_are_alone(
                     work, trial, targets, size, self._device, kinds
@@ -356,7 +358,7 @@ class EvaluationTask:
                 self._model.train(training)
 
     def _piece(
-        self, inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor
+        self, marks: Marks, inputs: torch.Tensor, targets: Tensors, kept: torch.Tensor
     ) -> NDArray[np.float64]:
         # What is written is seen first, and then put back with what it was written in.
         with attributes_restored(self._model), state_unchanged(self._model):
@@ -364,15 +366,9 @@ class EvaluationTask:
         labels, *weights = targets if isinstance(targets, tuple) else (targets,)
         if weights:  # of a unit's places
             outputs, labels = outputs.flatten(0, 1), labels.flatten(0, 1)
-        found = self._target_type.record_score(outputs, labels).reshape(losses.shape).double()
-        # What is not a number counts as the largest loss and error, as a wrong class does (P16).
-        found = found.nan_to_num(nan=1.0).clamp(0.0, 1.0)
-        bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
-        presence, scale = self._vector.presence, self._vector.scale
-        scores = torch.stack([found, bounded])
-        columns = torch.cat([torch.full_like(bounded, presence)[None], scale * (scores - 0.5)])
+        columns = marks.columns(self._target_type, outputs, labels, losses.reshape(-1))
         if weights:  # which add up to 1
-            columns = (columns * weights[0]).sum(2)
+            columns = (columns.reshape(marks.size, *losses.shape) * weights[0]).sum(2)
         return columns.masked_fill(~kept.to(columns.device), 0.0).sum(1).cpu().numpy()
 
     def _losses(self, inputs: torch.Tensor, targets: Tensors) -> tuple[torch.Tensor, torch.Tensor]:

@@ -132,12 +132,12 @@ def _begun(state: State, plan: Plan, coordinator: Coordinator, folder: RunFolder
 def _closed(
     coordinator: Coordinator, sessions: RunSessions, trained: State
 ) -> list[dict[str, Any]]:
-    """The silos' own words about the run, in the session of the training."""
+    """The silos' own words about the run."""
     rounds, folder = sessions.opened[sessions.plan.main.purpose].rounds, sessions.folder
     assert folder is not None, "a networked run has one"  # noqa: S101
     ended = [one for purpose in folder.purposes for one in folder.sessions(purpose)]
     parameters = np.asarray(trained.parameters, dtype="<f4").tobytes()
-    parts = coordinator.close(rounds, ended, parameters)
+    parts = coordinator.close(ended, parameters)
     rounds.recorder.close()
     return sorted(parts, key=lambda one: str(one.get("silo")))
 

@@ -1,29 +1,29 @@
-"""The aggregator's side of a networked study: sessions are set up until all have come, and closed.
+"""The aggregator's side of a networked study: sessions are set up until the rounds end, and closed.
 
-A try at a set-up is in `session/setup.py`, the rounds are in `session/rounds.py`. Messages travel
-through an engine, and everybody but the aggregator is somewhere else.
+Whom a session begins with is in `gathering.py`, a try at a set-up in `session/setup.py`, the rounds
+in `session/rounds.py`, the end in `closing.py`. Messages travel through an engine, and everybody
+but the aggregator is somewhere else.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hubbub.errors import BudgetError, ProtocolError, UserError
+from hubbub.network.closing import Closing
+from hubbub.network.gathering import Gathering
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)
-from hubbub.network.requests import UNREADABLE, Requests
+from hubbub.network.requests import Requests
 from hubbub.planning import is_sparse
-from hubbub.protocol import EVERYBODY, Frame, Tag, parse
 from hubbub.session import (
     OWN,
     Absent,
     AbsentError,
-    Answer,
-    Call,
     Rounds,
     SessionOffer,
     SetUp,
@@ -32,10 +32,9 @@ from hubbub.session import (
 )
 from hubbub.study import Standardisation, Study
 from hubbub.training import SessionPlan
-from hubbub.verification import MachineAttester, StudyAttestation, checked_part
+from hubbub.verification import MachineAttester, StudyAttestation
 
 _PAUSE = 2.0  # seconds; the shortest
-_CLOSINGS = 5  # times that a silo is asked for its signed part
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
 
@@ -60,6 +59,8 @@ class Coordinator:
         self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
         self._open: dict[str, Rounds] = {}  # the newest session of each purpose
         self._doubted: set[str] = set()  # who did not do its part, since the last sum
+        self._gathering = Gathering(requests=requests)
+        self._closing = Closing(requests=requests, study=study)
 
     def standardise(self, found: Standardisation | None) -> None:
         """From now on, tell silos how features are standardised."""
@@ -67,7 +68,8 @@ class Coordinator:
 
     def charged(self, purpose: str) -> int:
         """Attempts that some silo says it has paid for, for a purpose."""
-        return max(self.requests.paid.get(purpose, {}).values(), default=0)
+        said = max(self.requests.paid.get(purpose, {}).values(), default=0)
+        return self.party_folder.notes.most_paid(self.study.id, purpose, said)
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up; wait for those who are not there.
@@ -87,6 +89,7 @@ class Coordinator:
                 if error.begun:
                     self._patience.begun()
                 self._doubt(error, in_round=False)
+                self._gathering.failed(error)
                 liars = [one for one in error.absent.values() if one.why in ("protocol", "garbled")]
                 lies += bool(liars)
                 if lies >= _LIES:
@@ -95,7 +98,7 @@ class Coordinator:
                 self.requests.warn("waiting", parties=waiting)
                 self._patience.wait(error, in_round=False, check=self.check_approval)
             else:
-                count = len(self.requests.roster.parties)
+                count = len(rounds.silos) + len(self.requests.roster.nodes)
                 seconds = time.monotonic() - began
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
                 self._begin(wanted.purpose, rounds)
@@ -121,10 +124,13 @@ class Coordinator:
         rounds.ask_absent_every(timeouts.ask_again, timeouts.clock.now)
         rounds.permit = self.check_approval
         rounds.on_probation |= self._doubted_places & {*self.requests.roster.silos}
-        self.requests.left_out({})
+        self.requests.left_out(rounds.named_absent)
         self._patience.begun()
         self._patience.opened()
         self._open[purpose] = rounds
+        for each in self.requests.paid:
+            self.charged(each)  # notes it
+        self._closing.finished(purpose, rounds.session, rounds.silos)
 
     def check_approval(self) -> None:
         """What was approved here still is: an administrator ends a run from here too.
@@ -165,8 +171,7 @@ class Coordinator:
     def _tried(self, wanted: SessionPlan) -> Rounds:
         """One try at a set-up, with a session of its own."""
         self.check_approval()
-        roster, attests = self.requests.roster, self._attests
-        at = attests.now() if attests else 0
+        attests, at = self._attests, self._attests.now() if self._attests else 0
         made = SetUp(
             peers=self.requests,
             keys=self.party_folder.keys,
@@ -182,79 +187,29 @@ class Coordinator:
             doubted=self._doubted_places,
         )
         self.requests.expect(wanted.purpose, wanted.round_parameters, self.study.data.counts)
-        everybody = dict.fromkeys(range(1, len(roster.parties)), ())
-        self.requests.ask_all(Call.PING, everybody, made.session)
-        return made.open_session()
+        return replace(made, away=self._gathering.away(made)).open_session()
 
     def lost(self, number: int, _in_a_row: int, lost: AbsentError) -> None:
         """Hear that a session was lost in a round; raise unless a new one would help."""
         self.requests.warn("lost", round=number, said=str(lost))
         self._count_sums()
         self._doubt(lost, in_round=True)
-        if any(one.why == "budget" for one in lost.absent.values()):
+        refusing = sum(one.why == "budget" for one in lost.absent.values())
+        if refusing > self.study.parties.dropouts:
             raise BudgetError(f"{lost}; no round is possible without them") from None
         self._patience.wait(lost, in_round=True, check=self.check_approval)
 
-    def close(
-        self, rounds: Rounds, sessions: Sequence[bytes], parameters: bytes
-    ) -> list[dict[str, Any]]:
+    def close(self, sessions: Sequence[bytes], parameters: bytes) -> list[dict[str, Any]]:
         """Give everybody the model, and have the silos sign what their ledgers hold.
 
-        A silo that does not answer is asked again, a few times: a run is closed once, and nobody
-        can have its part later.
+        Args:
+            sessions: of the study, of which there is a transcript.
+            parameters: the model.
 
         Returns:
             What the silos say that answered; who did not is in the event log.
         """
-        listed = json.dumps({"sessions": [one.hex() for one in sessions]}).encode()
-        frames = [
-            self._frame(rounds, Tag.CLOSE, listed),
-            self._frame(rounds, Tag.RESULT, parameters),
-        ]
-        parts: dict[int, dict[str, Any]] = {}
-        left = set(self.requests.roster.silos)
-        for turn in range(_CLOSINGS):
-            if turn:
-                self.requests.timeouts.clock.sleep(_PAUSE * 2.0 ** (turn - 1))
-            asked = dict.fromkeys(sorted(left), frames)
-            for index, received in self.requests.ask(Call.CLOSE, asked, rounds.session):
-                if (part := self._part(rounds, index, received, sessions)) is not None:
-                    parts[index] = part
-            left -= parts.keys()
-            if not left:
-                break
-        else:
-            names = ", ".join(map(self.requests.roster.name, sorted(left)))
-            self.requests.warn("unsigned", parties=names)
-        return list(parts.values())
-
-    def _part(
-        self, rounds: Rounds, index: int, received: Answer, sessions: Sequence[bytes]
-    ) -> dict[str, Any] | None:
-        """A silo's signed part, if its answer has one that can be used."""
-        if isinstance(received, Absent):
-            return None
-        roster = self.requests.roster
-        try:
-            frame = parse(received[0], roster, study=rounds.study, session=rounds.session)
-            if frame.tag is not Tag.CLOSED or frame.sender != index:
-                raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
-            payload = json.loads(bytes(frame.payload))
-            silo = roster.parties[index]
-            return checked_part(payload, silo, study=self.study.id, sessions=sessions)
-        except UNREADABLE as error:
-            self.requests.warn("garbled", whom=roster.name(index), said=str(error))
-            return None
-
-    def _frame(self, rounds: Rounds, tag: Tag, payload: bytes) -> bytes:
-        return Frame(
-            tag=tag,
-            study=rounds.study,
-            session=rounds.session,
-            sender=0,
-            receiver=EVERYBODY,
-            payload=payload,
-        ).sealed(self.party_folder.keys)
+        return self._closing.close(self.party_folder.keys, sessions, parameters)
 
 
 def _blamed(liars: Sequence[Absent], colluders: int) -> str:

@@ -84,6 +84,8 @@ class Endpoint(ABC):
         self._lock = threading.Lock()
         # the newest of study and purpose
         self._sessions: dict[tuple[bytes, str], SessionState] = {}
+        # of each study the newest that was set up, in which its end may come
+        self._finished: dict[bytes, SessionState] = {}
         self._begun = 0  # sessions, since this party was started
         self._study_of: dict[bytes, bytes] = {}  # of each of them
         self._revoked: set[bytes] = set()  # those of them that were ended from here
@@ -188,7 +190,7 @@ class Endpoint(ABC):
         if call in COLLECTING:
             return self._collected(call, session, parts)
         self._check_approval(session)
-        found = next((one for one in self._sessions.values() if one.session == session), None)
+        found = self._found(call, session)
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
             if found is None or found.party.agreed is None:
                 return []
@@ -204,6 +206,7 @@ class Endpoint(ABC):
         self._asked = (found.study.id, call)
         answered = self.answer_to(found, call, parts)
         if call is Call.FINISH:
+            self._finished[found.study.id] = found
             self.event_log.note("set-up")
         self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
         self._refusals.answered(found.study.id, call)
@@ -216,6 +219,12 @@ class Endpoint(ABC):
         answered = self.collections.answer(call, collection, parts)
         self._refusals.answered(study, call)
         return answered
+
+    def _found(self, call: Call, session: bytes) -> SessionState | None:
+        """The session that a call is about; an earlier one only if the call ends the study."""
+        ending = self._finished.values() if call is Call.CLOSE else ()
+        known = (*self._sessions.values(), *ending)
+        return next((one for one in known if one.session == session), None)
 
     def _check_approval(self, session: bytes) -> None:
         """What was approved when a session was opened still is; else the session is over, for good.
@@ -239,13 +248,18 @@ class Endpoint(ABC):
         for key, one in list(self._sessions.items()):
             if one.study.id != study:
                 continue
-            if isinstance(one.party, SiloParty):
-                one.party.forget()
-            del self._sessions[key]
+            self._leave(key)
             if not one.closed:  # else nothing was going on
                 self.event_log.warn("revoked", study=one.study.name, purpose=one.offer.purpose)
                 self.event_log.state(state=WAITING)
+        self._finished.pop(study, None)
         self._refusals.forget(study)
+
+    def _leave(self, key: tuple[bytes, str]) -> None:
+        """No round follows in a session."""
+        left = self._sessions.pop(key, None)
+        if left is not None and isinstance(left.party, SiloParty):
+            left.party.forget()
 
     def check_able(self) -> None:  # noqa: B027 (not every party writes down what it answers)
         """Whether this party could do its part now; raises if it knows that it could not."""
@@ -313,6 +327,7 @@ class Endpoint(ABC):
             membership=membership,
             party=self.party(study, offer, plan, planned, membership),
         )
+        self._leave((study_id, offer.purpose))
         self._sessions[study_id, offer.purpose] = state
         payload = json.dumps({"version": VERSION, **self.ready(study)}).encode()
         self.event_log.note("session", study=study.name, purpose=offer.purpose)

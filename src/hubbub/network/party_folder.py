@@ -7,7 +7,8 @@
     approved/ID.code     the hashes of the code that each of them names, as it was here then
     audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
     ledger.sqlite        what the silo's data set has spent (another place may be named)
-    sessions, graphs     what was opened and drawn here: session_notes.py
+    sessions, graphs     what was opened and drawn here, and paid for: session_notes.py
+    paid
     lock                 held by the process that serves or joins here
     runs/ID              the aggregator's runs
     collateral           what the vendor of this machine's processor publishes about it, where a

@@ -1,8 +1,10 @@
-"""Which sessions were opened here, and which mask graphs drawn: what no restart may forget.
+"""Sessions opened here, mask graphs drawn, attempts paid for: what no restart may forget.
 
     sessions             ids of the sessions that were opened, none of which is opened twice
     graphs               ids of the studies for which a mask graph was drawn, once for each; and
                          when each was approved, and used in an answer
+    paid                 at an aggregator: the most attempts of a study, by purpose, that a silo has
+                         said to have paid for
 
 Lines are added and never changed. This file knows ids; it must not know studies or keys.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +24,7 @@ from hubbub.disk import why_of
 from hubbub.errors import HubbubError, IntegrityError
 from hubbub.protocol import mask_graph
 
-SESSIONS, GRAPHS = "sessions", "graphs"
+SESSIONS, GRAPHS, PAID = "sessions", "graphs", "paid"
 MOST_GRAPHS = mask_graph.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)
 MOST_FRUITLESS = 16  # graphs beyond twice those that served an answer, for each approval
 _APPROVAL, _ANSWER = ":approved", ":answered"  # what a line of `graphs` ends with
@@ -82,6 +85,22 @@ class SessionNotes:
             IntegrityError: the disk does not take it.
         """
         self._note(GRAPHS, _mark(study, _APPROVAL), lambda _: MOST_GRAPHS)
+
+    def most_paid(self, study: bytes, purpose: str, attempts: int) -> int:
+        """The most attempts that a silo has ever said to have paid for, these among them.
+
+        The silo that has paid most may be away when a run is gone on with.
+
+        Raises:
+            IntegrityError: the disk does not take it.
+        """
+        start, found = f"{study.hex()}:{purpose}:".encode(), [0]
+        with suppress(FileNotFoundError):
+            lines = (self.home / PAID).read_bytes().split()
+            found += [int(one[len(start) :]) for one in lines if re.fullmatch(start + rb"\d+", one)]
+        if attempts > max(found):
+            self._note(PAID, start + str(attempts).encode(), lambda _: 1)
+        return max(*found, attempts)
 
     def _note(self, name: str, line: bytes, most: Callable[[Counter[bytes]], int]) -> bool:
         """Add a line to a file and have it on disk, unless it is there so many times already.

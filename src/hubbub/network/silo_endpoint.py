@@ -317,9 +317,13 @@ class SiloEndpoint(Endpoint):
             raise ProtocolError(
                 "expected as many sums as answers need, got fewer", culprit=self.roster.name(0)
             ) from None
+        made = state.offer.standardisation
+        if plan.study.data.standardise and made is None:  # it was in no session that said it (P29)
+            self.event_log.note("closed", study=plan.study.name, model="the aggregator's folder")
+            return
         folder = self.party_folder.home / "models" / plan.study.id.hex()[:16]
         folder.mkdir(parents=True, exist_ok=True)
-        write_result(folder, known.plain, parameters, state.offer.standardisation)
+        write_result(folder, known.plain, parameters, made)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes:

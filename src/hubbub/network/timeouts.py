@@ -18,6 +18,8 @@ class Timeouts:
         waiting: seconds for parties that a session cannot do without to come, or come back.
         ask_again: seconds after which somebody who was left out is asked for.
         ping: seconds for a sign of life.
+        grace: seconds that a session is not set up yet once enough silos are there for it, in case
+            the others come.
         clock: that all this goes by.
     """
 
@@ -26,6 +28,7 @@ class Timeouts:
     waiting: float = 3600.0
     ask_again: float = 30.0
     ping: float = 5.0
+    grace: float = 30.0
     clock: Clock = field(default_factory=Clock, repr=False)
 
     def of(self, call: Call) -> float:

@@ -29,7 +29,12 @@ from hubbub.planning.mechanism import (
     joint_batch,
     mechanism_of_all,
 )
-from hubbub.planning.model_size import is_dimension, record_shape, told_shape
+from hubbub.planning.model_size import (
+    is_dimension,
+    model_dimension,
+    record_shape,
+    told_shape,
+)
 from hubbub.planning.noise_correlation import Correlation, correlation_of, words_about
 from hubbub.planning.noise_shares import NoiseShares, may_announce, shares_of
 from hubbub.planning.plan_of_mechanisms import plan_alone, plan_of

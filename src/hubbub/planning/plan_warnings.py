@@ -40,6 +40,7 @@ def warnings_of(
         found.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
     if not data.records:
         found += words[-1].records_unknown
+    found += _about_test_set(study)
     found += _about_capacity(study, mechanism)
     found += [sentence for one in words for sentence in one.sums]
     if privacy.epsilon > 8:
@@ -72,6 +73,17 @@ def about_own_code(study: Study) -> list[str]:
         f"{names}: whether a record decides how much is computed for it (a loop to its length, a "
         "branch) is not known before the code has run; the time would tell, outside epsilon; a run "
         "warns of what it sees on made-up records, and hubbub join --check does before it",
+    ]
+
+
+def _about_test_set(study: Study) -> list[str]:
+    """What it means that a file scores the model in the open."""
+    if not study.data.test or not (study.data.files or study.data.is_extracted):
+        return []
+    return [
+        f"data.test = {study.data.test!r} is read in the open and its scores have no noise: it "
+        "must be public. A file of patients that was held back is private, and every score of it a "
+        "release outside epsilon: put it back into the silos' files and ask for [validation]"
     ]
 
 

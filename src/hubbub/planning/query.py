@@ -39,6 +39,7 @@ class SiloData:
     """What one silo has at hand for a study: its own records, never sent.
 
     Args:
+        centre: the silo's place among all, from 0; public.
         records: that a model is trained on; None where there is none.
         held_back: those that are kept from the training, to evaluate it.
         max_units: the most units that the silo may hold of `records`; public (P19).
@@ -48,6 +49,7 @@ class SiloData:
         vector: a sum that was made elsewhere; None where sums are made of records.
     """
 
+    centre: int = 0
     records: Records | None = field(default=None, repr=False)
     held_back: Records | None = field(default=None, repr=False)
     max_units: int = 0
@@ -153,6 +155,11 @@ class Query(ABC):
     @property
     def takes_raw_records(self) -> bool:
         """Whether it is asked of records as they are, before features are standardised."""
+        return False
+
+    @property
+    def is_asked_last(self) -> bool:
+        """Whether it is asked after the main query, at what that has led to."""
         return False
 
     def warnings(self, parties: Parties) -> QueryWarnings:

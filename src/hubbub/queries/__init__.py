@@ -40,6 +40,19 @@ from hubbub.queries.synthesis_query import (
     synthesis_of,
 )
 from hubbub.queries.training_query import TRAINING, TrainingQuery
+from hubbub.queries.validation import (
+    VALIDATED,
+    VALIDATION,
+    VALIDATION_SUMS,
+    ValidationQuery,
+    foreseen_validation,
+    held_back_share,
+    planned_validation,
+    sums_of,
+    validation_of,
+    write_validation,
+)
+from hubbub.queries.validation import sums_in as validation_sums_in
 from hubbub.queries.vector_query import VECTOR, VectorQuery
 
 ANSWER_FILES = (ANSWERS, SYNTHETIC)  # of a run's folder, which its page reads

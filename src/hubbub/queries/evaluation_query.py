@@ -120,7 +120,7 @@ class EvaluationQuery(Query):
             capacity=capacity,
             device=learner.device,
             target_type=learner.target_type,
-            vector=self.vector,
+            marks=learning.ScoreMarks(self.vector),
         )
 
     def scores_of(self, total: Array, learner: Any, sigma: float) -> Scores:

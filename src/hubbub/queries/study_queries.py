@@ -10,6 +10,7 @@ from hubbub.queries.standardising_query import StandardisingQuery, features_of
 from hubbub.queries.statistics_query import StatisticsQuery
 from hubbub.queries.synthesis_query import synthesis_of
 from hubbub.queries.training_query import TrainingQuery
+from hubbub.queries.validation import ValidationQuery, held_back_share
 from hubbub.study import Study
 
 
@@ -39,6 +40,8 @@ def queries_of(
     beside += _of_cells(study)
     if (asked := training.evaluate) is not None:
         beside.append(EvaluationQuery(asked, data, privacy, training.steps, dimension))
+    if study.validation is not None:
+        beside.append(ValidationQuery(study, dimension))
     return trained, tuple(beside)
 
 
@@ -65,7 +68,8 @@ def training_of(study: Study, dimension: int | None = None) -> TrainingQuery:
         StudyError: it asks for statistics alone.
     """
     _, training = study.learning
-    return TrainingQuery(training, study.data, study.privacy, dimension)
+    held_back = held_back_share(study)
+    return TrainingQuery(training, study.data, study.privacy, dimension, held_back)
 
 
 def statistics_of(study: Study) -> StatisticsQuery:

@@ -43,12 +43,14 @@ class TrainingQuery(SteppedQuery):
         data: what is public about the records.
         privacy: what is promised.
         dimension: how many trainable parameters the model has; None if that is not public yet.
+        held_back: share of each silo's records that is kept from it.
     """
 
     training: Training
     data: Data
     privacy: Privacy
     dimension: int | None
+    held_back: float = 0.0
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -82,7 +84,7 @@ class TrainingQuery(SteppedQuery):
     def _expected_batch(self) -> float:
         """The public number of records by which a sum is divided (P14); 1 if there is none."""
         training = self.training
-        kept = 1 - training.evaluate.holdout if training.evaluate else 1.0
+        kept = 1 - self.held_back
         return training.sample_rate * self.data.records * kept if self.data.records else 1.0
 
     @property

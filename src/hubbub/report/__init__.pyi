@@ -16,7 +16,9 @@ from .markup import (
     tag as tag,
 )
 from .metric_words import (
+    METRICS as METRICS,
     in_brief as in_brief,
+    is_held_back as is_held_back,
     metrics_of as metrics_of,
     words_of as words_of,
 )
@@ -47,6 +49,11 @@ from .score_words import (
     in_a_sentence as in_a_sentence,
     score_rows as score_rows,
     what_next as what_next,
+)
+from .validation_words import (
+    validation_name as validation_name,
+    next_step as next_step,
+    validation_lines as validation_lines,
 )
 from .several_runs import (
     ReportedRun as ReportedRun,

@@ -40,7 +40,7 @@ def _share(name: str, meaning: str) -> MetricWords:
 
 
 # The telling one of each kind of target first.
-_METRICS = {
+METRICS = {
     "auc": _share(
         "AUC",
         "AUC is the chance that the model ranks a positive test record above a negative one: "
@@ -117,21 +117,21 @@ _METRICS = {
 def metrics_of(rows: Sequence[Row]) -> list[str]:
     """The metrics that these rows hold, the telling one first, those of the study's own last."""
     held = dict.fromkeys(key for row in rows for key in row if finite(row, key) is not None)
-    own = [key for key in held if key not in (*_OTHER, *_METRICS) and not _is_end(key)]
-    return [*(key for key in _METRICS if key in held), *own]
+    own = [key for key in held if key not in (*_OTHER, *METRICS) and not _is_end(key)]
+    return [*(key for key in METRICS if key in held), *own]
 
 
 def in_brief(row: Row) -> list[str]:
     """The newest metrics in a few words each: two of the public ones, and what is not usual."""
     held = metrics_of([row])
-    shown = [key for key in held if key in held[:2] or key not in _METRICS or is_held_back(key)]
+    shown = [key for key in held if key in held[:2] or key not in METRICS or is_held_back(key)]
     return [f"{name_of(key)} {row[key]:.3f}" for key in shown]
 
 
 def words_of(metric: str) -> MetricWords:
     """What people are told of a metric."""
     own = MetricWords(name=metric, meaning=f"{metric} is a metric of the study's own.", better="")
-    return _METRICS.get(metric, own)
+    return METRICS.get(metric, own)
 
 
 def label_of(metric: str) -> str:
@@ -151,4 +151,4 @@ def _is_end(key: str) -> bool:
 
 def is_held_back(metric: str) -> bool:
     """Whether it was measured on records that silos kept out of the training."""
-    return metric in _METRICS and metric.startswith("held_back_")
+    return metric in METRICS and metric.startswith("held_back_")

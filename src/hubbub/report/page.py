@@ -29,6 +29,8 @@ from hubbub.report import (
     score_words,
     several_runs,
     trust_models,
+    validation_section,
+    validation_words,
     who_sees_what,
 )
 from hubbub.report.number_format import Row, amount, at_most, chance, finite
@@ -56,6 +58,7 @@ def render(
     statistics: Statistics | None = None,
     spending: Mapping[str, Any] | None = None,
     scores: score_words.Scores | None = None,
+    validation: validation_words.Validation | None = None,
 ) -> str:
     """The report of a run as one self-contained HTML page, to be stored as UTF-8.
 
@@ -77,6 +80,7 @@ def render(
         statistics: answers to the study's statistics, by name.
         spending: what the records have spent in all, as `Spending.to_dict` gives it.
         scores: on public test records beside a model that knows nothing, by metric.
+        validation: what the study's private validation says.
     """
     trains = plan.get("trains", True)
     mode = trust_models.FEDERATED if baseline is None else trust_models.BASELINES[baseline]
@@ -86,9 +90,10 @@ def render(
     so_far, by_coalition = privacy_cost.axis(plan, mode, metrics)
     compared = comparison or (several_runs.arrangements_of(beside) if beside else None)
     sections = [
-        _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}),
+        _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}, validation),
         *_warnings(plan["warnings"]),
         *([answers_section.answers(statistics)] if statistics else []),
+        *([validation_section.validated(validation)] if validation else []),
         *([learned.learning(metrics, against, so_far, scores or {})] if trains else []),
         privacy_cost.cost(plan, mode, by_coalition),
         *([comparison_section.joining(compared)] if trains or compared else []),
@@ -127,9 +132,11 @@ def _summary(
     spending: Mapping[str, Any] | None,
     parts: Sequence[Mapping[str, Any]],
     scores: score_words.Scores,
+    validation: validation_words.Validation | None,
 ) -> markup.Html:
     """The first screen: what happened in one sentence, a picture, and a few figures."""
-    tiles = [*_learned_tile(metrics, scores), *_privacy_tiles(plan, against)]
+    validated = _validated_tile(validation) if validation else []
+    tiles = [*(validated or _learned_tile(metrics, scores)), *_privacy_tiles(plan, against)]
     if mode is trust_models.FEDERATED:
         tiles += _spent_tile(spending, parts)
     if mode is trust_models.FEDERATED:
@@ -137,7 +144,9 @@ def _summary(
         tiles.append(_tile("records that left a silo", "none", remark))
     is_federated = mode is trust_models.FEDERATED
     alarms = promise_words.broken(plan, spending) if is_federated else []
-    following = [_next(metrics, scores)] if is_federated and plan.get("trains", True) else []
+    following = (
+        [_next(metrics, scores, validation)] if is_federated and plan.get("trains", True) else []
+    )
     answer = (
         markup.tag("dl", *tiles, class_="tiles"),
         *([markup.tag("p", privacy_cost.plainly(plan, against))] if against else []),
@@ -185,10 +194,31 @@ def _learned_tile(metrics: Metrics, scores: score_words.Scores) -> list[markup.H
     ]
 
 
-def _next(metrics: Metrics, scores: score_words.Scores) -> str:
+def _validated_tile(validation: validation_words.Validation) -> list[markup.Html]:
+    """The telling score of the private validation; nothing where it has none."""
+    if validation["refusal"]:
+        return []
+    name, one = next(iter(validation["all"]["scores"].items()))
+    low, high = (validation_words.shown(one[end]) for end in ("low", "high"))
+    remark = (
+        f"{low} to {high} (95 %, chance and noise): {validation_words.verdict(name, one)}. "
+        f"On {validation_words.whose(validation)}"
+    )
+    return [
+        _tile(validation_words.validation_name(name), validation_words.shown(one["value"]), remark)
+    ]
+
+
+def _next(
+    metrics: Metrics,
+    scores: score_words.Scores,
+    validation: validation_words.Validation | None,
+) -> str:
     """What to do with the model, as a sentence of its own."""
-    said = score_words.what_next(scores, metrics[-1] if metrics else {}).removeprefix("next: ")
-    return f"What to do next: {said}."
+    said = score_words.what_next(scores, metrics[-1] if metrics else {})
+    if validation and not score_words.telling(scores):
+        said = validation_words.next_step(validation)
+    return f"What to do next: {said.removeprefix('next: ')}."
 
 
 def _standing(name: str, scores: score_words.Scores, row: Row) -> str:

@@ -1,4 +1,5 @@
 from .ask import (
+    LEFT_OUT as LEFT_OUT,
     Absent as Absent,
     AbsentError as AbsentError,
     Answer as Answer,

@@ -52,12 +52,15 @@ class Call(IntEnum):
     COLLECT_VOID = 46
 
 
+LEFT_OUT = "left-out"  # of a session, by the aggregator: not asked for as long as it lasts
+
+
 @dataclass(frozen=True, kw_only=True)
 class Absent:
     """A party without a usable answer.
 
     Args:
-        why: "silent", "garbled", or one of `session_offer.REASONS`.
+        why: "silent", "garbled", `LEFT_OUT`, or one of `session_offer.REASONS`.
         said: the same for people.
         culprit: whom the party blames, where it says that the protocol was broken.
         error: what it raised, where the party is in this process.
@@ -76,14 +79,21 @@ class AbsentError(HubbubError):
         absent: by name.
         begun: whether it was a set-up whose secrets were begun: a graph may have been drawn (P4).
         charged: whether it was a round for which silos have paid that had done their part.
+        rolled: whether it was a set-up whose ROLL had named them: they were there before (P29).
     """
 
     def __init__(
-        self, absent: Mapping[str, Absent], *, begun: bool = False, charged: bool = False
+        self,
+        absent: Mapping[str, Absent],
+        *,
+        begun: bool = False,
+        charged: bool = False,
+        rolled: bool = False,
     ) -> None:
         listed = "; ".join(f"{name}: {one.said}" for name, one in sorted(absent.items()))
         super().__init__(f"expected every party's answer, got none from {listed}")
         self.absent, self.begun, self.charged = dict(absent), begun, charged
+        self.rolled = rolled
 
 
 Answer = list[bytes] | Absent

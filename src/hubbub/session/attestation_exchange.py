@@ -1,7 +1,7 @@
-"""Evidence in a set-up: fresh nonces of all silos, evidence bound to them, and everybody's check.
+"""Evidence in a set-up: fresh nonces of its silos, evidence bound to them, and everybody's check.
 
     OPEN       ->  a silo's nonce
-    ATTEST     all nonces    ->  the evidence of a party whose role the study asks for it
+    ATTEST     ROLL, all nonces    ->  the evidence of a party whose role the study asks for it
     EVIDENCE   all evidence  ->  nothing: it holds, and the set-up may go on
 
 Evidence is bound by its report data to the study, the session, the party, both of its keys and all
@@ -14,7 +14,7 @@ verify them again, with the same result. How evidence is made and verified is be
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -72,11 +72,11 @@ class AttestedSession:
     session: bytes
     at: int
 
-    @property
-    def attested(self) -> list[int]:
-        """Roster indices of those who must show evidence."""
+    def attested(self, silos: Set[int]) -> list[int]:
+        """Roster indices of those who must show evidence in a session of these silos."""
         roles = enumerate(self.roster.parties)
-        return [index for index, party in roles if self.attests.asks(party.role)]
+        absent = {*self.roster.silos} - silos
+        return [i for i, party in roles if i not in absent and self.attests.asks(party.role)]
 
     def frame(self, keys: Keys, index: int, tag: Tag, payload: bytes) -> bytes:
         """A frame of a party to everybody."""
@@ -89,15 +89,16 @@ class AttestedSession:
             payload=payload,
         ).sealed(keys)
 
-    def nonces_of(self, frames: Sequence[bytes]) -> dict[int, bytes]:
-        """Every silo's nonce; ProtocolError unless there is one of each."""
-        return self._payloads(frames, Tag.NONCE, self.roster.silos, NONCE_BYTES, NONCE_BYTES)
+    def nonces_of(self, frames: Sequence[bytes], silos: Set[int]) -> dict[int, bytes]:
+        """The nonces of these silos; ProtocolError unless there is exactly one of each."""
+        return self._payloads(frames, Tag.NONCE, silos, NONCE_BYTES, NONCE_BYTES)
 
     def evidence_of(self, keys: Keys, index: int, nonces: bytes) -> list[bytes]:
         """A party's evidence, or nothing where the study asks for none."""
-        if index not in self.attested:
+        role = self.roster.parties[index].role
+        if not self.attests.asks(role):
             return []
-        role, bound = self.roster.parties[index].role, self.report_data(index, nonces)
+        bound = self.report_data(index, nonces)
         return [self.frame(keys, index, Tag.EVIDENCE, self.attests.make(role, bound, self.at))]
 
     def report_data(self, index: int, nonces: bytes) -> bytes:
@@ -115,14 +116,14 @@ class AttestedSession:
             whole.update(len(part).to_bytes(4, "little") + part)
         return whole.digest()
 
-    def checked(self, frames: Sequence[bytes], nonces: bytes) -> AttestedHashes:
-        """The hashes of everybody's evidence, all of which is enough.
+    def checked(self, frames: Sequence[bytes], nonces: bytes, silos: Set[int]) -> AttestedHashes:
+        """The hashes of all evidence in a session of these silos, all of which is enough.
 
         Raises:
             RefusedError: naming the party and the rule.
             ProtocolError: there is not one of each who must show some.
         """
-        shown = self._payloads(frames, Tag.EVIDENCE, self.attested, 1, _MOST_EVIDENCE)
+        shown = self._payloads(frames, Tag.EVIDENCE, self.attested(silos), 1, _MOST_EVIDENCE)
         found = [self._checked(index, shown[index], nonces) for index in sorted(shown)]
         quotes, collateral = (
             hashlib.sha256(f"hubbub {word} v1".encode() + b"".join(one)).digest()
@@ -169,7 +170,7 @@ class AttestedSession:
 
 
 def digest_of(nonces: dict[int, bytes]) -> bytes:
-    """SHA-256 over all silos' nonces in the order of the roster."""
+    """SHA-256 over the silos' nonces in the order of the roster."""
     whole = hashlib.sha256(b"hubbub nonces v1")
     for index in sorted(nonces):
         whole.update(index.to_bytes(4, "little") + nonces[index])
@@ -190,7 +191,7 @@ class AttestationExchange:
     ) -> None:
         self._session, self._keys, self._index = session, keys, index
         self._nonce = source.bytes(NONCE_BYTES) if index in session.roster.silos else b""
-        self._nonces = b""
+        self._nonces, self._silos = b"", frozenset[int]()
         self.hashes: AttestedHashes | None = None
 
     def check_time(self) -> None:
@@ -213,25 +214,25 @@ class AttestationExchange:
             return []
         return [self._session.frame(self._keys, self._index, Tag.NONCE, self._nonce)]
 
-    def attest(self, nonces: Sequence[bytes]) -> list[bytes]:
-        """This party's evidence, bound to everybody's nonces, its own among them.
+    def attest(self, nonces: Sequence[bytes], silos: frozenset[int]) -> list[bytes]:
+        """This party's evidence, bound to the nonces of these silos, its own among them.
 
         Raises:
             ProtocolError: they are not that, or were given before.
         """
-        found = self._session.nonces_of(nonces)
+        found = self._session.nonces_of(nonces, silos)
         if self._nonces:
             raise ProtocolError("expected nonces once in a session, got more", culprit="relay")
         if self._nonce and found[self._index] != self._nonce:
             raise ProtocolError("expected my own nonce back, got another", culprit="relay")
-        self._nonces = digest_of(found)
+        self._nonces, self._silos = digest_of(found), silos
         return self._session.evidence_of(self._keys, self._index, self._nonces)
 
     def check(self, evidence: Sequence[bytes]) -> None:
         """Believe it or refuse; see `AttestedSession.checked`."""
         if not self._nonces or self.hashes is not None:
             raise ProtocolError("expected nonces, then evidence once, got another", culprit="relay")
-        self.hashes = self._session.checked(evidence, self._nonces)
+        self.hashes = self._session.checked(evidence, self._nonces, self._silos)
 
     @property
     def context(self) -> bytes:

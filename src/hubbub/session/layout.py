@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 
 from hubbub.errors import StudyError
 from hubbub.planning import Plan, PlannedQuery, Query, largest_batch
 from hubbub.protocol import Keys, Roster, RoundParameters, mask_graph
+from hubbub.session.ask import Call
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +35,25 @@ class Layout:
             *(Keys.generate(f"node-{number}", "node") for number in range(1, self.nodes + 1)),
         ]
 
-    def neighbours(self, index: int, seed: bytes) -> Sequence[int]:
-        """Roster indices of those with whom a party shares masks."""
-        silos = len(self.names)
-        if self.nodes == 0:
-            each = silos - 1 if self.degree is None else self.degree
-            return [1 + k for k in mask_graph.neighbours_of(index - 1, silos, each, seed)]
+    def neighbours(
+        self, index: int, seed: bytes, present: Collection[int] | None = None
+    ) -> Sequence[int]:
+        """Roster indices of those with whom a party shares masks.
+
+        Args:
+            index: the party's place in the roster.
+            seed: of the mask graph; nothing with compute nodes.
+            present: the silos of the session, by roster index; None for all.
+        """
+        silos, here = len(self.names), sorted(present or range(1, 1 + len(self.names)))
+        if self.nodes == 0:  # P29: of the study's degree, whoever is there
+            each, place = silos - 1 if self.degree is None else self.degree, here.index(index)
+            return [here[k] for k in mask_graph.neighbours_of(place, len(here), each, seed)]
         each = self.nodes_per_silo or self.nodes
         if index <= silos:
             return [1 + silos + node for node in _nodes_of(index - 1, each, self.nodes)]
         node = index - silos - 1
-        return [1 + k for k in range(silos) if node in _nodes_of(k, each, self.nodes)]
+        return [k for k in here if node in _nodes_of(k - 1, each, self.nodes)]
 
 
 def _nodes_of(silo: int, each: int, nodes: int) -> list[int]:
@@ -63,16 +72,23 @@ def layout_of(plan: Plan) -> Layout:
     )
 
 
+def roll_leads(roster: Roster, *, attested: bool) -> Call:
+    """The call in which everybody is told the silos of the session first: that after OPEN."""
+    if attested:
+        return Call.ATTEST
+    return Call.CONTRIBUTE if roster.nodes else Call.COMMIT
+
+
 def confirmers_of(
-    layout: Layout, roster: Roster, round_parameters: RoundParameters, index: int
-) -> Sequence[int]:
-    """Who confirms the set-up to a party besides its neighbours: to a silo, all silos.
+    layout: Layout, roster: Roster, round_parameters: RoundParameters, index: int, silos: Set[int]
+) -> Collection[int]:
+    """Who confirms the set-up to a party besides its neighbours: to a silo, all of the session's.
 
     With compute nodes only where all draw together: silos compare what they saw of the joint
     seeds, also those that share no honest node (docs/privacy.md P4).
     """
     comparing = not layout.nodes or round_parameters.needs_joint_seed
-    return roster.silos if comparing and index in roster.silos else ()
+    return silos if comparing and index in roster.silos else ()
 
 
 def round_parameters_of(

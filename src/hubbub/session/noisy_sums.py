@@ -96,7 +96,6 @@ class NoisySums:
         """A new session, whose messages are kept from the first."""
         self.rounds = self.set_up()
         self.rounds.recorder = self.record(self.rounds)
-        for frame in (*self.rounds.attested, *self.rounds.anchors):
+        for frame in self.rounds.opening:
             self.rounds.recorder.keep(frame)
-        if self.rounds.attested:
-            self.rounds.recorder.seal()  # before any round rests on it
+        self.rounds.recorder.seal()  # before any round rests on it

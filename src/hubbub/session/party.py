@@ -22,6 +22,7 @@ from hubbub.protocol import (
     JointSeed,
     Keys,
     MaskStream,
+    RollCall,
     Roster,
     RoundParameters,
     SecureSource,
@@ -33,7 +34,7 @@ from hubbub.protocol import (
 from hubbub.session import session_offer
 from hubbub.session.ask import Call
 from hubbub.session.attestation_exchange import AttestationExchange, AttestedSession
-from hubbub.session.layout import Layout, confirmers_of
+from hubbub.session.layout import Layout, confirmers_of, roll_leads
 
 # Makes the frames of an answer.
 Work = Callable[[], list[bytes]]
@@ -84,6 +85,13 @@ class Party(ABC):
     def __init__(self, membership: Membership, permit: Permit = lambda: None) -> None:
         self._me, self._permit = membership, permit
         self._begun = False
+        self._roll_call = RollCall(
+            roster=membership.roster,
+            study=membership.study,
+            session=membership.session,
+            quorum=membership.round_parameters.quorum,
+            index=membership.index,
+        )
         self._agreement: Agreement | None = None
         self._seeds: JointSeed | SeedCheck | None = self._seed_check()
         self._attestation: AttestationExchange | None = self._attestation_exchange()
@@ -98,6 +106,8 @@ class Party(ABC):
             BudgetError, IntegrityError: its ledger refuses.
         """
         if call in self._setup:
+            if call is roll_leads(self._me.roster, attested=self._attestation is not None):
+                parts = self._rolled(parts)
             answer = self._setup[call](self, parts)
             return lambda: answer
         handler = self._round_calls().get(call)
@@ -138,6 +148,13 @@ class Party(ABC):
             source=me.source,
         )
 
+    def _rolled(self, parts: Sequence[bytes]) -> Sequence[bytes]:
+        """The parts of the call that a ROLL leads, without it, which is taken."""
+        if not parts:
+            raise ProtocolError("expected a ROLL first, got nothing", culprit="relay")
+        self._roll_call.take(parts[0])
+        return parts[1:]
+
     def _attestation_exchange(self) -> AttestationExchange | None:
         """This party's part in showing and checking evidence, where the study asks for it."""
         me = self._me
@@ -162,7 +179,7 @@ class Party(ABC):
 
     def _attest(self, parts: Sequence[bytes]) -> list[bytes]:
         """This party's evidence, over everybody's nonces."""
-        return self._asked_evidence.attest(parts)
+        return self._asked_evidence.attest(parts, self._roll_call.roll.silos)
 
     def _check_evidence(self, parts: Sequence[bytes]) -> list[bytes]:
         """Everybody's evidence: nothing is told to others before it holds."""
@@ -178,9 +195,9 @@ class Party(ABC):
             raise ProtocolError(
                 "expected one set-up in a session, got a second; open a new one", culprit="relay"
             )
-        self._begun, seen, me = True, b"", self._me
+        self._begun, seen, me, roll = True, b"", self._me, self._roll_call.roll
         if self._seeds is not None:
-            seen = self._seeds.learn_anchors(anchors)
+            seen = self._seeds.learn_anchors(anchors, roll.silos)
         elif anchors:
             raise ProtocolError("expected no anchors in this study, got some", culprit="relay")
         if self._attestation is not None:
@@ -191,10 +208,13 @@ class Party(ABC):
             index=me.index,
             study=me.study,
             session=me.session,
-            neighbours_of=partial(me.layout.neighbours, me.index),
-            extra_confirmers=confirmers_of(me.layout, me.roster, me.round_parameters, me.index),
+            roll=roll,
+            neighbours_of=partial(me.layout.neighbours, me.index, present=roll.silos),
+            extra_confirmers=confirmers_of(
+                me.layout, me.roster, me.round_parameters, me.index, roll.silos
+            ),
             source=me.source,
-            context=session_offer.context_of(me.offer, seen),
+            context=session_offer.context_of(me.offer, roll.digest, seen),
         )
         return self._agreement
 

@@ -10,9 +10,10 @@
 With pairwise masks an attempt needs everybody that it was begun with; with compute nodes it needs
 the quorum and the nodes. Who does not answer is left out of the next attempts and asked again
 later; every attempt has a fresh batch, noise and masks, and is charged (docs/privacy.md P3). Where
-noise is correlated, who is left out comes back with the next session only (P25). Where
-too few are left, the session is over (`AbsentError`). Vectors are added as they come, so memory
-does not grow with the number of silos.
+noise is correlated, who is left out comes back with the next session only (P25); so does whoever
+was not there when the session was set up (P29), and for who waits the session is ended now and
+then, never at once. Where too few are left, it is over (`AbsentError`). Vectors are added as they
+come, so memory does not grow with the number of silos.
 
 A silo that was missing when it was needed is *on probation*: it gets the next MODEL before all
 others, and these only if it answers or can be spared. So whoever refuses again and again makes the
@@ -45,12 +46,13 @@ from hubbub.protocol import (
     receiver_of,
     tag_of,
 )
-from hubbub.session.ask import Absent, AbsentError, Call, Peers
+from hubbub.session.ask import LEFT_OUT, Absent, AbsentError, Call, Peers
 from hubbub.session.layout import Layout
 from hubbub.session.recorder import NoRecorder, Recorder
 from hubbub.session.token_lists import TokenLists
 
 RESTARTED = "no-session"
+_MOST_ENDED = 8  # sessions in a study that are ended for who waits for the next one
 _MOST_DOUBLINGS = 10  # of the pause before somebody who failed again is asked for
 
 
@@ -68,8 +70,9 @@ class Rounds:
         terms: the numbers of the rounds.
         layout: who shares with whom.
         study, session: what every frame is bound to.
-        anchors: of the joint seeds, where there are any.
-        attested: the offer, all nonces and all evidence, where the study asks for some.
+        silos: who takes part, by roster index.
+        opening: what is kept of the set-up: the ROLL, the anchors of joint seeds; where the study
+            asks for evidence the offer before them, all nonces and all evidence.
         lists: has a shuffled token list made before an attempt, where one is due.
         recorder: keeps what the aggregator has sent or used.
         absent: who is missing, by roster index.
@@ -85,8 +88,8 @@ class Rounds:
     layout: Layout
     study: bytes
     session: bytes
-    anchors: Sequence[bytes] = ()
-    attested: Sequence[bytes] = ()
+    silos: Set[int]
+    opening: Sequence[bytes] = ()
     lists: TokenLists | None = None
     recorder: Recorder = field(default_factory=NoRecorder)
     absent: dict[int, Absent] = field(default_factory=dict)
@@ -95,6 +98,7 @@ class Rounds:
     on_probation: set[int] = field(default_factory=set)
     sums: int = 0
     _charged: bool = False
+    _made: int = 0  # attempts in the session
     _retry: tuple[float, Callable[[], float]] = (inf, time.monotonic)
     _next_retry: dict[int, float] = field(default_factory=dict)
     _failed: Counter[int] = field(default_factory=Counter)  # probations in a row
@@ -123,6 +127,7 @@ class Rounds:
         self.attempts_begun, self._charged = 0, False
         self._ask_absent()
         for attempt in range(min(attempts, self._most_attempts())):
+            self._look_around()
             self._check_quorum()
             self.permit()
             if self.lists is not None:
@@ -149,6 +154,7 @@ class Rounds:
         """
         active = [index for index in self.peers.roster.silos if index not in self.absent]
         model = self.aggregator.begin(number, attempt, active, parameters)
+        self._made += 1
         self.recorder.keep(model)
         self.recorder.seal()  # before it is sent, so that no begun attempt is forgotten
         if self.round_parameters.needs_joint_seed:
@@ -184,22 +190,56 @@ class Rounds:
 
     def _ask_absent(self) -> None:
         """Now and then, see whether somebody who was missing is there again."""
-        due = dict.fromkeys((index for index in self.absent if self._is_due(index)), ())
+        asked = (index for index, one in self.absent.items() if one.why != LEFT_OUT)
+        due = dict.fromkeys((index for index in asked if self._is_due(index)), ())
         if not due:
             return
         for index, answer in self.peers.ask(Call.PING, due, self.session):
             del self._next_retry[index]
             if isinstance(answer, Absent):
                 continue
-            if answer and not self.round_parameters.correlation:  # it knows the session
+            if index not in {*self.silos, *self.peers.roster.nodes}:  # whatever it says (P29)
+                self.absent[index] = Absent(why=RESTARTED, said="it came after the set-up")
+            elif answer and not self.round_parameters.correlation:  # it knows the session
                 del self.absent[index]
                 self.on_probation.add(index)
             elif answer:
                 self.absent[index] = Absent(why=RESTARTED, said="its noise has a gap")  # P25
             else:
                 self.absent[index] = Absent(why=RESTARTED, said="it was started anew")
-        if self.absent and all(one.why == RESTARTED for one in self.absent.values()):
-            raise AbsentError(self.named_absent)  # everybody is there: a new session has all
+        if self._may_end and any(one.why == RESTARTED for one in self.absent.values()):
+            raise AbsentError(self.named_absent)  # somebody waits for a new session
+
+    @property
+    def _may_end(self) -> bool:
+        """Whether the session may be ended for who waits: it has made its part of the study.
+
+        A new session costs its set-up, and whatever of an epoch was paid for and not used. So there
+        are no more than eight such ends in a study, however often somebody comes and goes, and none
+        in the middle of an epoch of correlated noise (P25).
+        """
+        whole = self._made % self.round_parameters.bands == 0
+        return whole and self._made * _MOST_ENDED >= self.round_parameters.steps
+
+    def _look_around(self) -> None:
+        """See who is there before an attempt that one missing silo would spoil, and others pay for.
+
+        It takes a round trip, so only where somebody is missing already: where silos come and go.
+        """
+        there = [index for index in self.peers.roster.silos if index not in self.absent]
+        spoils = self._needs_all or len(there) <= self.round_parameters.quorum
+        if not spoils or not self.absent or self._retry[0] == inf:
+            return
+        for index, answer in self.peers.ask(Call.PING, dict.fromkeys(there, ()), self.session):
+            if isinstance(answer, Absent):
+                self.absent[index] = answer
+            elif not answer:
+                self.absent[index] = Absent(why=RESTARTED, said="it was started anew")
+
+    @property
+    def _needs_all(self) -> bool:
+        """Whether an attempt needs all silos that its MODEL names."""
+        return not self.round_parameters.nodes or self.round_parameters.needs_joint_seed
 
     def _is_due(self, index: int) -> bool:
         """Whether to ask for somebody who is missing, now."""
@@ -233,10 +273,7 @@ class Rounds:
     ) -> dict[int, list[bytes]]:
         """The silos' answers, added as they come; the shares among them, by node."""
         shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
-        taken, whole = (
-            set(),
-            not self.round_parameters.nodes or self.round_parameters.needs_joint_seed,
-        )
+        taken, whole = set(), self._needs_all
         for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
             if self._fits(index, frames, Tag.MASKED) and self._receive_masked(index, frames):
                 taken.add(index)
@@ -375,7 +412,7 @@ class Rounds:
         failed = tried & self.absent.keys()
         for index in tried:
             self._failed[index] = self._failed[index] + 1 if index in failed else 0
-        left = len(self.peers.roster.silos) - len(self.absent.keys() & {*self.peers.roster.silos})
+        left = len(self.silos - self.absent.keys())
         if not failed or (not needs_all and left >= self.round_parameters.quorum):
             return
         raise AbortedError(f"expected an answer of {self._name(min(failed))} before others pay")
@@ -392,7 +429,7 @@ class Rounds:
             tag_of(frames[0]) == tag
             and all(tag_of(frame) == Tag.SHARE for frame in frames[1:])
             and len(nodes) == len(frames) - 1
-            and nodes == set(self.layout.neighbours(index, b"") if shared else ())
+            and nodes == set(self.layout.neighbours(index, b"", self.silos) if shared else ())
         )
         if not good:
             found = ProtocolError(f"expected one {tag.name}, got other frames", culprit="relay")

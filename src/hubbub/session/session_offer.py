@@ -164,10 +164,16 @@ def offer_frame(keys: Keys, study: bytes, session: bytes, offer: SessionOffer) -
     ).sealed(keys)
 
 
-def context_of(payload: bytes | memoryview, anchors: bytes) -> bytes:
-    """What all parties must have been shown alike before they agree on secrets."""
-    whole = hashlib.sha256(b"hubbub opening v1" + hashlib.sha256(payload).digest() + anchors)
-    return whole.digest()
+def context_of(payload: bytes | memoryview, roll: bytes, seen: bytes) -> bytes:
+    """What all parties must have been shown alike before they agree on secrets.
+
+    Args:
+        payload: of the OPEN.
+        roll: digest of the ROLL (P29).
+        seen: of anchors and evidence, where there are any.
+    """
+    offered = hashlib.sha256(payload).digest()
+    return hashlib.sha256(b"hubbub opening v2" + offered + roll + seen).digest()
 
 
 def check_apart(study: Study) -> None:

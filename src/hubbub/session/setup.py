@@ -6,6 +6,7 @@ passed to.
 
     OPEN         the study, the session, its numbers      ->  a silo's commitment to its links, and
                                                               its nonce where evidence is asked for
+    ROLL         which silos are there; it leads the next call, to them and the nodes
     ATTEST, EVIDENCE   where the study asks for evidence: see `attestation_exchange.py`
     COMMIT       all commitments                          ->  the hash of a share of the seed
     REVEAL       all hashes                               ->  the share: the seed draws the graph
@@ -13,7 +14,8 @@ passed to.
     CONFIRM      digests of all, the secrets for one      ->  the transcript's hash, and proofs
     FINISH       hashes and proofs for one                ->  nothing: rounds may come
 
-With compute nodes there is no graph to draw, and CONTRIBUTE comes at once.
+With compute nodes there is no graph to draw, and CONTRIBUTE comes at once. Whoever fails before the
+ROLL is left out, as long as enough silos are left (docs/privacy.md P29); after it, the try is over.
 """
 
 from __future__ import annotations
@@ -21,24 +23,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol import (
     SESSION_BYTES,
     Aggregator,
     Keys,
+    Roll,
+    Roster,
     RoundParameters,
     SecureSource,
     SeedCheck,
     Tag,
+    called,
     receiver_of,
-    sent_digest,
+    sent_digests,
     tag_of,
 )
 from hubbub.session import rounds, session_offer, token_lists
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.attestation_exchange import AttestedSession, Attests, digest_of
-from hubbub.session.layout import Layout, confirmers_of
+from hubbub.session.layout import Layout, confirmers_of, roll_leads
 
 
 def new_session() -> bytes:
@@ -62,7 +68,8 @@ class SetUp:
         session: its name.
         attests: evidence that the study asks for; None where it asks for none.
         doubted: who did not do its part last time, by roster index: it is asked first whether it
-            takes part, and nobody else as long as it does not.
+            takes part, and nobody else as long as it does not and cannot be spared.
+        away: who is not asked at all, and why, by roster index.
     """
 
     peers: Peers
@@ -76,45 +83,95 @@ class SetUp:
     session: bytes = field(default_factory=new_session)
     attests: Attests | None = field(default=None, repr=False)
     doubted: Set[int] = frozenset()
+    away: Mapping[int, Absent] = field(default_factory=dict)
 
     def open_session(self) -> rounds.Rounds:
-        """The session, ready for rounds.
+        """The session, ready for rounds, without those silos that were not there.
 
         Raises:
-            AbsentError: somebody is not there, or refuses.
+            AbsentError: somebody who is needed is not there, or refuses.
         """
         opening = session_offer.offer_frame(self.keys, self.study, self.session, self.offer)
-        opened: dict[int, list[bytes]] = {}
-        for wave in (self.doubted, set(self._everybody) - self.doubted):
-            if wave:
-                asked = {index: [opening] for index in sorted(wave)}
-                opened |= self.peers.ask_all(Call.OPEN, asked, self.session)
-        owed = int(bool(self.round_parameters.needs_joint_seed)) + int(self.attests is not None)
-        silos = self.peers.roster.silos
-        self._check_numbers(opened, {index: owed * (index in silos) for index in opened})
-        told = [one for index in silos for one in opened[index]]
+        opened, absent = self._opened(opening)
+        roster = self.peers.roster
+        silos = frozenset(opened.keys() & {*roster.silos})
+        frame, roll = called(self.keys, roster, self.study, self.session, silos)
+        told = [one for index in sorted(opened) for one in opened[index]]
+        try:
+            return _RolledSetUp(self, roll, frame).agreed(opening, told, absent)
+        except AbsentError as error:
+            raise AbsentError(error.absent, begun=error.begun, rolled=True) from None
+
+    def _opened(self, opening: bytes) -> tuple[dict[int, list[bytes]], dict[int, Absent]]:
+        """What everybody says to the offer who takes part in the session; and who does not."""
+        opened, absent = dict[int, list[bytes]](), dict(self.away)
+        here = set(range(1, len(self.peers.roster.parties))) - absent.keys()
+        for wave in (here & self.doubted, here - self.doubted):
+            self.check_enough(absent)
+            asked = {index: [opening] for index in sorted(wave)}
+            for index, answer in self.peers.ask(Call.OPEN, asked, self.session) if wave else ():
+                if isinstance(answer, Absent):
+                    absent[index] = answer
+                elif (owed := self._owed(index)) != len(answer):
+                    said = f"expected {owed} frames, got {len(answer)}"
+                    absent[index] = Absent(why="garbled", said=said)
+                else:
+                    opened[index] = answer
+        self.check_enough(absent)
+        return opened, absent
+
+    def _owed(self, index: int) -> int:
+        """Frames that a party says to an offer."""
+        silo = index in self.peers.roster.silos
+        return silo * (self.round_parameters.needs_joint_seed + (self.attests is not None))
+
+    def check_enough(self, absent: Mapping[int, Absent]) -> None:
+        """See that there are N - D silos and all nodes.
+
+        Raises:
+            AbsentError: there are not.
+        """
+        roster = self.peers.roster
+        silos = len(roster.silos) - len(absent.keys() & {*roster.silos})
+        if silos < self.round_parameters.quorum or absent.keys() & {*roster.nodes}:
+            raise AbsentError({roster.name(index): why for index, why in absent.items()})
+
+
+@dataclass(frozen=True)
+class _RolledSetUp:
+    """The rest of the set-up, with the silos of its ROLL and all nodes: all of them are needed."""
+
+    wanted: SetUp
+    roll: Roll
+    frame: bytes
+
+    def agreed(
+        self, opening: bytes, told: Sequence[bytes], absent: Mapping[int, Absent]
+    ) -> rounds.Rounds:
+        """The session, once everybody has finished."""
         anchors = [one for one in told if tag_of(one) != Tag.NONCE]
-        seeds = self._seed_check(anchors)
+        wanted, seeds = self.wanted, self._seed_check(anchors)
         attested = self._attested([one for one in told if tag_of(one) == Tag.NONCE])
         self._agree(anchors)
         aggregator = Aggregator(
-            keys=self.keys,
-            roster=self.peers.roster,
-            round_parameters=self.round_parameters,
-            study=self.study,
-            session=self.session,
+            keys=wanted.keys,
+            roster=self._roster,
+            round_parameters=wanted.round_parameters,
+            study=wanted.study,
+            session=wanted.session,
             seeds=seeds,
         )
         return rounds.Rounds(
-            peers=self.peers,
+            peers=wanted.peers,
             aggregator=aggregator,
-            round_parameters=self.round_parameters,
-            layout=self.layout,
-            study=self.study,
-            session=self.session,
-            anchors=anchors,
-            attested=[opening, *attested] if attested else [],
+            round_parameters=wanted.round_parameters,
+            layout=wanted.layout,
+            study=wanted.study,
+            session=wanted.session,
+            silos=self.roll.silos,
+            opening=[*([opening] if attested else []), self.frame, *attested, *anchors],
             lists=self._lists(),
+            absent=dict(absent),
         )
 
     def _attested(self, nonces: Sequence[bytes]) -> list[bytes]:
@@ -122,30 +179,31 @@ class SetUp:
 
         The aggregator's own is made here; whether any of it is enough, the others judge.
         """
-        if self.attests is None:
+        if self.wanted.attests is None:
             return []
         session = AttestedSession(
-            attests=self.attests,
-            roster=self.peers.roster,
-            study=self.study,
-            session=self.session,
-            at=self.offer.at,
+            attests=self.wanted.attests,
+            roster=self._roster,
+            study=self.wanted.study,
+            session=self.wanted.session,
+            at=self.wanted.offer.at,
         )
         try:
-            digest = digest_of(session.nonces_of(nonces))
+            digest = digest_of(session.nonces_of(nonces, self.roll.silos))
         except ProtocolError as error:
             absent = Absent(why="garbled", said=str(error), culprit=error.culprit)
             raise AbsentError({error.culprit or "relay": absent}) from None
         shown = self._all(Call.ATTEST, nonces)
-        self._check_numbers(shown, {i: int(i in session.attested) for i in shown})
-        evidence = session.evidence_of(self.keys, 0, digest)
+        owe = session.attested(self.roll.silos)
+        self._check_numbers(shown, {i: int(i in owe) for i in shown})
+        evidence = session.evidence_of(self.wanted.keys, 0, digest)
         evidence += [one for index in sorted(shown) for one in shown[index]]
         self._all(Call.EVIDENCE, evidence)
         return [*nonces, *evidence]
 
     def _agree(self, anchors: Sequence[bytes]) -> None:
         """The phases of `Agreement`, one after the other, and every frame to its receiver."""
-        paired = not self.peers.roster.nodes
+        paired = not self._roster.nodes
         shown = self._each(Call.COMMIT, anchors) if paired else anchors
         try:
             self._exchange_secrets(self._each(Call.REVEAL, shown) if paired else shown)
@@ -154,7 +212,7 @@ class SetUp:
 
     def _exchange_secrets(self, shown: Sequence[bytes]) -> None:
         """From CONTRIBUTE on."""
-        roster = self.peers.roster
+        roster = self._roster
         neighbours, confirmed = self._confirmed(shown)
         confirms = {index: frames[0] for index, frames in confirmed.items()}
         proofs = self._delivered(
@@ -162,10 +220,12 @@ class SetUp:
         )
         finish = {}
         for index in self._everybody:
-            extra = confirmers_of(self.layout, roster, self.round_parameters, index)
+            extra = confirmers_of(
+                self.wanted.layout, roster, self.wanted.round_parameters, index, self.roll.silos
+            )
             confirmers = sorted({*neighbours[index], *extra} - {index})
             finish[index] = [*(confirms[i] for i in confirmers if i in confirms), *proofs[index]]
-        self.peers.ask_all(Call.FINISH, finish, self.session)
+        self.wanted.peers.ask_all(Call.FINISH, finish, self.wanted.session)
 
     def _confirmed(
         self, shown: Sequence[bytes]
@@ -175,20 +235,28 @@ class SetUp:
         All sealed secrets are there before the first CONFIRM, and are let go with the last.
         """
         sent = {index: _by_receiver(one) for index, one in self._sent(shown).items()}
-        own = bytes(32)  # in the aggregator's place: it has no secrets
-        digests = own + b"".join(sent_digest(sent[index]) for index in self._everybody)
+        digests = sent_digests(sent, len(self._roster.parties))
         inbox = self._delivered(sent)
         asked = {index: [digests, *inbox[index]] for index in self._everybody}
-        confirmed = self.peers.ask_all(Call.CONFIRM, asked, self.session)
+        confirmed = self.wanted.peers.ask_all(Call.CONFIRM, asked, self.wanted.session)
         self._check_numbers(confirmed, {index: 1 + len(sent[index]) for index in sent})
         return {index: [*frames] for index, frames in sent.items()}, confirmed
 
-    @property
-    def _everybody(self) -> range:
-        return range(1, len(self.peers.roster.parties))
+    @cached_property
+    def _roster(self) -> Roster:
+        return self.wanted.peers.roster
+
+    @cached_property
+    def _everybody(self) -> list[int]:
+        """Who takes part."""
+        return [*sorted(self.roll.silos), *self._roster.nodes]
 
     def _all(self, call: Call, parts: Sequence[bytes]) -> dict[int, list[bytes]]:
-        return self.peers.ask_all(call, dict.fromkeys(self._everybody, parts), self.session)
+        """Everybody's answer; the first call tells them who takes part."""
+        if call is roll_leads(self._roster, attested=self.wanted.attests is not None):
+            parts = [self.frame, *parts]
+        asked = dict.fromkeys(self._everybody, parts)
+        return self.wanted.peers.ask_all(call, asked, self.wanted.session)
 
     def _each(self, call: Call, parts: Sequence[bytes]) -> list[bytes]:
         """Everybody's one frame, in the order of the roster."""
@@ -215,7 +283,7 @@ class SetUp:
             AbsentError: naming whose answer is not whole, which blames nobody.
         """
         absent = {
-            self.peers.roster.name(index): Absent(
+            self._roster.name(index): Absent(
                 why="garbled", said=f"expected {expected[index]} frames, got {len(frames)}"
             )
             for index, frames in answers.items()
@@ -226,11 +294,12 @@ class SetUp:
 
     def _seed_check(self, anchors: Sequence[bytes]) -> SeedCheck | None:
         """What checks the links of joint seeds, where the rounds need them."""
-        if not self.round_parameters.needs_joint_seed:
+        if not self.wanted.round_parameters.needs_joint_seed:
             return None
-        check = self.round_parameters.seed_check(self.peers.roster, self.study, self.session)
+        wanted = self.wanted
+        check = wanted.round_parameters.seed_check(self._roster, wanted.study, wanted.session)
         try:
-            check.learn_anchors(anchors)
+            check.learn_anchors(anchors, self.roll.silos)
         except ProtocolError as error:
             absent = Absent(why="garbled", said=str(error), culprit=error.culprit)
             raise AbsentError({error.culprit or "relay": absent}) from None
@@ -238,14 +307,14 @@ class SetUp:
 
     def _lists(self) -> token_lists.TokenLists | None:
         """Who has shuffled token lists made, where batches are joint."""
-        if not self.attempts_per_list:
+        if not self.wanted.attempts_per_list:
             return None
         return token_lists.TokenLists(
-            peers=self.peers,
-            study=self.study,
-            session=self.session,
-            counts=self.counts,
-            attempts_per_list=self.attempts_per_list,
+            peers=self.wanted.peers,
+            study=self.wanted.study,
+            session=self.wanted.session,
+            counts=self.wanted.counts,
+            attempts_per_list=self.wanted.attempts_per_list,
         )
 
     def _delivered(self, sent: Mapping[int, Mapping[int, bytes]]) -> dict[int, list[bytes]]:

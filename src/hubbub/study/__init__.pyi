@@ -54,3 +54,6 @@ from .study_keys import (
 from .training import (
     Training as Training,
 )
+from .validation import (
+    Validation as Validation,
+)

@@ -15,6 +15,7 @@ from hubbub.study.model import HUBER, LINEAR_PROBE, Model
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.training import Training
+from hubbub.study.validation import HELD_BACK, Validation
 from hubbub.synthesis import AskedSynthesis
 from hubbub.tabular import NUMERIC, TIME_TO_EVENT, Outcome
 
@@ -26,6 +27,7 @@ def refuse_contradictions(
     training: Training | None,
     privacy: Privacy,
     asked: Sequence[AskedStatistics | AskedSynthesis],
+    validation: Validation | None = None,
 ) -> None:
     """Refuse a study whose tables contradict each other, whatever each says by itself.
 
@@ -49,7 +51,9 @@ def refuse_contradictions(
         if training.noise == "correlated":
             _check_correlated(training, parties.trust)
         _check_evaluation(training)
-    _check_parts(training, data, asked, privacy.epsilon)
+        if validation is not None:
+            _check_validation(validation, training, data)
+    _check_parts(training, data, [*asked, *([validation] if validation else [])], privacy.epsilon)
 
 
 def _check_target(data: Data, model: Model) -> None:
@@ -120,7 +124,7 @@ def _check_evaluation(training: Training) -> None:
 def _check_parts(
     training: Training | None,
     data: Data,
-    asked: Sequence[AskedStatistics | AskedSynthesis],
+    asked: Sequence[AskedStatistics | AskedSynthesis | Validation],
     epsilon: float,
 ) -> None:
     """Evaluation, standardisation and what else is asked leave some epsilon to the main query."""
@@ -132,6 +136,27 @@ def _check_parts(
             f"expected training.evaluate.epsilon{words} and data.standardise.epsilon together to "
             f"be at most 0.9 of privacy.epsilon = {epsilon:g}, of which they are a part, got "
             f"{spent:g}; lower them"
+        )
+
+
+def _check_validation(validation: Validation, training: Training, data: Data) -> None:
+    """Records that can be held back, once, and columns that silos can read."""
+    if validation.records == HELD_BACK and training.sampling == "without-replacement":
+        raise StudyError(
+            'expected no validation.records = "held-back" with sampling = "without-replacement", '
+            "got it; joint batches are drawn from all records, so none can be held back: use "
+            '"training", or Poisson sampling'
+        )
+    also = training.evaluate
+    if also is not None and also.holdout != validation.holdout:
+        raise StudyError(
+            f"expected validation.holdout = {also.holdout:g}, as training.evaluate.holdout is, "
+            f"got {validation.holdout:g}; the same records are held back for both: fix one"
+        )
+    if validation.by and not data.files:
+        raise StudyError(
+            "expected data.files with validation.by, whose columns silos read there, got "
+            f"{data.source}; leave validation.by out"
         )
 
 

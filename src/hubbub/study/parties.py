@@ -126,7 +126,8 @@ class Parties:
         whole(
             0,
             1_000_000,
-            'Silos that may be missing from a round without loss; 0 with `"without-replacement"`.',
+            "Silos that may be missing from a session or a round without loss; 0 with "
+            '`"without-replacement"`.',
         ),
     ] = 0
     trust: Annotated[

@@ -17,6 +17,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from hubbub.errors import DataError, HubbubError, StudyError
 from hubbub.section import shortened
 from hubbub.study import datasets, import_path, imported_code
@@ -286,10 +288,14 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
     if path is None:
         raise DataError("expected data.test to name a public test file, got nothing; add it")
     patient = "" if party == TEST else data.patient
+    by = study.validation.by if study.validation and party != TEST else ()
+    grouping = [one.column.name for one in by]
     named = [*data.targets, *filter(None, [patient]), *(one.name for one in data.features)]
     try:
-        return encode_table(
-            _site_cells(path, named if data.features else (), party, folder),
+        wanted = [*dict.fromkeys([*named, *grouping])] if data.features else ()
+        cells = _site_cells(path, wanted, party, folder)
+        found = encode_table(
+            cells,
             target=data.target,
             columns=data.features,
             positive=data.positive,
@@ -299,5 +305,9 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
             outcome=data.outcome,
             origin=path.name,
         )
+        if not by:
+            return found
+        coded = coded_cells(target_unified(data, cells), [one.column for one in by], path.name)
+        return replace(found, groups=np.column_stack([one.places(coded.columns) for one in by]))
     except DataError as error:
         raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

@@ -32,6 +32,7 @@ from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
+from hubbub.study.validation import Validation, validation_from
 from hubbub.synthesis import AskedSynthesis, synthesis_from
 
 FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
@@ -53,7 +54,7 @@ HEAD = {
     ),
 }
 _TABLES = ("parties", "data", "model", "training", "privacy")
-_OPTIONAL = ("statistics", "synthetic", "attestation")
+_OPTIONAL = ("statistics", "synthetic", "validation", "attestation")
 _OF_CELLS = ("statistics", "synthetic")  # beside which nothing need be trained
 _LEARNING = ("model", "training")  # absent where only statistics are asked for
 
@@ -76,6 +77,16 @@ def _code(section: Section) -> tuple[tuple[str, str], ...]:
         wanted = 'a table from "python:module:name" to 64 small hexadecimal digits'
         raise section.refusal("code", wanted, "write what sha256sum prints of the module's file")
     return tuple(sorted(stated.items()))
+
+
+def _validation(top: Section, data: Data, *, trains: bool) -> Validation | None:
+    """The table `[validation]`, if there is one, of a model."""
+    if "validation" not in top:
+        return None
+    if not trains:
+        raise top.refusal("validation", "absent where no model is trained", "remove it")
+    stated = top.table("validation")
+    return validation_from(stated, columns_of(data) if stated.get("by") else {})
 
 
 def _fault(error: ValueError, text: str) -> str:
@@ -118,6 +129,7 @@ class Study:
         privacy: epsilon, delta and the relation between neighbouring data sets.
         statistics: tables, curves, tests and regressions that are asked for; None: none.
         synthetic: synthetic records that are asked for; None: none.
+        validation: scores of the trained model that are asked for; None: none.
         attestation: what parties must show of the machines and the code that they run; None:
             nothing.
         toml: the text that the study was read from; empty if there is none.
@@ -155,6 +167,7 @@ class Study:
     privacy: Privacy
     statistics: AskedStatistics | None = None
     synthetic: AskedSynthesis | None = None
+    validation: Validation | None = None
     attestation: Attestation | None = None
     toml: str = field(default="", repr=False, compare=False)
 
@@ -236,7 +249,7 @@ class Study:
         Args:
             table: one table for each of study, parties, data, model, training and privacy, and
                 perhaps one each for statistics and synthetic, beside which model and training may
-                be left out, and one for attestation.
+                be left out, one for validation, and one for attestation.
             toml: the text that the table was read from, if there is one.
 
         Returns:
@@ -261,6 +274,7 @@ class Study:
         if "synthetic" in top:
             alone = not trains and asked is None
             synthetic = synthesis_from(top.table("synthetic"), columns, alone=alone)
+        validated = _validation(top, data, trains=trains)
         study = cls(
             **_head(parts["study"]),
             parties=parties_from(parts["parties"]),
@@ -272,6 +286,7 @@ class Study:
             privacy=privacy_from(parts["privacy"]),
             statistics=asked,
             synthetic=synthetic,
+            validation=validated,
             attestation=attestation_from(
                 attested, nodes=bool(parts["parties"].get("compute_nodes"))
             ),
@@ -284,6 +299,7 @@ class Study:
             study.training,
             study.privacy,
             [one for one in (study.statistics, study.synthetic) if one is not None],
+            study.validation,
         )
         if strange := [name for name, _ in study.code if name not in study.own_code]:
             raise StudyError(
@@ -315,7 +331,7 @@ class Study:
             del head["transcript"]
         if not self.code:
             del head["code"]
-        asked = {name: getattr(self, name) for name in _OF_CELLS}
+        asked = {name: getattr(self, name) for name in (*_OF_CELLS, "validation")}
         text = written(head, tables, asked, self.attestation)
         if Study.parse(text).id != self.id:
             raise StudyError(
@@ -381,6 +397,9 @@ class Study:
         del content["synthetic"]  # it came after ids were pinned
         if self.synthetic is not None:
             content["synthetic"] = self.synthetic.canonical()
+        del content["validation"]  # which came after study ids were pinned
+        if self.validation is not None:
+            content["validation"] = self.validation.to_table()
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

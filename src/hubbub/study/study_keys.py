@@ -20,6 +20,7 @@ from hubbub.study.privacy import Privacy
 from hubbub.study.study import HEAD
 from hubbub.study.target import TARGET
 from hubbub.study.training import OPTIMIZER, Evaluate, Training
+from hubbub.study.validation import Validation
 from hubbub.synthesis import AskedSynthesis
 from hubbub.tabular import Column
 
@@ -47,6 +48,7 @@ def tables() -> dict[str, Keys]:
         "statistics": keys_of(AskedStatistics),
         f"statistics.{NAME}": listed(_statistic_keys()),
         "synthetic": keys_of(AskedSynthesis),
+        "validation": keys_of(Validation),
         "privacy": keys_of(Privacy),
         "attestation": keys_of(Attestation),
         "attestation.silo": keys_of(AttestedRole),
@@ -78,6 +80,7 @@ def json_schema() -> dict[str, Any]:
         ),
         "statistics": _statistics_schema(known),
         "synthetic": schema(known["synthetic"]) | {"required": []},
+        "validation": schema(known["validation"]),
         "privacy": schema(known["privacy"]),
         "attestation": schema(known["attestation"], aggregator=role, node=role, silo=role),
     }

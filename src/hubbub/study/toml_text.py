@@ -22,16 +22,18 @@ from hubbub.study import (
     privacy,
     target,
     training,
+    validation,
 )
 from hubbub.study.omop.keys import omop_table
 
+Asked = asked_statistics.AskedStatistics | synthesis.AskedSynthesis | validation.Validation
 Settings = parties.Parties | data.Data | model.Model | training.Training | privacy.Privacy
 
 
 def written(
     head: Mapping[str, Any],
     tables: Mapping[str, Settings],
-    asked: Mapping[str, asked_statistics.AskedStatistics | synthesis.AskedSynthesis | None],
+    asked: Mapping[str, Asked | None],
     attestation: attested_roles.Attestation | None = None,
 ) -> str:
     """The text of a study file with this table `[study]` and these others."""

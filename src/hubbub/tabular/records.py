@@ -37,6 +37,8 @@ class Records:
         patients: shape (n,), whole numbers or texts: rows with the same one, as `patient_key` reads
             it, are one protected unit (`data.patient`); kept as numbers from 0. None: each row is a
             unit.
+        groups: shape (n, columns): the place of each record among the public classes of columns by
+            which a model is scored apart, -1 for none; no model sees them. None: there are none.
 
     Raises:
         DataError: shapes, lengths or types differ from these, a value is not finite, or a patient's
@@ -52,6 +54,7 @@ class Records:
     inputs: NDArray[Any]
     targets: NDArray[Any]
     patients: NDArray[Any] | None = None
+    groups: NDArray[np.intp] | None = None
 
     def __post_init__(self) -> None:
         """Refuses what a step could not use safely; no message holds a value or a count."""
@@ -89,7 +92,13 @@ class Records:
         if chosen.dtype == bool and chosen.all():
             return self
         patients = None if self.patients is None else self.patients[chosen]
-        return Records(inputs=self.inputs[chosen], targets=self.targets[chosen], patients=patients)
+        groups = None if self.groups is None else self.groups[chosen]
+        return Records(
+            inputs=self.inputs[chosen],
+            targets=self.targets[chosen],
+            patients=patients,
+            groups=groups,
+        )
 
     def with_inputs(self, inputs: NDArray[Any]) -> Records:
         """The same records with other inputs.
@@ -126,6 +135,7 @@ class Records:
             One silo's after the other's.
         """
         known, ends = [], 0
+        grouped = [one.groups for one in several if one.groups is not None]
         for one in several:
             if one.patients is not None:
                 known.append(one.patients + ends)
@@ -134,6 +144,7 @@ class Records:
             inputs=np.concatenate([one.inputs for one in several]),
             targets=np.concatenate([one.targets for one in several]),
             patients=np.concatenate(known) if known else None,
+            groups=np.concatenate(grouped) if len(grouped) == len(several) else None,
         )
 
     def __repr__(self) -> str:

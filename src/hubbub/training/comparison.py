@@ -17,8 +17,16 @@ import numpy as np
 from hubbub.disk import write_text
 from hubbub.errors import StudyError
 from hubbub.planning import Plan
-from hubbub.report import Arrangement, ArrangementTable, interval, metrics_of, promised_against
-from hubbub.study import Study, sources
+from hubbub.report import (
+    METRICS,
+    Arrangement,
+    ArrangementTable,
+    interval,
+    is_held_back,
+    metrics_of,
+    promised_against,
+)
+from hubbub.study import IN_MEMORY, Study, sources
 from hubbub.training import baselines, prepared_study, report_of_run, run_study
 from hubbub.training.result import Result
 
@@ -108,6 +116,7 @@ def compare(
     Raises:
         StudyError: it has no test set or no such metric, or cannot be run.
     """
+    _check_asked(study, metric)
     wanted = tuple(dict.fromkeys(("federated", *modes)))
     is_split = sources.takes_split(study)
     finals: dict[str, list[Mapping[str, float]]] = {mode: [] for mode in wanted}
@@ -115,6 +124,8 @@ def compare(
     for repeat in range(repeats):
         prepared = _prepared(study, repeat if is_split else None, first)
         only_final = replace(prepared, looks=0)
+        if repeat == 0:  # before anything is trained or charged
+            _check_metric(metric, prepared)
         for mode in wanted:
             if mode == "federated" and first is None:
                 result = first = run_study.run_prepared(prepared, out, ledgers=ledgers)
@@ -122,7 +133,6 @@ def compare(
                 how = baselines.REHEARSAL if mode == "federated" else mode
                 result = run_study.run_prepared(only_final, None, baseline=how)
             finals[mode].append(result.final)
-            _check_metric(metric, result.final)
             if progress is not None:
                 progress()
     assert first is not None  # noqa: S101  # repeats >= 1
@@ -140,10 +150,32 @@ def compare(
     return found
 
 
-def _check_metric(metric: str | None, row: Mapping[str, float]) -> None:
-    """The first run tells whether there is such a metric."""
-    known = metrics_of([row])
+def _check_asked(study: Study, metric: str | None) -> None:
+    """What can be told at once: a model, a test set, a metric that there may be."""
+    if study.training is None:
+        raise StudyError(
+            "expected a study that trains a model, whose arrangements are compared, got one of "
+            "statistics alone; hubbub plan says how exact they will be"
+        )
+    if not sources.has_test_set(study) and study.data.source != IN_MEMORY:
+        raise StudyError(
+            "expected a public test set to compare by, got a study without; state data.test"
+        )
+    own = {name.rpartition(":")[2] for name in study.training.metrics}
+    known = {name for name in METRICS if study.training.evaluate or not is_held_back(name)} | own
     if metric is not None and metric not in known:
+        listed = ", ".join(sorted(known))
+        raise StudyError(f"expected a metric out of {listed}, got {metric!r}; choose one of them")
+
+
+def _check_metric(metric: str | None, prepared: prepared_study.PreparedStudy) -> None:
+    """A model of any weights tells whether this kind of target has such a metric."""
+    if metric is None or is_held_back(metric):
+        return
+    start = prepared.initial  # which alone may say the same of all records
+    shaken = np.random.default_rng(0).normal(start, 0.01).astype(np.float32)
+    known = metrics_of([prepared.evaluate(shaken)])
+    if metric not in known:
         raise StudyError(
             f"expected a metric out of {', '.join(known)}, got {metric!r}; choose one of them"
         )
@@ -157,11 +189,6 @@ def _prepared(
         options = {**dict(study.data.options), "split": split}
         data = replace(study.data, options=tuple(sorted(options.items())))
         study = replace(study, toml="", data=data)
-    if study.training is None:
-        raise StudyError(
-            "expected a study that trains a model, whose arrangements are compared, got one of "
-            "statistics alone; hubbub plan says how exact they will be"
-        )
     prepared = prepared_study.PreparedStudy.of(study, first.plan if first else None, "auto")
     if prepared.test is None:
         raise StudyError(

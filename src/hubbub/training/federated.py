@@ -3,7 +3,8 @@
 What is asked before the training comes first, each query in a session of its own and with rows of
 its own in the ledgers: the sums that standardise features, and those of statistics. Then comes the
 main query, between whose steps the model is evaluated on records that the silos hold back
-(docs/privacy.md P16). Where sums come from is a function, `Opened`.
+(docs/privacy.md P16), and at last what is asked at the released model, its validation. Where sums
+come from is a function, `Opened`.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def train_federated(
     asked = opened(prepared.plan.main, prepared.tasks, prepared.lift)
     state = start or QueryState(parameters=prepared.initial)
     state = begin(replace(state, attempts=max(state.attempts, asked.charged)))
-    return prepared, loop.train(
+    trained = loop.train(
         prepared,
         asked.summation,
         progress,
@@ -85,6 +86,7 @@ def train_federated(
         keep=keep,
         schedule=schedule,
     )
+    return ask_last(prepared, trained, opened, sessions.folder), trained
 
 
 def ask_before(
@@ -96,8 +98,25 @@ def ask_before(
         IntegrityError: sums were charged and lost in an interruption, and an answer needs them.
     """
     for planned in prepared.plan.stepped:
-        if planned is not prepared.plan.main:
-            prepared = prepared.with_answer(planned, _answer(prepared, planned, opened, folder))
+        if planned is not prepared.plan.main and not planned.query.is_asked_last:
+            state = prepared.start(planned.query)
+            state = _answer(prepared, planned, opened, folder, state)
+            prepared = prepared.with_answer(planned, state)
+    return prepared
+
+
+def ask_last(
+    prepared: PreparedStudy,
+    trained: QueryState,
+    opened: Opened,
+    folder: run_folder.RunFolder | None,
+) -> PreparedStudy:
+    """Ask what is asked at what the main query has led to, as `ask_before` does."""
+    for planned in prepared.plan.stepped:
+        if planned.query.is_asked_last:
+            state = QueryState(parameters=trained.parameters)
+            state = _answer(prepared, planned, opened, folder, state)
+            prepared = prepared.with_answer(planned, state)
     return prepared
 
 
@@ -106,10 +125,10 @@ def _answer(
     planned: PlannedQuery[SteppedQuery],
     opened: Opened,
     folder: run_folder.RunFolder | None,
+    state: QueryState,
 ) -> QueryState:
-    """Where a query came to."""
+    """Where a query that begins with a state came to."""
     query = planned.query
-    state = prepared.start(query)
     if folder is not None:
         state = folder.restored(query, state)
     if state.step < planned.mechanism.steps:

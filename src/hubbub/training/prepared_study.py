@@ -25,7 +25,7 @@ from hubbub.planning import (
     record_shape,
 )
 from hubbub.protocol import Lift, LocalTask, RoundParameters
-from hubbub.queries import StandardisingQuery, check_expected, features_of
+from hubbub.queries import StandardisingQuery, check_expected, features_of, held_back_share
 from hubbub.queries import plan as plan_study
 from hubbub.study import Standardisation, Study, imported_code, known_code, sources
 from hubbub.tabular import CodedCells, Records
@@ -282,12 +282,12 @@ def _learner(
 
 def _with_records(study: Study, name: str, silo: SiloData, records: Records) -> SiloData:
     """A silo with its records, of which each decides by itself whether it is held back (P16)."""
-    _, training = study.learning
-    back = np.zeros(len(records), dtype=bool)
-    if training.evaluate is not None:
-        back = learning.held_back(records, training.evaluate.holdout, study.id)
+    back, share = np.zeros(len(records), dtype=bool), held_back_share(study)
+    if share:
+        back = learning.held_back(records, share, study.id)
     return replace(
         silo,
+        centre=study.parties.names.index(name),
         records=records.part(~back),
         held_back=records.part(back),
         max_units=capacity_of(study, name, records.units),

@@ -11,7 +11,7 @@ from typing import Any
 
 from hubbub.disk import json_value, write_bytes
 from hubbub.errors import IntegrityError, UserError
-from hubbub.queries import ANSWER_FILES
+from hubbub.queries import ANSWER_FILES, VALIDATED
 from hubbub.report import ArrangementTable, ReportedRun, render
 from hubbub.training.spending import SPENDING
 from hubbub.verification import FILE, check_content, load, read_whole
@@ -92,6 +92,7 @@ def _page(
         statistics=_answers(folder),
         spending=_optional(folder / SPENDING, None),
         scores=_optional(folder / SCORES, {}),
+        validation=_optional(folder / VALIDATED, None),
     )
 
 

@@ -18,7 +18,17 @@ from hubbub import report
 from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
 from hubbub.planning import Plan, QueryState, Released
-from hubbub.queries import STANDARDISED, SYNTHESIS, SumsQuery, sums_in, synthesis_of
+from hubbub.queries import (
+    STANDARDISED,
+    SYNTHESIS,
+    VALIDATION,
+    SumsQuery,
+    planned_validation,
+    sums_in,
+    synthesis_of,
+    validation_of,
+    write_validation,
+)
 from hubbub.study import Standardisation
 from hubbub.training import (
     baselines,
@@ -64,6 +74,8 @@ class Result:
         scores: of the trained model on the public test set, by metric, each with an interval and
             beside that of a model that knows nothing; see `hubbub.learning.null_model`. Empty where
             there is no test set.
+        validation: what the study's private validation says of the trained model, as plain values
+            (docs/validation.md); None where the study asks for none.
         spending: what the silos' records have spent in all, this run included; None where no ledger
             of this process says.
         made_public: what was read off the records because nobody had stated it, in words; the
@@ -99,6 +111,7 @@ class Result:
     shape: tuple[int, ...] = ()
     statistics: Mapping[str, Answer] = field(default_factory=dict, repr=False)
     scores: Mapping[str, learning.Score] = field(default_factory=dict, repr=False)
+    validation: Mapping[str, Any] | None = field(default=None, repr=False)
     spending: Spending | None = None
     made_public: tuple[str, ...] = ()
     states: Mapping[str, QueryState] = field(default_factory=dict, repr=False)
@@ -136,6 +149,8 @@ class Result:
             yield shown or "not evaluated"
             if said := report.in_a_sentence(scores_to_dict(self.scores), self.final):
                 yield said
+        if self.validation is not None:
+            yield from report.validation_lines(self.validation)
         if self.folder is not None:
             yield f"written to {self.folder}"
 
@@ -213,6 +228,7 @@ class Result:
             statistics={name: one.to_dict() for name, one in self.statistics.items()},
             spending=None if self.spending is None else self.spending.to_dict(),
             scores=scores_to_dict(self.scores),
+            validation=self.validation,
         )
         write_bytes(file, page.encode())
         return file
@@ -270,6 +286,7 @@ def conclude(
     """
     states = {**prepared.states, prepared.plan.main.purpose: trained}
     prepared.plan.main.query.check_complete(trained)
+    validated = _validated(prepared, states)
     released = _released(prepared.plan, states)
     result = Result(
         model=copy.deepcopy(prepared.trained(trained.parameters)),
@@ -285,10 +302,13 @@ def conclude(
         shape=prepared.learner.shape if prepared.learner else (),
         statistics={name: one for part in released for name, one in part.answers.items()},
         states=states,
+        validation=validated,
     )
     if folder is not None:
         prepared.plan.main.query.store(folder.path, trained)
         _write_released(folder.path, released)
+        if validated is not None:
+            write_validation(folder.path, validated)
         if result.model is not None:
             run_folder.write_model(folder.path, prepared.plan, result.model, result.shape)
         if result.scores:
@@ -300,6 +320,16 @@ def conclude(
             run_folder.write_evidence(folder.path, evidence())
         report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result
+
+
+def _validated(
+    prepared: prepared_study.PreparedStudy, states: Mapping[str, QueryState]
+) -> dict[str, Any] | None:
+    """What the study's validation says; None where it was not asked."""
+    planned = planned_validation(prepared.plan)
+    if planned is None or VALIDATION not in states:
+        return None
+    return validation_of(prepared.plan, planned.query.sums(states[VALIDATION]))
 
 
 def answered_in(folder: Path, plan: Plan) -> Result | None:

@@ -9,7 +9,7 @@ from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.planning import Plan
 from hubbub.study import Study
-from hubbub.training import baselines
+from hubbub.training import baselines, run_folder
 from hubbub.verification import difference
 
 
@@ -35,6 +35,8 @@ def check_wanted(
             f"expected no baseline of a study that only asks for statistics, got {baseline!r}; "
             "leave it out, or see what a run would give with hubbub.rehearse"
         )
+    if out is not None:
+        run_folder.refuse_used(Path(out))
     if audit is not None and (baseline is not None or out is None):
         raise UserError(
             "expected an audit with a run that leaves evidence, got one with "

@@ -10,6 +10,8 @@
     transcript/         what the aggregator sent and used, a file per session
     sums.json           noisy sums of statistics
     statistics.json     what the sums of statistics say, and a file NAME.csv for each of them
+    validation-sums.json, validation.json
+                        noisy sums of the validation, and what they say
     model.safetensors   the trained model
     evidence.json       what was claimed, signed
     report.html         for people
@@ -110,14 +112,9 @@ class RunFolder:
             study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
         )
         folder = cls(path, notes, full=plan.study.transcript == "full")
-        again = f"choose another --out, or go on with hubbub run --resume {path}"
         with _usable(path, apart=folder._apart):
             path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise UserError(
-                    f"expected an empty or new folder for the run, got {path} with files in it; "
-                    + ("move them away, and serve again" if folder._apart else again)
-                )
+            refuse_used(path, apart=folder._apart)
         with _locked(path):
             with _usable(path, apart=folder._apart):
                 write_text(path / "study.toml", plan.study.as_toml())
@@ -271,6 +268,17 @@ class RunFolder:
     def _write_notes(self) -> None:
         said = {"format": _FORMAT, **asdict(self._notes)}
         write_text(self.path / "run.json", json.dumps(said, indent=2))
+
+
+def refuse_used(path: Path, *, apart: bool = False) -> None:
+    """Refuse a folder that holds something, of a run in one process or of one apart."""
+    again = f"choose another --out, or go on with hubbub run --resume {path}"
+    with _usable(path, apart=apart):
+        if path.is_dir() and any(path.iterdir()):
+            raise UserError(
+                f"expected an empty or new folder for the run, got {path} with files in it; "
+                + ("move them away, and serve again" if apart else again)
+            )
 
 
 def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:

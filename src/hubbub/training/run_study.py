@@ -318,7 +318,7 @@ def _compared(
         if folder is not None:
             folder.append_rows(trained)
         return prepared, trained
-    return prepared, loop.train(
+    trained = loop.train(
         prepared,
         baselines.central(prepared, baseline),
         progress,
@@ -327,6 +327,9 @@ def _compared(
         schedule=federated.evaluations(prepared, opened),
         private=baseline != "non-private",
     )
+    if baseline != "non-private":  # whose intervals would count noise that is not there
+        prepared = federated.ask_last(prepared, trained, opened, folder)
+    return prepared, trained
 
 
 def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.queries import plan
+from hubbub.queries import held_back_share, plan
 from hubbub.study import Study
 from hubbub.study.usual_training import usual_for
 from hubbub.tabular import Records
@@ -247,8 +247,7 @@ class _Draw:
 
 def _drawn(study: Study, public: Records | None, random: np.random.Generator) -> _Draw:
     """Records that train and records that score."""
-    _, training = study.learning
-    kept = 1.0 - (training.evaluate.holdout if training.evaluate else 0.0)
+    kept = 1.0 - held_back_share(study)
     wanted = max(1, round(study.data.records * kept))
     if public is None:
         count = min(wanted, _MOST)

@@ -16,6 +16,7 @@ def bad(w: World, pairwise: JSON, nodes: World, with_nodes: JSON) -> list[JSON]:
     """All of them, made from good ones of the vectors."""
     cases = [
         *misshapen(w, bytes.fromhex(pairwise["round"]["model"])),
+        *for_a_roll_call(w),
         *in_set_up(w, bytes.fromhex(pairwise["contributions"]["2"]["3"])),
         *for_a_silo(w, bytes.fromhex(pairwise["round"]["model"])),
         *for_a_node(nodes, bytes.fromhex(with_nodes["round"]["requests"][0])),
@@ -47,12 +48,33 @@ def misshapen(w: World, good: bytes) -> list[Bad]:
         ("empty", "parse", "relay", "expected at least 138 bytes", b""),
         ("one byte short", "parse", "relay", "expected a payload of", good[:-1]),
         ("one byte long", "parse", "relay", "expected a payload of", good + b"\0"),
-        ("version 1", "parse", "relay", "expected wire version 3", b"\x01" + good[1:]),
-        ("tag 99", "parse", "relay", "expected a known tag", b"\x03\x63" + good[2:]),
+        ("version 1", "parse", "relay", "expected wire version 4", b"\x01" + good[1:]),
+        ("tag 99", "parse", "relay", "expected a known tag", b"\x04\x63" + good[2:]),
         ("last byte", "parse", "relay", "false signature", good[:-1] + another),
         ("another study", "parse", "relay", "expected study", other),
         ("old session", "parse", "relay", "a replay", old),
         ("sender 9", "parse", "relay", "a sender of the roster", nine),
+    ]
+
+
+def for_a_roll_call(w: World) -> list[Bad]:
+    """A ROLL that silo 1 must not take, in a study of three silos of which one may be missing."""
+
+    def roll(silos: bytes, sender: int = 0, **where: Any) -> bytes:
+        return w.forge(sender, Tag.ROLL, silos, **where)
+
+    return [
+        ("roll of a silo", "roll", "silo-2", "a ROLL of the aggregator", roll(b"\xe0", 2)),
+        ("roll for me alone", "roll", "aggregator", "to everybody", roll(b"\xe0", receiver=1)),
+        ("roll of round 1", "roll", "aggregator", "to everybody", roll(b"\xe0", round=1)),
+        ("roll of one", "roll", "aggregator", "at least 2 silos in a session", roll(b"\x80")),
+        ("roll of a fourth", "roll", "aggregator", "at most 3 silos", roll(b"\xf0")),
+        ("roll of two bytes", "roll", "aggregator", "at most 3 silos", roll(b"\xe0\0")),
+        ("roll without me", "roll", "relay", "that I am in", roll(b"\x60")),
+        ("old roll", "roll", "relay", "a replay", roll(b"\xe0", session=bytes(16))),
+        ("an offer", "roll", "relay", "got a OPEN", w.forge(0, Tag.OPEN, b"\xe0")),
+        ("the same roll", "roll_again", "relay", "got a second", roll(b"\xe0")),
+        ("another roll", "roll_again", "aggregator", "got a second", roll(b"\xc0")),
     ]
 
 

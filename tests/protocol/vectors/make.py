@@ -3,6 +3,7 @@
     PYTHONPATH=src:tests python tests/protocol/vectors/make.py
 
     pairwise, nodes         a whole set-up and round, every frame and derived value
+    away                    the same with pairwise masks, where silo 3 of 4 is not there
     network                 frames that open and close a session, envelopes (parcels), a context
     frames                  the frames of frames.md in full
     masks                   pair secret, transcript, time, key, word size, ends and hash
@@ -32,9 +33,10 @@ from unittest.mock import patch
 import numpy as np
 
 from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.agreement.key_agreement import Agreement, Session, sent_digest
+from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import PairSecret
+from hubbub.protocol.agreement.sent_digests import sent_digests
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.identity import Identity
 from hubbub.protocol.primitives.noise import add_noise_and_round
@@ -52,27 +54,34 @@ from protocol.vectors.page import PAGES, page
 
 HERE = Path(__file__).parent
 NAMES = (
-    *("pairwise", "nodes", "masks", "encoding", "graphs", "joint"),
+    *("pairwise", "nodes", "away", "masks", "encoding", "graphs", "joint"),
     *("network", "frames", "bad_frames", "bad_joint"),
 )
 MIXED = HERE.parents[1] / "sampling" / "vectors.json"
 PAIRWISE, NODES = world(3, quorum=2), world(3, nodes=1, quorum=2)
 JOINT = world(3, quorum=2, joint=True)
-SILOS = (1, 2, 3)
+AWAY = world(4, quorum=3)
+SILOS, HERE_OF_FOUR = (1, 2, 3), (1, 2, 4)
 PARAMETERS = np.array([0.5, -1.25], dtype=np.float32)
 ROUND, ATTEMPT = 7, 1
-VALUES = {silo: [silo, -silo, 1000 * silo, 0, 2**31 - silo] for silo in SILOS}
+VALUES = {silo: [silo, -silo, 1000 * silo, 0, 2**31 - silo] for silo in (1, 2, 3, 4)}
 REALS = (0.0, 0.2, -0.2, 0.25, 0.75, 1.25, -0.25, -0.75, -100.1, 16383.6, 16384.0, -16384.5)
 LENGTHS = (1, 7, 1000, 1_000_003)  # the last is cut into chunks and among threads
 JSON = dict[str, Any]
 Seal = Callable[[Identity, bytes, bytes], bytes]
 
 
+def here(w: World) -> tuple[int, ...]:
+    """The silos that are there."""
+    return HERE_OF_FOUR if w is AWAY else SILOS
+
+
 def party(w: World, index: int) -> Agreement:
     """A party of the vectors: its randomness follows from its index."""
     key = hashlib.sha256(b"randomness of party %d" % index).digest()[:16]
     context = committed(w)[2] if w.joint else b""
-    return w.agreement(index, source=SecureSource(key), context=context)
+    roll = w.rolled(here(w))[1]
+    return w.agreement(index, source=SecureSource(key), context=context, roll=roll)
 
 
 def contributed(one: Agreement, seal: Seal) -> dict[int, bytes]:
@@ -83,9 +92,9 @@ def contributed(one: Agreement, seal: Seal) -> dict[int, bytes]:
 
 def session(w: World, seal: Seal) -> tuple[JSON, dict[int, Session]]:
     """Everything that a set-up sends and derives."""
-    parties = {index: party(w, index) for index in range(1, len(w.keys))}
+    parties = {index: party(w, index) for index in (*here(w), *w.roster.nodes)}
     found: JSON = {"study": STUDY.hex(), "session": SESSION.hex(), "roster": _roster(w)}
-    found["roster_digest"] = w.roster.digest.hex()
+    found["roster_digest"], found["roll"] = w.roster.digest.hex(), w.rolled(here(w))[0].hex()
     if not w.layout.nodes:
         commits = [one.commit() for one in parties.values()]
         reveals = [one.reveal(commits) for one in parties.values()]
@@ -94,7 +103,7 @@ def session(w: World, seal: Seal) -> tuple[JSON, dict[int, Session]]:
         found["commits"] = [data.hex() for data in commits]
         found["reveals"] = [data.hex() for data in reveals]
     sent = {index: contributed(one, seal) for index, one in parties.items()}
-    digests = bytes(32) + b"".join(sent_digest(frames) for frames in sent.values())
+    digests = sent_digests(sent, len(w.keys))
     found["contributions"] = _hex(sent)
     found["contributed"] = _hex({index: one._sent for index, one in parties.items()})
     found["digests"] = digests.hex()
@@ -119,20 +128,20 @@ def session(w: World, seal: Seal) -> tuple[JSON, dict[int, Session]]:
 
 def a_round(w: World, sessions: dict[int, Session]) -> JSON:
     """One attempt: the model, the masked vectors, the node's promise and total, the sum."""
-    aggregator = w.aggregator()
-    model = aggregator.begin(ROUND, ATTEMPT, SILOS, PARAMETERS)
-    found: JSON = {"round": ROUND, "attempt": ATTEMPT, "active": list(SILOS), "word_bits": 32}
-    found["values"] = {str(silo): values for silo, values in VALUES.items()}
+    aggregator, silos = w.aggregator(), here(w)
+    model = aggregator.begin(ROUND, ATTEMPT, silos, PARAMETERS)
+    found: JSON = {"round": ROUND, "attempt": ATTEMPT, "active": list(silos), "word_bits": 32}
+    found["values"] = {str(silo): VALUES[silo] for silo in silos}
     found["model"], found["model_digest"] = model.hex(), unverified(model).digest.hex()
     found["masked"] = []
-    for index in SILOS:
+    for index in silos:
         one = w.masking(sessions[index])
         residues = ring.to_residues(np.array(VALUES[index], dtype=np.int64), 32)
         answer = one.masked(one.accept(model), residues)
         aggregator.receive(answer)
         found["masked"].append(answer.hex())
     nodes = {index: w.node(sessions[index]) for index in w.roster.nodes}
-    requests = aggregator.requests()
+    requests = aggregator.requests() if nodes else {}
     promises = [nodes[index].promise(request) for index, request in requests.items()]
     for promise in promises:
         aggregator.receive_promise(promise)
@@ -257,6 +266,7 @@ def frames(pairwise: JSON, nodes: JSON, joint: JSON, network: JSON) -> JSON:
     """One frame of every tag; those of a shuffled token list from its own vectors."""
     mixed = json.loads(MIXED.read_text(encoding="utf-8"))
     return {
+        "ROLL": pairwise["roll"],
         "COMMIT": pairwise["commits"][0],
         "REVEAL": pairwise["reveals"][0],
         "CONTRIBUTION": pairwise["contributions"]["1"]["2"],
@@ -286,7 +296,7 @@ def frames(pairwise: JSON, nodes: JSON, joint: JSON, network: JSON) -> JSON:
 def build(seal: Seal) -> JSON:
     """All files, by name."""
     files: JSON = {"masks": masks(), "encoding": encoding(), "graphs": graphs()}
-    for name, w in (("pairwise", PAIRWISE), ("nodes", NODES)):
+    for name, w in (("pairwise", PAIRWISE), ("nodes", NODES), ("away", AWAY)):
         found, sessions = session(w, seal)
         files[name] = found | {"round": a_round(w, sessions)}
         if w.layout.nodes:
@@ -306,13 +316,14 @@ def stored(name: str) -> Any:
 
 
 def sealing_from(sealed: dict[str, str], *, missing: bool = False) -> Seal:
-    """`Identity.seal` that gives the kept ciphertext of a context; `missing`: seals a new one."""
+    """`Identity.seal` that gives what was sealed once; `missing`: seals a new one."""
     fresh = Identity.seal
 
     def seal(self: Identity, plaintext: bytes, context: bytes) -> bytes:
-        if missing and context.hex() not in sealed:
-            sealed[context.hex()] = fresh(self, plaintext, context).hex()
-        return bytes.fromhex(sealed[context.hex()])
+        what = hashlib.sha256(self.sealing + plaintext + context).hexdigest()
+        if missing and what not in sealed:
+            sealed[what] = fresh(self, plaintext, context).hex()
+        return bytes.fromhex(sealed[what])
 
     return seal
 

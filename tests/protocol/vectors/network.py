@@ -52,7 +52,7 @@ def network(w: World, model: bytes) -> dict[str, Any]:
     }
     return {
         "frames": {name: frame.hex() for name, frame in frames.items()},
-        "context": context_of(opening.payload(), b"").hex(),
+        "context": context_of(opening.payload(), w.rolled()[1].digest, b"").hex(),
         "parcels": {name: parcel.hex() for name, parcel in parcels.items()},
     }
 

@@ -19,6 +19,7 @@ from hubbub.session.ask import Call
 PAGES = (Path(__file__).parent / "frames.md",)
 _SIMPLE = {
     Tag.COMMIT: "commitment of silo 1",
+    Tag.ROLL: "silos 1, 2 and 3: 1110 0000",
     Tag.NONCE: "nonce of silo 1",
     Tag.REVEAL: "silo 1's share of the joint seed",
     Tag.CONFIRM: "transcript",

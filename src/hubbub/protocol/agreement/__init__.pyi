@@ -7,8 +7,15 @@ from .key_agreement import (
     SESSION_BYTES as SESSION_BYTES,
     Agreement as Agreement,
     Session as Session,
-    sent_digest as sent_digest,
 )
 from .mask_stream import (
     MaskStream as MaskStream,
+)
+from .roll_call import (
+    Roll as Roll,
+    RollCall as RollCall,
+    called as called,
+)
+from .sent_digests import (
+    sent_digests as sent_digests,
 )

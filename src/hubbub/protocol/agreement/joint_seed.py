@@ -19,7 +19,7 @@ This file knows frames and hashes, and not what a seed is for.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives import (
@@ -100,8 +100,12 @@ class SeedCheck:
         self._steps, self._attempts = steps, attempts
         self._last: dict[int, tuple[int, bytes]] = {}
 
-    def learn_anchors(self, frames: Sequence[bytes]) -> bytes:
+    def learn_anchors(self, frames: Sequence[bytes], silos: Collection[int] | None = None) -> bytes:
         """Take every silo's commitment to all its links; once per session.
+
+        Args:
+            frames: exactly one from each silo of the session.
+            silos: these, by roster index; None for all that there are.
 
         Returns:
             A digest of 32 bytes, which all parties compare before anybody reveals.
@@ -111,12 +115,12 @@ class SeedCheck:
         """
         if self._last:
             raise ProtocolError("expected the anchors once, got them again; set up a new session")
-        anchors = self._one_each(frames, Tag.SEED_ANCHOR, (0, 0), self._roster.silos)
+        anchors = self._one_each(frames, Tag.SEED_ANCHOR, (0, 0), silos or self._roster.silos)
         self._last = {index: (0, anchor) for index, anchor in anchors.items()}
-        whole = hashlib.sha256(b"hubbub seed anchors v1" + self._study + self._session)
+        whole = hashlib.sha256(b"hubbub seed anchors v2" + self._study + self._session)
         whole.update(self._steps.to_bytes(4, "little") + self._attempts.to_bytes(4, "little"))
-        for index in self._roster.silos:
-            whole.update(anchors[index])
+        for index in sorted(anchors):
+            whole.update(index.to_bytes(4, "little") + anchors[index])
         return whole.digest()
 
     def seed(
@@ -137,13 +141,13 @@ class SeedCheck:
             ProtocolError: naming who has not revealed, or revealed what it had not committed to.
         """
         number, silos = self.number(round, attempt), sorted(set(active))
-        if not silos or not set(silos) <= set(self._roster.silos):
-            raise StudyError(
-                "expected a set of silos of the roster, got an empty or another one; name the "
-                "active silos by their index"
-            )
         if not self._last:
             raise ProtocolError("expected the anchors first, got links; learn them at set-up")
+        if not silos or not set(silos) <= self._last.keys():
+            raise StudyError(
+                "expected a set of silos of the session, got an empty or another one; name the "
+                "active silos by their index"
+            )
         links = self._one_each(frames, Tag.SEED_LINK, (round, attempt), silos)
         whole = hashlib.sha256(b"hubbub attempt seed v1" + self._study + self._session)
         whole.update(round.to_bytes(4, "little") + attempt.to_bytes(4, "little"))
@@ -243,11 +247,11 @@ class JointSeed:
         """The SEED_ANCHOR frame: this silo's commitment to all its links."""
         return self._frame(Tag.SEED_ANCHOR, (0, 0), self._chain.link(0))
 
-    def learn_anchors(self, frames: Sequence[bytes]) -> bytes:
+    def learn_anchors(self, frames: Sequence[bytes], silos: Collection[int] | None = None) -> bytes:
         """As `SeedCheck.learn_anchors`; from then on this silo may reveal."""
         if self.anchor() not in frames:
             raise ProtocolError("expected my own anchor back, got none", culprit="relay")
-        digest = self._check.learn_anchors(frames)
+        digest = self._check.learn_anchors(frames, silos)
         self._ready = True
         return digest
 

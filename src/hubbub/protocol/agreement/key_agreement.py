@@ -1,12 +1,12 @@
 """Setting up a session: joint randomness, pair secrets, and proof that all saw the same.
 
-Theory of operation. With pairwise masks the silos first draw a graph seed by commit and reveal; the
-mask graph follows from it, so no coalition that leaves one honest silo out chooses who masks whom.
-Then every party seals a fresh contribution to each of its neighbours (the silos of the graph, or
-silo and compute node) and signs it. Everybody is shown the digest of what everybody sent, and all
-sign the hash of the whole, the transcript; a relay that shows different parties different things is
-caught here, before the first round. Key checks prove pair by pair that both ends derived the same
-secret.
+Theory of operation. Which silos take part is known (`roll_call.py`). With pairwise masks they first
+draw a graph seed by commit and reveal; the mask graph follows from it, so no coalition that leaves
+one honest silo out chooses who masks whom. Then every party seals a fresh contribution to each of
+its neighbours (the silos of the graph, or silo and compute node) and signs it. Everybody is shown
+the digest of what everybody sent, and all sign the hash of the whole, the transcript; a relay that
+shows different parties different things is caught here, before the first round. Key checks prove
+pair by pair that both ends derived the same secret.
 
 One `Agreement` is one party's side, a pure state machine: frames in, frames out. Its phases are
 called in the order in which they stand, each once; without compute nodes all of them, with compute
@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -27,6 +27,8 @@ from cryptography.exceptions import InvalidTag
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.agreement import one_each
 from hubbub.protocol.agreement.pair_secrets import CONTRIBUTION_BYTES, PairSecret
+from hubbub.protocol.agreement.roll_call import Roll
+from hubbub.protocol.agreement.sent_digests import check_digests, sent_digest
 from hubbub.protocol.primitives import (
     EVERYBODY,
     Frame,
@@ -67,11 +69,15 @@ def _in_turn(phase: _Phase[_P, _Result]) -> _Phase[_P, _Result]:
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What a party keeps after set-up; `attested` are the hashes of evidence that it was shown."""
+    """What a party keeps after set-up.
+
+    `silos` are those that take part; `attested` the hashes of evidence that it was shown.
+    """
 
     study: bytes
     id: bytes
     index: int
+    silos: frozenset[int]
     transcript: bytes
     seed: bytes
     secrets: Mapping[int, PairSecret] = field(repr=False)
@@ -87,6 +93,7 @@ class Agreement:
         index: the party's place in the roster.
         study: the study id.
         session: 16 bytes chosen for this session.
+        roll: which silos take part, this one among them.
         neighbours_of: from the graph's seed (empty without one) to the roster indices of the
             parties that this one shares secrets with.
         extra_confirmers: whose confirmation of the transcript is demanded besides the neighbours'.
@@ -102,8 +109,9 @@ class Agreement:
         index: int,
         study: bytes,
         session: bytes,
+        roll: Roll,
         neighbours_of: Callable[[bytes], Sequence[int]],
-        extra_confirmers: Sequence[int],
+        extra_confirmers: Collection[int],
         source: SecureSource,
         context: bytes = b"",
     ) -> None:
@@ -113,7 +121,7 @@ class Agreement:
                 f"got {len(study)} and {len(session)}; draw the session anew"
             )
         self._keys, self._roster, self._index = keys, roster, index
-        self._study, self._session = study, session
+        self._study, self._session, self._roll = study, session, roll
         self._neighbours_of, self._extra_confirmers = neighbours_of, extra_confirmers
         self._source = source
         self._own_seed = source.bytes(SEED_BYTES)
@@ -147,14 +155,14 @@ class Agreement:
 
     @_in_turn
     def commit(self) -> bytes:
-        """Phase 1: the hash of this party's share of the seed."""
+        """Phase 1: the hash of this party's share of the seed; it follows the ROLL (P29)."""
         own = _commitment(self._session, self._index, self._own_seed)
         return self._frame(Tag.COMMIT, EVERYBODY, own)
 
     @_in_turn
     def reveal(self, commits: Sequence[bytes]) -> bytes:
-        """Phase 2, after all silos committed: the share of the seed itself."""
-        self._commits = self._one_each(commits, Tag.COMMIT, self._roster.silos, 32)
+        """Phase 2, after all silos of the ROLL committed: the share of the seed itself."""
+        self._commits = self._one_each(commits, Tag.COMMIT, self._roll.silos, 32)
         own = _commitment(self._session, self._index, self._own_seed)
         if self._commits[self._index] != own:
             raise ProtocolError("expected my own commitment back, got another", culprit="relay")
@@ -163,7 +171,7 @@ class Agreement:
     @_in_turn
     def learn_seed(self, reveals: Sequence[bytes]) -> None:
         """After all silos revealed: check the commitments and fix the graph seed."""
-        shares = self._one_each(reveals, Tag.REVEAL, self._roster.silos, SEED_BYTES)
+        shares = self._one_each(reveals, Tag.REVEAL, self._roll.silos, SEED_BYTES)
         joined = _joined(self._session, tuple(self._commits.items()), tuple(shares.items()))
         if isinstance(joined, int):
             raise ProtocolError(
@@ -171,7 +179,8 @@ class Agreement:
                 culprit=self._roster.name(joined),
             )
         self._shown.append(joined)
-        self._seed = hashlib.sha256(b"hubbub joint seed v1" + self._session + joined).digest()
+        place = self._session + self._roll.digest
+        self._seed = hashlib.sha256(b"hubbub joint seed v2" + place + joined).digest()
 
     @_in_turn
     def contribute(self) -> dict[int, bytes]:
@@ -210,12 +219,7 @@ class Agreement:
                 study=self._study,
                 session=self._session,
             )
-        own = slice(32 * self._index, 32 * self._index + 32)
-        if len(digests) != 32 * len(self._roster.parties) or digests[own] != self._own_digest:
-            raise ProtocolError(
-                "expected the digest of what I sent in the list of all, got another",
-                culprit="relay",
-            )
+        check_digests(digests, self._index, self._own_digest, self._roster, self._roll.silos)
         self._transcript = _hash_of(*self._shown, digests)
         checks = {
             other: self._frame(
@@ -254,6 +258,7 @@ class Agreement:
             study=self._study,
             id=self._session,
             index=self._index,
+            silos=self._roll.silos,
             transcript=self._transcript,
             seed=self._seed,
             secrets=dict(self._secrets),
@@ -327,18 +332,11 @@ def _joined(session: bytes, commits: _Told, shares: _Told) -> bytes | int:
     for index, share in sorted(shares):
         if _commitment(session, index, share) != committed[index]:
             return index
-    return b"".join(committed[i] + share for i, share in sorted(shares))
+    told = ((i.to_bytes(4, "little"), committed[i], share) for i, share in sorted(shares))
+    return b"".join(b"".join(one) for one in told)
 
 
 @functools.lru_cache(maxsize=2)  # of a thousand parties in one process all see the same
 def _hash_of(*shown: bytes) -> bytes:
     """SHA-256 of these one after the other."""
     return hashlib.sha256(b"".join(shown)).digest()
-
-
-def sent_digest(frames: Mapping[int, bytes]) -> bytes:
-    """SHA-256 over the hashes of a party's contributions, in the order of their receivers."""
-    whole = hashlib.sha256(b"hubbub sent v1")
-    for receiver in sorted(frames):
-        whole.update(receiver.to_bytes(4, "little") + hashlib.sha256(frames[receiver]).digest())
-    return whole.digest()

@@ -45,7 +45,8 @@ class FixedSet:
                 "different things",
                 culprit=sender,
             )
-        silos = sorted(numbers.read_silos(payload[DIGEST_BYTES:bits], sender))
+        everybody = frozenset(opening.place.roster.silos)
+        silos = sorted(numbers.read_silos(payload[DIGEST_BYTES:bits], sender, everybody))
         if len(payload) != bits + DIGEST_BYTES * len(silos):
             raise ProtocolError(
                 f"expected the digests of {len(silos)} deposits in a SET, got others",

@@ -39,9 +39,14 @@ from .randomness import (
 from .ring import (
     Residues as Residues,
 )
+from .silo_set import (
+    bits_of as bits_of,
+    set_of as set_of,
+)
 from .wire import (
-    EARLIER as EARLIER,
     EVERYBODY as EVERYBODY,
+    PROMISES as PROMISES,
+    ROLLS as ROLLS,
     SIGNED_FIRST as SIGNED_FIRST,
     VERSION as VERSION,
     Frame as Frame,

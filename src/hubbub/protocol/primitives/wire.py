@@ -12,7 +12,7 @@ second time, is the relay's doing; two different frames for one place are their 
 therefore keep the digest of what they took wherever a second frame could come.
 
     offset  size  field
-         0     1  version (3)
+         0     1  version (4)
          1     1  tag
          2    32  study id
         34    16  session
@@ -44,10 +44,13 @@ from hubbub.protocol.primitives.message_sizes import (
     SIGNATURE_BYTES,
 )
 
-VERSION = 3
-# A frame of it says the same in the same bytes, so that what was kept can be read; envelopes of
-# another version are refused, so that parties of both run no session. Its nodes promised nothing.
-EARLIER = 2
+VERSION = 4
+# The first version in which nodes promise each other the silos of a sum (P3), and the first in
+# which a session need not have all silos (P29).
+PROMISES, ROLLS = 3, 4
+# Frames of these say the same in the same bytes, so that what was kept can be read; envelopes of
+# another version are refused, so that parties of two run no session.
+_READABLE = frozenset({2, 3, VERSION})
 EVERYBODY = 0xFFFFFFFF
 SIGNED_FIRST = b"hubbub frame v1"
 _RECEIVER = slice(62, 66)
@@ -89,6 +92,7 @@ class Tag(IntEnum):
     NONCE = 28
     EVIDENCE = 29
     PROMISE = 30
+    ROLL = 31
     # Of a collection (protocol/collection/), whose sum is open for weeks.
     COLLECT = 40
     NODE_KEY = 41
@@ -306,7 +310,7 @@ def _split(data: bytes) -> Frame:
         raise ProtocolError(f"expected at least {OVERHEAD} bytes, got {len(data)}", culprit="relay")
     fields = HEADER.unpack_from(data)
     version, tag, study, session, number, attempt, sender, receiver, size = fields
-    if version not in (EARLIER, VERSION):
+    if version not in _READABLE:
         raise ProtocolError(
             f"expected wire version {VERSION}, got {version}; all parties must run the same "
             "version of hubbub",

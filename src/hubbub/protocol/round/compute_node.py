@@ -96,9 +96,9 @@ class ComputeNode:
 
         Raises:
             ProtocolError: it is not from the aggregator, not for this node and session, was
-                answered before, or names too few silos, unknown ones, or, where noise is
-                correlated, one that had left the session. Silos that do not use this node may be
-                named; they add nothing.
+                answered before, or names too few silos, ones that are not in the session, or,
+                where noise is correlated, one that had left it. Silos that do not use this node
+                may be named; they add nothing.
         """
         frame, sender, silos, place = self._asked(request, Tag.REQUEST)
         users = frozenset(silos & set(self._session.secrets))
@@ -149,7 +149,7 @@ class ComputeNode:
             raise ProtocolError(
                 f"expected a {tag.name} for me, got another node's", culprit="relay"
             )
-        silos, model = self._round_parameters.read_request(frame, sender)
+        silos, model = self._round_parameters.read_request(frame, sender, self._session.silos)
         return (
             frame,
             sender,

@@ -78,8 +78,8 @@ class Masking:
 
         Raises:
             ProtocolError: it is not from the aggregator, not for this session, not new, or names
-                too few silos; where noise is correlated, also if it names one that had left, or
-                leaves an attempt out.
+                too few silos or one that is not in it; where noise is correlated, also if it names
+                one that had left, or leaves an attempt out.
         """
         frame = parse(model, self._roster, study=self._session.study, session=self._session.id)
         sender = self._roster.name(frame.sender)
@@ -89,7 +89,7 @@ class Masking:
                 f"{sender}",
                 culprit=sender if frame.tag is Tag.MODEL else "relay",
             )
-        active, parameters = self._round_parameters.read_model(frame, sender)
+        active, parameters = self._round_parameters.read_model(frame, sender, self._session.silos)
         if self._session.index not in active:
             raise ProtocolError("expected to be among the active silos, was not", culprit="relay")
         if (

@@ -10,9 +10,8 @@ answered; a HELD is a bitmap and the digest of the shares that it speaks of.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from math import sqrt
 from typing import Any
 
@@ -21,7 +20,15 @@ from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.agreement import SeedCheck
-from hubbub.protocol.primitives import DIGEST_BYTES, SHARE_SEAL_BYTES, Frame, Roster, ring
+from hubbub.protocol.primitives import (
+    DIGEST_BYTES,
+    SHARE_SEAL_BYTES,
+    Frame,
+    Roster,
+    bits_of,
+    ring,
+    set_of,
+)
 
 Parameters = NDArray[np.float32]
 
@@ -142,15 +149,7 @@ class RoundParameters:
 
     def bitmap(self, silos: Iterable[int]) -> bytes:
         """A set of silos as bits, silo 1 first."""
-        chosen = sorted(silos)
-        if chosen and not 1 <= chosen[0] <= chosen[-1] <= self.silos:
-            raise StudyError(
-                f"expected silos from 1 to {self.silos}, got {chosen[0]} to {chosen[-1]}; "
-                "name silos by their index in the roster"
-            )
-        flags = np.zeros(self.silos, dtype=bool)
-        flags[[index - 1 for index in chosen]] = True
-        return np.packbits(flags).tobytes()
+        return bits_of(silos, self.silos)
 
     @property
     def _row_bytes(self) -> int:
@@ -173,8 +172,10 @@ class RoundParameters:
         """The model as those read it to whom it is sent."""
         return _widened(_upper_halves(parameters)) if self.short_models else parameters
 
-    def read_model(self, frame: Frame, sender: str) -> tuple[frozenset[int], Parameters]:
-        """The active silos and the model in a MODEL."""
+    def read_model(
+        self, frame: Frame, sender: str, session: Set[int]
+    ) -> tuple[frozenset[int], Parameters]:
+        """The active silos and the model in a MODEL, of a session of these silos."""
         bits = (self.silos + 7) // 8
         kind = np.dtype("<u2" if self.short_models else "<f4")
         start = bits + self._row_bytes
@@ -183,7 +184,13 @@ class RoundParameters:
         parameters = _widened(words) if self.short_models else words
         if not np.isfinite(parameters).all():
             raise ProtocolError("expected a model of finite numbers, got others", culprit=sender)
-        return self.read_silos(frame.payload[:bits], sender), parameters
+        return self.read_silos(frame.payload[:bits], sender, session), parameters
+
+    def read_silos(
+        self, bits: bytes | memoryview, sender: str, session: Set[int]
+    ) -> frozenset[int]:
+        """The set in a bitmap, which must reach the quorum, of these silos (P3, P29)."""
+        return self._enough(set_of(bits, self.silos, sender), sender, session)
 
     def named_payload(self, silos: Iterable[int], digest: bytes) -> bytes:
         """Of an ARRIVED, a HELD, a REQUEST or a PROMISE: silos, and what is said of them."""
@@ -193,29 +200,28 @@ class RoundParameters:
         """The silos and the digest in an ARRIVED, a HELD, a REQUEST or a PROMISE."""
         bits = (self.silos + 7) // 8
         self._expect(frame, bits + DIGEST_BYTES, sender)
-        return self._read_set(frame.payload[:bits], sender), bytes(frame.payload[bits:])
+        silos = set_of(frame.payload[:bits], self.silos, sender)
+        return silos, bytes(frame.payload[bits:])
 
-    def read_request(self, frame: Frame, sender: str) -> tuple[frozenset[int], bytes]:
-        """The silos of an ARRIVED or a REQUEST, which must reach the quorum, and their MODEL's."""
+    def read_request(
+        self, frame: Frame, sender: str, session: Set[int]
+    ) -> tuple[frozenset[int], bytes]:
+        """The silos of an ARRIVED, a REQUEST or a PROMISE, and the digest of their MODEL."""
         silos, digest = self.read_named(frame, sender)
-        return self._enough(silos, sender), digest
+        return self._enough(silos, sender, session), digest
 
-    def _read_set(self, bits: bytes | memoryview, sender: str) -> frozenset[int]:
-        """The set in a bitmap."""
-        fits = len(bits) == (self.silos + 7) // 8
-        chosen = _silos_in(bytes(bits), self.silos) if fits else None
-        if chosen is None:
+    def _enough(self, chosen: frozenset[int], sender: str, session: Set[int]) -> frozenset[int]:
+        """The set, if it reaches the quorum, and all of it is in the session.
+
+        P29: whoever is not has no masks in it and no noise, so a set that was padded with such
+        silos would stand for a sum of fewer.
+        """
+        if outside := chosen - session:
             raise ProtocolError(
-                f"expected a set of at most {self.silos} silos, got another", culprit=sender
+                "expected silos of this session, got also the silos "
+                f"{', '.join(map(str, sorted(outside)))}, which did not take part in its set-up",
+                culprit=sender,
             )
-        return chosen
-
-    def read_silos(self, bits: bytes | memoryview, sender: str) -> frozenset[int]:
-        """The set in a bitmap, which must reach the quorum."""
-        return self._enough(self._read_set(bits, sender), sender)
-
-    def _enough(self, chosen: frozenset[int], sender: str) -> frozenset[int]:
-        """The set, if it reaches the quorum."""
         if len(chosen) < self.quorum:
             raise ProtocolError(
                 f"expected at least {self.quorum} active silos, got {len(chosen)}: the noise of "
@@ -285,12 +291,3 @@ def decoded(round_parameters: RoundParameters, total: NDArray[np.int64]) -> NDAr
         (dimension,) float64, in units of the gradient.
     """
     return np.multiply(total, round_parameters.grid_step, dtype=np.float64)
-
-
-@lru_cache(maxsize=4)
-def _silos_in(bits: bytes, silos: int) -> frozenset[int] | None:
-    """The set in a bitmap, None if it is not one; all silos of one process are sent the same."""
-    flags = np.unpackbits(np.frombuffer(bits, dtype=np.uint8))
-    if flags[silos:].any():
-        return None
-    return frozenset((np.flatnonzero(flags) + 1).tolist())

@@ -15,7 +15,7 @@ from hubbub.tabular import Column
 
 def draft_text(made: Draft) -> str:
     """The text of a study file that `hubbub plan` accepts."""
-    parts = (_head, _parties, _data, _model, _training, _privacy)
+    parts = (_head, _parties, _data, _model, _training, _validation, _privacy)
     return "\n\n".join("\n".join(part(made)) for part in parts) + "\n"
 
 
@@ -133,13 +133,7 @@ def _model(made: Draft) -> list[str]:
 
 
 def _training(made: Draft) -> list[str]:
-    shown = "" if made.is_evaluated else "# "
     usual = made.usual
-    every = usual.steps // (1 if made.test_share else 3)
-    share = f", holdout = {made.test_share:g}" if made.test_share else ""
-    why = "a look at held-back records, paid from epsilon"
-    if not made.is_evaluated:
-        why = "with so few records the noise would hide what it shows: remove the # to try"
     return [
         "[training]                       # by a rule that fits most; hubbub tune tries others",
         f"steps = {usual.steps}",
@@ -147,7 +141,21 @@ def _training(made: Draft) -> list[str]:
         f"sample_rate = {usual.sample_rate:g}                # a record's chance to be in a batch",
         f"clip_norm = {usual.clip_norm:g}",
         f'optimizer = {{ name = "adam", lr = {usual.lr:g}, schedule = "linear" }}',
-        f"{shown}evaluate = {{ every = {every}, epsilon = 0.1{share} }}   # {why}",
+    ]
+
+
+def _validation(made: Draft) -> list[str]:
+    shown = "" if made.is_validated else "# "
+    why = "how good the model is, with intervals: its part of epsilon"
+    if not made.is_validated:
+        why = "with so few records the noise would hide what it shows: remove the # to try"
+    share = [f"holdout = {made.test_share:g}"] if made.test_share else []
+    whose = "those kept from the training; of it where too few: hubbub plan tells which"
+    return [
+        f"{shown}[validation]",
+        f"{shown}epsilon = {made.validation_share * EPSILON:g}                    # {why}",
+        f'{shown}records = "auto"                 # {whose}',
+        *(f"{shown}{line}" for line in share),
     ]
 
 

@@ -1,8 +1,8 @@
 """The evidence that parties showed in a run's sessions, kept in `evidence.json` and verified again.
 
-Kept are the frames themselves: the aggregator's offer with the time of verification, all silos'
-nonces, and everybody's evidence with its collateral. They are signed by those who sent them, so
-whoever has the file can verify them as the silos did, at the time that they did it.
+Kept are the frames themselves: the aggregator's offer with the time of verification, its ROLL, the
+silos' nonces, and everybody's evidence with its collateral. They are signed by those who sent them,
+so whoever has the file can verify them as the silos did, at the time that they did it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hubbub.errors import ProtocolError, UserError
-from hubbub.protocol import Roster, Tag, parse
+from hubbub.protocol import RollCall, Roster, Tag, parse, unverified
 from hubbub.session import AttestedSession, RefusedError, SessionOffer, digest_of
 from hubbub.study import Attestation, Study
 from hubbub.verification import attestation, transcript
 from hubbub.verification.evidence import evidence_file, finding
 from hubbub.verification.evidence.silo_parts import SiloWords
 
-_TAGS = (Tag.OPEN, Tag.NONCE, Tag.EVIDENCE)
+_TAGS = (Tag.OPEN, Tag.ROLL, Tag.NONCE, Tag.EVIDENCE)
 
 
 def attested_of(folder: Path, roster: Roster) -> list[evidence_file.Plain]:
@@ -90,7 +90,7 @@ def _of_every_session(
     shown = [one["session"] for one in content["attested"]]
     listed = {one["session"]: one["frames"] for one in content["transcripts"]}
     roster = transcript.roster_of(content["roster"])
-    most = 1 + len(roster.parties) + 2 * len(roster.silos)  # no more come before the first round
+    most = 2 + len(roster.parties) + 2 * len(roster.silos)  # no more come before the first round
     long = {session for session, frames in listed.items() if frames > most}
     if len(set(shown)) < len(shown):
         return finding.wrong(claim, "a session is shown twice")
@@ -154,6 +154,16 @@ def _replayed(one: evidence_file.Plain, asked: Attestation, study: Study, roster
         session=session,
         at=offer.at,
     )
-    end = 1 + len(roster.silos)
-    attested.checked(frames[end:], digest_of(attested.nonces_of(frames[1:end])))
+    shown, silos = frames[1:], frozenset(roster.silos)  # all, before there were ROLLs
+    if unverified(shown[0]).tag is Tag.ROLL:
+        silos, shown = _rolled(shown[0], roster, study, session), shown[1:]
+    nonces, evidence = shown[: len(silos)], shown[len(silos) :]
+    attested.checked(evidence, digest_of(attested.nonces_of(nonces, silos)), silos)
     return offer.at
+
+
+def _rolled(data: bytes, roster: Roster, study: Study, session: bytes) -> frozenset[int]:
+    """The silos of a session, from its ROLL, of which there must be enough (P29)."""
+    quorum = study.parties.silos - study.parties.dropouts
+    call = RollCall(roster=roster, study=study.id, session=session, quorum=quorum)
+    return call.take(data).silos

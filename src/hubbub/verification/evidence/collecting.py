@@ -19,7 +19,7 @@ from hubbub import VERSION
 from hubbub.planning import Plan
 from hubbub.privacy import RELATIONS
 from hubbub.protocol import SESSION_BYTES, Identity, Keys, Roster
-from hubbub.queries import RELEASED_FILES, STANDARDISED
+from hubbub.queries import RELEASED_FILES, STANDARDISED, VALIDATED, VALIDATION_SUMS
 from hubbub.verification.evidence.attested_sessions import attested_of
 from hubbub.verification.evidence.audit_result import AUDIT, read_audit
 from hubbub.verification.evidence.claims import FORMAT, MODEL, spent, trusted
@@ -42,6 +42,7 @@ _PART_MEMBERS = {
 # digests in their names, and the report can be written again at any time.
 _FILES = (
     *("study.toml", "plan.json", "run.json", STANDARDISED, *RELEASED_FILES, "metrics.jsonl", AUDIT),
+    *(VALIDATION_SUMS, VALIDATED),
     MODEL,
 )
 _PACKAGES = ("torch", "numpy", "scipy", "cryptography")

@@ -177,7 +177,7 @@ def least_attempts(content: Plain, study: Study) -> int:
     linked = mechanism.needs_joint_seed
     shared = study.parties.shares == "full"
     most = 1 + silos * (1 + linked) + nodes * (3 + (2 + silos) * shared)
-    before = silos * linked  # anchors
+    before = 1 + silos * linked  # the ROLL, anchors
     if study.attestation is not None:
         before += 1 + silos + 1 + silos + nodes  # the offer, nonces, evidence
     mine = [one for one in content["transcripts"] if one["purpose"] == mechanism.purpose]

@@ -14,16 +14,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
 from hubbub.planning import Plan, QueryState
-from hubbub.protocol import EARLIER, Parameters, RoundParameters
+from hubbub.protocol import PROMISES, Parameters, RoundParameters
 from hubbub.queries import (
     STANDARDISED,
+    VALIDATION,
     StandardisingQuery,
     SumsQuery,
     TrainingQuery,
     main_of,
+    planned_validation,
+    sums_of,
 )
 from hubbub.session import round_parameters_of
 from hubbub.study import Study
@@ -63,6 +67,7 @@ from hubbub.verification.replay.model_course import (
 from hubbub.verification.replay.released_check import released_findings
 from hubbub.verification.replay.replayed_collection import CollectionReplay, is_collection
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession, first_round
+from hubbub.verification.replay.validation_check import validation_findings
 from hubbub.verification.transcript import FOLDER, Header, files, plain_roster, read_header
 
 _BEYOND = (
@@ -204,6 +209,8 @@ def _played(
     last: dict[str, ReplayedSession] = {}
     for path in paths:
         header, name = headers[path], f"{FOLDER}/{path.name}"
+        if _begins_last(plan, header.purpose, last):
+            courses[header.purpose].begin_at(_led_to(plan.main.purpose, courses, last))
         try:
             followed = courses.get(header.purpose)
             played = _replay(path, header, plan, followed).play(path, look)
@@ -229,9 +236,33 @@ def _played(
     if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
         led = last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
         yield led.covering("replay.model")
+    yield from _told(folder, plan, courses, last)
+
+
+def _told(
+    folder: Path, plan: Plan, courses: Mapping[str, Course], last: Mapping[str, ReplayedSession]
+) -> Iterator[Finding]:
+    """What people were told besides the model."""
     for query in (one.query for one in plan.stepped if isinstance(one.query, SumsQuery)):
         course = _led_to(query.mechanism.purpose, courses, last)
         yield from released_findings(folder, plan, query, *course)
+    yield from validation_findings(folder, plan, _validation_sums(plan, courses, last))
+
+
+def _begins_last(plan: Plan, purpose: str, last: Mapping[str, ReplayedSession]) -> bool:
+    """Whether a session is the first of a query that is asked at what the main one led to."""
+    planned = plan.planned(purpose)
+    return planned is not None and planned.query.is_asked_last and purpose not in last
+
+
+def _validation_sums(
+    plan: Plan, courses: Mapping[str, Course], last: Mapping[str, ReplayedSession]
+) -> NDArray[np.float64] | None:
+    """The sums of the validation as the transcripts make them; None if they cannot be made."""
+    planned = planned_validation(plan)
+    if planned is None or VALIDATION not in last or courses[VALIDATION].made is None:
+        return None
+    return sums_of(courses[VALIDATION].state, planned.query.layout.size)
 
 
 def _replay(
@@ -267,7 +298,8 @@ def _courses(
     for planned in plan.stepped:
         mine = [path for path, purpose in purposes.items() if purpose == planned.purpose]
         starts = [first for path in mine if (first := first_round(path)) is not None]
-        courses[planned.purpose] = course_of(planned, planned.query.start(initial), starts)
+        begin = None if planned.query.is_asked_last else planned.query.start(initial)
+        courses[planned.purpose] = course_of(planned, begin, starts)
     return courses
 
 
@@ -304,12 +336,16 @@ def _shown_by(
     name: str, header: Header, played: ReplayedSession, *, steps: bool
 ) -> Iterator[Finding]:
     """What playing a session showed."""
-    purpose = f" ({header.purpose})"
+    purpose, silos = f" ({header.purpose})", len(header.roster.silos)
     yield rederived(
         f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
         f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
         "each to one MODEL"
     ).covering("replay.frames")
+    if 0 < len(played.silos) < silos:
+        yield rederived(
+            f"{name}: set up with {len(played.silos)} of {silos} silos; no sum has others"
+        ).covering("replay.frames")
     if played.held:
         yield rederived(
             f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
@@ -328,7 +364,7 @@ def _shown_by(
         )
     elif steps:
         yield rederived(f"{name}: every sum, and every step along it, bit for bit")
-    if header.roster.nodes and played.version == EARLIER:
+    if header.roster.nodes and played.version < PROMISES:
         yield not_verifiable(
             f"that no compute node told two totals of one attempt in {name}: it is of an earlier "
             "version, in which nodes did not promise each other the silos of a sum"

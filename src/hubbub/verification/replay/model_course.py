@@ -55,6 +55,16 @@ class Course:
         self.before = initial  # the model before the last step
         self._states = {1: self._state()}
 
+    def begin_at(self, ends: tuple[Parameters | None, Parameters | None]) -> None:
+        """Begin where another course has ended, or one step before if an interruption lost that.
+
+        Where it may be either, or could not be made, the first MODEL is believed.
+        """
+        made, before = ends
+        self.parameters = made if before is None else None
+        self.before = self.parameters
+        self._states = {1: self._state()}
+
     def go_back(self, round: int) -> None:
         """Begin a session at a round; what was made of it and of later ones before is dropped."""
         if round not in self._states:

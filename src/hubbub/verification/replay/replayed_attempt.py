@@ -92,7 +92,7 @@ class ReplayedAttempt:
 
     def check_request(self, kept: Kept, round_parameters: RoundParameters, sender: str) -> None:
         """A node must be asked about those who answered, and nobody else, and about their MODEL."""
-        named, model = round_parameters.read_request(unverified(kept.frame), sender)
+        named, model = round_parameters.read_request(unverified(kept.frame), sender, self.active)
         total = kept.tag is Tag.REQUEST
         done, wanted = (self.totals, self.summed) if total else (self.held, self.arrived)
         if kept.sender != 0 or kept.receiver in done or not (total or round_parameters.full_shares):
@@ -112,7 +112,7 @@ class ReplayedAttempt:
 
     def add_promise(self, kept: Kept, round_parameters: RoundParameters, sender: str) -> None:
         """A node's word for the silos that it was asked about, which are all that answered."""
-        named, model = round_parameters.read_request(unverified(kept.frame), sender)
+        named, model = round_parameters.read_request(unverified(kept.frame), sender, self.active)
         if not self.asked or named != self.summed or model != self.model:
             raise ProtocolError(
                 f"expected {sender} to promise the total of the {len(self.summed)} silos whose sum "

@@ -1,7 +1,8 @@
 """A transcript played again: who sent what when, what it adds up to, and the step that follows.
 
 Theory of operation. The frames of a session are read in their order. Every signature is verified,
-every time must be later than the one before, and every party that was asked answers once. A node's
+every time must be later than the one before, and every party that was asked answers once. Sets of
+silos are parts of the session's, which its ROLL names (P29); before there were ROLLs, all. A node's
 word about full shares must be about the very SHAREs that silos have signed for it, and for the
 MODEL of the attempt. Where the vectors were kept, an attempt that everybody answered gives its sum,
 the sum gives the step, and the next MODEL must hold the result to the last bit, which is the
@@ -21,10 +22,12 @@ from numpy.typing import NDArray
 
 from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.protocol import (
-    EARLIER,
     EVERYBODY,
+    PROMISES,
+    ROLLS,
     Attendance,
     Lift,
+    RollCall,
     RoundParameters,
     SeedCheck,
     Tag,
@@ -51,6 +54,7 @@ class ReplayedSession:
 
     frames: int = 0
     version: int = 0  # of the wire
+    silos: frozenset[int] = frozenset()  # that it was set up with
     attempts: int = 0  # that some silo answered
     answers: Counter[int] = field(default_factory=Counter)  # by silo
     unseen: int = 0  # rounds whose sum could not be made again here
@@ -94,6 +98,12 @@ class Replay:
         self._row, self._attendance = 0, Attendance(round_parameters)
         self._open: ReplayedAttempt | None = None
         self._played = ReplayedSession()
+        self._roll_call = RollCall(
+            roster=header.roster,
+            study=header.study,
+            session=header.session,
+            quorum=round_parameters.quorum,
+        )
 
     def play(self, path: Path, look: Callable[[], None] = lambda: None) -> ReplayedSession:
         """All frames of the transcript; IntegrityError names the first round that does not fit.
@@ -133,6 +143,8 @@ class Replay:
             )
         if kept.tag is Tag.MODEL:
             self._begin(kept, sender)
+        elif kept.tag is Tag.ROLL:
+            self._roll_call.take(kept.frame)
         elif kept.tag is Tag.SEED_ANCHOR:
             self._anchors.append(kept.frame)
         elif kept.tag in _ROUND:
@@ -153,8 +165,8 @@ class Replay:
             raise ProtocolError(
                 "expected no further attempt at a round that all had answered", culprit=sender
             )
-        model = unverified(kept.frame)
-        active, parameters = self._round_parameters.read_model(model, sender)
+        model, silos = unverified(kept.frame), self._silos
+        active, parameters = self._round_parameters.read_model(model, sender, silos)
         self._row += 1
         if self._round_parameters.correlation and self._round_parameters.row_of(model) != self._row:
             raise ProtocolError(f"expected attempt {self._row} of the session", culprit=sender)
@@ -202,12 +214,21 @@ class Replay:
             else:
                 attempt.add(kept, self._round_parameters, sender, self._roster.name(0))
 
+    @property
+    def _silos(self) -> frozenset[int]:
+        """Who takes part in the session."""
+        if not self._played.silos:
+            rolled = self._played.version >= ROLLS
+            silos = self._roll_call.roll.silos if rolled else frozenset(self._roster.silos)
+            self._played.silos = silos
+        return self._played.silos
+
     def _anchored(self) -> SeedCheck:
         """What the links of the session must hash down to."""
         seeds = self._round_parameters.seed_check(
             self._roster, self._header.study, self._header.session
         )
-        seeds.learn_anchors(self._anchors)
+        seeds.learn_anchors(self._anchors, self._silos)
         return seeds
 
     def _awaited(self, attempt: ReplayedAttempt, tag: Tag) -> Set[int]:
@@ -215,7 +236,8 @@ class Replay:
         asked = attempt.told.get(Tag.REQUEST, set())
         if tag is Tag.TOTAL:  # told when all have promised, but by nodes of an earlier version
             promised = attempt.promises == set(self._roster.nodes)
-            return asked - attempt.totals if promised or self._played.version == EARLIER else set()
+            unpromised = self._played.version < PROMISES
+            return asked - attempt.totals if promised or unpromised else set()
         if tag is Tag.PROMISE:
             return asked - attempt.promises
         if tag is Tag.HELD:

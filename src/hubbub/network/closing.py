@@ -1,0 +1,108 @@
+"""The end of a networked study, at the aggregator: everybody gets the model and signs its part.
+
+A silo need not be in the last session of a study: it is told the end in the newest one that it has
+finished, of the study's main query if there is one, since what was done to the features was said
+there. This file knows no round.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hubbub.errors import ProtocolError
+from hubbub.network.requests import UNREADABLE, Requests
+from hubbub.protocol import EVERYBODY, Frame, Keys, Tag, parse
+from hubbub.queries import main_of
+from hubbub.session import Absent, Answer, Call
+from hubbub.study import Study
+from hubbub.verification import checked_part
+
+_PAUSE = 2.0  # seconds; the shortest
+_CLOSINGS = 5  # times that a silo is asked for its signed part
+
+
+@dataclass(kw_only=True)
+class Closing:
+    """The sessions that silos have finished, and the end of all of them.
+
+    Args:
+        requests: asks the parties.
+        study: that ends.
+    """
+
+    requests: Requests
+    study: Study
+    _newest: dict[int, tuple[bool, bytes]] = field(default_factory=dict)
+
+    def finished(self, purpose: str, session: bytes, silos: Iterable[int]) -> None:
+        """These silos have set up a session."""
+        main = purpose == main_of(self.study).mechanism.purpose
+        for index in silos:
+            if main or not self._newest.get(index, (False,))[0]:
+                self._newest[index] = main, session
+
+    def close(
+        self, keys: Keys, sessions: Sequence[bytes], parameters: bytes
+    ) -> list[dict[str, Any]]:
+        """Give everybody the model, and have the silos sign what their ledgers hold.
+
+        A silo that does not answer is asked again, a few times: a run is closed once, and nobody
+        can have its part later.
+
+        Args:
+            keys: the aggregator's.
+            sessions: of the study, of which there is a transcript.
+            parameters: the model.
+
+        Returns:
+            What the silos say that answered; who did not is in the event log.
+        """
+        listed = json.dumps({"sessions": [one.hex() for one in sessions]}).encode()
+        parts: dict[int, dict[str, Any]] = {}
+        left = dict(self._newest)
+        for turn in range(_CLOSINGS):
+            if turn and left:
+                self.requests.timeouts.clock.sleep(_PAUSE * 2.0 ** (turn - 1))
+            for session in sorted({session for _, session in left.values()}):
+                told = ((Tag.CLOSE, listed), (Tag.RESULT, parameters))
+                frames = [self._frame(keys, session, tag, payload) for tag, payload in told]
+                asked = {i: frames for i in sorted(left) if left[i][1] == session}
+                for index, received in self.requests.ask(Call.CLOSE, asked, session):
+                    if (part := self._part(session, index, received, sessions)) is not None:
+                        parts[index] = part
+            left = {index: where for index, where in left.items() if index not in parts}
+        roster = self.requests.roster
+        if silent := [roster.name(index) for index in roster.silos if index not in parts]:
+            self.requests.warn("unsigned", parties=", ".join(silent))
+        return list(parts.values())
+
+    def _part(
+        self, session: bytes, index: int, received: Answer, sessions: Sequence[bytes]
+    ) -> dict[str, Any] | None:
+        """A silo's signed part, if its answer has one that can be used."""
+        if isinstance(received, Absent):
+            return None
+        roster = self.requests.roster
+        try:
+            frame = parse(received[0], roster, study=self.study.id, session=session)
+            if frame.tag is not Tag.CLOSED or frame.sender != index:
+                raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
+            payload = json.loads(bytes(frame.payload))
+            silo = roster.parties[index]
+            return checked_part(payload, silo, study=self.study.id, sessions=sessions)
+        except UNREADABLE as error:
+            self.requests.warn("garbled", whom=roster.name(index), said=str(error))
+            return None
+
+    def _frame(self, keys: Keys, session: bytes, tag: Tag, payload: bytes) -> bytes:
+        return Frame(
+            tag=tag,
+            study=self.study.id,
+            session=session,
+            sender=0,
+            receiver=EVERYBODY,
+            payload=payload,
+        ).sealed(keys)

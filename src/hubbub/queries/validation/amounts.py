@@ -1,0 +1,154 @@
+"""Amounts and counts: R squared, errors and calibration of binned predictions and outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from hubbub.queries.validation.bins import Array, Bins
+from hubbub.queries.validation.noisy_table import Interval, NoisyTable
+from hubbub.queries.validation.scores import Curve, Score, Scored, curve, fifths, known, score
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amounts:
+    """A predicted number, in bins, by the bin of the number that came.
+
+    Args:
+        bins: of predictions.
+        seen: of what came.
+        counts: whether these are counts, whose deviance is told.
+    """
+
+    bins: Bins
+    seen: Bins
+    counts: bool = False
+
+    @property
+    def outcomes(self) -> int:
+        """Bins of what came."""
+        return len(self.seen)
+
+    @property
+    def predictions(self) -> int:
+        """Bins of predictions."""
+        return len(self.bins)
+
+    def places(self, predicted: Array, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(n,) the bins of each record."""
+        return self.bins.places(predicted), self.seen.places(targets)
+
+    def scored(self, table: NoisyTable) -> Scored:
+        """All that there is to say."""
+        first = (self._deviance(table),) if self.counts else ()
+        return Scored(
+            scores=known(
+                *first,
+                self._r_squared(table),
+                self._rmse(table),
+                self._mean_error(table),
+                self._gap(table),
+                self._slope(table),
+            ),
+            calibration=self._calibration(table),
+        )
+
+    def guess(self, records: float) -> Array:
+        """The table of so many records of a usual model: R squared .3, a spread of .2 of the range.
+
+        Counts are taken to have means of a quarter of what is seen at most.
+        """
+        low, high = self.seen.values[0], self.seen.values[-1]
+        middle, spread = low + (0.25 if self.counts else 0.5) * (high - low), 0.2 * (high - low)
+        x, y = np.array(self.bins.values)[:, None], np.array(self.seen.values)
+        wide = np.gradient(np.array(self.bins.values))[:, None] * np.gradient(y)
+        cells = wide * np.exp(
+            -0.5
+            * (((x - middle) / (sqrt(0.3) * spread)) ** 2 + ((y - x) / (sqrt(0.7) * spread)) ** 2)
+        )
+        return np.asarray(records * cells / cells.sum())
+
+    def _r_squared(self, table: NoisyTable) -> Score | None:
+        found = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
+        return score("r_squared", found, null=0.0, gain=found)
+
+    def _rmse(self, table: NoisyTable) -> Score | None:
+        found = table.ratio(self._squares, _all)
+        null = table.ratio(self._spread, lambda n: _all(n) ** 2).value
+        gain = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
+        return score("rmse", _root(found), null=sqrt(max(null, 0.0)), gain=gain)
+
+    def _mean_error(self, table: NoisyTable) -> Score | None:
+        apart = np.abs(np.array(self.bins.values)[:, None] - np.array(self.seen.values))
+        found = table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
+        return score("mae", found.within(0.0, np.inf) if found.is_known else found)
+
+    def _gap(self, table: NoisyTable) -> Score | None:
+        """Mean prediction less the mean of what came."""
+        apart = np.array(self.bins.values)[:, None] - np.array(self.seen.values)
+        return score(
+            "calibration_gap", table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
+        )
+
+    def _slope(self, table: NoisyTable) -> Score | None:
+        """Of a line through what came over what was foretold, by least squares."""
+        x, y = np.array(self.bins.values), np.array(self.seen.values)
+
+        def joint(n: Array) -> Array:
+            both = (n * x[:, None] * y).sum((-1, -2))
+            return np.asarray(_all(n) * both - (n.sum(-1) * x).sum(-1) * (n.sum(-2) * y).sum(-1))
+
+        def alone(n: Array) -> Array:
+            rows = n.sum(-1)
+            return np.asarray(_all(n) * (rows * x**2).sum(-1) - (rows * x).sum(-1) ** 2)
+
+        return score("calibration_slope", table.ratio(joint, alone))
+
+    def _deviance(self, table: NoisyTable) -> Score | None:
+        """How much of the null model's Poisson deviance the model explains."""
+        rates, seen = np.array(self.bins.values)[:, None], np.array(self.seen.values)
+        own = 2.0 * (xlogy(seen, seen / rates) - seen + rates)
+        alone = xlogy(seen, np.where(seen > 0, seen, 1.0))
+
+        def explained(n: Array) -> Array:
+            records, total = _all(n), (n.sum(-2) * seen).sum(-1)
+            null = 2.0 * ((n.sum(-2) * alone).sum(-1) - total * np.log(total / records))
+            return np.asarray(1.0 - (n * own).sum((-1, -2)) / null)
+
+        found = table.smooth(explained)
+        return score("deviance_explained", found, null=0.0, gain=found)
+
+    def _squares(self, n: Array) -> Array:
+        apart = np.array(self.bins.values)[:, None] - np.array(self.seen.values)
+        return np.asarray((n * apart**2).sum((-1, -2)))
+
+    def _spread(self, n: Array) -> Array:
+        """Records times the sum of squares about the mean of what came."""
+        y, columns = np.array(self.seen.values), n.sum(-2)
+        return np.asarray(_all(n) * (columns * y**2).sum(-1) - (columns * y).sum(-1) ** 2)
+
+    def _calibration(self, table: NoisyTable) -> Curve | None:
+        x, y = np.array(self.bins.values), np.array(self.seen.values)
+        points = []
+        for group in fifths(table):
+            rows = table.counts[group].sum(axis=1)
+            part = NoisyTable(counts=table.counts[group], sigma=table.sigma)
+            at = float(np.clip((rows * x[group]).sum() / rows.sum(), *x[group][[0, -1]]))
+            points.append((at, part.ratio(lambda n: np.asarray((n * y).sum((-1, -2))), _all)))
+        return curve("observed", points)
+
+
+def _all(n: Array) -> Array:
+    return np.asarray(n.sum((-1, -2)))
+
+
+def _root(found: Interval) -> Interval:
+    """The root of a mean of squares."""
+    if not found.is_known:
+        return found
+    value, low, high = (sqrt(max(x, 0.0)) for x in (found.value, found.low, found.high))
+    return Interval(value=value, low=low, high=high)

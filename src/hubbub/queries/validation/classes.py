@@ -1,0 +1,76 @@
+"""More than two classes: accuracy beside always saying the commonest, and each class found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.queries.validation.bins import Array
+from hubbub.queries.validation.noisy_table import NoisyTable
+from hubbub.queries.validation.scores import Score, Scored, known, score
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classes:
+    """The class that is said, by the class that is.
+
+    Args:
+        many: how many there are.
+    """
+
+    many: int
+
+    @property
+    def outcomes(self) -> int:
+        """As many as classes."""
+        return self.many
+
+    @property
+    def predictions(self) -> int:
+        """As many as classes."""
+        return self.many
+
+    def places(self, predicted: Array, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(n,) the class with the largest chance, and the class."""
+        said = np.nan_to_num(predicted, nan=-1.0).argmax(axis=1)
+        return np.minimum(said, self.many - 1), np.clip(targets, 0, self.many - 1).astype(np.intp)
+
+    def scored(self, table: NoisyTable) -> Scored:
+        """Accuracy, and how much of each class is found."""
+        return Scored(scores=known(self._accuracy(table), *self._found(table)))
+
+    def guess(self, records: float) -> Array:
+        """The table of so many records, of which three in five are found."""
+        cells = np.full((self.many, self.many), 0.4 / (self.many - 1)) / self.many
+        np.fill_diagonal(cells, 0.6 / self.many)
+        return records * cells
+
+    def _accuracy(self, table: NoisyTable) -> Score | None:
+        columns = table.counts.sum(axis=0)
+        common = int(columns.argmax())
+        gain = table.ratio(lambda n: _right(n) - n[..., common].sum(-1), _all)
+        null = float(np.clip(columns[common] / max(columns.sum(), 1.0), 0.0, 1.0))
+        found = table.ratio(_right, _all)
+        known = found.within(0.0, 1.0) if found.is_known else found
+        return score("accuracy", known, null=null, gain=gain)
+
+    def _found(self, table: NoisyTable) -> list[Score | None]:
+        found = []
+        for one in range(self.many):
+            share = table.ratio(
+                lambda n, k=one: n[..., k, k],  # type: ignore[misc]
+                lambda n, k=one: n[..., k].sum(-1),  # type: ignore[misc]
+            )
+            share = share.within(0.0, 1.0) if share.is_known else share
+            found.append(score(f"found_of_class_{one}", share))
+        return found
+
+
+def _all(n: Array) -> Array:
+    return np.asarray(n.sum((-1, -2)))
+
+
+def _right(n: Array) -> Array:
+    return np.asarray(np.trace(n, axis1=-2, axis2=-1))

@@ -1,0 +1,169 @@
+"""What a record is in the sum of a validation: a 1 in a cell of each table (docs/privacy.md P27).
+
+There is a table of all records and, where a study asks for them, one for each centre and for each
+class of a column. All tables of one column share a part of the budget: a record is in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import inf, sqrt
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub import tabular
+from hubbub.errors import StudyError
+from hubbub.queries.validation import bins
+from hubbub.queries.validation.amounts import Amounts
+from hubbub.queries.validation.classes import Classes
+from hubbub.queries.validation.noisy_table import NoisyTable
+from hubbub.queries.validation.risks import Risks
+from hubbub.queries.validation.scores import Scored
+from hubbub.queries.validation.times import Times
+from hubbub.study import Study, Validation
+
+Array = NDArray[np.float64]
+DIAMETER = sqrt(2)  # of two records in other cells of every table
+CENTRE = "centre"
+_RISKS, _OTHERS, _INTERVALS = 16, 10, 8  # bins by default, and most intervals of time
+_MOST_CLASSES, _MOST_NUMBERS = 100, 2**20
+_WIDTH = 3.92  # of an interval, in standard errors
+_ALL_OF_IT = 0.5  # of the budget for the table of all records, where there are others
+
+
+class Kind(Protocol):
+    """A kind of target: which cells there are, and what a table of them says."""
+
+    @property
+    def predictions(self) -> int:
+        """Rows of a table."""
+
+    @property
+    def outcomes(self) -> int:
+        """Columns of a table."""
+
+    def places(self, predicted: Array, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(n,) the row and the column of each record."""
+
+    def scored(self, table: NoisyTable) -> Scored:
+        """What a table says."""
+
+    def guess(self, records: float) -> Array:
+        """The table of so many usual records, without noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Tables of which a record is in one at most.
+
+    Args:
+        by: what they are by, a column or "centre"; empty for the table of all.
+        groups: of each table, its name.
+        part: of the budget; all parts add up to 1.
+    """
+
+    by: str
+    groups: tuple[str, ...]
+    part: float
+
+    @property
+    def scale(self) -> float:
+        """What a record adds to its cell."""
+        return sqrt(self.part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """All tables of a validation as one vector.
+
+    Args:
+        kind: of the target.
+        blocks: one for all records, one for centres, one for each column.
+    """
+
+    kind: Kind
+    blocks: tuple[Block, ...]
+
+    @property
+    def cells(self) -> int:
+        """Of a table."""
+        return self.kind.predictions * self.kind.outcomes
+
+    @cached_property
+    def size(self) -> int:
+        """Of the vector."""
+        return self.cells * sum(len(one.groups) for one in self.blocks)
+
+    def tables(self, total: Array, sigma: float) -> Iterator[tuple[Block, str, NoisyTable]]:
+        """The tables of a noisy sum, each number of which has noise of this standard deviation."""
+        shape, begin = (self.kind.predictions, self.kind.outcomes), 0
+        for block in self.blocks:
+            for group in block.groups:
+                counts = total[begin : begin + self.cells].reshape(shape) / block.scale
+                yield block, group, NoisyTable(counts=counts, sigma=sigma / block.scale)
+                begin += self.cells
+
+    def foreseen(self, records: float, sigma: float) -> tuple[str, float]:
+        """The telling score of all records, and the standard error to expect of it.
+
+        Args:
+            records: that it is asked of.
+            sigma: of the noise in each number of the vector.
+        """
+        counts, noise = self.kind.guess(records), sigma / self.blocks[0].scale
+        first = self.kind.scored(NoisyTable(counts=counts, sigma=0.0)).scores[0]
+        noisy = self.kind.scored(NoisyTable(counts=counts, sigma=noise)).scores
+        widths = [one.high - one.low for one in noisy if one.name == first.name]
+        return first.name, widths[0] / _WIDTH if widths else inf
+
+
+@lru_cache(maxsize=16)
+def layout_of(study: Study) -> Layout:
+    """The tables that a study asks for.
+
+    Raises:
+        StudyError: they are too many.
+    """
+    asked = study.validation
+    assert asked is not None, "a validation is asked for"  # noqa: S101
+    named = [(CENTRE, study.parties.names)] if asked.centres else []
+    named += [(one.column.name, one.names) for one in asked.by]
+    whole = _ALL_OF_IT if named else 1.0
+    others = tuple(
+        Block(by=by, groups=groups, part=(1.0 - whole) / len(named)) for by, groups in named
+    )
+    made = Layout(
+        kind=_kind(study, asked), blocks=(Block(by="", groups=("",), part=whole), *others)
+    )
+    if made.size > _MOST_NUMBERS:
+        raise StudyError(
+            f"expected a validation of at most {_MOST_NUMBERS} numbers, got {made.size}; take "
+            "fewer bins or groups"
+        )
+    return made
+
+
+def _kind(study: Study, asked: Validation) -> Kind:
+    """The cells of a study's target."""
+    outcome, (model, _) = study.data.outcome, study.learning
+    if outcome is None:
+        many = 2 if study.data.positive else max(len(study.data.classes), model.outputs, 2)
+        if many > _MOST_CLASSES:
+            raise StudyError(
+                f"expected a target of at most {_MOST_CLASSES} classes with [validation], got "
+                f"{many}; leave it out, and use training.evaluate"
+            )
+        return Classes(many=many) if many > 2 else Risks(bins=bins.of_risks(asked.bins or _RISKS))
+    number = asked.bins or _OTHERS
+    if outcome.kind == tabular.TIME_TO_EVENT:
+        ends = bins.coarser(outcome.grid, _INTERVALS)
+        return Times(bins=bins.of_risks(number), ends=ends)
+    if outcome.kind == tabular.COUNT:
+        rates, seen = bins.of_rates(outcome.high, number), bins.of_counts(outcome.high, number)
+        return Amounts(bins=rates, seen=seen, counts=True)
+    even = bins.of_amounts(outcome.low, outcome.high, number)
+    return Amounts(bins=even, seen=even)

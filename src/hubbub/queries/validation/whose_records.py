@@ -1,0 +1,114 @@
+"""Which records a model is compared with: those held back from its training, or those of it.
+
+Held-back records tell the truth; records of the training may flatter the model, and are more. Which
+are taken follows from public numbers alone, and before any noise is calibrated: all parties find
+the same. The measure of flattery is an upper end of what was seen (docs/validation.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log, sqrt
+
+from hubbub.planning import model_dimension
+from hubbub.queries.validation.layout import layout_of
+from hubbub.study import Study
+from hubbub.study.validation import AUTO, HELD_BACK
+
+_GOOD_ENOUGH = 0.03  # standard error of a held-back AUC, c-index, R squared or accuracy
+_RANKS = 0.17  # of sqrt(parameters / records): what was seen of AUC and c-index at most
+_SHARES = 2.0  # of parameters / records: what a least-squares fit gains in R squared
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhoseRecords:
+    """Which records are taken, and why.
+
+    Args:
+        held_back: whether they are kept from the training.
+        share: of each silo's records that is kept from it; 0 if none is.
+        score: the telling one, "auc" for example.
+        errors: the standard errors to expect of it, on held-back records and on those of the
+            training; None where the number of records is not public.
+        flatters: by how much the score may be too good on records of the training, about; None
+            where the model's size is not public.
+    """
+
+    held_back: bool
+    share: float
+    score: str
+    errors: tuple[float, float] | None
+    flatters: float | None
+
+    @property
+    def error(self) -> float | None:
+        """The standard error to expect on the records that are taken; None if it is not known."""
+        return None if self.errors is None else self.errors[not self.held_back]
+
+
+@lru_cache(maxsize=16)
+def whose_records(study: Study) -> WhoseRecords:
+    """Which records a study's validation is of."""
+    asked = study.validation
+    assert asked is not None, "a validation is asked for"  # noqa: S101
+    layout, records = layout_of(study), study.data.records
+    flatters = _flattery(study, records) if records else None
+    score, _ = layout.foreseen(1e6, 0.0)
+    errors = None
+    if records:
+        sigma = _rough_noise(study)
+        held, whole = (layout.foreseen(share * records, sigma)[1] for share in (asked.holdout, 1.0))
+        errors = (held, whole)
+    held_back = asked.records == HELD_BACK
+    if asked.records == AUTO:
+        held_back = _takes_held_back(study, errors, flatters)
+    return WhoseRecords(
+        held_back=held_back,
+        share=asked.holdout if held_back else 0.0,
+        score=score,
+        errors=errors,
+        flatters=flatters,
+    )
+
+
+def held_back_share(study: Study) -> float:
+    """Share of each silo's records that is kept from the training, for whatever evaluation."""
+    training = study.training
+    if training is not None and training.evaluate is not None:
+        return training.evaluate.holdout
+    return 0.0 if study.validation is None else whose_records(study).share
+
+
+def _takes_held_back(
+    study: Study, errors: tuple[float, float] | None, flatters: float | None
+) -> bool:
+    """Where they are kept anyway, or are enough, or the others would be further off."""
+    training = study.training
+    if study.has_joint_batches:
+        return False
+    if training is not None and training.evaluate is not None:
+        return True
+    if errors is None or flatters is None:
+        return True
+    held, whole = errors
+    return held <= _GOOD_ENOUGH or held < sqrt(whole**2 + flatters**2)
+
+
+def _rough_noise(study: Study) -> float:
+    """The noise in a number of the sum, about: the classical Gaussian mechanism's, in shares."""
+    asked, parties, privacy = study.validation, study.parties, study.privacy
+    assert asked is not None, "a validation is asked for"  # noqa: S101
+    alone = sqrt(2 * log(1.25 / privacy.delta)) / asked.epsilon
+    return alone * sqrt(parties.silos / max(parties.silos - parties.colluders - 1, 1))
+
+
+def _flattery(study: Study, records: int) -> float | None:
+    """By how much the telling score may be too good on records of the training."""
+    parameters = model_dimension(study)
+    if parameters is None:
+        return None
+    outcome = study.data.outcome
+    if outcome is not None and outcome.kind in ("numeric", "count"):
+        return min(1.0, _SHARES * parameters / records)
+    return min(0.5, _RANKS * sqrt(parameters / records))

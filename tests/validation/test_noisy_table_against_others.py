@@ -1,0 +1,133 @@
+"""Without noise every score is what scikit-learn, or a count of all pairs, says of these bins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import (
+    accuracy_score,
+    brier_score_loss,
+    d2_tweedie_score,
+    mean_absolute_error,
+    mean_squared_error,
+    r2_score,
+    roc_auc_score,
+)
+
+from hubbub.learning import survival_metrics
+from hubbub.queries.validation import bins
+from hubbub.queries.validation.amounts import Amounts
+from hubbub.queries.validation.classes import Classes
+from hubbub.queries.validation.noisy_table import NoisyTable, gradient
+from hubbub.queries.validation.risks import Risks, _ranked
+from hubbub.queries.validation.times import Times
+
+_EXACT = 1e-6
+
+
+def _told(kind, predicted, targets):
+    rows, columns = kind.places(predicted, targets)
+    counts = np.zeros((kind.predictions, kind.outcomes))
+    np.add.at(counts, (rows, columns), 1.0)
+    scored = kind.scored(NoisyTable(counts=counts, sigma=0.0))
+    return {one.name: one for one in scored.scores}, scored, rows, columns
+
+
+def test_scores_of_risks_are_those_of_scikit_learn():
+    rng = np.random.default_rng(1)
+    chance = rng.beta(1, 3, 3000)
+    came = (rng.random(3000) < chance**1.2).astype(np.float32)
+    kind = Risks(bins=bins.of_risks(16))
+    found, scored, rows, _ = _told(kind, chance, came)
+    binned = np.array(kind.bins.values)[rows]
+    assert found["auc"].value == pytest.approx(roc_auc_score(came, binned), abs=_EXACT)
+    assert found["brier"].value == pytest.approx(brier_score_loss(came, binned), abs=_EXACT)
+    assert found["brier"].null == pytest.approx(came.mean() * (1 - came.mean()), abs=_EXACT)
+    assert found["calibration_gap"].value == pytest.approx((binned - came).mean(), abs=_EXACT)
+    line = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000)
+    line.fit(np.log(binned / (1 - binned))[:, None], came)
+    assert found["calibration_slope"].value == pytest.approx(line.coef_[0, 0], abs=_EXACT)
+    model = scored.decisions[0]
+    for cut, benefit in zip(model.x, model.y, strict=True):
+        treated = binned >= cut
+        wanted = (treated & (came == 1)).mean() - cut / (1 - cut) * (treated & (came == 0)).mean()
+        assert benefit == pytest.approx(wanted, abs=_EXACT)
+
+
+def test_scores_of_amounts_are_those_of_scikit_learn():
+    rng = np.random.default_rng(2)
+    predicted = rng.normal(50, 12, 2000)
+    came = predicted + rng.normal(0, 9, 2000)
+    kind = Amounts(bins=bins.of_amounts(0, 100, 12), seen=bins.of_amounts(0, 100, 12))
+    found, _, rows, columns = _told(kind, predicted, came)
+    foretold, seen = np.array(kind.bins.values)[rows], np.array(kind.seen.values)[columns]
+    assert found["r_squared"].value == pytest.approx(r2_score(seen, foretold), abs=_EXACT)
+    wanted = mean_squared_error(seen, foretold) ** 0.5
+    assert found["rmse"].value == pytest.approx(wanted, abs=_EXACT)
+    assert found["rmse"].null == pytest.approx(seen.std(), abs=_EXACT)
+    assert found["mae"].value == pytest.approx(mean_absolute_error(seen, foretold), abs=_EXACT)
+    slope = np.polyfit(foretold, seen, 1)[0]
+    assert found["calibration_slope"].value == pytest.approx(slope, abs=_EXACT)
+
+
+def test_explained_deviance_is_that_of_scikit_learn():
+    rng = np.random.default_rng(3)
+    rates = rng.gamma(2, 1.5, 2000)
+    came = rng.poisson(rates).astype(float)
+    kind = Amounts(bins=bins.of_rates(14, 10), seen=bins.of_counts(14, 20), counts=True)
+    found, _, rows, columns = _told(kind, rates, came)
+    foretold, seen = np.array(kind.bins.values)[rows], np.array(kind.seen.values)[columns]
+    assert (seen == came.clip(max=14)).all()  # few counts have bins of their own
+    wanted = d2_tweedie_score(seen, foretold, power=1)
+    assert found["deviance_explained"].value == pytest.approx(wanted, abs=_EXACT)
+
+
+def test_concordance_is_that_of_all_pairs():
+    rng = np.random.default_rng(4)
+    grid = tuple(range(1, 9))
+    risk = rng.beta(2, 3, 700)
+    times = rng.exponential(4 / (0.3 + risk))
+    lost = rng.exponential(12, 700)
+    targets = np.column_stack([np.minimum(times, lost), times <= lost])
+    kind = Times(bins=bins.of_risks(10), ends=grid)
+    found, _, rows, columns = _told(kind, (1 - risk)[:, None], targets)
+    many = len(grid)
+    event = columns < many
+    at = np.where(columns == 2 * many, many, columns % many)
+    wanted = survival_metrics.harrell(np.array(kind.bins.values)[rows], at.astype(float), event)
+    assert found["c_index"].value == pytest.approx(wanted, abs=_EXACT)
+
+
+def test_brier_score_without_losses_is_that_of_scikit_learn():
+    rng = np.random.default_rng(5)
+    risk = rng.beta(2, 3, 900)
+    times = rng.exponential(8 * (1.2 - risk))
+    targets = np.column_stack([times, times <= 8])
+    targets[:, 0] = np.minimum(times, 8.5)
+    kind = Times(bins=bins.of_risks(10), ends=tuple(range(1, 9)))
+    found, scored, rows, _ = _told(kind, (1 - risk)[:, None], targets)
+    binned, came = np.array(kind.bins.values)[rows], times <= 8
+    assert found["brier"].value == pytest.approx(brier_score_loss(came, binned), abs=_EXACT)
+    assert found["brier"].null == pytest.approx(came.mean() * (1 - came.mean()), abs=_EXACT)
+    assert found["calibration_gap"].value == pytest.approx(binned.mean() - came.mean(), abs=_EXACT)
+    assert sum(scored.calibration.y) > 0
+
+
+def test_accuracy_of_several_classes_is_that_of_scikit_learn():
+    rng = np.random.default_rng(6)
+    chances = rng.dirichlet(np.ones(4), 800)
+    came = np.array([rng.choice(4, p=one) for one in chances])
+    found, _, _, _ = _told(Classes(many=4), chances, came)
+    assert found["accuracy"].value == pytest.approx(accuracy_score(came, chances.argmax(1)))
+    assert found["accuracy"].null == pytest.approx(np.bincount(came).max() / 800)
+
+
+def test_derivatives_are_those_of_differences():
+    counts = np.random.default_rng(7).uniform(5, 50, (6, 2))
+    exact = gradient(_ranked, counts)
+    for place in np.ndindex(counts.shape):
+        more, less = counts.copy(), counts.copy()
+        more[place] += 0.5
+        less[place] -= 0.5
+        assert exact[place] == pytest.approx(float(_ranked(more) - _ranked(less)), rel=1e-9)

@@ -1,0 +1,281 @@
+"""A private validation from files to the page, and after whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.validation.made_up import BY, SILOS, TARGETS, study_of, table_of, write_silos
+
+import hubbub
+from hubbub.cli import main
+from hubbub.errors import StudyError
+from hubbub.learning import held_back
+from hubbub.ledger import Ledger
+from hubbub.queries.validation import validation_query, whose_records
+from hubbub.study import Study
+from hubbub.training import PreparedStudy, resume, run
+from hubbub.verification.replay.checking import verify
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("silos")
+    write_silos(folder)
+    return folder
+
+
+def told_in(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "validation.json").read_text())
+
+
+TELLING = {
+    "classes": "auc",
+    "numeric": "r_squared",
+    "count": "deviance_explained",
+    "time-to-event": "c_index",
+}
+
+
+@pytest.mark.parametrize("kind", list(TARGETS))
+def test_every_kind_of_target_is_scored_on_records_that_no_silo_trained_on(
+    files: Path, tmp_path: Path, kind: str
+) -> None:
+    result = run(study_of(files, kind), tmp_path / "run")
+    told = told_in(tmp_path / "run")
+    assert told == result.validation
+    first, score = next(iter(told["all"]["scores"].items()))
+    assert first == TELLING[kind] == told["telling"]
+    assert score["low"] <= score["value"] <= score["high"]
+    assert told["records"] == "held-back"
+    assert told["flatters"] is None
+    assert abs(told["all"]["count"] - 600) < 6 * told["all"]["count_error"] + 60
+    assert told["all"]["calibration"] is not None
+    assert result.epsilon <= 8.0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "How good the model is on patients" in page
+    assert "Calibration" in page
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+def test_groups_and_centres_have_scores_of_their_own(files: Path, tmp_path: Path) -> None:
+    asked = {"by": {**BY, "ward": "categories"}, "centres": True}
+    result = run(study_of(files, validation=asked), tmp_path / "run")
+    groups = [(one["by"], one["group"]) for one in result.validation["groups"]]
+    assert groups[:4] == [("centre", name) for name in SILOS]
+    assert [by for by, _ in groups[4:]] == ["sex", "sex", "age", "age", "ward", "ward", "ward"]
+    counts = {
+        group: one["count"] for group, one in zip(groups, result.validation["groups"], strict=True)
+    }
+    noise = 6 * result.validation["groups"][0]["count_error"]
+    assert counts["centre", "north"] == pytest.approx(150, abs=noise + 40)
+    assert sum(counts["ward", name] for name in "abc") == pytest.approx(450, abs=2 * noise + 60)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "By ward" in page
+    assert "Decision curve" in page
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+def exactly(study: Study) -> np.ndarray:
+    """The counts of the tables without noise, at the first model."""
+    prepared = PreparedStudy.of(study)
+    query = prepared.plan.planned("validation").query
+    return sum(
+        task.clipped_sum(prepared.initial, np.arange(task.count))
+        for task in prepared.tasks_of(query)
+    )
+
+
+def test_exactly_the_records_that_are_held_back_are_counted(files: Path) -> None:
+    study = study_of(files, validation={"by": BY, "centres": True})
+    prepared = PreparedStudy.of(study)
+    layout = prepared.plan.planned("validation").query.layout
+    tables = {
+        (block.by, group): table.counts.sum()
+        for block, group, table in layout.tables(exactly(study), 0.0)
+    }
+    held = [silo.held_back for silo in prepared.silos]
+    assert tables["", ""] == pytest.approx(sum(map(len, held)))
+    for name, one in zip(SILOS, held, strict=True):
+        assert tables["centre", name] == pytest.approx(len(one))
+    female = sum(int((one.groups[:, 0] == 0).sum()) for one in held)
+    assert tables["sex", "F"] == pytest.approx(female)
+    everybody = study_of(files, validation={"records": "training"})
+    assert exactly(everybody).sum() == pytest.approx(2000)
+
+
+def test_records_are_held_back_by_the_study_id_alone(files: Path) -> None:
+    study = study_of(files)
+    prepared = PreparedStudy.of(study)
+    for silo in prepared.silos:
+        assert held_back(silo.held_back, 0.3, study.id).all()
+        assert not held_back(silo.records, 0.3, study.id).any()
+
+
+def test_all_records_of_a_patient_are_on_one_side(tmp_path: Path) -> None:
+    write_silos(tmp_path / "data", 400, most=3)
+    patients = {"patient": "who", "most_per_patient": 3, "records": 700}
+    study = study_of(tmp_path / "data", data=patients, validation={"by": BY})
+    result = run(study, tmp_path / "run")
+    assert result.validation["unit"] == "patient"
+    assert exactly(study)[:32].sum() == pytest.approx(
+        sum(silo.held_back.units for silo in PreparedStudy.of(study).silos) * np.sqrt(0.5)
+    )
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+def test_a_validation_that_was_altered_is_found(files: Path, tmp_path: Path) -> None:
+    run(study_of(files), tmp_path / "run")
+    (tmp_path / "run" / "evidence.json").unlink()
+    told = told_in(tmp_path / "run")
+    told["all"]["scores"]["auc"]["value"] = 0.99
+    (tmp_path / "run" / "validation.json").write_text(json.dumps(told))
+    wrong = [one for one in verify(tmp_path / "run") if not one.holds]
+    assert any("validation.json" in one.claim for one in wrong)
+
+
+def test_sums_that_no_transcript_makes_are_found(files: Path, tmp_path: Path) -> None:
+    run(study_of(files), tmp_path / "run")
+    (tmp_path / "run" / "evidence.json").unlink()
+    kept = json.loads((tmp_path / "run" / "validation-sums.json").read_text())
+    kept["sums"][0][0] += 1.0
+    (tmp_path / "run" / "validation-sums.json").write_text(json.dumps(kept))
+    wrong = [one for one in verify(tmp_path / "run") if not one.holds]
+    assert any("validation-sums.json" in one.claim for one in wrong)
+
+
+def rows_of(folder: Path) -> int:
+    with Ledger(folder / "north.sqlite") as book:
+        return sum(row.kind.purpose == "validation" for row in book.entries())
+
+
+def test_a_run_that_stops_before_the_validation_asks_it_once_when_it_goes_on(
+    files: Path, tmp_path: Path
+) -> None:
+    def stop(step: int, _row: object) -> None:
+        if step == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(study_of(files), tmp_path / "run", progress=stop)
+    assert rows_of(tmp_path / "ledgers") == 0
+    result = resume(tmp_path / "run")
+    assert result.validation["refusal"] == ""
+    assert rows_of(tmp_path / "ledgers") == 1
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+def test_a_validation_that_was_made_is_not_asked_again(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hubbub.training.result.validation_of", crash)
+        with pytest.raises(KeyboardInterrupt):
+            run(study_of(files), tmp_path / "run")
+    kept = (tmp_path / "run" / "validation-sums.json").read_text()
+    result = resume(tmp_path / "run")
+    assert (tmp_path / "run" / "validation-sums.json").read_text() == kept
+    assert result.validation["refusal"] == ""
+    assert rows_of(tmp_path / "ledgers") == 1
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("sums", [1, 2])
+def test_a_sum_that_was_charged_and_lost_is_not_asked_again(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: int
+) -> None:
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(validation_query._Kept, "step", crash)
+        with pytest.raises(KeyboardInterrupt):
+            run(study_of(files, validation={"sums": sums}), tmp_path / "run")
+    result = resume(tmp_path / "run")
+    assert rows_of(tmp_path / "ledgers") == sums
+    assert ("lost" in result.validation["refusal"]) == (sums == 1)
+    assert result.model is not None
+    assert "private validation" in str(result)
+
+
+def test_two_sums_say_as_much_as_one(files: Path) -> None:
+    errors = [
+        hubbub.plan(study_of(files, validation={"sums": sums})).planned("validation")
+        for sums in (1, 2)
+    ]
+    once, twice = (one.total_sigma / np.sqrt(one.mechanism.steps) for one in errors)
+    assert twice == pytest.approx(once, rel=0.01)
+
+
+def test_a_rehearsal_says_it_too(files: Path) -> None:
+    (result,) = hubbub.rehearse(study_of(files))
+    assert result.validation["all"]["scores"]["auc"]["value"] > 0.6
+
+
+# Which records -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("records", "epsilon", "taken"), [(100_000, 4.0, "held-back"), (600, 0.5, "training")]
+)
+def test_the_plan_takes_held_back_records_where_they_are_enough(
+    files: Path, records: int, epsilon: float, taken: str
+) -> None:
+    asked = {"records": "auto", "epsilon": epsilon}
+    study = study_of(files, data={"records": records}, validation=asked)
+    whose = whose_records(study)
+    assert whose.held_back == (taken == "held-back")
+    warned = any("may flatter" in one for one in hubbub.plan(study).warnings)
+    assert warned == (taken == "training")
+    training = hubbub.plan(study).main.query
+    assert training.held_back == (0.3 if taken == "held-back" else 0.0)
+
+
+def test_a_plan_says_what_to_expect_and_which_records_are_taken(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(study_of(files).as_toml())
+    monkeypatch.setattr("sys.argv", ["hubbub", "plan", str(file), "--json"])
+    assert main() in (0, None)
+    said = json.loads(capsys.readouterr().out)["validation"]
+    assert said["records"] == "held-back"
+    assert said["errors"]["training"] < said["errors"]["held-back"]
+    assert said["flatters"] > 0
+
+
+# What is refused ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"validation": {"epsilon": 7.9}}, "validation.epsilon"),
+        ({"validation": {"bins": 3}}, "bins"),
+        ({"validation": {"by": {"race": "categories"}}}, "race"),
+        ({"validation": {"by": {"age": "categories"}}}, "break points"),
+        ({"validation": {"by": {"age": [95]}}}, "break points"),
+        ({"validation": {"records": "some"}}, "records"),
+        ({"training": {"evaluate": {"every": 5, "epsilon": 0.5}}}, "validation.holdout"),
+    ],
+)
+def test_a_validation_that_cannot_be_is_refused_by_name(
+    files: Path, changed: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(StudyError, match=why):
+        study_of(files, **changed)
+
+
+def test_a_study_without_one_keeps_its_id_and_one_with_it_is_written_back(files: Path) -> None:
+    plain = table_of(files)
+    del plain["validation"]
+    assert b"validation" not in Study.from_table(plain).canonical
+    study = study_of(files, validation={"by": BY, "centres": True, "sums": 2})
+    assert Study.parse(study.as_toml()).id == study.id
+    assert study.id != study_of(files).id
