@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from hubbub.errors import StudyError
-from hubbub.estimation import Levels
 from hubbub.section import Section, is_number, key_of
 from hubbub.settings import (
     by_hand,
@@ -24,6 +23,9 @@ from hubbub.settings import (
     whole,
 )
 from hubbub.tabular import Column
+
+if TYPE_CHECKING:
+    from hubbub.estimation import Levels
 
 _CATEGORIES = "categories"
 _MOST_COLUMNS, _MOST_CLASSES = 10, 100
@@ -62,7 +64,7 @@ class Validation:
         ),
     ] = 0
     by: Annotated[
-        tuple[Levels, ...],
+        tuple[Any, ...],  # of `hubbub.estimation.Levels`, loaded where there are some
         by_hand(
             table(
                 "Subgroups that are scored apart, each column by its categories or at cuts: "
@@ -121,6 +123,8 @@ def _by(section: Section, columns: Mapping[str, Column]) -> tuple[Levels, ...]:
 
 
 def _levels(section: Section, name: str, value: object, columns: Mapping[str, Column]) -> Levels:
+    from hubbub.estimation import Levels
+
     key, column = f"{section.path('by')}.{key_of(name)}", columns.get(name)
     if column is None:
         raise StudyError(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,18 +28,18 @@ from hubbub.planning import (
     Stepper,
     mechanism_of_all,
 )
-from hubbub.queries.validation.layout import DIAMETER, Layout, layout_of
-from hubbub.queries.validation.silo_task import SiloTask, groups_of
 from hubbub.queries.validation.whose_records import WhoseRecords, whose_records
 from hubbub.study import Parties, Study, Validation
 from hubbub.tabular import Records
 
 if TYPE_CHECKING:
     from hubbub.protocol import LocalTask
+    from hubbub.queries.validation.layout import Layout
 
 VALIDATION = "validation"
 VALIDATION_SUMS = "validation-sums.json"
 _SUMS = "sums"
+_DIAMETER = sqrt(2)  # of two records in other cells of every table (docs/privacy.md P27)
 _MOST_BYTES = 2**30
 _NOTHING = 0.2  # standard error of a score, from which on it says nothing
 
@@ -64,6 +65,8 @@ class ValidationQuery(SteppedQuery):
     @cached_property
     def layout(self) -> Layout:
         """The tables as one vector."""
+        from hubbub.queries.validation.layout import layout_of  # loads what only scores need
+
         return layout_of(self.study)
 
     @cached_property
@@ -80,7 +83,7 @@ class ValidationQuery(SteppedQuery):
             self.study.privacy,
             sums=self.asked.sums,
             norm=1.0,
-            distance=DIAMETER,
+            distance=_DIAMETER,
         )
 
     @property
@@ -149,6 +152,7 @@ class ValidationQuery(SteppedQuery):
 
     def _task(self, silos: Sequence[SiloData]) -> LocalTask:
         from hubbub import learning
+        from hubbub.queries.validation.silo_task import SiloTask, groups_of
 
         places, learner = self.study.data.places, silos[0].learner
         found = [(one, self._records(one)) for one in silos]

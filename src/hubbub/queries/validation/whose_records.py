@@ -12,7 +12,6 @@ from functools import lru_cache
 from math import log, sqrt
 
 from hubbub.planning import model_dimension
-from hubbub.queries.validation.layout import layout_of
 from hubbub.study import Study
 from hubbub.study.validation import AUTO, HELD_BACK
 
@@ -52,6 +51,8 @@ def whose_records(study: Study) -> WhoseRecords:
     """Which records a study's validation is of."""
     asked = study.validation
     assert asked is not None, "a validation is asked for"  # noqa: S101
+    from hubbub.queries.validation.layout import layout_of  # loads what only scores need
+
     layout, records = layout_of(study), study.data.records
     flatters = _flattery(study, records) if records else None
     score, _ = layout.foreseen(1e6, 0.0)
