@@ -51,9 +51,6 @@ COLUMN_LINES = [
 TARGETS = {
     "classes": 'target = "y"\npositive = ["1"]\nnegative = ["0"]',
     "amounts": 'target = { kind = "numeric", column = "y", low = 0, high = 100 }',
-    "logarithms": (
-        'target = { kind = "numeric", column = "y", low = 1, high = 1000, scale = "log" }'
-    ),
     "counts": 'target = { kind = "count", column = "y", high = 30 }',
     "times": 'target = { kind = "time-to-event", time = "y", event = "e", grid = [1, 2, 3, 4, 5] }',
 }
@@ -253,7 +250,7 @@ def wanted(*, small: bool) -> list[dict[str, object]]:
     many = [(name, 5000, 67) for name in worlds if name.endswith("102")]
     return [
         {"cohort": name, "records": records, "epsilon": epsilon, "silos": silos}
-        for name, records, silos in (*real, *made, *large, *many)
+        for name, records, silos in (*real, *many, *large, *made)
         for epsilon in EPSILONS
     ]
 

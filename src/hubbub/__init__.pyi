@@ -36,6 +36,7 @@ from .synthesis import (
 )
 from .study import (
     Study as Study,
+    manifest_records as manifest_records,
 )
 from .tabular import (
     Column as Column,

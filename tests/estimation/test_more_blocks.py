@@ -170,7 +170,8 @@ def test_centres_are_told_with_their_funnel_and_drawn_to_the_whole() -> None:
         assert share.value == pytest.approx(own.mean(), abs=1e-6)
         error = math.sqrt(p * (1 - p) / len(own))
         assert funnel.high == pytest.approx(p + z * error, abs=1e-6)
-        assert min(p, own.mean()) - 1e-9 <= drawn.value <= max(p, own.mean()) + 1e-9
+        assert min(p, own.mean()) - 0.01 <= drawn.value <= max(p, own.mean()) + 0.01
+        assert abs(drawn.value - p) <= abs(own.mean() - p) + 0.01
         others = error**2 * (1 - len(own) / 6000)
         chance = 2 * stats.norm.sf(abs(own.mean() - p) / math.sqrt(others))
         assert share.p_value == pytest.approx(chance, rel=1e-4, abs=1e-9)

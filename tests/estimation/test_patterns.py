@@ -88,6 +88,14 @@ def test_the_stratified_log_rank_test_is_that_of_statsmodels_without_noise() -> 
     assert test.statistic == pytest.approx(PEERS["stratified log-rank"], abs=1e-6)
 
 
+def test_strata_add_their_noise_to_what_a_plan_expects_of_a_curve() -> None:
+    plain = Survival(time=TIME, event=DIED, edges=MONTHS, by=BY_SEX)
+    divided = Survival(time=TIME, event=DIED, edges=MONTHS, by=BY_SEX, strata=BY_STAGE)
+    (_, noisier), *_ = divided.expected(3000, 2.0).errors
+    (_, same), *_ = plain.expected(3000, 2.0 * math.sqrt(3)).errors
+    assert noisier == pytest.approx(same)
+
+
 def test_proportional_hazards_are_tested_like_lifelines_does() -> None:
     """Lifelines takes the variance of residuals as the same at all events: a tenth apart."""
     found = told({**COX, "covariates": {"sex": "categories"}}, test="proportional-hazards")

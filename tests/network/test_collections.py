@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from hubbub.errors import StudyError
 from hubbub.verification.replay.checking import verify
+from hubbub.verification.transcript import Transcript, read, read_header
 from network.collected import (
+    ASKED,
     DAY,
     Deaths,
     Time,
@@ -27,7 +30,7 @@ from network.collected import (
     weather,
     write_files,
 )
-from network.consortium import HOSPITALS, Consortium
+from network.consortium import HOSPITALS, Consortium, table
 from network.test_collection_endpoints import rows
 
 __all__ = ["noised", "sums"]
@@ -40,9 +43,7 @@ def test_a_study_of_one_sum_is_collected_and_its_run_is_verified(
     result = collect(parties)
     assert result is not None
     check_exact(sums, noised)
-    table = result.statistics["baseline"].rows
-    records = sum(row.value for row in table if row.quantity == "records")
-    assert 700 < records < 1140  # 920 in all, with noise
+    assert result.statistics["baseline"].refusal == ""
     found = verify(tmp_path / "run")
     assert [one for one in found if not one.holds] == []
     assert any("every sum, and every step along it, bit for bit" in one.claim for one in found)
@@ -117,4 +118,100 @@ def test_sites_up_one_hour_in_twenty_all_killed_twice_open_the_exact_sum(
     check_exact(sums, noised)
     assert len(sums[-1][0]) >= 20
     assert [len(rows(parties, name)) <= 1 for name in names] == [True] * 24
+    assert [one for one in verify(tmp_path / "run") if not one.holds] == []
+
+
+def test_what_comes_before_a_training_is_collected_and_the_training_goes_on_from_it(
+    tmp_path: Path, noised: Any, sums: Any
+) -> None:
+    made = table(HOSPITALS, 3, privacy={"epsilon": 8.0}, parties={"dropouts": 1})
+    made["data"]["standardise"] = {"bound": 5.0, "epsilon": 1.0}
+    parties = Consortium.gather(tmp_path, made)
+    assert collect(parties) is None, "a training follows"
+    check_exact(sums, noised)
+    kept = (tmp_path / "run" / "standardisation.json").read_text()
+    result = parties.serve()
+    assert result.steps == 3
+    assert (tmp_path / "run" / "standardisation.json").read_text() == kept
+    assert [len(rows(parties, name)) for name in HOSPITALS] == [4] * 4
+    assert [one for one in verify(tmp_path / "run") if not one.holds] == []
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "a training": (lambda: table(HOSPITALS, 3), "one sum of training, got 3"),
+    "pairwise masks": (lambda: asking(0), "compute_nodes, got none: masks in pairs"),
+    "two sums": (lambda: asking(statistics=ASKED | {"sums": 2}), "one sum of statistics, got 2"),
+    "full shares": (
+        lambda: with_parties(asking(), shares="full"),
+        'parties.shares = "compressed", got "full"',
+    ),
+    "some nodes": (
+        lambda: with_parties(asking(dropouts=0), nodes_per_silo=2, colluders=0),
+        "every silo to use all nodes",
+    ),
+}
+
+
+def with_parties(made: Any, **more: Any) -> Any:
+    made["parties"] |= more
+    return made
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_collected_is_refused_with_the_remedy(tmp_path: Path, case: str) -> None:
+    made, says = REFUSED[case]
+    parties = Consortium.gather(tmp_path, made())
+    with pytest.raises(StudyError, match=says):
+        collect(parties)
+    assert not (tmp_path / "aggregator" / "collections").exists()
+
+
+def test_a_party_that_refuses_is_asked_less_and_less_often(tmp_path: Path) -> None:
+    parties = Consortium.gather(tmp_path, asking())
+    parties.sites["hungary"].withdraw(parties.study.id)
+    clock = Time()
+    assert collect(parties, clock=clock, until=1200.0) is not None
+    refusals = [one for one in parties.said if one.startswith("hungary refuses")]
+    assert 4 < len(refusals) < 15, "in twenty minutes, not 240 times"
+
+
+def test_a_transcript_that_was_altered_is_found_out(tmp_path: Path) -> None:
+    """Each frame in turn is another's; the chain is made anew over it, as its aggregator could."""
+    parties = Consortium.gather(tmp_path, asking())
+    collect(parties)
+    (path,) = (tmp_path / "run" / "transcript").iterdir()
+    header, frames = read_header(path), [kept.frame for kept in read(path)]
+    (tmp_path / "run" / "evidence.json").unlink()
+    assert all(one.holds for one in verify(tmp_path / "run"))
+    numbers = header.round_parameters
+    assert numbers is not None
+    for place in range(len(frames)):
+        changes = {"left out": frames[:place] + frames[place + 1 :]}
+        changes["twice"] = [*frames[: place + 1], *frames[place:]]
+        if place:
+            changes["earlier"] = [frames[place], *frames[:place], *frames[place + 1 :]]
+        for change, made in changes.items():
+            path.unlink()
+            again = Transcript(
+                tmp_path / "run",
+                study=header.study,
+                session=header.session,
+                roster=header.roster,
+                full=True,
+                purpose=header.purpose,
+                round_parameters=numbers,
+            )
+            with again:
+                for one in made:
+                    again.keep(one)
+            found = verify(tmp_path / "run")
+            assert not all(one.holds for one in found), f"{change}: {place}"
+
+
+def test_the_evidence_says_who_is_believed_to_run_the_nodes(tmp_path: Path) -> None:
+    hosts = ["cleveland", "hungary", "switzerland"]
+    parties = Consortium.gather(tmp_path, with_parties(asking(), node_hosts=hosts))
+    assert collect(parties) is not None
+    evidence = json.loads((tmp_path / "run" / "evidence.json").read_text())
+    assert any(one.endswith("cleveland, hungary, switzerland") for one in evidence["trust"])
     assert [one for one in verify(tmp_path / "run") if not one.holds] == []

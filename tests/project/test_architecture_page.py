@@ -43,7 +43,7 @@ def test_every_path_on_the_architecture_page_is_in_the_source_folder() -> None:
 def test_the_architecture_page_draws_the_layers_that_are_checked() -> None:
     """Line by line those of the contract in pyproject.toml, and all that stands at the top."""
     picture = PAGE.split("```")[1]
-    rooms = r"[a-z]+(?: \| [a-z]+)*"
+    rooms = r"[a-z_]+(?: \| [a-z_]+)*"
     drawn = re.findall(rf"(?m)^({rooms})(?:  |$)", picture)
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     layers = next(one for one in contracts["contracts"] if one["type"] == "layers")["layers"]

@@ -21,7 +21,6 @@ from protocol.collection_world import (
     Collection,
     Task,
     collection,
-    digest,
     residues,
     seeded,
 )
@@ -504,26 +503,6 @@ def test_p30_a_restored_silos_two_deposits_are_no_lie_and_the_first_counts() -> 
     assert not collector.take_deposit(first), "doubled"
     assert not collector.take_deposit(second)
     assert collector.deposits[1] is first
-
-
-# Giving up ----------------------------------------------------------------------------------------
-
-
-def test_p30_a_node_that_has_given_up_promises_nothing_and_one_that_promised_does_not() -> None:
-    c = collection()
-    deposits = deposited(c)
-    fixed = c.set_of(deposits)
-    c.promise(6, fixed, heads(deposits))
-    with refused("aggregator", "whose set I have promised"):
-        c.node(6).voided(c.states[6])
-    void = c.node(7).voided(c.states[7])
-    assert void.secret is None
-    assert payload(void.void) == digest(c.collect)
-    assert c.node(7).voided(void) == void
-    with pytest.raises(ProtocolError, match="after my VOID"):
-        c.node(7).promised(void, c.node_keys, fixed, heads(deposits))
-    with pytest.raises(ProtocolError):
-        c.node(7).told(void, c.node_keys, heads(deposits), [])
 
 
 # What is false at the aggregator ------------------------------------------------------------------

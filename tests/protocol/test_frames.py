@@ -66,7 +66,7 @@ def test_a_frame_that_was_signed_under_the_version_before_can_still_be_read() ->
     assert read(header + content + signature).tag == unverified(GOOD).tag
 
 
-@pytest.mark.parametrize("tag", [0, len(Tag) + 1, 255])
+@pytest.mark.parametrize("tag", [0, 39, max(Tag) + 1, 255])
 def test_an_unknown_tag_is_refused(tag: int) -> None:
     with refused("relay", f"expected a known tag, got {tag}"):
         read(GOOD[:1] + bytes([tag]) + GOOD[2:])

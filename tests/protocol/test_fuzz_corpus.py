@@ -13,7 +13,7 @@ import pytest
 from hubbub.errors import IntegrityError, ProtocolError, StudyError
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("wire", "rounds", "agreement", "joint", "mixing", "study", "ledger")
+TARGETS = ("wire", "rounds", "agreement", "joint", "mixing", "collection", "study", "ledger")
 
 
 @pytest.fixture
@@ -49,6 +49,9 @@ def test_every_kept_input_and_seed_is_read_or_refused_as_promised(fuzz: ModuleTy
         ("joint", "SeedCheck.seed", ProtocolError),
         ("joint", "JointSeed.reveal", ProtocolError),
         ("mixing", "Mixer.commit", ProtocolError),
+        ("collection", "CollectionNode.promised", ProtocolError),
+        ("collection", "CollectionNode.told", ProtocolError),
+        ("collection", "Collector.take_deposit", ProtocolError),
         ("mixing", "Mixer.look", ProtocolError),
         ("mixing", "Mixer.give_up", ProtocolError),
         ("study", "Study.parse", StudyError),

@@ -7,7 +7,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -60,12 +59,9 @@ def _as_nobody() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Server]:
-    """A server; tests that want it are skipped, with a warning, where it is not installed."""
+    """A server; tests that want it are skipped by name where it is not installed."""
     pytest.importorskip("psycopg")
     if not _BINARIES:
-        warnings.warn(
-            pytest.PytestWarning("no PostgreSQL: apt-get install postgresql"), stacklevel=1
-        )
         pytest.skip("no PostgreSQL is installed (apt-get install postgresql)")
     folder = Path(tempfile.mkdtemp(prefix="hubbub-pg-", dir="/tmp"))
     who = _as_nobody()

@@ -194,7 +194,9 @@ def test_a_public_file_and_a_synthetic_table_are_chosen_by(
     (here / "run").mkdir()
     assert main(["tune", "study.toml", "--table", "run"]) == 2
     assert "synthetic.csv" in capsys.readouterr().err
-    (here / "run" / "synthetic.csv").write_text(rows(400))
+    (here / "run" / "synthetic.csv").write_text(
+        "# made up, told with noise\n" + rows(400) + ",f,a,1\n50,f,a,\n"
+    )
     again = told(capsys, "--table", "run", "--draws", "2", "--out", "b.toml")
     assert again["chosen"]["clip_norm"] == found["chosen"]["clip_norm"]
 

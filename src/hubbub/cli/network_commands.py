@@ -95,7 +95,12 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
 
 def _moment(text: str) -> float:
     """Seconds since 1970 of a date's end, or of a time."""
-    found = datetime.fromisoformat(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected a date such as 2026-12-24, got {text!r}"
+        ) from None
     whole = timedelta(days=1) if "T" not in text and " " not in text else timedelta()
     return (
         found if found.tzinfo else found.replace(tzinfo=UTC)

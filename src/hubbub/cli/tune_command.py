@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import shlex
 from dataclasses import replace
+from itertools import dropwhile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from hubbub.cli.output import add_command, bar, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
 from hubbub.study import Study, sources
-from hubbub.tabular import Records
+from hubbub.tabular import CellFault, Records, csv_text
 
 if TYPE_CHECKING:
     from hubbub.tuning import Scored, Tuned
@@ -107,7 +110,36 @@ def _public(study: Study, options: argparse.Namespace) -> Records | None:
             "chosen by its records says something of them, and nobody has paid for it; name "
             "another, or try --made-up"
         )
-    return sources.records(replace(study, data=replace(study.data, test=str(path))), sources.TEST)
+    with TemporaryDirectory() as scratch:
+        if options.table:
+            path = _complete_rows(study, path, Path(scratch) / "table.csv")
+        data = replace(study.data, test=str(path.resolve()))
+        return sources.records(replace(study, data=data), sources.TEST)
+
+
+def _complete_rows(study: Study, path: Path, copied: Path) -> Path:
+    """A synthetic table without the sentences above it, and without rows that the study refuses.
+
+    Such a table has gaps where the real records have, and a study need not say what they mean.
+    """
+    if path.suffix != ".csv" or not path.is_file():
+        return path
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    rows = list(csv.reader(dropwhile(lambda line: line.startswith("#"), lines)))
+    data, header = study.data, [name.strip() for name in rows[0]] if rows else []
+    rules = {one.name: one.rule for one in data.columns if one.name in header}
+    checked = [(header.index(name), rule) for name, rule in rules.items()]
+    targets = [header.index(name) for name in data.targets if name in header]
+
+    def fits(row: list[str]) -> bool:
+        return (
+            len(row) == len(header)
+            and all(row[place].strip() for place in targets)
+            and not any(isinstance(rule(row[place].strip()), CellFault) for place, rule in checked)
+        )
+
+    write_text(copied, csv_text([header, *filter(fits, rows[1:])]))
+    return copied
 
 
 def _show(found: Tuned, origin: str, out: Path) -> None:
@@ -137,7 +169,9 @@ def _show(found: Tuned, origin: str, out: Path) -> None:
         "no silo's file was opened, so this has cost nothing; on made-up records the numbers say "
         "which settings suit, not how good the model will be"
     )
-    say(f"written to {out}, which is another study; see what it means and train with")
+    same = found.better.id == found.study.id
+    what = "as it was: none is worth another study" if same else "which is another study"
+    say(f"written to {out}, {what}; see what it means and train with")
     say(f"    hubbub run {shlex.quote(str(out))}")
 
 

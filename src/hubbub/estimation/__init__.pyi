@@ -1,4 +1,4 @@
-from .asked_keys import (
+from .key_notes import (
     COMMON as COMMON,
     KEYS as KEYS,
 )

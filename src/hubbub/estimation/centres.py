@@ -4,9 +4,9 @@ Theory of operation. A record's block is the one-hot vector of its centre and it
 centres had the share p of all together, a centre of n records would be off by what drawing them and
 the noise make of it: the funnel. What centres vary by beyond that, tau^2, is estimated by moments
 (DerSimonian, Laird 1986) from shares whose variances hold the noise, and a centre's own share is
-drawn to that of all by as much as its variance outweighs tau^2. Whether a centre stands out is
-tested against the others, adjusted after Holm over the centres. The mix of cases is not accounted
-for.
+drawn to that of all by as much as its variance outweighs tau^2, with the error of Morris (1983),
+which knows that tau^2 is an estimate. Whether a centre stands out is tested against the others,
+adjusted after Holm over the centres. The mix of cases is not accounted for.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ from hubbub.estimation.statistic import (
     one_hot,
 )
 from hubbub.tabular import Column
+
+_SHRUNKEN = 4  # centres from which on shares are drawn to one another
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +161,9 @@ class Centres(OneSum):
                     **own,
                 ),
                 replace(found.funnel(place), group=name, **own),
-                replace(found.shrunken(place), group=name, **own),
             ]
+            if len(names) >= _SHRUNKEN:
+                rows.append(replace(found.shrunken(place), group=name, **own))
         return rows
 
 
@@ -212,11 +215,17 @@ class _Centres:
         )
 
     def shrunken(self, place: int) -> Estimate:
-        """A centre's share, drawn to that of all."""
-        between, variance = self.between, float(self._variances[place])
-        kept = between / (between + variance)
-        value = self._p + kept * (float(self._shares[place]) - self._p)
-        error = math.sqrt(kept * variance + (1 - kept) ** 2 / float(np.sum(self._weights)))
+        """A centre's share, drawn to that of all, whose error knows that tau^2 is estimated."""
+        number, between = len(self._shares), self.between
+        mean = float(self._weights @ self._shares / self._weights.sum())
+        own, variance = float(self._shares[place]), float(self._variances[place])
+        drawn = (number - 3) / (number - 1) * variance / (variance + between)
+        typical = float(self._weights @ self._variances / self._weights.sum())
+        doubt = 2 / (number - 3) * drawn**2 * (typical + between) / (variance + between)
+        value = own - drawn * (own - mean)
+        error = math.sqrt(
+            variance * (1 - (number - 1) / number * drawn) + doubt * (own - mean) ** 2
+        )
         return Estimate(
             quantity="share, shrunken",
             value=value,

@@ -12,13 +12,14 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from hubbub.errors import StudyError
-from hubbub.estimation.asked_keys import COMMON, StatisticKeys
+from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.centres import Centres
 from hubbub.estimation.cox_cells import Cox
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.incidence import Incidence
+from hubbub.estimation.key_notes import COMMON
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic
 from hubbub.estimation.quantiles import Quantiles

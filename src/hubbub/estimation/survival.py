@@ -135,7 +135,7 @@ class Survival(OnRiskSets):
             exposed=at_risk,
             partly=np.zeros(sets.bins),
             at_risk=at_risk,
-            sigma=sigma,
+            sigma=sigma * math.sqrt(len(self.strata) if self.strata else 1),  # of all together
         )
         variance = course.noise + course.greenwood
         early, error = (

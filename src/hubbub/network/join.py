@@ -216,7 +216,7 @@ class _Joined:
         Raises:
             UserError: the aggregator was not heard for too long.
         """
-        if endpoint.collections.at_rest:
+        if endpoint.collections.at_rest or self._gone:
             return True
         if time.monotonic() - self._heard > patience:
             raise UserError(

@@ -112,7 +112,6 @@ class SizeLimits:
             Call.COLLECT_PROMISE: summed,
             Call.COLLECT_TOTAL: summed,
             Call.COLLECT_REST: _WORDS,
-            Call.COLLECT_VOID: _frames(1, _COLLECT),
         }
 
     @property
@@ -161,7 +160,6 @@ class SizeLimits:
             Call.COLLECT_LOOK: _frames(1, round_parameters.silos + DIGEST_BYTES),
             Call.COLLECT_PROMISE: _frames(1, DIGEST_BYTES),
             Call.COLLECT_TOTAL: _frames(1, round_parameters.masked_bytes + DIGEST_BYTES),
-            Call.COLLECT_VOID: _frames(1, DIGEST_BYTES),
             **self._mixed,
         }
 

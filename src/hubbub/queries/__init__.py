@@ -50,6 +50,7 @@ from hubbub.queries.validation import (
     planned_validation,
     sums_of,
     validation_of,
+    whose_records,
     write_validation,
 )
 from hubbub.queries.validation import sums_in as validation_sums_in

@@ -26,6 +26,8 @@ def learning(
     against: str | None,
     cost: scales.Scale,
     scores: score_words.Scores,
+    *,
+    validated: bool = False,
 ) -> markup.Html:
     """The section with the learning curve.
 
@@ -34,6 +36,7 @@ def learning(
         against: the adversary against whom their epsilon holds, if any.
         cost: the axis for it.
         scores: on public test records beside a model that knows nothing, by metric.
+        validated: whether the model was scored otherwise.
     """
     found = metrics_of(rows)
     curves = _alike(found)
@@ -44,7 +47,7 @@ def learning(
     more = [markup.tag("details", markup.tag("summary", "The same in numbers"), numbers)]
     return markup.section(
         "What was learned",
-        *(markup.tag("p", words) for words in _words(found)),
+        *(markup.tag("p", words) for words in _words(found, validated)),
         *([_scores(scores)] if scores else []),
         *([markup.tag("div", *figures, class_="figures")] if figures else []),
         *(more if rows else []),
@@ -98,7 +101,12 @@ def metric_figure(
     return _over_steps(series, rows, up, label, f"{title}: {words}" if title else words)
 
 
-def _words(found: Sequence[str]) -> list[str]:
+def _words(found: Sequence[str], validated: bool) -> list[str]:
+    if not found and validated:
+        return [
+            "The study names no public test records, so there is no score on the way; how good "
+            "the model is in the end stands above."
+        ]
     if not found:
         return [
             "This run was not scored: the study names no public test records. How good the model "

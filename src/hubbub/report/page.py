@@ -94,7 +94,15 @@ def render(
         *_warnings(plan["warnings"]),
         *([answers_section.answers(statistics)] if statistics else []),
         *([validation_section.validated(validation)] if validation else []),
-        *([learned.learning(metrics, against, so_far, scores or {})] if trains else []),
+        *(
+            [
+                learned.learning(
+                    metrics, against, so_far, scores or {}, validated=validation is not None
+                )
+            ]
+            if trains
+            else []
+        ),
         privacy_cost.cost(plan, mode, by_coalition),
         *([comparison_section.joining(compared)] if trains or compared else []),
         *([several_runs.side_by_side(beside)] if beside else []),

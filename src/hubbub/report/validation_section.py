@@ -14,6 +14,7 @@ _INTERVALS = (
     "account: that other people might have been asked, and the noise. Predictions were rounded to "
     "public bins first."
 )
+_LEAST = 0.05  # a net benefit that an axis shows at least
 _GROUP_HEAD = ("group", "records, with noise", "score", "value", "95 % interval", "told apart")
 
 
@@ -35,7 +36,8 @@ def validated(validation: Validation) -> markup.Html:
 
 def _figures(told: Mapping[str, Any]) -> list[markup.Html]:
     found = [_calibration(told["calibration"])] if told["calibration"] else []
-    return [*found, *([_decisions(told["decisions"])] if told["decisions"] else [])]
+    decided = told["decisions"]
+    return [*found, *([_decisions(decided)] if decided and _clear(decided[0]).x else [])]
 
 
 def _calibration(curve: Mapping[str, Any]) -> markup.Html:
@@ -56,11 +58,11 @@ def _calibration(curve: Mapping[str, Any]) -> markup.Html:
 
 
 def _decisions(curves: list[Mapping[str, Any]]) -> markup.Html:
-    """Net benefit of the model, and of treating everybody."""
-    low = min([0.0, *curves[0]["low"]])
-    top = max([0.0, *curves[0]["high"]])
-    drawn = [_drawn(curves[0]), *(_clipped(one, low, top) for one in curves[1:])]
-    places = [x for one in curves for x in one["x"]]
+    """Net benefit of the model, and of treating everybody, where noise leaves something to see."""
+    shown = _clear(curves[0])
+    low, top = min([0.0, *shown.low]), max([0.0, *shown.high])
+    drawn = [shown, *(_clipped(one, low, top) for one in curves[1:])]
+    places = shown.x
     axes = charts.Axes(
         across=scales.linear([0.0, *places], charts.LEFT, charts.RIGHT),
         up=scales.linear([low, top], *charts.vertical(charts.HEIGHT)),
@@ -72,6 +74,15 @@ def _decisions(curves: list[Mapping[str, Any]]) -> markup.Html:
     )
     chart = curve_charts.curves(drawn, axes, described=words)
     return markup.figure(chart, words, _numbers(curves[0], ("from a chance of", "net benefit")))
+
+
+def _clear(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:
+    """The points whose interval is no wider than the largest benefit is high."""
+    most = max([_LEAST, *curve["y"]])
+    ends = zip(curve["low"], curve["high"], strict=True)
+    kept = [place for place, (low, high) in enumerate(ends) if high - low <= most]
+    parts = {key: tuple(curve[key][place] for place in kept) for key in ("x", "y", "low", "high")}
+    return curve_charts.DrawnCurve(name=curve["name"], **parts)
 
 
 def _clipped(curve: Mapping[str, Any], low: float, top: float) -> curve_charts.DrawnCurve:

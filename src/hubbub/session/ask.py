@@ -49,7 +49,6 @@ class Call(IntEnum):
     COLLECT_PROMISE = 43
     COLLECT_TOTAL = 44
     COLLECT_REST = 45
-    COLLECT_VOID = 46
 
 
 LEFT_OUT = "left-out"  # of a session, by the aggregator: not asked for as long as it lasts

@@ -19,6 +19,9 @@ from .import_path import (
     IN_MEMORY as IN_MEMORY,
     is_own as is_own,
 )
+from .manifest import (
+    manifest_records as manifest_records,
+)
 from .model import (
     HUBER as HUBER,
     LINEAR_PROBE as LINEAR_PROBE,

@@ -8,8 +8,9 @@ is for choosing learning rates and clips, at the price of plain DP-SGD.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
-from hubbub.study import Study
+from hubbub.study import Study, sources
 from hubbub.training import prepared_study, run_study
 from hubbub.training.baselines import REHEARSAL
 from hubbub.training.result import Result
@@ -57,6 +58,7 @@ def rehearse(
     [2, 2]
     """
     Study.expect(study)
+    sources.read_anew(study, Path())
     prepared = prepared_study.PreparedStudy.of(study, device=device)
     found = []
     for _ in range(repeats):

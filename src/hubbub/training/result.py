@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub import report
+from hubbub import report, synthesis
 from hubbub.disk import write_bytes, write_text
 from hubbub.estimation import Answer
 from hubbub.planning import Plan, QueryState, Released
@@ -40,9 +40,6 @@ from hubbub.training import (
 )
 from hubbub.training.spending import Spending
 from hubbub.verification import FILE
-
-if TYPE_CHECKING:
-    from hubbub.synthesis import SyntheticData
 
 _MOST_SHOWN = 10  # classes
 
@@ -234,7 +231,7 @@ class Result:
         return file
 
     @property
-    def synthetic(self) -> SyntheticData:
+    def synthetic(self) -> synthesis.SyntheticData:
         """The synthetic records that the study asks for.
 
         Raises:

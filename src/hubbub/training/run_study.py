@@ -21,7 +21,7 @@ from hubbub.kept_pages import kept_pages
 from hubbub.ledger import Ledger
 from hubbub.planning import Plan
 from hubbub.session import Notice, layout_of
-from hubbub.study import Study, imported_code
+from hubbub.study import Study, imported_code, sources
 from hubbub.training import (
     baselines,
     checkpoint,
@@ -104,6 +104,7 @@ def run(
     """
     Study.expect(study)
     run_checks.check_wanted(study, out, baseline, audit)
+    sources.read_anew(study, Path())
     prepared = prepared_study.PreparedStudy.of(study, plan, device)
     with progress_bar.telling(progress, study) as told:
         return run_prepared(

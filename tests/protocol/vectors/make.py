@@ -36,7 +36,7 @@ from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import PairSecret
-from hubbub.protocol.agreement.sent_digests import sent_digests
+from hubbub.protocol.agreement.digest_list import sent_digests
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.identity import Identity
 from hubbub.protocol.primitives.noise import add_noise_and_round
@@ -48,6 +48,7 @@ from hubbub.session.layout import Layout
 from protocol.parties import SESSION, STUDY, World, world
 from protocol.vectors.bad import bad
 from protocol.vectors.bad_joint import bad_joint
+from protocol.vectors.collection import shown
 from protocol.vectors.joint import committed, joint
 from protocol.vectors.network import network
 from protocol.vectors.page import PAGES, page
@@ -290,6 +291,7 @@ def frames(pairwise: JSON, nodes: JSON, joint: JSON, network: JSON) -> JSON:
         "MIX_COMPLAINT": mixed["MIX_COMPLAINT"],
         "MIX_OPENED": mixed["MIX_OPENED"][0],
         **network["frames"],
+        **shown(),
     }
 
 

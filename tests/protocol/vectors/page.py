@@ -29,13 +29,18 @@ _SIMPLE = {
     Tag.SEED_LINK: "link 14 of silo 1: (7 - 1) 2 + 1 + 1",
     Tag.MIX_KEY: "public key of silo 1 for this list",
     Tag.MIX_OPENED: "private key of silo 1 for this list",
+    Tag.SET_PROMISE: "digest of the SET",
 }
 _NAMED = dict.fromkeys(
     (Tag.ARRIVED, Tag.REQUEST, Tag.PROMISE), ("silos 1, 2 and 3: 1110 0000", "digest of the MODEL")
 )
 _NAMED[Tag.HELD] = ("silo 3: 0010 0000", "digest of the three SHAREs")
 _STATEMENT = 185
-_JSON = (Tag.OPEN, Tag.READY, Tag.REFUSAL, Tag.CLOSE, Tag.CLOSED)
+_NAMED[Tag.LOOKED] = ("no silo: 0000 0000", "digest of the two DEPOSITs")
+_JSON = (
+    *(Tag.OPEN, Tag.READY, Tag.REFUSAL, Tag.CLOSE, Tag.CLOSED),
+    *(Tag.COLLECT, Tag.RECEIPT),
+)
 _WIDTH = 62  # of a line of JSON
 _WHOLE = (Tag.COMMIT, Tag.MIX_KEY)
 _SET_UP = bytes(8)  # round 0, attempt 0
@@ -183,11 +188,35 @@ def _payload(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
     if tag in _NAMED:
         whose, digest = _NAMED[tag]
         return [(data[:1], whose), (data[1:], digest)]
-    if tag in (Tag.MASKED, Tag.TOTAL):
-        size = len(data) - 32 if tag is Tag.MASKED else len(data)
-        residues = [(data[i : i + 4], f"residue {i // 4}") for i in range(0, size, 4)]
-        return residues + [(data[size:], "digest of the MODEL")] * (tag is Tag.MASKED)
+    if tag in _PARTED:
+        return _PARTED[tag](tag, data)
     return [(data, _SIMPLE[tag])]
+
+
+def _residues(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
+    """Numbers of four bytes, and what follows them."""
+    followed = {Tag.MASKED: "digest of the MODEL", Tag.SET_TOTAL: "digest of the SET"}
+    size = len(data) - 32 if tag in followed else len(data)
+    residues = [(data[i : i + 4], f"residue {i // 4}") for i in range(0, size, 4)]
+    return residues + [(data[size:], followed[tag]) for _ in range(tag in followed)]
+
+
+def _collected(tag: Tag, data: bytes) -> list[tuple[bytes, str]]:
+    """The parts of a payload of a collection."""
+    if tag is Tag.NODE_KEY:
+        halves = (data[32:1216], "ML-KEM-768 key, 1184"), (data[1216:], "X25519 key, 32")
+        return [(data[:32], "digest of the COLLECT"), *halves]
+    if tag is Tag.DEPOSIT:
+        seeds = [(data[i : i + 1168], "a sealed seed, 1168") for i in (64, 1232)]
+        return [(data[:32], "Q"), (data[32:64], "hash of the vector"), *seeds]
+    digests = [(data[i : i + 32], "digest of a DEPOSIT") for i in (33, 65)]
+    return [(data[:32], "Q"), (data[32:33], "silos 1 and 3: 1010 0000"), *digests]
+
+
+_PARTED = {
+    **dict.fromkeys((Tag.MASKED, Tag.TOTAL, Tag.VECTOR, Tag.SET_TOTAL), _residues),
+    **dict.fromkeys((Tag.NODE_KEY, Tag.DEPOSIT, Tag.SET), _collected),
+}
 
 
 def _text(data: bytes) -> list[tuple[bytes, str]]:

@@ -232,14 +232,16 @@ def test_embedded_engines_only_read(embedded: dict[str, Path], tmp_path: Path):
 def test_postgresql_only_reads_and_never_as_a_superuser(postgresql: Any, tmp_path: Path):
     url = postgresql.made("held", *TABLES, f"INSERT INTO visits VALUES ({SECRET}, 1)")
     connection = connection_of("north", connect(tmp_path, "north", url))
-    assert list(rows_of(connection, "SELECT pid, k FROM visits", "north")) == [[(int(SECRET), 1)]]
+    assert list(rows_of(connection, "SELECT pid, k FROM public.visits", "north")) == [
+        [(int(SECRET), 1)]
+    ]
     with postgresql.owner("held") as opened:
         opened.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO reader")
         opened.execute("CREATE TABLE hidden (pid INTEGER)")
     for attack, said in {
-        "INSERT INTO visits VALUES (1, 1)": "DuplicateCursor|SyntaxError",
-        "SELECT 1; DROP TABLE visits": "SyntaxError",
-        "SELECT * FROM hidden": "InsufficientPrivilege: permission denied",
+        "INSERT INTO public.visits VALUES (1, 1)": "DuplicateCursor|SyntaxError",
+        "SELECT 1; DROP TABLE public.visits": "SyntaxError",
+        "SELECT * FROM public.hidden": "InsufficientPrivilege: permission denied",
         "SELECT pg_read_file('/etc/passwd')": "InsufficientPrivilege",
         "SELECT * FROM nothing": "UndefinedTable",
     }.items():
@@ -251,6 +253,22 @@ def test_postgresql_only_reads_and_never_as_a_superuser(postgresql: Any, tmp_pat
     owner = connect(tmp_path / "owner", "north", postgresql.url("owner", "held"))
     with pytest.raises(DataError, match="got a superuser"):
         list(rows_of(connection_of("north", owner), "SELECT 1", "north"))
+
+
+def test_a_function_of_the_sites_own_is_never_called_in_place_of_the_engines(
+    postgresql: Any, tmp_path: Path
+):
+    url = postgresql.made(
+        "shadowed",
+        *TABLES,
+        "INSERT INTO patients VALUES (1, 50, 'F', 0, '2020-01-01', '2020-02-01')",
+        "CREATE FUNCTION public.lower(TEXT) RETURNS TEXT LANGUAGE sql AS $$ SELECT 'M'::TEXT $$",
+        "ALTER ROLE reader IN DATABASE shadowed SET search_path = public, pg_catalog",
+    )
+    home = connect(tmp_path, "north", url)
+    asked = study(query=QUERY.replace("p.sex, p.died", "UPPER(LOWER(p.sex)) AS sex, p.died"))
+    records = sources.records(asked, "north", folder=home)
+    assert records.inputs[0, 1] == -1  # F, the first of two categories
 
 
 def test_no_sentence_of_a_database_has_a_cell(postgresql: Any, tmp_path: Path):
@@ -268,7 +286,9 @@ def test_no_sentence_of_a_database_has_a_cell(postgresql: Any, tmp_path: Path):
     raised = []
     for home in homes:
         connection = connection_of("north", home)
-        for wrong in ("SELECT CAST(a AS INTEGER) / 0 FROM t", "SELECT json_extract(a, '$') FROM t"):
+        table = "public.t" if connection.engine == "postgresql" else "t"
+        for what in ("CAST(a AS INTEGER) / 0", "json_extract(a, '$')"):
+            wrong = f"SELECT {what} FROM {table}"
             with suppress(DataError):
                 list(rows_of(connection, wrong, "north"))
                 continue
@@ -288,7 +308,7 @@ def test_a_lock_a_limit_of_time_and_a_dropped_line_are_errors_of_the_database(
     with postgresql.owner("slow") as opened:
         opened.execute("INSERT INTO visits SELECT k, k FROM generate_series(1, 200000) k")
     connection = connection_of("north", connect(tmp_path / "p", "north", url))
-    dropped = rows_of(connection, "SELECT pid, k FROM visits", "north")
+    dropped = rows_of(connection, "SELECT pid, k FROM public.visits", "north")
     next(dropped)
     with postgresql.owner("slow") as opened:
         opened.execute(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -255,6 +257,12 @@ def test_the_statement_that_runs_is_made_of_what_was_checked():
     )
 
 
+@pytest.mark.parametrize("name", ["pg_stat_activity", "sqlite_master", "duckdb_tables"])
+def test_a_table_of_the_databases_own_is_refused_also_where_a_study_names_it(name: str):
+    with pytest.raises(StudyError, match="the database's own"):
+        checked(f"SELECT pid FROM {name}", {name: "pid"}, patient="pid")  # noqa: S608
+
+
 def test_a_table_of_reference_is_joined_and_never_begun_with():
     query = "SELECT p.pid, c.name FROM patients p JOIN concept c ON c.id = p.age"
     assert checked(query, TABLES, reference=("concept",), patient="pid").tables == (
@@ -268,3 +276,19 @@ def test_a_table_of_reference_is_joined_and_never_begun_with():
     ):
         with pytest.raises(StudyError, match=r"expected data\.query to "):
             checked(other, TABLES, reference=("concept",), patient="pid")
+
+
+SHOWN = re.compile(r'(?:```sql|query = """)\n(SELECT.*?)(?:```|""")', re.DOTALL)
+
+
+def test_every_query_that_the_pages_show_is_let_in():
+    pages = [*(Path(__file__).parents[3] / "docs").glob("**/*.md")]
+    found = [
+        (page.name, text)
+        for page in pages
+        for text in SHOWN.findall(page.read_text(encoding="utf-8"))
+    ]
+    assert {name for name, _ in found} == {"data.md", "mapping.md"}
+    tables = {"patients": "pid", "visits": "pid", "patient": "id", "observation": "patient_id"}
+    for _, text in found:
+        assert checked(text, tables, patient="pid").columns[0] == "pid"

@@ -23,6 +23,7 @@ from hubbub.protocol import Keys, Tag, read_deposit
 from hubbub.session import Absent, Call
 
 _PAUSE = 5.0  # seconds between two looks at who is there
+_LONGEST_PAUSE = 600.0  # until one that has refused is asked again
 Due = dict[int, tuple[Call, list[bytes]]]
 
 
@@ -54,6 +55,7 @@ class Collecting:
     wall: Callable[[], float] = time.time
     _remind_at: float = 0.0
     _shown: dict[int, list[int]] = field(default_factory=dict)
+    _pauses: dict[int, tuple[float, float]] = field(default_factory=dict)  # until, and how long
 
     def run(self) -> None:
         """Go on until the sum can be taken.
@@ -68,6 +70,7 @@ class Collecting:
             self.check()
             if not self.step():
                 self.requests.timeouts.clock.sleep(_PAUSE, self.check)
+        self._greeted({})  # whoever is there need not wait for more
 
     def step(self) -> bool:
         """Ask who is there for what is due; whether anything has come."""
@@ -78,12 +81,20 @@ class Collecting:
         for call in dict.fromkeys(due[index][0] for index in there):
             asked = {i: due[i][1] for i in there if due[i][0] is call}
             for index, answer in self.requests.ask(call, asked, self._id):
-                if not isinstance(answer, Absent):
-                    taken |= self._take(call, index, answer)
+                if isinstance(answer, Absent) or not self._take(call, index, answer):
+                    self._ask_later(index)
+                else:
+                    taken, _ = True, self._pauses.pop(index, None)
         self._fix_if_due()
         self._tell()
         self._remind()
         return taken
+
+    def _ask_later(self, index: int) -> None:
+        """Who has not done its part is asked again, less and less often."""
+        last = self._pauses.get(index, (0.0, _PAUSE / 2))[1]
+        pause = min(2 * last, _LONGEST_PAUSE)
+        self._pauses[index] = (self.requests.timeouts.clock.now() + pause, pause)
 
     @property
     def _id(self) -> bytes:
@@ -125,7 +136,8 @@ class Collecting:
     def _greeted(self, due: Mapping[int, object]) -> list[int]:
         """Of whom something is due, who is there; the others are told that nothing is."""
         rest = {i: [self._receipt(i)] for i in self._everybody if i not in due}
-        pinged = dict.fromkeys(sorted(due), ())
+        now = self.requests.timeouts.clock.now()
+        pinged = {i: () for i in sorted(due) if now >= self._pauses.get(i, (0.0, 0.0))[0]}
         there = [i for i, one in self._asked(Call.PING, pinged) if not isinstance(one, Absent)]
         for _ in self._asked(Call.COLLECT_REST, rest):
             pass

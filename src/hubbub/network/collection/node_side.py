@@ -4,7 +4,6 @@
     opened      COLLECT, NODE_KEY
     promise     SET, SET_PROMISE
     total       SET_TOTAL; then `key` is overwritten and removed
-    void        VOID; then, too
 
 The secret is sealed to the long-term key, which a passphrase may close: whoever reads this folder
 alone opens nothing (docs/privacy.md P30).
@@ -48,7 +47,7 @@ class NodeSide(PartySide):
         _planned: PlannedQuery[Query],
         numbers: RoundParameters,
     ) -> list[bytes]:
-        """A key, a look at seeds, a promise, a total, or the word that there is none."""
+        """A key, a look at seeds, a promise, or a total."""
         node = CollectionNode(
             keys=self._folder.keys,
             node=self._folder.index,
@@ -80,10 +79,6 @@ class NodeSide(PartySide):
             self._log.answered()
             self._log.note("told", study=asked.study.name)
             return [after.total]
-        if call is Call.COLLECT_VOID:
-            after = node.voided(state)
-            self._keep(asked.place, state, after)
-            return [after.void]
         raise ProtocolError(f"expected a call for a node, got {call.name}", culprit="relay")
 
     def _begun(self, node: CollectionNode, asked: Asked, state: NodeState | None) -> NodeState:
@@ -115,12 +110,12 @@ class NodeSide(PartySide):
         opened, key = kept.parts("opened"), kept.parts("key")
         if opened is None:
             return None
-        promise, total, void = (kept.parts(name) or [] for name in ("promise", "total", "void"))
+        promise, total = (kept.parts(name) or [] for name in ("promise", "total"))
         state = NodeState(collect=opened[0], node_key=opened[1], secret=None)
         if promise:
             state = replace(state, fixed=promise[0], promise=promise[1])
-        if total or void:
-            state = replace(state, total=b"".join(total), void=b"".join(void))
+        if total:
+            state = replace(state, total=total[0])
             kept.erase("key")
             return state
         return replace(state, secret=self._secret(place, key[0]) if key else None)
@@ -137,8 +132,6 @@ class NodeSide(PartySide):
             kept.keep("promise", after.fixed, after.promise)
         if after.total != before.total:
             kept.keep("total", after.total)
-        if after.void != before.void:
-            kept.keep("void", after.void)
         if after.secret is None:
             kept.erase("key")
 

@@ -37,6 +37,7 @@ from hubbub.protocol import (
 )
 from hubbub.session import Call, SessionOffer
 from hubbub.study import Study
+from hubbub.training import set_caps
 from hubbub.verification import part_of
 
 TaskOf = Callable[[Study, SessionOffer, PlannedQuery[Query]], tuple[LocalTask, Parameters]]
@@ -146,6 +147,7 @@ class SiloSide(PartySide):
         """The row of this collection, once."""
         if self._is_paid(asked):
             return
+        set_caps([self._ledger], asked.study.privacy)  # P24: before the first charge
         self._ledger.charge(
             Entry(
                 study=asked.place.study,

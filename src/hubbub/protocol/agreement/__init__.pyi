@@ -16,6 +16,6 @@ from .roll_call import (
     RollCall as RollCall,
     called as called,
 )
-from .sent_digests import (
+from .digest_list import (
     sent_digests as sent_digests,
 )

@@ -35,7 +35,6 @@ class NodeState:
         secret: its keys of this collection; None once they are erased.
         fixed, promise: the SET that it has promised, and the SET_PROMISE; empty before.
         total: the SET_TOTAL; empty before.
-        void: the VOID by which it gave the collection up; empty unless it did.
     """
 
     collect: bytes = field(repr=False)
@@ -44,7 +43,6 @@ class NodeState:
     fixed: bytes = field(default=b"", repr=False)
     promise: bytes = field(default=b"", repr=False)
     total: bytes = field(default=b"", repr=False)
-    void: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,15 +128,13 @@ class CollectionNode:
             deposits: the DEPOSITs of its silos.
 
         Raises:
-            ProtocolError: another set was promised; the collection was given up; the set has fewer
-                silos than the quorum; a deposit is missing, doubled, another, or for another
-                opening; or a seed does not open, whose silo is named. Nothing is promised then.
+            ProtocolError: another set was promised; the set has fewer silos than the quorum; a
+                deposit is missing, doubled, another, or for another opening; or a seed does not
+                open, whose silo is named. Nothing is promised then.
         """
         if state.promise:
             self._check_promised(state, fixed)
             return state
-        if state.void:
-            raise ProtocolError("expected a collection that goes on, got a SET after my VOID")
         opening = self._opening(state, node_keys)
         named = FixedSet.read(opening, fixed, self.round_parameters)
         found = named.of(opening, deposits)
@@ -188,22 +184,6 @@ class CollectionNode:
         payload = ring.to_bytes(residues) + named.digest
         total = self.place.frame(Tag.SET_TOTAL, self.node, payload).sealed(self.keys)
         return replace(state, total=total, secret=None)
-
-    def voided(self, state: NodeState) -> NodeState:
-        """Give the collection up for good: no promise of it was made, none will be.
-
-        Raises:
-            ProtocolError: a set was promised.
-        """
-        if state.promise:
-            raise ProtocolError(
-                "expected a collection without a set, got one whose set I have promised: it may "
-                "have been opened",
-                culprit=self.place.roster.name(0),
-            )
-        digest = self.place.parsed(state.collect, Tag.COLLECT, 0).digest
-        void = state.void or self.place.frame(Tag.VOID, self.node, digest).sealed(self.keys)
-        return replace(state, void=void, secret=None)
 
     def _opening(self, state: NodeState, node_keys: Sequence[bytes]) -> Opening:
         """The opening that these keys make with mine, while I have it."""

@@ -103,7 +103,6 @@ class Tag(IntEnum):
     SET_PROMISE = 46
     SET_TOTAL = 47
     RECEIPT = 48
-    VOID = 49
 
 
 _TAGS = frozenset(Tag)

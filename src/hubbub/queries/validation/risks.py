@@ -11,6 +11,7 @@ from hubbub.queries.validation.bins import Array, Bins
 from hubbub.queries.validation.noisy_table import UNKNOWN, Interval, NoisyTable
 from hubbub.queries.validation.scores import Curve, Score, Scored, curve, fifths, known, score
 
+_WIDE = 6.0  # an interval of a slope that says nothing: 1 is ideal
 _MOST_STEPS = 50  # of Newton's, for the slope
 _FLAT, _CLEAR = 1e-9, 3.0  # of the information: none, and how far it must stand above its noise
 
@@ -158,4 +159,5 @@ def _logistic_slope(x: Array, table: NoisyTable) -> Interval:
         return UNKNOWN
     # d effects / d count = slope^-1 w (outcome - share)
     each = np.linalg.solve(slope, design.T)[1]
-    return table.linear(float(effects[1]), np.column_stack([-each * share, each * (1 - share)]))
+    found = table.linear(float(effects[1]), np.column_stack([-each * share, each * (1 - share)]))
+    return found if found.high - found.low < _WIDE else UNKNOWN

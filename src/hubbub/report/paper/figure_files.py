@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from hubbub.errors import UserError
+from hubbub.errors import UserError, with_extra
 from hubbub.report import charts, ink
 from hubbub.report.answer_figures import Figure
 
@@ -35,8 +35,8 @@ def figure_file(figure: Figure, kind: str) -> bytes:
         from matplotlib.figure import Figure as Drawn
     except ImportError:
         raise UserError(
-            f"expected matplotlib for a figure as {kind.upper()}, found none; "
-            "pip install 'hubbub[paper]', or take svg"
+            f"expected matplotlib for a figure as {kind.upper()}, found none; take svg, or "
+            f"{with_extra('paper')}"
         ) from None
     drawn: Any = Drawn(figsize=(charts.WIDTH / 72, figure.height / 72))
     axes = drawn.add_axes((0, 0, 1, 1))

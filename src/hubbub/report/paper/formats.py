@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from hubbub.errors import UserError
+from hubbub.errors import UserError, with_extra
 from hubbub.report import markup
 from hubbub.report.answer_tables import TextTable
 from hubbub.report.paper.figure_files import figure_file
@@ -129,7 +129,7 @@ def _docx(paper: Manuscript) -> bytes:
         from docx.shared import Inches
     except ImportError:
         raise UserError(
-            "expected python-docx for a Word document, found none; pip install 'hubbub[paper]'"
+            f"expected python-docx for a Word document, found none; {with_extra('paper')}"
         ) from None
     document: Any = docx.Document()
     document.add_heading(paper.study, level=1)

@@ -37,7 +37,7 @@ class Connection:
     Args:
         engine: "duckdb", "sqlite", "postgresql", or "dbapi" for another one's Python driver.
         address: a path, a PostgreSQL URL, or what that driver's `connect` takes.
-        schema: of the tables, in PostgreSQL.
+        schema: of the tables; empty: the usual one.
         seconds: the longest that a query may take.
         driver: the module of "dbapi".
         dialect: sqlglot's name of its SQL.
@@ -45,7 +45,7 @@ class Connection:
 
     engine: str
     address: str = field(repr=False)
-    schema: str = "public"
+    schema: str = ""
     seconds: int = 1800
     driver: str = ""
     dialect: str = ""
@@ -131,7 +131,7 @@ def _from_section(section: Section, folder: Path) -> Connection:
     return Connection(
         engine=scheme,
         address=_address(scheme, str(url), rest, folder),
-        schema=section.text("schema", Connection.schema),
+        schema=section.text("schema", "public" if scheme == "postgresql" else ""),
         seconds=60 * section.whole("minutes", 30, least=1, most=24 * 60),
         driver=driver,
         dialect=dialect or ENGINES[scheme],

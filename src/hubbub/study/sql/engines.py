@@ -110,10 +110,9 @@ def _postgresql(connection: Connection, statement: str) -> Iterator[Rows]:
     with closing(psycopg.connect(connection.address, connect_timeout=30)) as opened:
         opened.read_only = True
         opened.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        path = psycopg.sql.SQL("pg_catalog, {}").format(psycopg.sql.Identifier(connection.schema))
         milliseconds = 1000 * connection.seconds
         with opened.cursor() as cursor:
-            cursor.execute(psycopg.sql.SQL("SET LOCAL search_path = {}").format(path))
+            cursor.execute("SET LOCAL search_path = pg_catalog")  # no function of a site's own
             cursor.execute(f"SET LOCAL statement_timeout = {milliseconds}")
             cursor.execute("SET LOCAL lock_timeout = '60s'")
             cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")

@@ -34,6 +34,7 @@ from hubbub.study.sql.scope import (
     name_of,
     placed,
     refuse_more,
+    refuse_system,
     refused,
     says_same_person,
 )
@@ -202,6 +203,7 @@ class _Check:
                 f"the table {table!r}, of which the study does not say whose its rows are",
                 f'add it to data.tables, as {table} = "the column with the person\'s key"',
             )
+        refuse_system(table)
         self._read.append(table)
         source = exp.Table(this=exp.to_identifier(table, quoted=True))
         return alias, Relation(source, self._tables.get(table, ""))

@@ -14,14 +14,18 @@ _SQLITE_PARTS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d"}
 _BARE = ("postgres",)  # engines that read `table.name` as a call where there is no such column
 
 
-def rendered(select: exp.Select, engine: str) -> str:
+def rendered(select: exp.Select, engine: str, schema: str = "") -> str:
     """The statement in an engine's SQL, every name quoted.
 
     Args:
         select: of a checked query.
         engine: sqlglot's name of its SQL.
+        schema: of all tables; empty: the engine's usual one.
     """
     made = select.copy()
+    if schema:
+        for table in made.find_all(exp.Table):
+            table.set("db", exp.to_identifier(schema, quoted=True))
     _each(made, exp.Div, _divided)
     if engine not in _BARE:
         for one in made.find_all(exp.Select):

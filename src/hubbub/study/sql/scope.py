@@ -11,6 +11,7 @@ from sqlglot import exp
 from hubbub.errors import StudyError
 from hubbub.study.sql.constructs import PARTS
 
+_SYSTEM = ("pg_", "sqlite_", "duckdb_", "information_schema")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -28,6 +29,12 @@ def refuse_more(node: exp.Expr, known: set[str], what: str) -> None:
     if more:
         words = {"db": "a schema, which is the site's own", "sample": PARTS["sample"]}
         raise refused(f"{what} with {words.get(more[0], more[0])}", "leave that out")
+
+
+def refuse_system(table: str) -> None:
+    """Refuse a table of the database's own, which tells who else is in it."""
+    if table.lower().startswith(_SYSTEM):
+        raise refused(f"the table {table!r}, which is the database's own", "name one of people")
 
 
 def name_of(node: object) -> str:

@@ -40,7 +40,7 @@ def stream_of(query: OwnedQuery, party: str, folder: Path) -> CellStream:
 
 def _pieces(query: OwnedQuery, party: str, folder: Path) -> Iterator[Cells]:
     connection = connection_of(party, folder)
-    statement = rendered(query.select, connection.dialect)
+    statement = rendered(query.select, connection.dialect, connection.schema)
     for rows in rows_of(connection, statement, party):
         columns = zip(*rows, strict=True)
         yield {name: texts_of(own) for name, own in zip(query.columns, columns, strict=True)}

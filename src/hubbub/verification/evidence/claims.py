@@ -201,6 +201,11 @@ def trusted(study: Study) -> list[str]:
             "that of the compute nodes which a silo uses one at least does not collude, and that "
             "of all nodes one that does not was never set back to an earlier state"
         )
+    if parties.node_hosts:
+        claims.append(
+            "that each compute node is run by the silo that the study names for it: "
+            + ", ".join(parties.node_hosts)
+        )
     return claims
 
 

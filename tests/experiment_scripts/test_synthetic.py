@@ -1,0 +1,35 @@
+"""The experiments on synthetic records, in their small variants and in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from experiments import synthetic_attack, synthetic_coverage
+from experiments.results import Table
+
+
+def test_coverage_is_measured_of_every_kind_of_interval(tmp_path: Path) -> None:
+    synthetic_coverage.main(["--small", "--out", str(tmp_path)])
+    table = Table(
+        path=tmp_path / "synthetic_coverage.csv",
+        key=synthetic_coverage.KEY,
+        columns=synthetic_coverage.COLUMNS,
+    )
+    (row,) = table.rows()
+    assert all(0 <= float(row[name]) <= 1 for name in synthetic_coverage.FOUND)
+    assert float(row["shares"]) > 0.8
+
+
+def test_an_attack_finds_a_record_where_there_is_no_noise_to_speak_of() -> None:
+    """So that what it does not find at an honest epsilon means something."""
+    rng = np.random.default_rng(0)
+    inside = np.arange(400) % 2 == 0
+    learned = np.arange(400) < 200
+    seen = rng.normal(size=(400, 3)) + 5 * inside[:, None]
+    scores = synthetic_attack.discriminant(seen, inside, learned)
+    shown, right, wrong = synthetic_attack.shown_by(scores, inside, learned)
+    assert shown > 2
+    assert right > 0.9 > 0.1 > wrong
+    blind = synthetic_attack.shown_by(rng.normal(size=400), inside, learned)[0]
+    assert blind < 0.5
