@@ -22,7 +22,7 @@ from hubbub.settings import (
     truth,
     whole,
 )
-from hubbub.tabular import Column
+from hubbub.tabular import Column, Levels
 
 if TYPE_CHECKING:
     from hubbub.estimation import Levels

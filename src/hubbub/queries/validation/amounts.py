@@ -7,7 +7,6 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from hubbub.queries.validation.bins import Array, Bins
 from hubbub.queries.validation.noisy_table import Interval, NoisyTable
@@ -110,6 +109,8 @@ class Amounts:
 
     def _deviance(self, table: NoisyTable) -> Score | None:
         """How much of the null model's Poisson deviance the model explains."""
+        from scipy.special import xlogy  # which takes long to import
+
         rates, seen = np.array(self.bins.values)[:, None], np.array(self.seen.values)
         own = 2.0 * (xlogy(seen, seen / rates) - seen + rates)
         alone = xlogy(seen, np.where(seen > 0, seen, 1.0))

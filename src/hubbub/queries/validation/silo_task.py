@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol import EMPTY
+from hubbub import protocol
 from hubbub.queries.validation.layout import CENTRE, Layout
 from hubbub.tabular import Records, unit_rows
 
@@ -53,7 +53,7 @@ class SiloTask:
         for number, block in enumerate(self._layout.blocks):
             mine = self._groups[rows, number]
             for place in range(len(block.groups)):
-                kept = np.where(mine == place, rows, EMPTY)
+                kept = np.where(mine == place, rows, protocol.EMPTY)
                 parts.append(block.scale * self._evaluation.clipped_sum(parameters, kept))
         return np.concatenate(parts)
 
