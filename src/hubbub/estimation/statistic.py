@@ -22,10 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.tabular import Cells as Cells
-from hubbub.tabular import Column
-from hubbub.tabular import Levels as Levels
-from hubbub.tabular import column_of as column_of
+from hubbub.tabular import Cells, Column, Levels, column_of  # noqa: F401 (handed on to statistics)
 
 if TYPE_CHECKING:
     from hubbub.estimation.asked_keys import StatisticKeys
