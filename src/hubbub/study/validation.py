@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from hubbub.errors import StudyError
 from hubbub.section import Section, is_number, key_of
@@ -23,9 +23,6 @@ from hubbub.settings import (
     whole,
 )
 from hubbub.tabular import Column, Levels
-
-if TYPE_CHECKING:
-    from hubbub.estimation import Levels
 
 _CATEGORIES = "categories"
 _MOST_COLUMNS, _MOST_CLASSES = 10, 100
@@ -64,7 +61,7 @@ class Validation:
         ),
     ] = 0
     by: Annotated[
-        tuple[Any, ...],  # of `hubbub.estimation.Levels`, loaded where there are some
+        tuple[Levels, ...],
         by_hand(
             table(
                 "Subgroups that are scored apart, each column by its categories or at cuts: "
@@ -123,8 +120,6 @@ def _by(section: Section, columns: Mapping[str, Column]) -> tuple[Levels, ...]:
 
 
 def _levels(section: Section, name: str, value: object, columns: Mapping[str, Column]) -> Levels:
-    from hubbub.estimation import Levels
-
     key, column = f"{section.path('by')}.{key_of(name)}", columns.get(name)
     if column is None:
         raise StudyError(

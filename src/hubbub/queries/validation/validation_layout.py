@@ -27,6 +27,7 @@ from hubbub.queries.validation.validation_scores import ValidationScores
 from hubbub.study import Study, Validation
 
 Array = NDArray[np.float64]
+DIAMETER = sqrt(2)  # of two records in other cells of every table
 CENTRE = "centre"
 _RISKS, _OTHERS, _INTERVALS = 16, 10, 8  # bins by default, and most intervals of time
 _MOST_CLASSES, _MOST_NUMBERS = 100, 2**20

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +35,10 @@ from hubbub.tabular import Records
 
 if TYPE_CHECKING:
     from hubbub.protocol import LocalTask
-    from hubbub.queries.validation.layout import Layout
 
 VALIDATION = "validation"
 VALIDATION_SUMS = "validation-sums.json"
 _SUMS = "sums"
-_DIAMETER = sqrt(2)  # of two records in other cells of every table (docs/privacy.md P27)
 _MOST_BYTES = 2**30
 _NOTHING = 0.2  # standard error of a score, from which on it says nothing
 
@@ -67,8 +64,6 @@ class ValidationQuery(SteppedQuery):
     @cached_property
     def layout(self) -> ValidationLayout:
         """The tables as one vector."""
-        from hubbub.queries.validation.layout import layout_of  # loads what only scores need
-
         return layout_of(self.study)
 
     @cached_property
@@ -85,7 +80,7 @@ class ValidationQuery(SteppedQuery):
             self.study.privacy,
             sums=self.asked.sums,
             norm=1.0,
-            distance=_DIAMETER,
+            distance=DIAMETER,
         )
 
     @property
@@ -154,7 +149,6 @@ class ValidationQuery(SteppedQuery):
 
     def _task(self, silos: Sequence[SiloData]) -> LocalTask:
         from hubbub import learning
-        from hubbub.queries.validation.silo_task import SiloTask, groups_of
 
         places, learner = self.study.data.places, silos[0].learner
         found = [(one, self._records(one)) for one in silos]

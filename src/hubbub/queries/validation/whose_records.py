@@ -52,8 +52,6 @@ def whose_records(study: Study) -> WhoseRecords:
     """Which records a study's validation is of."""
     asked = study.validation
     assert asked is not None, "a validation is asked for"  # noqa: S101
-    from hubbub.queries.validation.layout import layout_of  # loads what only scores need
-
     layout, records = layout_of(study), study.data.records
     flatters = _flattery(study, records) if records else None
     score, _ = layout.foreseen(1e6, 0.0)
