@@ -15,13 +15,13 @@ from tests.validation.made_up import BY, study_of, write_silos
 
 import hubbub
 from hubbub.learning import CellMarks, EvaluationTask
-from hubbub.learning.target_types import Amount, ClassValidation, Count, TargetType, TimeToEvent
+from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
 from hubbub.learning.unit_model import per_unit_model
 from hubbub.ledger import kind_of
 from hubbub.queries import planned_validation
 from hubbub.queries.validation import bins
 from hubbub.queries.validation.amounts import Amounts
-from hubbub.queries.validation.classes import ClassValidation as SeveralClasses
+from hubbub.queries.validation.classes import ClassValidation
 from hubbub.queries.validation.risks import Risks
 from hubbub.queries.validation.silo_task import SiloTask, groups_of
 from hubbub.queries.validation.times import Times
@@ -29,8 +29,8 @@ from hubbub.queries.validation.validation_layout import ValidationBlock, Validat
 from hubbub.tabular import Records
 
 KINDS: dict[str, tuple[TargetType, object]] = {
-    "risks": (ClassValidation(), Risks(bins=bins.of_risks(6))),
-    "classes": (ClassValidation(), SeveralClasses(many=3)),
+    "risks": (Classes(), Risks(bins=bins.of_risks(6))),
+    "classes": (Classes(), ClassValidation(many=3)),
     "amounts": (
         Amount(low=-2.0, high=3.0),
         Amounts(bins=bins.of_amounts(-2, 3, 5), seen=bins.of_amounts(-2, 3, 5)),
