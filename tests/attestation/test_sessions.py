@@ -255,7 +255,7 @@ def test_evidence_is_taken_once_and_after_the_nonces() -> None:
     parties.open_session()
     silo = parties.set_up.peers.parties[1]
     for call in (Call.ATTEST, Call.EVIDENCE):
-        with pytest.raises(ProtocolError, match="once|one ROLL"):
+        with pytest.raises(ProtocolError, match=r"once|one ROLL"):
             silo.take(call, seen[call])()
 
 

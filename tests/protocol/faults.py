@@ -28,8 +28,8 @@ from functools import lru_cache
 import numpy as np
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.agreement.digest_list import sent_digest
+from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import Frame, Tag, parse

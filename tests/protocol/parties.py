@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from hubbub.errors import ProtocolError
+from hubbub.protocol.agreement.digest_list import sent_digests
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.roll_call import Roll, RollCall, called
-from hubbub.protocol.agreement.digest_list import sent_digests
 from hubbub.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hubbub.errors import ProtocolError
+from hubbub.protocol.agreement.digest_list import sent_digest
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.protocol.agreement.key_agreement import Agreement
 from hubbub.protocol.agreement.pair_secrets import PairSecret
-from hubbub.protocol.agreement.digest_list import sent_digest
 from hubbub.protocol.primitives.wire import Tag
 from hubbub.protocol.projection import Draw
 from hubbub.protocol.round import Aggregator, Silo

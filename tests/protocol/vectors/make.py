@@ -33,10 +33,10 @@ from unittest.mock import patch
 import numpy as np
 
 from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol.agreement.digest_list import sent_digests
 from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.agreement.pair_secrets import PairSecret
-from hubbub.protocol.agreement.digest_list import sent_digests
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.identity import Identity
 from hubbub.protocol.primitives.noise import add_noise_and_round

@@ -26,9 +26,9 @@ from cryptography.exceptions import InvalidTag
 
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.agreement import one_each
+from hubbub.protocol.agreement.digest_list import check_digests, sent_digest
 from hubbub.protocol.agreement.pair_secrets import CONTRIBUTION_BYTES, PairSecret
 from hubbub.protocol.agreement.roll_call import Roll
-from hubbub.protocol.agreement.digest_list import check_digests, sent_digest
 from hubbub.protocol.primitives import (
     EVERYBODY,
     Frame,
