@@ -31,8 +31,22 @@ from hubbub.study import Study
 from hubbub.study.datasets import HEART_COLUMNS, HEART_SILOS, heart
 from hubbub.study.usual_training import UsualTraining, squared_length, usual_training
 from hubbub.tabular import Outcome
-from hubbub.tuning.linear_heads import Classes, Hazards, Head, Number, Rate, TwoClasses, head_of
-from hubbub.tuning.linear_rehearsals import Law, LinearModels, Settings, rehearsed, with_bias
+from hubbub.tuning.linear_heads import (
+    ClassHead,
+    Hazards,
+    LinearHead,
+    Number,
+    Rate,
+    TwoClasses,
+    head_of,
+)
+from hubbub.tuning.linear_rehearsals import (
+    LinearModels,
+    RehearsalLaw,
+    Settings,
+    rehearsed,
+    with_bias,
+)
 from hubbub.tuning.made_up_records import made_up_records
 
 Array = NDArray[Any]
@@ -59,7 +73,7 @@ TARGETS = {
 class Cohort:
     """Features, targets, and what is public of them."""
 
-    def __init__(self, head: Head, inputs: Array, targets: Array, square: float) -> None:
+    def __init__(self, head: LinearHead, inputs: Array, targets: Array, square: float) -> None:
         self.head, self.inputs, self.targets, self.square = head, inputs, targets, square
 
 
@@ -75,11 +89,11 @@ def bundled(name: str) -> Cohort:
     read = getattr(datasets, f"load_{name}")
     found = read(scaled=False) if name == "diabetes" else read()
     inputs = found.data / 8 - 1 if name == "digits" else bounded(found.data)
-    heads: dict[str, Head] = {
+    heads: dict[str, LinearHead] = {
         "breast_cancer": TwoClasses(),
         "diabetes": Number(outcome=Outcome(kind="numeric", low=0.0, high=400.0)),
-        "digits": Classes(outputs=10),
-        "wine": Classes(outputs=3),
+        "digits": ClassHead(outputs=10),
+        "wine": ClassHead(outputs=3),
     }
     return Cohort(heads[name], inputs, found.target, 1 + inputs.shape[1] / 3)
 
@@ -122,11 +136,13 @@ def cohort_of(name: str) -> Cohort:
 
 
 @cache
-def law_of(records: int, epsilon: float, silos: int, steps: int) -> Law:
+def law_of(records: int, epsilon: float, silos: int, steps: int) -> RehearsalLaw:
     """How much noise a run of so many records has."""
     noise = hubbub.noise_multiplier(epsilon=epsilon, delta=DELTA, sample_rate=0.2, steps=steps)
     unknown = (silos - COLLUDERS[silos] - 1) / silos
-    return Law(noise_multiplier=noise / sqrt(unknown), sample_rate=0.2, divisor=0.2 * records)
+    return RehearsalLaw(
+        noise_multiplier=noise / sqrt(unknown), sample_rate=0.2, divisor=0.2 * records
+    )
 
 
 def candidates_of(usual: UsualTraining) -> list[Settings]:
@@ -155,7 +171,7 @@ def telling(cohort: Cohort, models: LinearModels, place: int, test: Array, known
         return metrics.auc(found[:, 0], targets)
     if isinstance(head, Hazards):
         return survival_metrics.harrell(found.mean(1), targets[:, 0], targets[:, 1] > 0.5)
-    if isinstance(head, Classes):
+    if isinstance(head, ClassHead):
         return float((found.argmax(1) == targets).mean())
     if isinstance(head, Number | Rate):
         lost = head.losses(found[:, None], head.known(targets)).mean()
@@ -163,7 +179,7 @@ def telling(cohort: Cohort, models: LinearModels, place: int, test: Array, known
     raise TypeError(head)
 
 
-def outcome_of(head: Head) -> Outcome | None:
+def outcome_of(head: LinearHead) -> Outcome | None:
     """The target, as the rule wants it."""
     if isinstance(head, Hazards):
         return Outcome(kind="time-to-event", grid=head.grid)
@@ -217,7 +233,7 @@ def _drawn(
     scored, head = (cohort.inputs[test], cohort.targets[test]), cohort.head
     null = head.null_loss(targets, scored[1])
 
-    def trained(candidates: Sequence[Settings], law: Law) -> LinearModels:
+    def trained(candidates: Sequence[Settings], law: RehearsalLaw) -> LinearModels:
         return rehearsed(head, inputs, targets, candidates, law, np.random.default_rng(seed))
 
     def explained(models: LinearModels) -> Array:
@@ -226,7 +242,9 @@ def _drawn(
     private = trained(candidates_of(usual), law_of(len(train), epsilon, silos, usual.steps))
     former = trained([FORMER], law_of(len(train), epsilon, silos, FORMER.steps))
     plain = [Settings(clip_norm=1e9, steps=600, lr=lr) for lr in (0.01, 0.03, 0.1)]
-    none = trained(plain, Law(noise_multiplier=0.0, sample_rate=0.2, divisor=0.2 * len(train)))
+    none = trained(
+        plain, RehearsalLaw(noise_multiplier=0.0, sample_rate=0.2, divisor=0.2 * len(train))
+    )
     found, without = explained(private), explained(none)
     best = int(without.argmax())
     alone = [

@@ -28,12 +28,12 @@ from hubbub.estimation import (
     Centres,
     Cox,
     Crosstab,
+    EventRates,
     Incidence,
     Levels,
     Logistic,
     OneSum,
     Quantiles,
-    Rates,
     Survival,
 )
 from hubbub.estimation import Table as Baseline
@@ -272,13 +272,13 @@ QUESTIONS: dict[str, Question] = {
         {"incidence": 6},
     ),
     "rates": Question(
-        Rates(time=TIME, event=DIED, horizon=36.0, by=SEX),
+        EventRates(time=TIME, event=DIED, horizon=36.0, by=SEX),
         _by_sex,
         _rate,
         {"rate": 2, "rate ratio": 1},
     ),
     "rates alike": Question(
-        Rates(time=TIME, event=DIED, horizon=36.0, by=SEX),
+        EventRates(time=TIME, event=DIED, horizon=36.0, by=SEX),
         _alike_by_sex,
         _nothing,
         {},

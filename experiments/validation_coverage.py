@@ -28,11 +28,11 @@ from experiments.results import Table
 from experiments.statistics_data import multiplier
 from hubbub.queries.validation import bins
 from hubbub.queries.validation.amounts import Amounts
-from hubbub.queries.validation.classes import Classes
+from hubbub.queries.validation.classes import ClassValidation
 from hubbub.queries.validation.noisy_table import NoisyTable
 from hubbub.queries.validation.risks import Risks
-from hubbub.queries.validation.scores import fifths
 from hubbub.queries.validation.times import Times
+from hubbub.queries.validation.validation_scores import fifths
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator
@@ -46,7 +46,7 @@ RISKS = Risks(bins=bins.of_risks(16))
 AMOUNTS = Amounts(bins=bins.of_amounts(0, 100, 10), seen=bins.of_amounts(0, 100, 10))
 COUNTS = Amounts(bins=bins.of_rates(12, 10), seen=bins.of_counts(12, 10), counts=True)
 TIMES = Times(bins=bins.of_risks(10), ends=tuple(6.0 * k for k in range(1, 9)))
-FOUR = Classes(many=4)
+FOUR = ClassValidation(many=4)
 
 
 def risks(law: str, records: int, rng: Generator) -> Drawn:

@@ -18,10 +18,10 @@ from hubbub.errors import UserError
 from hubbub.report.dossier import Facts, as_docx, as_html, blanks_of, compose, draft_of
 from hubbub.report.dossier.chapters import CHAPTERS
 from hubbub.report.dossier.composing import NOT_SHOWN, sentence_of
-from hubbub.report.dossier.parts import Question, Sentence
+from hubbub.report.dossier.dossier_parts import BoardQuestion, Sentence
 from hubbub.verification.evidence.evidence_file import with_signature
 
-QUESTIONS = [part for one in CHAPTERS for part in one.parts if isinstance(part, Question)]
+QUESTIONS = [part for one in CHAPTERS for part in one.parts if isinstance(part, BoardQuestion)]
 # What only says which of two sentences is said; each choice has a test of its own below.
 CHOICES = {"asked.model", "asked.training", "asked.privacy", "plan.patient", "trust"}
 # Words by which a text would judge by law.
@@ -82,7 +82,7 @@ def with_verdict(facts: Facts, path: str, verdict: str) -> Facts:
     return Facts(values=facts.values, findings=found)
 
 
-def read_by(question: Question, facts: Facts) -> Iterator[str]:
+def read_by(question: BoardQuestion, facts: Facts) -> Iterator[str]:
     yield from sentence_of(question, facts).fields
 
 

@@ -15,11 +15,11 @@ from hubbub.errors import StudyError
 from hubbub.estimation import (
     Answer,
     Centres,
+    EventRates,
     Incidence,
     Levels,
     OneSum,
     Quantiles,
-    Rates,
     statistic_from,
 )
 from hubbub.estimation.intervals import normal_quantile
@@ -141,7 +141,7 @@ def test_with_one_kind_of_event_incidence_has_the_error_of_survival() -> None:
 
 
 def test_rates_and_their_ratio_are_those_of_statsmodels_without_noise() -> None:
-    found = plain(Rates(time=TIME, event=DIED, horizon=24.0, by=BY_SEX, per=1.0))
+    found = plain(EventRates(time=TIME, event=DIED, horizon=24.0, by=BY_SEX, per=1.0))
     (rate,) = of(found, "rate", "f")
     assert rate.value == pytest.approx(PEERS["rate"], abs=1e-6)
     (ratio,) = of(found, "rate ratio")
@@ -195,8 +195,8 @@ def test_a_centre_does_not_stand_out_by_noise(sigma: float) -> None:
     ("asked", "quantity"),
     [
         (Incidence(time=TIME, event=CAUSE, edges=MONTHS[::2], at=(6.0, 12.0)), "incidence"),
-        (Rates(time=TIME, event=DIED, horizon=24.0, by=BY_SEX), "rate"),
-        (Rates(time=TIME, event=DIED, horizon=24.0, by=BY_SEX), "rate ratio"),
+        (EventRates(time=TIME, event=DIED, horizon=24.0, by=BY_SEX), "rate"),
+        (EventRates(time=TIME, event=DIED, horizon=24.0, by=BY_SEX), "rate ratio"),
     ],
 )
 @pytest.mark.parametrize("sigma", [1.0, 10.0])

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hubbub.ledger import Ledger
-from hubbub.network.collection import collecting
+from hubbub.network.collection import collection_course
 from hubbub.network.collection.collection_run import serve_collection
 from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.collection.quiet_requests import QuietRequests
@@ -233,4 +233,4 @@ def weather(draw: random.Random, clock: Time, up: float) -> Callable[[str], bool
 
 def hourly(monkeypatch: pytest.MonkeyPatch) -> None:
     """The aggregator looks every hour who is there."""
-    monkeypatch.setattr(collecting, "_PAUSE", 3600.0)
+    monkeypatch.setattr(collection_course, "_PAUSE", 3600.0)

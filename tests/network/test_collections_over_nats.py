@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hubbub.network.aggregator_process import host, named_relay
-from hubbub.network.collection import collecting
+from hubbub.network.collection import collection_course
 from hubbub.network.event_log import EventLog
 from hubbub.network.join import Machine, join, relay_of
 from hubbub.network.key_files import roster_of
@@ -47,7 +47,7 @@ def consortium(home: Path) -> Study:
 
 
 def _serve(home: Path, study: Study, until: float) -> None:
-    collecting._PAUSE = 0.3
+    collection_course._PAUSE = 0.3
     folder = PartyFolder.opened(home / "aggregator")
     log = EventLog(party="aggregator", folder=folder.home)
     times = Timeouts(deadline=20.0, ping=2.0)

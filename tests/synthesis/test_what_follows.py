@@ -11,12 +11,12 @@ from tests.synthesis.made_up import categorical, dependent, design_of, exact_tab
 
 import hubbub
 from hubbub.errors import UserError
-from hubbub.synthesis import SyntheticData, foreseen, intervals
+from hubbub.synthesis import SyntheticData, foreseen, share_intervals
 from hubbub.synthesis.choice import choose
 from hubbub.synthesis.components import components_of
+from hubbub.synthesis.entropy_model import fitted
 from hubbub.synthesis.examples import released
-from hubbub.synthesis.intervals import most_spread, total_variation
-from hubbub.synthesis.model import fitted
+from hubbub.synthesis.share_intervals import most_spread, total_variation
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def population() -> dict[tuple[int, int], np.ndarray]:
     return exact_tables(design, cells)
 
 
-def _held(shares: list[float], found: list[intervals.Share]) -> Counter[bool]:
+def _held(shares: list[float], found: list[share_intervals.Share]) -> Counter[bool]:
     return Counter(one.low <= true <= one.high for true, one in zip(shares, found, strict=True))
 
 

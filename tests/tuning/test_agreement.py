@@ -9,8 +9,8 @@ import pytest
 
 import hubbub
 from hubbub.tabular import Outcome
-from hubbub.tuning.linear_heads import Classes, Hazards, Head, Number, Rate, TwoClasses
-from hubbub.tuning.linear_rehearsals import Law, Settings, rehearsed, with_bias
+from hubbub.tuning.linear_heads import ClassHead, Hazards, LinearHead, Number, Rate, TwoClasses
+from hubbub.tuning.linear_rehearsals import RehearsalLaw, Settings, rehearsed, with_bias
 
 SETTINGS = [Settings(clip_norm=0.4, steps=4, lr=0.03), Settings(clip_norm=5.0, steps=4, lr=0.05)]
 # Adam divides a gradient by its own size, so after many steps float32's rounding of a small one
@@ -21,9 +21,9 @@ INPUTS = RANDOM.uniform(-1, 1, (240, 4)).astype(np.float32)
 SIGNAL = INPUTS @ np.array([1.0, -2.0, 0.5, 0.0])
 TIMES = RANDOM.exponential(10 * np.exp(-SIGNAL))
 AMOUNT: dict[str, Any] = {"kind": "numeric", "low": 1.0, "high": 9.0}
-CASES: dict[str, tuple[Head, Any, dict[str, Any]]] = {
+CASES: dict[str, tuple[LinearHead, Any, dict[str, Any]]] = {
     "two classes": (TwoClasses(), (SIGNAL > 0.4).astype(int), {"classes": [0, 1]}),
-    "classes": (Classes(outputs=3), np.digitize(SIGNAL, [-0.3, 0.8]), {"classes": [0, 1, 2]}),
+    "classes": (ClassHead(outputs=3), np.digitize(SIGNAL, [-0.3, 0.8]), {"classes": [0, 1, 2]}),
     "amount": (Number(outcome=Outcome(**AMOUNT)), 5 + 2 * SIGNAL, {"target": AMOUNT}),
     "logarithm": (
         Number(outcome=Outcome(**AMOUNT, scale="log")),
@@ -63,7 +63,7 @@ def fitted(targets: Any, settings: Settings, rate: float, baseline: str, **what:
 @pytest.mark.parametrize("case", CASES)
 def test_without_noise_and_coins_every_step_is_that_of_fit(case: str) -> None:
     head, targets, what = CASES[case]
-    law = Law(noise_multiplier=0.0, sample_rate=1.1, divisor=float(len(INPUTS)))
+    law = RehearsalLaw(noise_multiplier=0.0, sample_rate=1.1, divisor=float(len(INPUTS)))
     found = rehearsed(head, INPUTS, targets, SETTINGS, law, np.random.default_rng(1))
     outputs = found.outputs(with_bias(INPUTS))
     for k, settings in enumerate(SETTINGS):
@@ -90,7 +90,7 @@ def test_with_noise_and_coins_losses_have_the_mean_of_fits_and_another_noise_has
         losses.append(float(head.losses(outputs, head.known(targets)).mean()))
     apart = {}
     for factor in (1.0, 3.0):
-        law = Law(
+        law = RehearsalLaw(
             noise_multiplier=factor * plan.noise_multiplier, sample_rate=0.3, divisor=plan.divisor
         )
         again = [

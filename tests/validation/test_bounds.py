@@ -15,22 +15,22 @@ from tests.validation.made_up import BY, study_of, write_silos
 
 import hubbub
 from hubbub.learning import CellMarks, EvaluationTask
-from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
+from hubbub.learning.target_types import Amount, ClassValidation, Count, TargetType, TimeToEvent
 from hubbub.learning.unit_model import per_unit_model
 from hubbub.ledger import kind_of
 from hubbub.queries import planned_validation
 from hubbub.queries.validation import bins
 from hubbub.queries.validation.amounts import Amounts
-from hubbub.queries.validation.classes import Classes as SeveralClasses
-from hubbub.queries.validation.layout import Block, Layout
+from hubbub.queries.validation.classes import ClassValidation as SeveralClasses
 from hubbub.queries.validation.risks import Risks
 from hubbub.queries.validation.silo_task import SiloTask, groups_of
 from hubbub.queries.validation.times import Times
+from hubbub.queries.validation.validation_layout import ValidationBlock, ValidationLayout
 from hubbub.tabular import Records
 
 KINDS: dict[str, tuple[TargetType, object]] = {
-    "risks": (Classes(), Risks(bins=bins.of_risks(6))),
-    "classes": (Classes(), SeveralClasses(many=3)),
+    "risks": (ClassValidation(), Risks(bins=bins.of_risks(6))),
+    "classes": (ClassValidation(), SeveralClasses(many=3)),
     "amounts": (
         Amount(low=-2.0, high=3.0),
         Amounts(bins=bins.of_amounts(-2, 3, 5), seen=bins.of_amounts(-2, 3, 5)),
@@ -45,9 +45,9 @@ KINDS: dict[str, tuple[TargetType, object]] = {
     ),
 }
 BLOCKS = (
-    Block(by="", groups=("",), part=0.5),
-    Block(by="centre", groups=("a", "b"), part=0.25),
-    Block(by="sex", groups=("F", "M"), part=0.25),
+    ValidationBlock(by="", groups=("",), part=0.5),
+    ValidationBlock(by="centre", groups=("a", "b"), part=0.25),
+    ValidationBlock(by="sex", groups=("F", "M"), part=0.25),
 )
 
 
@@ -94,7 +94,7 @@ def task(kind: str, seed: int, centre: int, places: int) -> SiloTask:
         capacity=15,
         marks=CellMarks(cells),
     )
-    layout = Layout(kind=cells, blocks=BLOCKS)
+    layout = ValidationLayout(kind=cells, blocks=BLOCKS)
     return SiloTask(layout, evaluation, groups_of(layout, records, centre, places))
 
 

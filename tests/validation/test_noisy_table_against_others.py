@@ -18,7 +18,7 @@ from sklearn.metrics import (
 from hubbub.learning import survival_metrics
 from hubbub.queries.validation import bins
 from hubbub.queries.validation.amounts import Amounts
-from hubbub.queries.validation.classes import Classes
+from hubbub.queries.validation.classes import ClassValidation
 from hubbub.queries.validation.noisy_table import NoisyTable, gradient
 from hubbub.queries.validation.risks import Risks, _ranked
 from hubbub.queries.validation.times import Times
@@ -118,7 +118,7 @@ def test_accuracy_of_several_classes_is_that_of_scikit_learn():
     rng = np.random.default_rng(6)
     chances = rng.dirichlet(np.ones(4), 800)
     came = np.array([rng.choice(4, p=one) for one in chances])
-    found, _, _, _ = _told(Classes(many=4), chances, came)
+    found, _, _, _ = _told(ClassValidation(many=4), chances, came)
     assert found["accuracy"].value == pytest.approx(accuracy_score(came, chances.argmax(1)))
     assert found["accuracy"].null == pytest.approx(np.bincount(came).max() / 800)
 

@@ -18,7 +18,7 @@ from hubbub.study import Study, sources
 from hubbub.tabular import CellFault, Records, csv_text
 
 if TYPE_CHECKING:
-    from hubbub.tuning import Scored, Tuned
+    from hubbub.tuning import RankedCandidate, Tuned
 
 _SHOWN = 8
 _SYNTHETIC = "synthetic.csv"  # of a run that gave a table
@@ -175,7 +175,7 @@ def _show(found: Tuned, origin: str, out: Path) -> None:
     say(f"    hubbub run {shlex.quote(str(out))}")
 
 
-def _name(one: Scored, chosen: Scored) -> str:
+def _name(one: RankedCandidate, chosen: RankedCandidate) -> str:
     """What a candidate is, if it is more than that."""
     named = {"study": "the study's", "rule": "the rule's"}.get(one.origin, "")
     return ", ".join(filter(None, ("chosen" if one is chosen else "", named)))

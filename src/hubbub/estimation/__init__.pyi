@@ -42,7 +42,7 @@ from .quantiles import (
     Quantiles as Quantiles,
 )
 from .rates import (
-    Rates as Rates,
+    EventRates as EventRates,
 )
 from .stacking import (
     Stacked as Stacked,

@@ -23,7 +23,7 @@ from hubbub.estimation.key_notes import COMMON
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import Logistic
 from hubbub.estimation.quantiles import Quantiles
-from hubbub.estimation.rates import Rates
+from hubbub.estimation.rates import EventRates
 from hubbub.estimation.statistic import Iterated, OneSum, Statistic
 from hubbub.estimation.survival import Survival
 from hubbub.section import Section, key_of
@@ -33,7 +33,7 @@ KINDS: dict[str, type[Statistic]] = {
     one.kind: one
     for one in (
         *(Table, Histogram, Quantiles, Crosstab, Survival, Logistic, Linear, Cox),
-        *(Incidence, Rates, Centres),
+        *(Incidence, EventRates, Centres),
     )
 }
 _ENTRY_POINTS = "hubbub.statistics"

@@ -39,7 +39,7 @@ _EVENTS = 1 / 3  # that are expected, of records, each followed for half of the 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rates(OneSum):
+class EventRates(OneSum):
     """Events per person-time; records without time, event or group are left out.
 
     Args:
@@ -64,7 +64,7 @@ class Rates(OneSum):
     keys = ("time", "event", "by", "horizon", "per")
 
     @classmethod
-    def read(cls, keys: StatisticKeys) -> Rates:
+    def read(cls, keys: StatisticKeys) -> EventRates:
         """The statistic that a table of a study asks for."""
         grid = keys.survived(2)
         per = keys.section.number("per", cls.per, least=0, most=1e9, open_low=True)

@@ -17,14 +17,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import StudyError
-from hubbub.tabular import Column
+from hubbub.tabular import Cells, Column, Levels, column_of  # noqa: F401 (handed on to statistics)
 
 if TYPE_CHECKING:
     from hubbub.estimation.asked_keys import StatisticKeys
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
 
 Parameters = NDArray[np.float32]
 Array = NDArray[np.float64]
-# By column name (n,) floats: numbers in the column's unit or the place of the category, nan if
-# missing.
-Cells = Mapping[str, Array]
 
 MISSING = "missing"
 LOGARITHM = "logarithm"  # of a ratio, which a standard error is of
@@ -54,85 +49,6 @@ def one_hot(places: NDArray[np.int64], size: int) -> Array:
     rows = np.flatnonzero(places >= 0)
     hot[rows, places[rows]] = 1.0
     return hot
-
-
-@dataclass(frozen=True, kw_only=True)
-class Levels:
-    """The public classes of a column: its categories, or the ranges between its cuts.
-
-    Args:
-        column: a categorical column, or a numeric one with cuts.
-        cuts: increasing break points inside the bounds of a numeric column; a value equal to one
-            belongs to the range above it.
-        reference: the class that others are compared with; the first if empty.
-
-    Raises:
-        StudyError: no classes, or cuts that do not increase inside the bounds.
-
-    >>> Levels(column=Column(name="age", low=20, high=90), cuts=(40, 60)).names
-    ('20 to <40', '40 to <60', '60 to 90')
-    """
-
-    column: Column
-    cuts: tuple[float, ...] = ()
-    reference: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuses what has fewer than two classes, and a reference that is none of them."""
-        self._check_classes()
-        if self.reference and self.reference not in self.names:
-            raise StudyError(
-                f"expected one of {', '.join(self.names)} as the reference of column "
-                f"{self.column.name}, found {self.reference}; correct it"
-            )
-
-    def _check_classes(self) -> None:
-        if self.column.categories:
-            if self.cuts:
-                raise self._refusal("no cuts for a column with categories", "remove them")
-            return
-        inside = (self.column.bounds[0], *self.cuts, self.column.bounds[1])
-        if not self.cuts or not all(a < b for a, b in pairwise(inside)):
-            raise self._refusal(
-                f"increasing cuts between {inside[0]:g} and {inside[-1]:g}", "give the break points"
-            )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """One name for each class."""
-        if self.column.categories:
-            return self.column.categories
-        edges = (self.column.bounds[0], *self.cuts, self.column.bounds[1])
-        below = [f"{a:g} to <{b:g}" for a, b in pairwise(edges[:-1])]
-        return (*below, f"{edges[-2]:g} to {edges[-1]:g}")
-
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The numbers of its classes, that of the reference first."""
-        first = self.names.index(self.reference) if self.reference else 0
-        return (first, *(place for place in range(len(self)) if place != first))
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def places(self, cells: Cells) -> NDArray[np.int64]:
-        """(n,) the number of each record's class, -1 where its cell is missing or unknown."""
-        values = cells[self.column.name]
-        if self.cuts:
-            found = np.searchsorted(np.array(self.cuts, dtype=np.float64), values, side="right")
-            return np.asarray(np.where(np.isnan(values), -1, found), dtype=np.int64)
-        known = (values >= 0) & (values < len(self))
-        return np.where(known, values, -1.0).astype(np.int64)
-
-    def _refusal(self, expected: str, remedy: str) -> StudyError:
-        return StudyError(
-            f"expected {expected} in column {self.column.name}, found {list(self.cuts)}; {remedy}"
-        )
-
-
-def column_of(one: Levels | Column) -> Column:
-    """The column itself, or the one whose classes these are."""
-    return one if isinstance(one, Column) else one.column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ _CLOSINGS = 5  # times that a silo is asked for its signed part
 
 
 @dataclass(kw_only=True)
-class Closing:
+class StudyClosing:
     """The sessions that silos have finished, and the end of all of them.
 
     Args:

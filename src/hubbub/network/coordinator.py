@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from hubbub.errors import BudgetError, ProtocolError, UserError
-from hubbub.network.closing import Closing
+from hubbub.network.closing import StudyClosing
 from hubbub.network.gathering import Gathering
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)
@@ -60,7 +60,7 @@ class Coordinator:
         self._open: dict[str, Rounds] = {}  # the newest session of each purpose
         self._doubted: set[str] = set()  # who did not do its part, since the last sum
         self._gathering = Gathering(requests=requests)
-        self._closing = Closing(requests=requests, study=study)
+        self._closing = StudyClosing(requests=requests, study=study)
 
     def standardise(self, found: Standardisation | None) -> None:
         """From now on, tell silos how features are standardised."""

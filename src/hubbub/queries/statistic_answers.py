@@ -16,7 +16,7 @@ from typing import Any
 from hubbub import estimation
 from hubbub.errors import StudyError
 from hubbub.planning import Parameters, Plan, PlannedQuery, Released
-from hubbub.queries.answer_tables import tables_of
+from hubbub.queries.answer_csv import tables_of
 from hubbub.queries.statistics_query import ANSWERS, StatisticsQuery
 
 

@@ -28,7 +28,7 @@ Parameters = NDArray[np.float32]
 Cells = Mapping[str, Array]
 
 
-class Stack(Protocol):
+class StackedVector(Protocol):
     """All that a query asks of a record as one vector."""
 
     @property
@@ -62,7 +62,7 @@ class SumLayout:
         family: statistics whose p-values are adjusted as one family.
     """
 
-    stacked: Stack
+    stacked: StackedVector
     unit: float
     diameter: float
     rounds: int

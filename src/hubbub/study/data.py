@@ -23,8 +23,8 @@ from hubbub.settings import (
     wholes,
 )
 from hubbub.study import datasets, import_path
-from hubbub.study.omop.keys import OMOP, Omop
-from hubbub.study.sql.keys import SQL
+from hubbub.study.omop.omop_keys import OMOP, Omop
+from hubbub.study.sql.sql_keys import SQL
 from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome, canonical
 
 MOST_COUNTS = 1_000_000

@@ -21,8 +21,8 @@ from hubbub.settings import (
 from hubbub.study import import_path
 from hubbub.study.data import MOST_COUNTS, Data, Standardise
 from hubbub.study.omop.filled import with_columns
-from hubbub.study.omop.keys import OMOP, check_cohort, omop_from
-from hubbub.study.sql.keys import SQL, check_query, tables_from
+from hubbub.study.omop.omop_keys import OMOP, check_cohort, omop_from
+from hubbub.study.sql.sql_keys import SQL, check_query, tables_from
 from hubbub.study.target import target_from
 from hubbub.tabular import Column, canonical, columns_from
 

@@ -25,7 +25,7 @@ from hubbub.study import datasets, import_path, imported_code
 from hubbub.study.data import Data, columns_of, target_unified
 from hubbub.study.extracts import extract
 from hubbub.study.extracts.cell_stream import Cells
-from hubbub.study.extracts.opening import opened
+from hubbub.study.extracts.extract_source import opened
 from hubbub.study.harmonising.site_mapping import mapped, mapping_of, sources_of
 from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study

@@ -14,7 +14,7 @@ from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.attested_roles import Attestation, AttestedRole
 from hubbub.study.data import Data, Standardise
 from hubbub.study.model import Frozen, Model
-from hubbub.study.omop.keys import Happening, Omop, OmopColumn
+from hubbub.study.omop.omop_keys import Happening, Omop, OmopColumn
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.study import HEAD

@@ -24,7 +24,7 @@ from hubbub.study import (
     training,
     validation,
 )
-from hubbub.study.omop.keys import omop_table
+from hubbub.study.omop.omop_keys import omop_table
 
 Asked = asked_statistics.AskedStatistics | synthesis.AskedSynthesis | validation.Validation
 Settings = parties.Parties | data.Data | model.Model | training.Training | privacy.Privacy

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 from hubbub.errors import StudyError
-from hubbub.estimation import Levels
 from hubbub.section import Section, is_number, key_of
 from hubbub.settings import (
     by_hand,
@@ -23,7 +22,7 @@ from hubbub.settings import (
     truth,
     whole,
 )
-from hubbub.tabular import Column
+from hubbub.tabular import Column, Levels
 
 _CATEGORIES = "categories"
 _MOST_COLUMNS, _MOST_CLASSES = 10, 100

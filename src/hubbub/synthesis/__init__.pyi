@@ -1,4 +1,4 @@
-from .answers import (
+from .synthesis_answers import (
     CAUTION as CAUTION,
     answers_of as answers_of,
 )
@@ -9,12 +9,12 @@ from .expectation import (
     Foreseen as Foreseen,
     foreseen as foreseen,
 )
-from .intervals import (
+from .share_intervals import (
     Combined as Combined,
     Share as Share,
     combine as combine,
 )
-from .keys import (
+from .synthetic_keys import (
     AskedSynthesis as AskedSynthesis,
     synthesis_from as synthesis_from,
 )

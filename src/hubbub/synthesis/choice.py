@@ -22,7 +22,7 @@ _MOST_CELLS = 2**14  # of a clique
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class SpanningStep:
     """A column and those that it is drawn on."""
 
     column: int
@@ -35,7 +35,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class PairChoice:
     """In which order columns are drawn, each on its parents.
 
     Args:
@@ -43,7 +43,7 @@ class Choice:
         scores: by how many standard deviations each pair's dependency stands out of the noise.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[SpanningStep, ...]
     scores: dict[tuple[int, int], float]
 
     @property
@@ -52,13 +52,13 @@ class Choice:
         return tuple(sorted(pair for step in self.steps for pair in step.pairs))
 
 
-def choose(design: Design, components: Components) -> Choice:
+def choose(design: Design, components: Components) -> PairChoice:
     """What follows from the components of the first sum."""
     excess, scores = _dependencies(components)
     many, steps = len(design.columns), []
     first = design.targets or (_most_dependent(many, excess),)
     for k, target in enumerate(first):
-        steps.append(Step(column=target, parents=_fitting(design, target, first[:k])))
+        steps.append(SpanningStep(column=target, parents=_fitting(design, target, first[:k])))
     inside, outside = list(first), [k for k in range(many) if k not in first]
     always = design.targets
     while outside:
@@ -66,10 +66,10 @@ def choose(design: Design, components: Components) -> Choice:
         wanted = [*always] + ([parent] if parent is not None else [])
         if parent is not None:
             wanted += _further(column, parent, steps, always, excess, scores)
-        steps.append(Step(column=column, parents=_fitting(design, column, wanted)))
+        steps.append(SpanningStep(column=column, parents=_fitting(design, column, wanted)))
         inside.append(column)
         outside.remove(column)
-    return Choice(steps=tuple(steps), scores=scores)
+    return PairChoice(steps=tuple(steps), scores=scores)
 
 
 def _dependencies(
@@ -115,7 +115,7 @@ def _strongest(
 def _further(
     column: int,
     parent: int,
-    steps: list[Step],
+    steps: list[SpanningStep],
     always: tuple[int, ...],
     excess: dict[tuple[int, int], float],
     scores: dict[tuple[int, int], float],

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from hubbub.estimation import Levels
+    from hubbub.tabular import Levels
 
 Array = NDArray[np.float64]
 MISSING = "missing"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.synthesis.coding import CodedColumn
-from hubbub.synthesis.design import Block, Design, Key
+from hubbub.synthesis.design import Design, DesignBlock, Key
 
 Array = NDArray[np.float64]
 
@@ -80,7 +80,7 @@ def components_of(
     design: Design,
     noisy: Sequence[Array],
     sigma: float,
-    blocks: Sequence[Sequence[Block]] | None = None,
+    blocks: Sequence[Sequence[DesignBlock]] | None = None,
 ) -> Components:
     """The weighted means of what all sums say of each component.
 

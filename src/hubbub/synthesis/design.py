@@ -58,7 +58,7 @@ def bounds_of(groups: tuple[tuple[int, ...], ...], coarse: bool) -> tuple[float,
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class DesignBlock:
     """One component in a sum.
 
     Args:
@@ -99,12 +99,12 @@ class Design:
         return tuple(combinations(range(len(self.columns)), 2))
 
     @cached_property
-    def first(self) -> tuple[Block, ...]:
+    def first(self) -> tuple[DesignBlock, ...]:
         """The blocks of the first sum."""
         return self._weighted(self.pairs, coarse=True)
 
     @lru_cache(maxsize=8)  # noqa: B019 (a design is small, and asked for by few)
-    def later(self, chosen: tuple[tuple[int, int], ...]) -> tuple[Block, ...]:
+    def later(self, chosen: tuple[tuple[int, int], ...]) -> tuple[DesignBlock, ...]:
         """The blocks of another sum, in which these pairs are whole."""
         return self._weighted(chosen, coarse=False)
 
@@ -156,7 +156,7 @@ class Design:
         """The numbers that choose these pairs."""
         return np.array([pair in chosen for pair in self.pairs], np.float32)
 
-    def blocks(self, parameters: Parameters) -> tuple[Block, ...]:
+    def blocks(self, parameters: Parameters) -> tuple[DesignBlock, ...]:
         """Of the sum that is taken at these numbers: the first one where nothing is chosen."""
         chosen = self.chosen(parameters)
         return self.later(chosen) if chosen else self.first
@@ -219,7 +219,9 @@ class Design:
         """Numbers of all pairs in the first sum."""
         return sum(self.columns[a].coarse * self.columns[b].coarse for a, b in self.pairs)
 
-    def _weighted(self, pairs: Sequence[tuple[int, int]], *, coarse: bool) -> tuple[Block, ...]:
+    def _weighted(
+        self, pairs: Sequence[tuple[int, int]], *, coarse: bool
+    ) -> tuple[DesignBlock, ...]:
         """Blocks of the records, all columns and these pairs, weighted so that all fit.
 
         A block of d numbers in so many cells has part in the mean error of shares as
@@ -238,9 +240,9 @@ class Design:
             rough.append((matters * np.sqrt(cells * numbers) / bound[place] ** 2) ** (1 / 3))
         spent = np.array([w * bound[place] for w, bound in zip(rough, bounds, strict=True)])
         scale = np.sqrt((1 - _RECORDS) / np.sum(spent**2)) * _MARGIN
-        records = Block(key=(), matrix=np.ones((1, 1)), weight=np.sqrt(_RECORDS) * _MARGIN)
+        records = DesignBlock(key=(), matrix=np.ones((1, 1)), weight=np.sqrt(_RECORDS) * _MARGIN)
         made = [
-            Block(key=key, matrix=matrix_of(self._groups(key), part), weight=float(w * scale))
+            DesignBlock(key=key, matrix=matrix_of(self._groups(key), part), weight=float(w * scale))
             for (key, part), w in zip(parts, rough, strict=True)
         ]
         return (records, *made)

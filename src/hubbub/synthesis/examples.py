@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hubbub.estimation import Levels
 from hubbub.synthesis.coding import CodedColumn
 from hubbub.synthesis.design import Design
 from hubbub.synthesis.release import SyntheticData
-from hubbub.tabular import Column
+from hubbub.tabular import Column, Levels
 
 
 def example() -> SyntheticData:

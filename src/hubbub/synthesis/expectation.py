@@ -15,7 +15,7 @@ import numpy as np
 
 from hubbub.synthesis.components import Components, components_of
 from hubbub.synthesis.design import Design, Key
-from hubbub.synthesis.intervals import expected_variation
+from hubbub.synthesis.share_intervals import expected_variation
 
 _FINE = 0.1  # total variation by noise from which a column's levels are too fine
 _FINE_PAIR = 0.4  # and from which a pair with a target says little

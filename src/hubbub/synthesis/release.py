@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import UserError
-from hubbub.synthesis import intervals
-from hubbub.synthesis.choice import Choice, choose
+from hubbub.synthesis import share_intervals
+from hubbub.synthesis.choice import PairChoice, choose
 from hubbub.synthesis.coding import MISSING, CodedColumn
 from hubbub.synthesis.components import Component, Components, components_of
 from hubbub.synthesis.design import Design
-from hubbub.synthesis.intervals import Share
-from hubbub.synthesis.model import Model, fitted
+from hubbub.synthesis.entropy_model import EntropyModel, fitted
+from hubbub.synthesis.share_intervals import Share
 
 Array = NDArray[np.float64]
 Table = dict[str, list[Any]]
@@ -62,12 +62,12 @@ class SyntheticData:
         return components_of(self.design, list(self.sums), self.sigma)
 
     @cached_property
-    def choice(self) -> Choice:
+    def choice(self) -> PairChoice:
         """What was measured, and in which order columns are drawn: by the first sum alone."""
         return choose(self.design, components_of(self.design, list(self.sums[:1]), self.sigma))
 
     @cached_property
-    def model(self) -> Model:
+    def model(self) -> EntropyModel:
         """From which records are drawn."""
         return fitted(self.components, self.choice)
 
@@ -148,7 +148,7 @@ class SyntheticData:
             UserError: there is no such column.
         """
         place = self._place(column)
-        found = intervals.one_way(self.components, place, confidence)
+        found = share_intervals.one_way(self.components, place, confidence)
         return dict(zip(self.design.columns[place].names, found, strict=True))
 
     def pair_shares(
@@ -175,7 +175,7 @@ class SyntheticData:
             return {(y, x): one for (x, y), one in turned.items()}
         models = [] if self.components.is_whole((a, b)) else [self.model, *self._refits]
         tables = np.array([one.pairs[a, b] for one in models])
-        found = intervals.two_way(self.components, (a, b), confidence, models=tables)
+        found = share_intervals.two_way(self.components, (a, b), confidence, models=tables)
         names = [self.design.columns[k].names for k in (a, b)]
         return {
             (x, y): one
@@ -184,10 +184,10 @@ class SyntheticData:
         }
 
     @cached_property
-    def _refits(self) -> list[Model]:
+    def _refits(self) -> list[EntropyModel]:
         return list(self._refitted(REFITS))
 
-    def _refitted(self, many: int) -> Iterator[Model]:
+    def _refitted(self, many: int) -> Iterator[EntropyModel]:
         """Models of the components with fresh noise."""
         rng = np.random.default_rng(self._seed(999))
         for _ in range(many):

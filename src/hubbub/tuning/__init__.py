@@ -7,4 +7,4 @@ ledger or needs torch.
 """
 
 from hubbub.tuning.tuned_text import tuned_text
-from hubbub.tuning.tuner import Scored, Tuned, tune
+from hubbub.tuning.tuner import RankedCandidate, Tuned, tune

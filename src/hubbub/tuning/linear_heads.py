@@ -24,7 +24,7 @@ _NEWTON, _APART = 30, 1e-5  # steps, and the distance of a difference
 _REACH = 0.2  # of Huber's square, as `learning.losses` has it
 
 
-class Head(ABC):
+class LinearHead(ABC):
     """What follows the linear layer of a model, and the loss of it.
 
     Args:
@@ -69,7 +69,7 @@ class Head(ABC):
 
 
 @dataclass(frozen=True)
-class TwoClasses(Head):
+class TwoClasses(LinearHead):
     """Binary cross entropy."""
 
     def known(self, targets: NDArray[np.generic]) -> Array:
@@ -86,7 +86,7 @@ class TwoClasses(Head):
 
 
 @dataclass(frozen=True)
-class Classes(Head):
+class ClassHead(LinearHead):
     """Cross entropy of several classes."""
 
     outputs: int = 3
@@ -110,7 +110,7 @@ class Classes(Head):
 
 
 @dataclass(frozen=True)
-class Number(Head):
+class Number(LinearHead):
     """Squared or Huber's error, in units of half the range."""
 
     outcome: Outcome
@@ -138,7 +138,7 @@ class Number(Head):
 
 
 @dataclass(frozen=True)
-class Rate(Head):
+class Rate(LinearHead):
     """Half the Poisson deviance of rates exp(found)."""
 
     outcome: Outcome
@@ -158,7 +158,7 @@ class Rate(Head):
 
 
 @dataclass(frozen=True)
-class Hazards(Head):
+class Hazards(LinearHead):
     """Minus the log-likelihood of proportional hazards on a grid, with an intercept for each."""
 
     grid: tuple[float, ...]
@@ -194,7 +194,7 @@ class Hazards(Head):
         return found + log(half / (1.0 - half))
 
 
-def head_of(study: Study) -> Head:
+def head_of(study: Study) -> LinearHead:
     """The head of a study's linear model.
 
     Raises:
@@ -208,7 +208,7 @@ def head_of(study: Study) -> Head:
             "with hubbub rehearse"
         )
     if outcome is None:
-        return TwoClasses() if model.outputs == 1 else Classes(outputs=model.outputs)
+        return TwoClasses() if model.outputs == 1 else ClassHead(outputs=model.outputs)
     if outcome.kind == NUMERIC:
         return Number(outcome=outcome, is_huber=model.loss == HUBER)
     if outcome.kind == COUNT:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.tuning.linear_heads import Array, Head
+from hubbub.tuning.linear_heads import Array, LinearHead
 
 _DECAYS = {"constant": 0.0, "linear": 1.0}
 _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8  # Adam's, as a study has them by default
@@ -42,7 +42,7 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Law:
+class RehearsalLaw:
     """What a plan says of a run with so many steps.
 
     Args:
@@ -66,7 +66,7 @@ class LinearModels:
         intercepts: (B, intercepts).
     """
 
-    head: Head
+    head: LinearHead
     weights: Array = field(repr=False)
     intercepts: Array = field(repr=False)
 
@@ -89,11 +89,11 @@ def with_bias(inputs: NDArray[np.generic]) -> Array:
 
 
 def rehearsed(
-    head: Head,
+    head: LinearHead,
     inputs: NDArray[np.generic],
     targets: NDArray[np.generic],
     candidates: Sequence[Settings],
-    law: Law,
+    law: RehearsalLaw,
     random: np.random.Generator,
 ) -> LinearModels:
     """Train one linear model for each candidate, from weights of zero.
@@ -144,7 +144,7 @@ def _clipped_sums(
 class _Training:
     """Models on their way, and Adam's memory of each."""
 
-    def __init__(self, head: Head, features: int, candidates: Sequence[Settings]) -> None:
+    def __init__(self, head: LinearHead, features: int, candidates: Sequence[Settings]) -> None:
         count, steps = len(candidates), candidates[0].steps
         self._steps = steps
         self._rates = np.array([one.lr for one in candidates])[:, None]

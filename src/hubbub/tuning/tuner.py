@@ -21,8 +21,8 @@ from hubbub.queries import held_back_share, plan
 from hubbub.study import Study
 from hubbub.study.usual_training import usual_for
 from hubbub.tabular import Records
-from hubbub.tuning.linear_heads import Array, Head, head_of
-from hubbub.tuning.linear_rehearsals import Law, Settings, rehearsed
+from hubbub.tuning.linear_heads import Array, LinearHead, head_of
+from hubbub.tuning.linear_rehearsals import RehearsalLaw, Settings, rehearsed
 from hubbub.tuning.made_up_records import made_up_records
 
 DRAWS = 6
@@ -35,7 +35,7 @@ _TEST_SHARE = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
+class RankedCandidate:
     """A candidate, and how well it did.
 
     Args:
@@ -54,7 +54,7 @@ class Scored:
         """Over all draws."""
         return float(np.mean(self.explained))
 
-    def doubt(self, other: Scored) -> float:
+    def doubt(self, other: RankedCandidate) -> float:
         """The standard error of the difference to another, on the same draws."""
         apart = np.subtract(self.explained, other.explained)
         return float(apart.std(ddof=1) / sqrt(len(apart)))
@@ -75,10 +75,10 @@ class Tuned:
     """
 
     study: Study
-    candidates: tuple[Scored, ...]
+    candidates: tuple[RankedCandidate, ...]
 
     @cached_property
-    def chosen(self) -> Scored:
+    def chosen(self) -> RankedCandidate:
         """The best; the rule's own, unless the best is told apart from it and worth another."""
         best = self.candidates[0]
         rule = next(one for one in self.candidates if one.origin == "rule")
@@ -146,7 +146,7 @@ def tune(
         if progress is not None:
             progress()
     scored = [
-        Scored(settings=one, explained=tuple(values), origin=origin)
+        RankedCandidate(settings=one, explained=tuple(values), origin=origin)
         for (one, origin), values in zip(candidates, explained, strict=True)
     ]
     return Tuned(study=study, candidates=tuple(sorted(scored, key=lambda one: -one.mean)))
@@ -222,12 +222,12 @@ def _candidates(study: Study) -> list[tuple[Settings, str]]:
     return made
 
 
-def _law(study: Study, steps: int) -> Law:
+def _law(study: Study, steps: int) -> RehearsalLaw:
     """How much noise a run of so many steps has, by its plan."""
     _, training = study.learning
     settings = Settings(clip_norm=training.clip_norm, steps=steps, lr=0.1)
     made = plan(with_settings(study, settings), dimension=1)
-    return Law(
+    return RehearsalLaw(
         noise_multiplier=made.total_noise_multiplier,
         sample_rate=training.sample_rate,
         divisor=made.divisor,
@@ -266,7 +266,7 @@ def _drawn(study: Study, public: Records | None, random: np.random.Generator) ->
 
 
 def _explained(
-    head: Head, drawn: _Draw, group: Sequence[Settings], law: Law, draw: int
+    head: LinearHead, drawn: _Draw, group: Sequence[Settings], law: RehearsalLaw, draw: int
 ) -> list[float]:
     """What each candidate of one number of steps explains of one draw.
 

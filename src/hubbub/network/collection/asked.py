@@ -23,7 +23,7 @@ _LATEST = 2**40  # seconds since 1970
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class AskedCollection:
     """A request of a collection, whose frames are not verified yet but for the COLLECT.
 
     Args:
@@ -41,7 +41,9 @@ class Asked:
     parts: dict[int, list[bytes]] = field(repr=False)
 
     @classmethod
-    def of(cls, party_folder: PartyFolder, session: bytes, parts: Sequence[bytes]) -> Asked:
+    def of(
+        cls, party_folder: PartyFolder, session: bytes, parts: Sequence[bytes]
+    ) -> AskedCollection:
         """What these parts ask.
 
         Raises:
@@ -118,7 +120,7 @@ def until_of(payload: bytes | memoryview, sender: str) -> int:
     raise ProtocolError(f"expected until when a collection is open, got {found}", culprit=sender)
 
 
-def planned_of(asked: Asked, plan: Plan) -> PlannedQuery[Query]:
+def planned_of(asked: AskedCollection, plan: Plan) -> PlannedQuery[Query]:
     """The query that is collected; RefusedError if the study has none such."""
     planned = plan.planned(asked.offer.purpose)
     if planned is None:

@@ -22,7 +22,7 @@ from hubbub.errors import ProtocolError
 from hubbub.network.aggregator_run import run_folder_of, saved_as_it_goes
 from hubbub.network.collection.asked import collect_frame
 from hubbub.network.collection.collectable import check_collectable
-from hubbub.network.collection.collecting import Collecting
+from hubbub.network.collection.collection_course import Collecting
 from hubbub.network.collection.collector_box import CollectorBox
 from hubbub.network.collection.kept_frames import FOLDER, KeptFrames
 from hubbub.network.coordinator import Coordinator

@@ -17,7 +17,7 @@ from functools import partial
 from cryptography.exceptions import InvalidTag
 
 from hubbub.errors import IntegrityError, ProtocolError
-from hubbub.network.collection.asked import Asked
+from hubbub.network.collection.asked import AskedCollection
 from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.collection.party_side import PartySide, quietly
 from hubbub.planning import Plan, PlannedQuery, Query
@@ -42,7 +42,7 @@ class NodeSide(PartySide):
     def answer_to(
         self,
         call: Call,
-        asked: Asked,
+        asked: AskedCollection,
         _plan: Plan,
         _planned: PlannedQuery[Query],
         numbers: RoundParameters,
@@ -81,7 +81,9 @@ class NodeSide(PartySide):
             return [after.total]
         raise ProtocolError(f"expected a call for a node, got {call.name}", culprit="relay")
 
-    def _begun(self, node: CollectionNode, asked: Asked, state: NodeState | None) -> NodeState:
+    def _begun(
+        self, node: CollectionNode, asked: AskedCollection, state: NodeState | None
+    ) -> NodeState:
         """The key of a collection, made once."""
         if state is not None:
             return state

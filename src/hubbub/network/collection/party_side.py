@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.network.collection.asked import Asked, approved, planned_of
+from hubbub.network.collection.asked import AskedCollection, approved, planned_of
 from hubbub.network.collection.collectable import refuse_uncollectable
 from hubbub.network.collection.kept_frames import FOLDER, KeptFrames
 from hubbub.network.event_log import WAITING, EventLog
@@ -55,7 +55,7 @@ class PartySide(ABC):
         if call is Call.COLLECT_REST:
             return self._rest(session, parts)
         self.at_rest = False
-        asked = Asked.of(self._folder, session, parts)
+        asked = AskedCollection.of(self._folder, session, parts)
         plan, planned = self._prepare(asked.study, asked.offer)
         planned_of(asked, plan)
         refuse_uncollectable(asked.study, planned)
@@ -70,7 +70,7 @@ class PartySide(ABC):
     def answer_to(
         self,
         call: Call,
-        asked: Asked,
+        asked: AskedCollection,
         plan: Plan,
         planned: PlannedQuery[Query],
         numbers: RoundParameters,

@@ -20,7 +20,7 @@ from typing import Any
 from hubbub import learning
 from hubbub.errors import ProtocolError
 from hubbub.ledger import Entry, Ledger, attempts_of, kind_of
-from hubbub.network.collection.asked import Asked
+from hubbub.network.collection.asked import AskedCollection
 from hubbub.network.collection.party_side import PartySide
 from hubbub.network.pace import keep_pace
 from hubbub.planning import Plan, PlannedQuery, Query
@@ -74,7 +74,7 @@ class SiloSide(PartySide):
     def answer_to(
         self,
         call: Call,
-        asked: Asked,
+        asked: AskedCollection,
         plan: Plan,
         planned: PlannedQuery[Query],
         numbers: RoundParameters,
@@ -108,7 +108,7 @@ class SiloSide(PartySide):
             keep_pace(began, self._pace)
         return frames
 
-    def _open(self, asked: Asked, opening: Opening) -> None:
+    def _open(self, asked: AskedCollection, opening: Opening) -> None:
         """Take part in this opening of the collection, and in no other."""
         kept, shown = self.kept(asked.place.id), [asked.collect, *asked.all(Tag.NODE_KEY)]
         before = kept.parts("opened")
@@ -126,14 +126,14 @@ class SiloSide(PartySide):
                 culprit=self._liar(asked, before),
             )
 
-    def _is_paid(self, asked: Asked) -> bool:
+    def _is_paid(self, asked: AskedCollection) -> bool:
         """Whether the ledger has a row of this id."""
         study, collection = asked.place.study, asked.place.id
         return any(
             (one.study, one.session) == (study, collection) for one in self._ledger.entries()
         )
 
-    def _liar(self, asked: Asked, before: list[bytes]) -> str:
+    def _liar(self, asked: AskedCollection, before: list[bytes]) -> str:
         """Who has signed two things for one place."""
         place = asked.place
         both = [place.parsed(one, Tag.COLLECT, 0).digest for one in (before[0], asked.collect)]
@@ -143,7 +143,7 @@ class SiloSide(PartySide):
         keys = [place.parsed(one, Tag.NODE_KEY) for one in asked.all(Tag.NODE_KEY)]
         return next(place.roster.name(one.sender) for one in keys if one.digest not in mine)
 
-    def _charge(self, asked: Asked, plan: Plan, planned: PlannedQuery[Query]) -> None:
+    def _charge(self, asked: AskedCollection, plan: Plan, planned: PlannedQuery[Query]) -> None:
         """The row of this collection, once."""
         if self._is_paid(asked):
             return
@@ -161,7 +161,7 @@ class SiloSide(PartySide):
             study_attempts=attempts_of(plan),
         )
 
-    def _last_word(self, asked: Asked) -> bytes:
+    def _last_word(self, asked: AskedCollection) -> bytes:
         """The silo's part of the evidence: the study is over here with this deposit (P15)."""
         study = asked.study
         self._ledger.close_study(study.id)

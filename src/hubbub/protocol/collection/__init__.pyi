@@ -13,7 +13,7 @@ from .node import (
     CollectionNode as CollectionNode,
     NodeState as NodeState,
 )
-from .opening import (
+from .collection_opening import (
     Opening as Opening,
     CollectionPlace as CollectionPlace,
 )

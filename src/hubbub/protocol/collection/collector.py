@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
+from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening
 from hubbub.protocol.collection.deposit import Deposited, read_deposit, read_vector
 from hubbub.protocol.collection.fixed_set import FixedSet, check_opening, fixed_set
 from hubbub.protocol.collection.node import digest_of_shown
-from hubbub.protocol.collection.opening import CollectionPlace, Opening
 from hubbub.protocol.primitives import DIGEST_BYTES, Frame, Keys, Tag, ring
 from hubbub.protocol.round import RoundParameters
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import MaskStream
-from hubbub.protocol.collection.opening import CollectionPlace, Opening
+from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening
 from hubbub.protocol.collection.seeds import SEALED_SEED_BYTES, SEED_BYTES, mask_key, sealed_seed
 from hubbub.protocol.primitives import (
     DIGEST_BYTES,

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
+from hubbub.protocol.collection.collection_opening import Opening
 from hubbub.protocol.collection.deposit import ReadDeposit, read_deposit
-from hubbub.protocol.collection.opening import Opening
 from hubbub.protocol.primitives import DIGEST_BYTES, Keys, Tag
 from hubbub.protocol.round import RoundParameters
 

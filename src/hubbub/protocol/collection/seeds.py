@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from hubbub.protocol.collection.opening import Opening
+from hubbub.protocol.collection.collection_opening import Opening
 from hubbub.protocol.primitives import KEY_BYTES, Keys
 
 SEED_BYTES = 32

@@ -5,7 +5,7 @@
 asked; `validation_query` is the query and `answers` what it says.
 """
 
-from hubbub.queries.validation.answers import (
+from hubbub.queries.validation.validation_answers import (
     VALIDATED,
     foreseen_validation,
     planned_validation,

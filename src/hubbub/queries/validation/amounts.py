@@ -7,11 +7,18 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from hubbub.queries.validation.bins import Array, Bins
-from hubbub.queries.validation.noisy_table import Interval, NoisyTable
-from hubbub.queries.validation.scores import Curve, Score, Scored, curve, fifths, known, score
+from hubbub.queries.validation.noisy_table import NoisyTable, ScoreInterval
+from hubbub.queries.validation.validation_scores import (
+    ScoreCurve,
+    ValidationScore,
+    ValidationScores,
+    curve,
+    fifths,
+    known,
+    score,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +49,10 @@ class Amounts:
         """(n,) the bins of each record."""
         return self.bins.places(predicted), self.seen.places(targets)
 
-    def scored(self, table: NoisyTable) -> Scored:
+    def scored(self, table: NoisyTable) -> ValidationScores:
         """All that there is to say."""
         first = (self._deviance(table),) if self.counts else ()
-        return Scored(
+        return ValidationScores(
             scores=known(
                 *first,
                 self._r_squared(table),
@@ -72,29 +79,29 @@ class Amounts:
         )
         return np.asarray(records * cells / cells.sum())
 
-    def _r_squared(self, table: NoisyTable) -> Score | None:
+    def _r_squared(self, table: NoisyTable) -> ValidationScore | None:
         found = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
         return score("r_squared", found, null=0.0, gain=found)
 
-    def _rmse(self, table: NoisyTable) -> Score | None:
+    def _rmse(self, table: NoisyTable) -> ValidationScore | None:
         found = table.ratio(self._squares, _all)
         null = table.ratio(self._spread, lambda n: _all(n) ** 2).value
         gain = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
         return score("rmse", _root(found), null=sqrt(max(null, 0.0)), gain=gain)
 
-    def _mean_error(self, table: NoisyTable) -> Score | None:
+    def _mean_error(self, table: NoisyTable) -> ValidationScore | None:
         apart = np.abs(np.array(self.bins.values)[:, None] - np.array(self.seen.values))
         found = table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
         return score("mae", found.within(0.0, np.inf) if found.is_known else found)
 
-    def _gap(self, table: NoisyTable) -> Score | None:
+    def _gap(self, table: NoisyTable) -> ValidationScore | None:
         """Mean prediction less the mean of what came."""
         apart = np.array(self.bins.values)[:, None] - np.array(self.seen.values)
         return score(
             "calibration_gap", table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
         )
 
-    def _slope(self, table: NoisyTable) -> Score | None:
+    def _slope(self, table: NoisyTable) -> ValidationScore | None:
         """Of a line through what came over what was foretold, by least squares."""
         x, y = np.array(self.bins.values), np.array(self.seen.values)
 
@@ -108,8 +115,10 @@ class Amounts:
 
         return score("calibration_slope", table.ratio(joint, alone))
 
-    def _deviance(self, table: NoisyTable) -> Score | None:
+    def _deviance(self, table: NoisyTable) -> ValidationScore | None:
         """How much of the null model's Poisson deviance the model explains."""
+        from scipy.special import xlogy  # which takes long to import
+
         rates, seen = np.array(self.bins.values)[:, None], np.array(self.seen.values)
         own = 2.0 * (xlogy(seen, seen / rates) - seen + rates)
         alone = xlogy(seen, np.where(seen > 0, seen, 1.0))
@@ -131,7 +140,7 @@ class Amounts:
         y, columns = np.array(self.seen.values), n.sum(-2)
         return np.asarray(_all(n) * (columns * y**2).sum(-1) - (columns * y).sum(-1) ** 2)
 
-    def _calibration(self, table: NoisyTable) -> Curve | None:
+    def _calibration(self, table: NoisyTable) -> ScoreCurve | None:
         x, y = np.array(self.bins.values), np.array(self.seen.values)
         points = []
         for group in fifths(table):
@@ -146,9 +155,9 @@ def _all(n: Array) -> Array:
     return np.asarray(n.sum((-1, -2)))
 
 
-def _root(found: Interval) -> Interval:
+def _root(found: ScoreInterval) -> ScoreInterval:
     """The root of a mean of squares."""
     if not found.is_known:
         return found
     value, low, high = (sqrt(max(x, 0.0)) for x in (found.value, found.low, found.high))
-    return Interval(value=value, low=low, high=high)
+    return ScoreInterval(value=value, low=low, high=high)

@@ -9,11 +9,16 @@ from numpy.typing import NDArray
 
 from hubbub.queries.validation.bins import Array
 from hubbub.queries.validation.noisy_table import NoisyTable
-from hubbub.queries.validation.scores import Score, Scored, known, score
+from hubbub.queries.validation.validation_scores import (
+    ValidationScore,
+    ValidationScores,
+    known,
+    score,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classes:
+class ClassValidation:
     """The class that is said, by the class that is.
 
     Args:
@@ -37,9 +42,9 @@ class Classes:
         said = np.nan_to_num(predicted, nan=-1.0).argmax(axis=1)
         return np.minimum(said, self.many - 1), np.clip(targets, 0, self.many - 1).astype(np.intp)
 
-    def scored(self, table: NoisyTable) -> Scored:
+    def scored(self, table: NoisyTable) -> ValidationScores:
         """Accuracy, and how much of each class is found."""
-        return Scored(scores=known(self._accuracy(table), *self._found(table)))
+        return ValidationScores(scores=known(self._accuracy(table), *self._found(table)))
 
     def guess(self, records: float) -> Array:
         """The table of so many records, of which three in five are found."""
@@ -47,7 +52,7 @@ class Classes:
         np.fill_diagonal(cells, 0.6 / self.many)
         return records * cells
 
-    def _accuracy(self, table: NoisyTable) -> Score | None:
+    def _accuracy(self, table: NoisyTable) -> ValidationScore | None:
         columns = table.counts.sum(axis=0)
         common = int(columns.argmax())
         gain = table.ratio(lambda n: _right(n) - n[..., common].sum(-1), _all)
@@ -56,7 +61,7 @@ class Classes:
         known = found.within(0.0, 1.0) if found.is_known else found
         return score("accuracy", known, null=null, gain=gain)
 
-    def _found(self, table: NoisyTable) -> list[Score | None]:
+    def _found(self, table: NoisyTable) -> list[ValidationScore | None]:
         found = []
         for one in range(self.many):
             share = table.ratio(

@@ -18,18 +18,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 Array = NDArray[np.float64]
 # From (..., bins, outcomes), real or complex, to (...).
 Function = Callable[[NDArray[Any]], NDArray[Any]]
 _STEP = 1e-100  # a complex step loses no digits
-_Z = float(ndtri(0.975))
+_Z = 1.959963984540054  # the normal law's quantile at .975
 _CLEAR = 3.0  # standard deviations by which a denominator must stand above 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval:
+class ScoreInterval:
     """A score with its 95 % interval.
 
     Args:
@@ -46,13 +45,13 @@ class Interval:
         """Whether the interval says anything."""
         return bool(np.isfinite([self.value, self.low, self.high]).all())
 
-    def within(self, low: float, high: float) -> Interval:
+    def within(self, low: float, high: float) -> ScoreInterval:
         """The part of it that is possible at all."""
         value, *ends = (float(min(max(x, low), high)) for x in (self.value, self.low, self.high))
-        return Interval(value=value, low=ends[0], high=ends[1])
+        return ScoreInterval(value=value, low=ends[0], high=ends[1])
 
 
-UNKNOWN = Interval(value=float("nan"), low=float("-inf"), high=float("inf"))
+UNKNOWN = ScoreInterval(value=float("nan"), low=float("-inf"), high=float("inf"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,25 +81,25 @@ class NoisyTable:
         """Of each count, by sampling and noise: never too small on average."""
         return np.asarray(np.maximum(self.counts, 0.0) + self.sigma**2)
 
-    def ratio(self, top: Function, bottom: Function) -> Interval:
+    def ratio(self, top: Function, bottom: Function) -> ScoreInterval:
         """A score that is `top` over `bottom`, which is positive of every table without noise."""
         above, below = float(top(self.counts)), float(bottom(self.counts))
         a, b = gradient(top, self.counts), gradient(bottom, self.counts)
         return fieller(above, below, *self._moments(a, b))
 
-    def smooth(self, function: Function) -> Interval:
+    def smooth(self, function: Function) -> ScoreInterval:
         """Any other score: its value and 1.96 standard errors on either side."""
         with np.errstate(all="ignore"):
             value = float(np.real(function(self.counts)))
             slope = gradient(function, self.counts)
         return self.linear(value, slope)
 
-    def linear(self, value: float, slope: Array) -> Interval:
+    def linear(self, value: float, slope: Array) -> ScoreInterval:
         """A value with these derivatives."""
         width = _Z * float(np.sqrt((self.variances * slope**2).sum()))
         if not np.isfinite([value, width]).all():
             return UNKNOWN
-        return Interval(value=value, low=value - width, high=value + width)
+        return ScoreInterval(value=value, low=value - width, high=value + width)
 
     def _moments(self, a: Array, b: Array) -> tuple[float, float, float]:
         weights = self.variances
@@ -114,7 +113,7 @@ def gradient(function: Function, counts: Array) -> Array:
         return np.imag(function(counts + 1j * _STEP * steps)).reshape(counts.shape) / _STEP
 
 
-def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> Interval:
+def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> ScoreInterval:
     """The interval of a ratio of two uncertain numbers with these variances and covariance.
 
     >>> found = fieller(10.0, 20.0, 1.0, 0.0, 0.0)
@@ -130,4 +129,4 @@ def fieller(above: float, below: float, aa: float, ab: float, bb: float) -> Inte
     if not np.isfinite(root) or not clear or root < 0:
         return UNKNOWN
     low, high = (middle - sqrt(root)) / square, (middle + sqrt(root)) / square
-    return Interval(value=above / below, low=low, high=high)
+    return ScoreInterval(value=above / below, low=low, high=high)

@@ -8,8 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.queries.validation.bins import Array, Bins
-from hubbub.queries.validation.noisy_table import UNKNOWN, Interval, NoisyTable
-from hubbub.queries.validation.scores import Curve, Score, Scored, curve, fifths, known, score
+from hubbub.queries.validation.noisy_table import UNKNOWN, NoisyTable, ScoreInterval
+from hubbub.queries.validation.validation_scores import (
+    ScoreCurve,
+    ValidationScore,
+    ValidationScores,
+    curve,
+    fifths,
+    known,
+    score,
+)
 
 _WIDE = 6.0  # an interval of a slope that says nothing: 1 is ideal
 _MOST_STEPS = 50  # of Newton's, for the slope
@@ -41,9 +49,9 @@ class Risks:
         chance = predicted if predicted.ndim == 1 else predicted[:, -1]
         return self.bins.places(chance), (targets > 0.5).astype(np.intp)
 
-    def scored(self, table: NoisyTable) -> Scored:
+    def scored(self, table: NoisyTable) -> ValidationScores:
         """All that there is to say."""
-        return Scored(
+        return ValidationScores(
             scores=known(
                 self._auc(table), self._brier(table), self._gap(table), self._slope(table)
             ),
@@ -59,21 +67,21 @@ class Risks:
         rows = records * weight / weight.sum()
         return np.column_stack([rows * (1 - chance), rows * chance])
 
-    def _auc(self, table: NoisyTable) -> Score | None:
+    def _auc(self, table: NoisyTable) -> ValidationScore | None:
         found = table.ratio(_ranked, _pairs)
-        gain = Interval(value=found.value - 0.5, low=found.low - 0.5, high=found.high - 0.5)
+        gain = ScoreInterval(value=found.value - 0.5, low=found.low - 0.5, high=found.high - 0.5)
         return score(
             "auc", found.within(0.0, 1.0) if found.is_known else found, null=0.5, gain=gain
         )
 
-    def _brier(self, table: NoisyTable) -> Score | None:
+    def _brier(self, table: NoisyTable) -> ValidationScore | None:
         found = table.ratio(self._squares, _all)
         gain = table.ratio(lambda n: _pairs(n) - self._squares(n) * _all(n), _pairs)
         share = float(np.clip(table.ratio(_second, _all).value, 0.0, 1.0))
         known = found.within(0.0, 1.0) if found.is_known else found
         return score("brier", known, null=share * (1 - share), gain=gain)
 
-    def _gap(self, table: NoisyTable) -> Score | None:
+    def _gap(self, table: NoisyTable) -> ValidationScore | None:
         """Mean chance less the share that had the outcome."""
         values = np.array(self.bins.values)
 
@@ -82,7 +90,7 @@ class Risks:
 
         return score("calibration_gap", table.ratio(foretold_less_seen, _all))
 
-    def _slope(self, table: NoisyTable) -> Score | None:
+    def _slope(self, table: NoisyTable) -> ValidationScore | None:
         """Of a logistic regression of what came on the log-odds of the chance."""
         values = np.array(self.bins.values)
         return score("calibration_slope", _logistic_slope(np.log(values / (1 - values)), table))
@@ -91,7 +99,7 @@ class Risks:
         values = np.array(self.bins.values)
         return np.asarray((n[..., 0] * values**2 + n[..., 1] * (1 - values) ** 2).sum(-1))
 
-    def _calibration(self, table: NoisyTable) -> Curve | None:
+    def _calibration(self, table: NoisyTable) -> ScoreCurve | None:
         values = np.array(self.bins.values)
         points = []
         for group in fifths(table):
@@ -102,7 +110,7 @@ class Risks:
             points.append((x, found.within(0.0, 1.0) if found.is_known else found))
         return curve("observed", points)
 
-    def _decisions(self, table: NoisyTable) -> tuple[Curve | None, Curve | None]:
+    def _decisions(self, table: NoisyTable) -> tuple[ScoreCurve | None, ScoreCurve | None]:
         """Net benefit at the bins' edges (Vickers and Elkin 2006)."""
         model, everybody = [], []
         for place, cut in enumerate(self.bins.cuts, 1):
@@ -137,7 +145,7 @@ def _ranked(n: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray((n[..., 1] * below).sum(-1))
 
 
-def _logistic_slope(x: Array, table: NoisyTable) -> Interval:
+def _logistic_slope(x: Array, table: NoisyTable) -> ScoreInterval:
     """The slope that solves the score on noisy counts, with its sandwich error."""
     rows, ones = table.counts.sum(axis=1), table.counts[:, 1]
     design = np.column_stack([np.ones_like(x), x])

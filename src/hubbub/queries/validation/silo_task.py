@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol import EMPTY
-from hubbub.queries.validation.layout import CENTRE, Layout
+from hubbub import protocol
+from hubbub.queries.validation.validation_layout import CENTRE, ValidationLayout
 from hubbub.tabular import Records, unit_rows
 
 Array = NDArray[np.float64]
@@ -29,7 +29,7 @@ class SiloTask:
         groups: (units, blocks) the place of each unit's group in each block; -1: in none.
     """
 
-    def __init__(self, layout: Layout, evaluation: Any, groups: NDArray[np.intp]) -> None:
+    def __init__(self, layout: ValidationLayout, evaluation: Any, groups: NDArray[np.intp]) -> None:
         self._layout, self._evaluation = layout, evaluation
         # An empty row is -1 and finds what is last: a unit of no group.
         self._groups = np.vstack([groups, np.full((1, groups.shape[1]), -1)])
@@ -53,12 +53,14 @@ class SiloTask:
         for number, block in enumerate(self._layout.blocks):
             mine = self._groups[rows, number]
             for place in range(len(block.groups)):
-                kept = np.where(mine == place, rows, EMPTY)
+                kept = np.where(mine == place, rows, protocol.EMPTY)
                 parts.append(block.scale * self._evaluation.clipped_sum(parameters, kept))
         return np.concatenate(parts)
 
 
-def groups_of(layout: Layout, records: Records, centre: int, places: int) -> NDArray[np.intp]:
+def groups_of(
+    layout: ValidationLayout, records: Records, centre: int, places: int
+) -> NDArray[np.intp]:
     """(units, blocks) in which table of each block a silo's units are.
 
     Args:

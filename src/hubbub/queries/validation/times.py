@@ -13,8 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.queries.validation.bins import Array, Bins
-from hubbub.queries.validation.noisy_table import Interval, NoisyTable
-from hubbub.queries.validation.scores import Curve, Score, Scored, curve, fifths, known, score
+from hubbub.queries.validation.noisy_table import NoisyTable, ScoreInterval
+from hubbub.queries.validation.validation_scores import (
+    ScoreCurve,
+    ValidationScore,
+    ValidationScores,
+    curve,
+    fifths,
+    known,
+    score,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +55,9 @@ class Times:
         seen = np.where(events & (at < many), np.minimum(at, many - 1), lost)
         return self.bins.places(1.0 - predicted[:, -1]), seen.astype(np.intp)
 
-    def scored(self, table: NoisyTable) -> Scored:
+    def scored(self, table: NoisyTable) -> ValidationScores:
         """All that there is to say."""
-        return Scored(
+        return ValidationScores(
             scores=known(self._concordance(table), self._brier(table), self._gap(table)),
             calibration=self._calibration(table),
         )
@@ -64,14 +72,14 @@ class Times:
         lost = np.repeat((left / (2 * many))[:, None], many, axis=1)
         return np.hstack([events, lost, (left / 2)[:, None]])
 
-    def _concordance(self, table: NoisyTable) -> Score | None:
+    def _concordance(self, table: NoisyTable) -> ValidationScore | None:
         found = table.ratio(self._ranked, self._comparable)
-        gain = Interval(value=found.value - 0.5, low=found.low - 0.5, high=found.high - 0.5)
+        gain = ScoreInterval(value=found.value - 0.5, low=found.low - 0.5, high=found.high - 0.5)
         return score(
             "c_index", found.within(0.0, 1.0) if found.is_known else found, null=0.5, gain=gain
         )
 
-    def _brier(self, table: NoisyTable) -> Score | None:
+    def _brier(self, table: NoisyTable) -> ValidationScore | None:
         """At the horizon, who was lost weighed by the inverse chance (Graf et al. 1999)."""
         risk = np.array(self.bins.values)
 
@@ -89,7 +97,7 @@ class Times:
             "brier", found.within(0.0, 1.0) if found.is_known else found, null=null.value, gain=gain
         )
 
-    def _gap(self, table: NoisyTable) -> Score | None:
+    def _gap(self, table: NoisyTable) -> ValidationScore | None:
         """Mean risk less the share with the event by the horizon."""
         risk = np.array(self.bins.values)
 
@@ -99,7 +107,7 @@ class Times:
 
         return score("calibration_gap", table.smooth(apart))
 
-    def _calibration(self, table: NoisyTable) -> Curve | None:
+    def _calibration(self, table: NoisyTable) -> ScoreCurve | None:
         """The risk that was seen, by a life table of each group, over that which was foretold."""
         risk, points = np.array(self.bins.values), []
         for group in fifths(table):

@@ -27,8 +27,8 @@ from hubbub.planning import (
     Stepper,
     mechanism_of_all,
 )
-from hubbub.queries.validation.layout import DIAMETER, Layout, layout_of
 from hubbub.queries.validation.silo_task import SiloTask, groups_of
+from hubbub.queries.validation.validation_layout import DIAMETER, ValidationLayout, layout_of
 from hubbub.queries.validation.whose_records import WhoseRecords, whose_records
 from hubbub.study import Parties, Study, Validation
 from hubbub.tabular import Records
@@ -62,7 +62,7 @@ class ValidationQuery(SteppedQuery):
         return self.study.validation
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> ValidationLayout:
         """The tables as one vector."""
         return layout_of(self.study)
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import log, sqrt
 
 from hubbub.planning import model_dimension
-from hubbub.queries.validation.layout import layout_of
+from hubbub.queries.validation.validation_layout import layout_of
 from hubbub.study import Study
 from hubbub.study.validation import AUTO, HELD_BACK
 

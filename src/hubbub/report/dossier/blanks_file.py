@@ -9,7 +9,7 @@ import tomli_w
 
 from hubbub.errors import UserError
 from hubbub.report.dossier.chapters import CHAPTERS
-from hubbub.report.dossier.parts import Blank
+from hubbub.report.dossier.dossier_parts import Blank
 
 
 def blanks_of() -> dict[str, Blank]:

@@ -7,8 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hubbub.report.dossier.chapters import CHAPTERS
+from hubbub.report.dossier.dossier_parts import (
+    Blank,
+    BoardQuestion,
+    Heading,
+    Part,
+    Sentence,
+    Written,
+)
 from hubbub.report.dossier.facts import Facts, NotShownError, Reader
-from hubbub.report.dossier.parts import Blank, Heading, Part, Question, Sentence, Written
 
 NOT_SHOWN = "not shown"
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -106,10 +113,10 @@ def _shown(parts: Sequence[Part], facts: Facts, written: Mapping[str, str]) -> t
 def _answered(part: Part, facts: Facts, written: Mapping[str, str]) -> Shown:
     if isinstance(part, Blank):
         return Written(blank=part, text=written.get(part.name, "").strip())
-    return sentence_of(part, facts) if isinstance(part, Question) else part
+    return sentence_of(part, facts) if isinstance(part, BoardQuestion) else part
 
 
-def sentence_of(question: Question, facts: Facts) -> Sentence:
+def sentence_of(question: BoardQuestion, facts: Facts) -> Sentence:
     """A question's sentence, or that nothing shows it."""
     reader = Reader(facts)
     try:

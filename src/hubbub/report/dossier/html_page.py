@@ -5,8 +5,14 @@ from __future__ import annotations
 from importlib.resources import files
 
 from hubbub.report.dossier.composing import Composed, Dossier, Shown
-from hubbub.report.dossier.opening import OPENING, TRUST_TITLE, WRONG_TITLE, capital, counted
-from hubbub.report.dossier.parts import Heading, Sentence
+from hubbub.report.dossier.dossier_opening import (
+    OPENING,
+    TRUST_TITLE,
+    WRONG_TITLE,
+    capital,
+    counted,
+)
+from hubbub.report.dossier.dossier_parts import Heading, Sentence
 from hubbub.report.markup import Content, Html, join, tag
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"

@@ -8,8 +8,14 @@ from typing import Any
 
 from hubbub.errors import UserError, with_extra
 from hubbub.report.dossier.composing import Dossier, Shown
-from hubbub.report.dossier.opening import OPENING, TRUST_TITLE, WRONG_TITLE, capital, counted
-from hubbub.report.dossier.parts import Heading, Sentence
+from hubbub.report.dossier.dossier_opening import (
+    OPENING,
+    TRUST_TITLE,
+    WRONG_TITLE,
+    capital,
+    counted,
+)
+from hubbub.report.dossier.dossier_parts import Heading, Sentence
 
 _TIME = datetime(2000, 1, 1, tzinfo=UTC)  # the same dossier states the same properties
 

@@ -11,7 +11,7 @@ from hubbub.errors import DataError, UserError
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.survey import Survey, survey_of
 from hubbub.study.sql.connection import FILE, home_of, silos_in
-from hubbub.study.sql.keys import check_query
+from hubbub.study.sql.sql_keys import check_query
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from hubbub.errors import DataError
 from hubbub.study.drafting.cell_text import folded
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
-from hubbub.study.extracts import parts
+from hubbub.study.extracts import table_parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ def surveyed(paths: Sequence[Path]) -> Survey:
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise DataError("expected every file once, got one twice; leave it out")
-    raw = [raw_of(parts.stream(path)) if path.is_dir() else read_raw(path) for path in paths]
+    raw = [raw_of(table_parts.stream(path)) if path.is_dir() else read_raw(path) for path in paths]
     return survey_of(raw, paths)
 
 

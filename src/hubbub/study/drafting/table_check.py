@@ -26,7 +26,7 @@ from hubbub.study.drafting.column_draft import is_key
 from hubbub.study.drafting.likely_namesakes import likely_namesakes
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
-from hubbub.study.extracts.opening import opened
+from hubbub.study.extracts.extract_source import opened
 from hubbub.study.harmonising.site_mapping import SiteMapping, mapped, mapping_of
 from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study

@@ -24,7 +24,7 @@ from hubbub.disk import json_value, read_text, sync_folder, why_of, write_text
 from hubbub.errors import DataError
 from hubbub.study.data import columns_of
 from hubbub.study.extracts.cell_stream import CellStream
-from hubbub.study.extracts.gathering import Arrays, gather
+from hubbub.study.extracts.extract_gathering import Arrays, gather
 from hubbub.study.study import Study
 from hubbub.tabular import CodedCells, Records, unit_rows
 

@@ -13,7 +13,7 @@ HEAD = ("column", "role", "kind", "low", "high", "codes", "unit", "missing", "co
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class DictionaryEntry:
     """One column.
 
     Args:
@@ -45,7 +45,7 @@ class Entry:
         )
 
 
-def data_dictionary(study: Study) -> list[Entry]:
+def data_dictionary(study: Study) -> list[DictionaryEntry]:
     """What each column of a study means.
 
     Raises:
@@ -59,31 +59,35 @@ def data_dictionary(study: Study) -> list[Entry]:
     return [*_keys(study), *_targets(study), *(_entry(study, one) for one in study.data.columns)]
 
 
-def _keys(study: Study) -> Iterator[Entry]:
+def _keys(study: Study) -> Iterator[DictionaryEntry]:
     if study.data.patient:
-        yield Entry(column=study.data.patient, role="patient", kind="key")
+        yield DictionaryEntry(column=study.data.patient, role="patient", kind="key")
     if study.data.order:
-        yield Entry(column=study.data.order, role="order", kind="number", missing="comes last")
+        yield DictionaryEntry(
+            column=study.data.order, role="order", kind="number", missing="comes last"
+        )
 
 
-def _targets(study: Study) -> Iterator[Entry]:
+def _targets(study: Study) -> Iterator[DictionaryEntry]:
     """The target, and the event of a time."""
     data, outcome = study.data, study.data.outcome
     if not data.target:
         return
     if outcome is None:
         codes = (*data.negative, *data.positive) or data.classes
-        yield Entry(column=data.target, role="target", kind="code", codes=codes)
+        yield DictionaryEntry(column=data.target, role="target", kind="code", codes=codes)
         return
     high = outcome.grid[-1] if outcome.grid else outcome.high
     low = 0.0 if outcome.grid else outcome.low
-    yield Entry(column=data.target, role="target", kind="number", low=f"{low:g}", high=f"{high:g}")
+    yield DictionaryEntry(
+        column=data.target, role="target", kind="number", low=f"{low:g}", high=f"{high:g}"
+    )
     if outcome.event:
         codes = (*outcome.negative, *outcome.positive)
-        yield Entry(column=outcome.event, role="event", kind="code", codes=codes)
+        yield DictionaryEntry(column=outcome.event, role="event", kind="code", codes=codes)
 
 
-def _entry(study: Study, one: Column) -> Entry:
+def _entry(study: Study, one: Column) -> DictionaryEntry:
     """A column that is declared."""
     asked = {o.name: o for o in study.data.omop.columns} if study.data.omop else {}
     of = asked.get(one.name)
@@ -93,7 +97,7 @@ def _entry(study: Study, one: Column) -> Entry:
         missing = "allowed"
     spelled = f", also written {' | '.join(one.missing)}" if one.missing else ""
     low, high = ("", "") if one.categories else (f"{bound:g}" for bound in one.bounds)
-    return Entry(
+    return DictionaryEntry(
         column=one.name,
         role="feature" if one.feature and study.model else "statistics",
         kind="code" if one.categories else "number",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hubbub.study.omop.keys import (
+from hubbub.study.omop.omop_keys import (
     EVENT,
     FOLLOWED,
     HAPPENED,

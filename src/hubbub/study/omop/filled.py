@@ -7,7 +7,7 @@ from typing import Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section
-from hubbub.study.omop.keys import EVENT, PERSON, column_table, omop_from
+from hubbub.study.omop.omop_keys import EVENT, PERSON, column_table, omop_from
 
 _PARTS = ("column", "time", "event")  # of a target that is a table
 

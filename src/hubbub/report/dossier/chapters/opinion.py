@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hubbub.report.dossier import statements as say
-from hubbub.report.dossier.parts import Blank, Chapter, Heading, Question
+from hubbub.report.dossier.dossier_parts import Blank, BoardQuestion, Chapter, Heading
 
 CHAPTER = Chapter(
     title="Questions of EDPB Opinion 28/2024",
@@ -16,28 +16,32 @@ CHAPTER = Chapter(
             about="Asked are the likelihood that personal data are extracted from the model, "
             "and that queries yield them, with all means reasonably likely to be used.",
         ),
-        Question(ask="How likely is extraction, for whoever gets the model?", words=say.outsiders),
-        Question(ask="What could the parties themselves learn?", words=say.against_stated),
-        Question(ask="How well can membership be told?", words=say.membership),
-        Question(ask="For whom does that hold?", words=say.unit),
+        BoardQuestion(
+            ask="How likely is extraction, for whoever gets the model?", words=say.outsiders
+        ),
+        BoardQuestion(ask="What could the parties themselves learn?", words=say.against_stated),
+        BoardQuestion(ask="How well can membership be told?", words=say.membership),
+        BoardQuestion(ask="For whom does that hold?", words=say.unit),
         Heading(title="Design"),
-        Question(ask="Which data were selected?", words=say.columns),
-        Question(ask="How were they minimised?", words=say.what_leaves),
-        Question(ask="Which method limits what the model keeps of one person?", words=say.clip),
-        Question(ask="Which noise is added?", words=say.noise),
+        BoardQuestion(ask="Which data were selected?", words=say.columns),
+        BoardQuestion(ask="How were they minimised?", words=say.what_leaves),
+        BoardQuestion(
+            ask="Which method limits what the model keeps of one person?", words=say.clip
+        ),
+        BoardQuestion(ask="Which noise is added?", words=say.noise),
         Blank(name="data-sources", ask="How were sources chosen, and which data were left out?"),
         Heading(title="Analysis and tests"),
-        Question(ask="Was what was planned carried out?", words=say.replayed),
-        Question(ask="Was the training attacked?", words=say.audit),
-        Question(
+        BoardQuestion(ask="Was what was planned carried out?", words=say.replayed),
+        BoardQuestion(ask="Was the training attacked?", words=say.audit),
+        BoardQuestion(
             ask="Were attribute inference, inversion and reconstruction tried on the model?",
             words=say.never,
         ),
         Blank(name="attack-tests", ask="Which other attacks were tried on the model, by whom?"),
         Heading(title="Documentation"),
-        Question(ask="Which model is it?", words=say.model_digest),
-        Question(ask="What made it?", words=say.software),
-        Question(ask="What did silos sign?", words=say.ledgers),
+        BoardQuestion(ask="Which model is it?", words=say.model_digest),
+        BoardQuestion(ask="What made it?", words=say.software),
+        BoardQuestion(ask="What did silos sign?", words=say.ledgers),
         Blank(
             name="anonymity",
             ask="What does the controller conclude about anonymity, and on "
@@ -53,9 +57,9 @@ CHAPTER = Chapter(
             name="balance",
             ask="How do the rights of the people weigh, and what do they reasonably expect?",
         ),
-        Question(ask="Which measures soften the impact?", words=say.odds),
+        BoardQuestion(ask="Which measures soften the impact?", words=say.odds),
         Heading(title="4. Were the data processed lawfully before?"),
-        Question(ask="Where do the records come from?", words=say.columns),
+        BoardQuestion(ask="Where do the records come from?", words=say.columns),
         Blank(
             name="lawfulness",
             ask="What shows that the records were collected lawfully, and "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hubbub.report.dossier import statements as say
-from hubbub.report.dossier.parts import Blank, Chapter, Heading, Question
+from hubbub.report.dossier.dossier_parts import Blank, BoardQuestion, Chapter, Heading
 
 CHAPTER = Chapter(
     title="Secure processing (EHDS)",
@@ -16,35 +16,37 @@ CHAPTER = Chapter(
             ask="Which data permit or request is this under, for which purpose of Article 53?",
         ),
         Heading(title="Who has access"),
-        Question(ask="Which parties took part, under which keys?", words=say.authenticity),
-        Question(ask="Are they the natural persons that the permit lists?", words=say.never),
+        BoardQuestion(ask="Which parties took part, under which keys?", words=say.authenticity),
+        BoardQuestion(ask="Are they the natural persons that the permit lists?", words=say.never),
         Blank(
             name="persons",
             ask="Who are the authorised persons at each party, and how do they log in?",
         ),
         Heading(title="Reading, copying, modifying"),
-        Question(ask="What goes out of a silo?", words=say.what_leaves),
-        Question(ask="Who could read it?", words=say.beyond),
-        Question(ask="Does foreign code run inside?", words=say.code),
+        BoardQuestion(ask="What goes out of a silo?", words=say.what_leaves),
+        BoardQuestion(ask="Who could read it?", words=say.beyond),
+        BoardQuestion(ask="Does foreign code run inside?", words=say.code),
         Heading(title="Only what the permit covers"),
-        Question(ask="Which data does the study read?", words=say.columns),
-        Question(ask="Is anything else asked?", words=say.beside),
+        BoardQuestion(ask="Which data does the study read?", words=say.columns),
+        BoardQuestion(ask="Is anything else asked?", words=say.beside),
         Heading(title="Logs"),
-        Question(ask="What was logged of the processing?", words=say.authenticity),
-        Question(ask="Does each silo have its own record of it?", words=say.ledgers),
-        Question(ask="Is access to the machines logged, for a year at least?", words=say.never),
+        BoardQuestion(ask="What was logged of the processing?", words=say.authenticity),
+        BoardQuestion(ask="Does each silo have its own record of it?", words=say.ledgers),
+        BoardQuestion(
+            ask="Is access to the machines logged, for a year at least?", words=say.never
+        ),
         Blank(name="logs", ask="Where are access logs kept, for how long, and who reads them?"),
         Heading(title="What leaves the environment"),
-        Question(ask="What is given out?", words=say.what_is_done),
-        Question(ask="What does it tell of one person?", words=say.outsiders),
-        Question(ask="Is what is given out what the sums gave?", words=say.replayed),
+        BoardQuestion(ask="What is given out?", words=say.what_is_done),
+        BoardQuestion(ask="What does it tell of one person?", words=say.outsiders),
+        BoardQuestion(ask="Is what is given out what the sums gave?", words=say.replayed),
         Blank(
             name="output-check",
             ask="Who checked that what is downloaded is not personal electronic health data?",
         ),
         Heading(title="Audits"),
-        Question(ask="Did the parties run apart?", words=say.apart),
-        Question(ask="Were the security measures audited?", words=say.never),
+        BoardQuestion(ask="Did the parties run apart?", words=say.apart),
+        BoardQuestion(ask="Were the security measures audited?", words=say.never),
         Blank(name="security-audit", ask="Who audits the environment, and when was the last time?"),
     ),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from hubbub import estimation
 from hubbub.errors import StudyError
 from hubbub.section import Section, is_number
 from hubbub.settings import (
@@ -20,7 +19,7 @@ from hubbub.settings import (
     whole,
 )
 from hubbub.synthesis.coding import CodedColumn
-from hubbub.tabular import Column
+from hubbub.tabular import Column, Levels
 
 _MOST_COLUMNS, _MOST_LEVELS = 60, 32
 _BINS = 8
@@ -181,5 +180,5 @@ def _coded(column: Column, cuts: tuple[float, ...] | None, bins: int) -> CodedCo
     if not column.categories and cuts is None:
         low, high = column.bounds
         cuts = tuple(low + (high - low) * k / bins for k in range(1, bins))
-    levels = estimation.Levels(column=column, cuts=cuts or ())
+    levels = Levels(column=column, cuts=cuts or ())
     return CodedColumn(levels=levels, complete=column.complete)

@@ -6,11 +6,11 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hubbub.queries.validation.noisy_table import Interval, NoisyTable
+from hubbub.queries.validation.noisy_table import NoisyTable, ScoreInterval
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class ValidationScore:
     """One score of a model beside that of one that knows nothing of a record.
 
     Args:
@@ -30,7 +30,7 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class ScoreCurve:
     """Points with intervals.
 
     Args:
@@ -47,7 +47,7 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
+class ValidationScores:
     """All that one table says.
 
     Args:
@@ -56,9 +56,9 @@ class Scored:
         decisions: net benefit over thresholds: the model, and everybody treated.
     """
 
-    scores: tuple[Score, ...] = ()
-    calibration: Curve | None = None
-    decisions: tuple[Curve, ...] = ()
+    scores: tuple[ValidationScore, ...] = ()
+    calibration: ScoreCurve | None = None
+    decisions: tuple[ScoreCurve, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
@@ -71,11 +71,11 @@ class Scored:
 
 def score(
     name: str,
-    found: Interval,
+    found: ScoreInterval,
     *,
     null: float | None = None,
-    gain: Interval | None = None,
-) -> Score | None:
+    gain: ScoreInterval | None = None,
+) -> ValidationScore | None:
     """A score, if its interval says anything.
 
     Args:
@@ -89,22 +89,22 @@ def score(
     better = None
     if gain is not None and gain.is_known:
         better = True if gain.low > 0 else False if gain.high < 0 else None
-    return Score(
+    return ValidationScore(
         name=name, value=found.value, low=found.low, high=found.high, null=null, is_better=better
     )
 
 
-def known(*found: Score | None) -> tuple[Score, ...]:
+def known(*found: ValidationScore | None) -> tuple[ValidationScore, ...]:
     """Those that there are."""
     return tuple(one for one in found if one is not None)
 
 
-def curve(name: str, points: list[tuple[float, Interval]]) -> Curve | None:
+def curve(name: str, points: list[tuple[float, ScoreInterval]]) -> ScoreCurve | None:
     """The points whose intervals say anything; None if there are none."""
     kept = [(x, one) for x, one in points if one.is_known]
     if not kept:
         return None
-    return Curve(
+    return ScoreCurve(
         name=name,
         x=tuple(float(x) for x, _ in kept),
         y=tuple(one.value for _, one in kept),

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.estimation import Answer, Estimate
-from hubbub.synthesis import intervals
+from hubbub.synthesis import share_intervals
 from hubbub.synthesis.release import SyntheticData
 
 KIND = "synthetic"
@@ -36,7 +36,7 @@ def _one_way(data: SyntheticData, confidence: float) -> Answer:
     for k, column in enumerate(data.design.columns):
         (clique,) = (one for one in data.model.cliques if one.step.column == k)
         drawn = clique.marginal((k,))
-        measured = intervals.one_way(data.components, k, confidence)
+        measured = share_intervals.one_way(data.components, k, confidence)
         for level, share, value in zip(column.names, measured, drawn, strict=True):
             rows += [
                 Estimate(
@@ -108,7 +108,7 @@ def _variation(data: SyntheticData, pair: tuple[int, int]) -> tuple[float, float
     spread = first**2 @ noise @ (second**2).T
     return (
         0.5 * float(np.abs(cells).sum()),
-        intervals.expected_variation(spread, many),
+        share_intervals.expected_variation(spread, many),
     )
 
 

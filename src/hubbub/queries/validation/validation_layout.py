@@ -19,11 +19,11 @@ from hubbub import tabular
 from hubbub.errors import StudyError
 from hubbub.queries.validation import bins
 from hubbub.queries.validation.amounts import Amounts
-from hubbub.queries.validation.classes import Classes
+from hubbub.queries.validation.classes import ClassValidation
 from hubbub.queries.validation.noisy_table import NoisyTable
 from hubbub.queries.validation.risks import Risks
-from hubbub.queries.validation.scores import Scored
 from hubbub.queries.validation.times import Times
+from hubbub.queries.validation.validation_scores import ValidationScores
 from hubbub.study import Study, Validation
 
 Array = NDArray[np.float64]
@@ -49,7 +49,7 @@ class Kind(Protocol):
     def places(self, predicted: Array, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(n,) the row and the column of each record."""
 
-    def scored(self, table: NoisyTable) -> Scored:
+    def scored(self, table: NoisyTable) -> ValidationScores:
         """What a table says."""
 
     def guess(self, records: float) -> Array:
@@ -57,7 +57,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class ValidationBlock:
     """Tables of which a record is in one at most.
 
     Args:
@@ -77,7 +77,7 @@ class Block:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class ValidationLayout:
     """All tables of a validation as one vector.
 
     Args:
@@ -86,7 +86,7 @@ class Layout:
     """
 
     kind: Kind
-    blocks: tuple[Block, ...]
+    blocks: tuple[ValidationBlock, ...]
 
     @property
     def cells(self) -> int:
@@ -98,7 +98,9 @@ class Layout:
         """Of the vector."""
         return self.cells * sum(len(one.groups) for one in self.blocks)
 
-    def tables(self, total: Array, sigma: float) -> Iterator[tuple[Block, str, NoisyTable]]:
+    def tables(
+        self, total: Array, sigma: float
+    ) -> Iterator[tuple[ValidationBlock, str, NoisyTable]]:
         """The tables of a noisy sum, each number of which has noise of this standard deviation."""
         shape, begin = (self.kind.predictions, self.kind.outcomes), 0
         for block in self.blocks:
@@ -122,7 +124,7 @@ class Layout:
 
 
 @lru_cache(maxsize=16)
-def layout_of(study: Study) -> Layout:
+def layout_of(study: Study) -> ValidationLayout:
     """The tables that a study asks for.
 
     Raises:
@@ -134,10 +136,11 @@ def layout_of(study: Study) -> Layout:
     named += [(one.column.name, one.names) for one in asked.by]
     whole = _ALL_OF_IT if named else 1.0
     others = tuple(
-        Block(by=by, groups=groups, part=(1.0 - whole) / len(named)) for by, groups in named
+        ValidationBlock(by=by, groups=groups, part=(1.0 - whole) / len(named))
+        for by, groups in named
     )
-    made = Layout(
-        kind=_kind(study, asked), blocks=(Block(by="", groups=("",), part=whole), *others)
+    made = ValidationLayout(
+        kind=_kind(study, asked), blocks=(ValidationBlock(by="", groups=("",), part=whole), *others)
     )
     if made.size > _MOST_NUMBERS:
         raise StudyError(
@@ -157,7 +160,11 @@ def _kind(study: Study, asked: Validation) -> Kind:
                 f"expected a target of at most {_MOST_CLASSES} classes with [validation], got "
                 f"{many}; leave it out, and use training.evaluate"
             )
-        return Classes(many=many) if many > 2 else Risks(bins=bins.of_risks(asked.bins or _RISKS))
+        return (
+            ClassValidation(many=many)
+            if many > 2
+            else Risks(bins=bins.of_risks(asked.bins or _RISKS))
+        )
     number = asked.bins or _OTHERS
     if outcome.kind == tabular.TIME_TO_EVENT:
         ends = bins.coarser(outcome.grid, _INTERVALS)

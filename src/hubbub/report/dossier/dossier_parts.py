@@ -1,7 +1,7 @@
 """What a chapter of the dossier is made of: questions with their sentences, and blanks.
 
-A `Question` says how its sentence is made of what a `Reader` gives; a `Blank` is for a person. Both
-are data: nothing is read here.
+A `BoardQuestion` says how its sentence is made of what a `Reader` gives; a `Blank` is for a person.
+Both are data: nothing is read here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Words = Callable[[Reader], str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class BoardQuestion:
     """What somebody asks, and the sentence that answers it from members of the evidence.
 
     Args:
@@ -48,7 +48,7 @@ class Heading:
     about: str = ""
 
 
-Part = Question | Blank | Heading
+Part = BoardQuestion | Blank | Heading
 
 
 @dataclass(frozen=True, kw_only=True)

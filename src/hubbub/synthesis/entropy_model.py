@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.synthesis.choice import Choice, Step
+from hubbub.synthesis.choice import PairChoice, SpanningStep
 from hubbub.synthesis.components import Components
 
 Array = NDArray[np.float64]
@@ -33,7 +33,7 @@ class Clique:
         table: their joint shares, an axis for each parent in order and the column's last.
     """
 
-    step: Step
+    step: SpanningStep
     table: Array
 
     @property
@@ -51,7 +51,7 @@ class Clique:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class EntropyModel:
     """A distribution over levels, from which records are drawn.
 
     Args:
@@ -163,7 +163,7 @@ def _even(row: NDArray[np.int64], rng: np.random.Generator) -> Array:
     return np.asarray((rank + rng.random(len(many))[row]) / many[row])
 
 
-def fitted(components: Components, choice: Choice, *, shrink: bool = True) -> Model:
+def fitted(components: Components, choice: PairChoice, *, shrink: bool = True) -> EntropyModel:
     """The distribution of whole records with what was measured.
 
     Args:
@@ -176,7 +176,7 @@ def fitted(components: Components, choice: Choice, *, shrink: bool = True) -> Mo
     cliques: list[Clique] = []
     for step in choice.steps:
         cliques.append(_clique(step, alone, tables, cliques))
-    return Model(names=tuple(one.name for one in components.columns), cliques=tuple(cliques))
+    return EntropyModel(names=tuple(one.name for one in components.columns), cliques=tuple(cliques))
 
 
 def _proper(shares: Array) -> Array:
@@ -239,7 +239,7 @@ def _scaled_to(table: Array, rows: Array, columns: Array) -> Array:
 
 
 def _clique(
-    step: Step,
+    step: SpanningStep,
     alone: Sequence[Array],
     tables: Mapping[tuple[int, int], Array],
     before: Sequence[Clique],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hubbub.study.data import Data
-from hubbub.study.extracts import parts
+from hubbub.study.extracts import table_parts
 from hubbub.study.extracts.cell_stream import CellStream
 from hubbub.study.harmonising.site_mapping import mapped_stream, mapping_of
 from hubbub.study.sql.connection import home_of
@@ -27,7 +27,9 @@ def opened(data: Data, party: str, folder: Path) -> CellStream:
 
     mapping = mapping_of(party, home_of(folder))
     if data.files:
-        return mapped_stream(parts.stream(folder / data.files.replace("{name}", party)), mapping)
+        return mapped_stream(
+            table_parts.stream(folder / data.files.replace("{name}", party)), mapping
+        )
     if data.omop is not None:
         found = source.stream_of(compiling.compiled(data.omop), party, folder)
     else:

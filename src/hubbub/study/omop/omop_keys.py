@@ -14,7 +14,7 @@ from hubbub.errors import StudyError
 from hubbub.section import Section
 from hubbub.settings import Key, one_of, read, section_of, settings, table, truth, whole
 from hubbub.study.omop.concepts import Concept, known
-from hubbub.study.sql.keys import with_sqlglot
+from hubbub.study.sql.sql_keys import with_sqlglot
 
 OMOP = "omop"  # what a study calls this source
 PERSON = "person_id"
