@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.protocol import Roster, Tag
+from hubbub.queries import main_of
 from hubbub.study import Study
 from hubbub.verification.replay.checking import verify
 from hubbub.verification.transcript import files, read
@@ -64,11 +65,12 @@ def account(run: Books, *, finished: bool) -> Account:
     wrong: list[str] = []
     rows = {name: _rows(run, name, wrong) for name in run.study.parties.names}
     used = _used(run, wrong)
+    epoch = main_of(run.study).mechanism.epoch  # attempts of a session that a row pays for
     for name, sent in used.items():
-        if missing := sent - rows[name].keys():
-            wrong.append(f"{name} answered {len(missing)} attempts that it did not charge")
+        if missing := _unpaid(sent, rows[name], epoch):
+            wrong.append(f"{name} answered {missing} attempts that it did not charge")
     counted = _counted(run) if finished else 0
-    charged = {name: sum(found.values()) for name, found in rows.items()}
+    charged = {name: epoch * sum(found.values()) for name, found in rows.items()}
     steps = run.study.training.steps
     if max(charged.values()) > steps:
         wrong.append(f"{max(charged.values())} attempts charged, the study allows {steps}")
@@ -77,6 +79,17 @@ def account(run: Books, *, finished: bool) -> Account:
     if finished:
         wrong += [one.verdict for one in verify(run.folder, lambda *_: None) if not one.holds]
     return Account(step=run.step, counted=counted, charged=charged, wrong=wrong)
+
+
+def _unpaid(
+    sent: set[tuple[bytes, int, int]], rows: Counter[tuple[bytes, int, int]], epoch: int
+) -> int:
+    """Attempts without a row; where one pays for an epoch, those beyond a session's rows."""
+    if epoch == 1:
+        return len(sent - rows.keys())
+    paid = Counter(session for session, _, _ in rows.elements())
+    made = Counter(session for session, _, _ in sent)
+    return sum(max(0, count - epoch * paid[session]) for session, count in made.items())
 
 
 def _counted(run: Books) -> int:
