@@ -141,7 +141,7 @@ check-deploy:
 
 lock: $(RELEASE)
 	@$(COMPILE) --all-extras --output-file constraints.txt $(ARGS) pyproject.toml
-	@$(COMPILE) --extra learn --extra net --extra attest --constraints constraints.txt --generate-hashes \
+	@$(COMPILE) --extra learn --extra net --extra attest --extra sql --constraints constraints.txt --generate-hashes \
 	  --no-emit-package torch --output-file deploy/requirements.txt $(ARGS) pyproject.toml
 	@$(COMPILE) --extra net --extra attest --constraints constraints.txt --generate-hashes \
 	  --output-file deploy/requirements-node.txt $(ARGS) pyproject.toml
