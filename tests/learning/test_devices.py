@@ -19,7 +19,7 @@ from hubbub.learning import (
     method_for,
     parameters_vector,
 )
-from hubbub.learning.task import replica
+from hubbub.learning.replicas import replica
 from hubbub.learning.torch_settings import exact_products
 from hubbub.tabular import Records
 

@@ -23,7 +23,7 @@ from hubbub.learning.clipping import clip_factors
 from hubbub.learning.padded_batches import pieces, rows_are_alone
 from hubbub.learning.per_record import Outer, norms_of
 from hubbub.learning.target_types import Classes
-from hubbub.learning.task import rows_within
+from hubbub.learning.training_task import rows_within
 from hubbub.learning.trial import tried
 from hubbub.study import ScoreVector
 from hubbub.tabular import Records

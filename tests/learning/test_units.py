@@ -22,7 +22,7 @@ from hubbub.learning import EvaluationTask, TrainingTask, build_model, held_back
 from hubbub.learning.clipping import clip_factors
 from hubbub.learning.models import default_loss
 from hubbub.learning.per_record import Outer, Products, Stack, from_positions
-from hubbub.learning.task import rows_within
+from hubbub.learning.training_task import rows_within
 from hubbub.protocol.projection import Draw, Projection, project
 from hubbub.protocol.round import projected_sum
 from hubbub.study import FeatureSums, ScoreVector

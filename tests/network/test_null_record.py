@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from hubbub.errors import ModelError
-from hubbub.learning.task import held_back
+from hubbub.learning.holdout import held_back
 from hubbub.queries import EVALUATION, TRAINING
 from hubbub.study.code_hashes import source_hash
 from hubbub.tabular import Records

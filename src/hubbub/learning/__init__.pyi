@@ -71,11 +71,9 @@ from .study_model import (
     model_of as model_of,
     tried_model as tried_model,
 )
-from .task import (
-    EvaluationTask as EvaluationTask,
-    TrainingTask as TrainingTask,
-    held_back as held_back,
-)
+from .evaluation_task import EvaluationTask as EvaluationTask
+from .holdout import held_back as held_back
+from .training_task import TrainingTask as TrainingTask
 from .torch_settings import (
     device_of as device_of,
     threads_for as threads_for,
