@@ -182,7 +182,7 @@ def mean_effects(told: Sequence[Scored], first: int) -> Effects | None:
         for parts in zip(*((one.at, one.score, one.noise) for one in told), strict=True)
     )
     step = np.linalg.solve(information, score)
-    if not _agree(told, at + step, information):
+    if number > 1 and not _agree(told, at + step, information):
         return None
     covariance = noise / number + _doubt(blur, step)
     doubt = blur * Triangle(width=len(information)).each()
