@@ -149,13 +149,14 @@ class NewtonRegression(Regression, Iterated):
 
 
 def near_root(
-    told: Sequence[Scored], first: int, *, least: int = 1
+    told: Sequence[Scored], first: int, *, far: float = _FAR, least: int = 1
 ) -> tuple[Effects | None, bool]:
     """What sums say together, the earliest of them left out that were taken far off.
 
     Args:
         told: what each sum says, in their order.
         first: components before this one are no effects.
+        far: from the root, on covariates in [-1, 1].
         least: how many sums an answer needs.
 
     Returns:
@@ -164,7 +165,7 @@ def near_root(
     found = None
     while len(told) >= least:
         found = mean_effects(told, first)
-        if found and np.abs(told[0].at[first:] - found.values).max() <= _FAR:
+        if found and np.abs(told[0].at[first:] - found.values).max() <= far:
             return found, True
         told = told[1:]
     return found, False
