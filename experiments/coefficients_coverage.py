@@ -42,9 +42,7 @@ ON = (
 )
 # Intercept, half a range of each number, two classes against the first.
 LAW = np.array([-0.8, 2.0, -1.0, 0.5, 0.9])
-STEPS = NewtonSteps(
-    asked=NewtonLogistic(outcome=DIED, on=covariates_of(ON)), relation="add-remove"
-)
+STEPS = NewtonSteps(asked=NewtonLogistic(outcome=DIED, on=covariates_of(ON)), relation="add-remove")
 
 
 def cells(records: int, rng: np.random.Generator) -> dict[str, Array]:
@@ -86,9 +84,7 @@ def measured(point: tuple[str, int, float, int], runs: int) -> dict[str, object]
     truths = dict(zip(names, np.exp(LAW[1:] * per_unit), strict=True))
     rows = [row for _ in range(runs) for row in answered(point, rng).rows]
     held = [row.low <= truths[row.column, row.level] <= row.high for row in rows]
-    widths = [
-        math.log(row.high / row.low) / per_unit[0] for row in rows if row.column == "age"
-    ]
+    widths = [math.log(row.high / row.low) / per_unit[0] for row in rows if row.column == "age"]
     return {
         "releases": runs,
         "told": len(rows) / runs / len(names),

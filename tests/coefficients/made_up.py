@@ -20,9 +20,9 @@ COLUMNS: dict[str, Any] = {
 
 def table_of(folder: Path, kind: str = "classes", **changed: Any) -> dict[str, Any]:
     """A study's tables; `changed` replaces keys of them."""
-    made = scored_table(folder, kind, data={"columns": COLUMNS})
+    made = scored_table(folder, kind, data={"columns": COLUMNS}, privacy={"epsilon": 24.0})
     del made["validation"]
-    made["coefficients"] = {"epsilon": 4.0}
+    made["coefficients"] = {"epsilon": 16.0}
     for name, keys in changed.items():
         made[name] = {**made.get(name, {}), **keys}
     return made

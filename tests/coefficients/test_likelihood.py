@@ -18,9 +18,7 @@ ON = (
     Column(name="sex", categories=("F", "M"), default="F", indicator=True),
     Column(name="ward", categories=("a", "b", "c")),
 )
-STEPS = NewtonSteps(
-    asked=NewtonLogistic(outcome=DIED, on=covariates_of(ON)), relation="add-remove"
-)
+STEPS = NewtonSteps(asked=NewtonLogistic(outcome=DIED, on=covariates_of(ON)), relation="add-remove")
 
 
 def cells() -> dict[str, np.ndarray]:
