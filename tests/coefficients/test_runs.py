@@ -130,11 +130,10 @@ def test_a_plan_says_how_exact_they_will_be(
 ) -> None:
     file = tmp_path / "study.toml"
     file.write_text(study_of(files).as_toml())
-    monkeypatch.setattr("sys.argv", ["hubbub", "plan", str(file)])
+    monkeypatch.setattr("sys.argv", ["hubbub", "plan", str(file), "--json"])
     assert main() in (0, None)
-    assert "standard error of the logarithm of an odds ratio" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    said = capsys.readouterr().out
+    assert "standard error of the logarithm of an odds ratio" in said
 
 
 @pytest.mark.parametrize(

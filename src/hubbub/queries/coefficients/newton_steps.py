@@ -1,8 +1,8 @@
 """Score and information at the released model, and Newton steps from there (docs/privacy.md P32).
 
 A record sends the block of a logistic regression on numbers (P23 (f)), taken at the effects that
-the released model has. Each sum leads a step on; what all that were taken near the root say together
-is the answer, and the released model is one of these places. So nothing has to be found from zero,
+the released model has. Each sum leads a step on; what all that were taken near the root say
+together is the answer, and the released model is one of these places. So nothing has to be found from zero,
 and one sum may do where such a regression by itself needs ten.
 """
 
@@ -19,7 +19,8 @@ from hubbub.queries.statistic_sums import Array, Cells, Parameters
 
 NAME = "model coefficients"
 # From here one step still leads to the root but for little beside its standard error: half of the
-# logarithm of a ratio, over half of a range or between classes (experiments/coefficients_coverage.py).
+# logarithm of a ratio, over half of a range or between classes
+# (experiments/coefficients_coverage.py).
 _FAR_OFF = 0.5
 LOST = "its sums were charged, and lost in an interruption"
 FAR = (
@@ -27,8 +28,8 @@ FAR = (
     "give the training more of epsilon"
 )
 _NOTE = (
-    "of all records, held back or not, that lack neither the outcome nor a feature; one Newton step "
-    "from the released model: what is likeliest, not what was released"
+    "of all records, held back or not, that lack neither the outcome nor a feature; one Newton "
+    "step from the released model: what is likeliest, not what was released"
 )
 
 
