@@ -59,6 +59,10 @@ TYPES = {
     exp.DataType.Type.VARCHAR,
     exp.DataType.Type.DATE,
 }
+# Of which equal values have one text.
+EXACT = {exp.DataType.Type.INT, exp.DataType.Type.BIGINT, exp.DataType.Type.DATE}
+# Of which there is a least and a most whose text says no more than its value.
+ORDERED = TYPES - {exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR}
 DATE_PARTS = {"YEAR", "MONTH", "DAY"}
 # Where rows lie, or when they were written: that follows from other people's rows.
 PLACES = {

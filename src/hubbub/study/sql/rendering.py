@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from sqlglot import ErrorLevel, exp
 
+from hubbub.study.sql.scope import BASE
+
 _SQLITE_PARTS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d"}
 _BARE = ("postgres",)  # engines that read `table.name` as a call where there is no such column
 
@@ -27,9 +29,8 @@ def rendered(select: exp.Select, engine: str, schema: str = "") -> str:
         for table in made.find_all(exp.Table):
             table.set("db", exp.to_identifier(schema, quoted=True))
     _each(made, exp.Div, _divided)
-    if engine not in _BARE:
-        for one in made.find_all(exp.Select):
-            _qualify(one)
+    if engine in _BARE:
+        _each(made, exp.Column, _bare)
     if engine == "sqlite":
         _each(made, exp.Sub, _days)
         _each(made, exp.Extract, _date_part)
@@ -54,13 +55,9 @@ def _divided(node: exp.Expr) -> exp.Expr:
     return exp.Paren(this=exp.Div(this=real, expression=over, typed=True))
 
 
-def _qualify(select: exp.Select) -> None:
-    """Columns of a table by its name: SQLite reads an unknown name in quotes as a text."""
-    if isinstance(table := select.args["from_"].this, exp.Table):
-        columns = [
-            exp.column(one.name, table=table.name, quoted=True) for one in select.expressions
-        ]
-        select.set("expressions", columns)
+def _bare(node: exp.Expr) -> exp.Expr:
+    """A column of a site's table by its name alone."""
+    return exp.column(node.name, quoted=True) if node.text("table").startswith(BASE) else node
 
 
 def _days(node: exp.Expr) -> exp.Expr:
