@@ -30,7 +30,8 @@ class Coefficients:
             1,
             16,
             "In how many sums, each a Newton step from where the one before it led. Two say as "
-            "much as one; where the released model is far from the records, only the later one counts.",
+            "much as one; where the released model is far from the records, only the later one "
+            "counts.",
         ),
     ] = 2
 
