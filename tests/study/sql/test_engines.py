@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import pickle
 import sqlite3
+import threading
+import traceback
 from contextlib import closing, suppress
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import duckdb
@@ -18,8 +23,11 @@ from hubbub import Study
 from hubbub.errors import DataError, StudyError, UserError
 from hubbub.study import sources
 from hubbub.study.extracts import extract
+from hubbub.study.sql import engines
 from hubbub.study.sql.connection import connection_of
 from hubbub.study.sql.engines import rows_of
+from hubbub.study.sql.owned_query import checked
+from hubbub.study.sql.rendering import rendered
 
 SECRET = "4711"  # a cell that no sentence may have
 QUERY = """
@@ -368,6 +376,129 @@ def test_a_connection_is_shown_by_its_engine_alone(tmp_path: Path):
     assert found.address == str(tmp_path / "no" / "x.duckdb")
     with pytest.raises(DataError, match="found neither"):
         connection_of("south", tmp_path / "no", {})
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'url = "duckdb:///x"\npassword = "hunter2"',
+        'url = "duckdb:///x"\nminutes = "hunter2"',
+        'url = "duckdb:///x"\nminutes = [["hunter2"]]',
+        'url = "duckdb:///x"\nschema = ["hunter2"]',
+        'url = "dbapi:x"\ndriver = ["hunter2"]\ndialect = "sqlite"',
+        'url = "dbapi:x"\ndriver = "sqlite3"\ndialect = "hunter2"',
+        'url = "dbapi:x"\ndriver = "hunter2"\ndialect = "sqlite"',
+        'url = "duckdb://[hunter2"',
+        'url = "duckdb:hunter2"',
+        f'url = "sqlite:///hunter2{"x" * 300}"',
+        'url = "postgresql://[hunter2"',
+        'url = "postgresql://u:hunter2@/x?host=/nowhere"',
+    ],
+)
+def test_no_value_of_a_connection_is_in_a_sentence(tmp_path: Path, lines: str):
+    (tmp_path / "sources.toml").write_text(f"[north]\n{lines}\n")
+    (tmp_path / "sources.toml").chmod(0o600)
+    with pytest.raises((UserError, DataError)) as raised:
+        sources.records(study(), "north", folder=tmp_path)
+    shown = "".join(traceback.format_exception(raised.value, chain=True)[-1:])
+    assert "hunter2" not in shown
+    assert raised.value.__cause__ is raised.value.__context__ is None
+
+
+def test_a_connection_is_not_written_field_by_field(tmp_path: Path):
+    made = connection_of("north", connect(tmp_path, "north", "postgresql://r:hunter2@db/registry"))
+    assert "hunter2" not in str(dataclasses.asdict(made))
+    assert "hunter2" not in str(vars(made))
+    with pytest.raises(TypeError, match="in this process"):
+        pickle.dumps(made)
+
+
+ENDLESS = (
+    "SELECT MAX(a.k * b.k - c.k + d.k * e.k) FROM visits a, visits b, visits c, visits d, visits e"
+)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "sqlite", "dbapi"])
+def test_a_query_ends_with_the_minutes_of_its_site(embedded: dict[str, Path], engine: str):
+    home = embedded["sqlite" if engine == "dbapi" else engine]
+    if engine == "dbapi":
+        connect(home, "north", f"dbapi:{home / 'registry'}", driver="sqlite3", dialect="sqlite")
+    quick = connection_of("north", home)
+    object.__setattr__(quick, "seconds", 1)
+    began = monotonic()
+    with pytest.raises(DataError, match="within the minutes"):
+        list(rows_of(quick, ENDLESS, "north"))
+    assert monotonic() - began < 30
+    rows = rows_of(quick, "SELECT a.pid FROM visits a, visits b", "north")
+    next(rows)
+    sleep(1.1)
+    with pytest.raises(DataError, match="within the minutes"):
+        list(rows)
+    assert "hubbub-minutes" not in [one.name for one in threading.enumerate()]
+
+
+def test_duckdb_leaves_nothing_beside_its_database(
+    embedded: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+):
+    home = embedded["duckdb"]
+    connection = connection_of("north", home)
+    wanted = "SELECT current_setting('temp_directory'), current_setting('memory_limit')"
+    assert list(rows_of(connection, wanted, "north")) == [[("", "3.7 GiB")]]
+    monkeypatch.setattr(engines, "MEMORY", "60MB")
+    before = set(home.iterdir())
+    large = "SELECT k, md5(k::TEXT) AS m FROM range(4000000) t(k) ORDER BY m"
+    with pytest.raises(DataError, match="OutOfMemoryException"):
+        list(rows_of(connection, large, "north"))
+    assert set(home.iterdir()) == before
+
+
+# What an engine may take for its clock, and what is a day.
+NO_DAYS = ("now", "NOW", " today ", "yesterday", "tomorrow", "epoch", "infinity", "now-01-01", "")
+DAYS = {"2020-03-04": "2020-03-04", "2020-03-04 05:06:07": "2020-03-04"}
+
+
+@pytest.mark.parametrize("value", ["s", "'to' || LOWER(s)"])
+def test_p31_a_text_that_is_no_day_is_no_date_of_any_engine(
+    postgresql: Any, tmp_path: Path, value: str
+):
+    texts = [*NO_DAYS, *DAYS] if value == "s" else ["DAY", "morrow"]
+    said = [f"INSERT INTO t VALUES ({k}, '{text}')" for k, text in enumerate(texts)]
+    url = postgresql.made(f"clock{len(value)}", "CREATE TABLE t (pid INTEGER, s TEXT)", *said)
+    homes = [connect(tmp_path / "p", "north", url)]
+    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
+        homes.append(connect(tmp_path / engine, "north", f"{engine}:///db"))
+        opened = opener(str(homes[-1] / "db"))
+        for statement in ("CREATE TABLE t (pid INTEGER, s TEXT)", *said):
+            opened.execute(statement)
+        opened.commit()
+        opened.close()
+    day = f"CAST({value} AS DATE)"
+    asked = f"SELECT pid, {day} AS d, EXTRACT(YEAR FROM {day}) AS y FROM t"
+    query = checked(asked, {"t": "pid"}, patient="pid")
+    wanted = [(DAYS.get(text, "None"), "2020" if text in DAYS else "None") for text in texts]
+    for home in homes:
+        connection = connection_of("north", home)
+        statement = rendered(query.select, connection.dialect, connection.schema)
+        found = [row for rows in rows_of(connection, statement, "north") for row in rows]
+        assert [(str(d), str(y)) for _, d, y in sorted(found)] == wanted
+
+
+def test_a_day_of_a_site_that_writes_dates_otherwise_stays_that_day(
+    postgresql: Any, tmp_path: Path
+):
+    url = postgresql.made(
+        "german",
+        *TABLES,
+        "INSERT INTO patients VALUES (1, 50, 'F', 0, '2020-03-04', '2020-02-01')",
+        "ALTER ROLE reader IN DATABASE german SET datestyle = 'German'",
+    )
+    connection = connection_of("north", connect(tmp_path, "north", url))
+    query = checked(
+        "SELECT pid, CAST(came AS DATE) AS d FROM patients", {"patients": "pid"}, patient="pid"
+    )
+    statement = rendered(query.select, connection.dialect, connection.schema)
+    ((row,),) = rows_of(connection, statement, "north")
+    assert str(row[1]) == "2020-03-04"
 
 
 def test_another_engine_is_reached_by_the_driver_that_the_site_names(embedded: dict[str, Path]):

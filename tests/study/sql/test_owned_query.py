@@ -170,6 +170,18 @@ REFUSED = {
     "SELECT pid, CAST(age AS evil) AS a FROM patients": "CAST",
     "SELECT pid, CAST(sex AS VARCHAR(1)) AS a FROM patients": "CAST",
     "SELECT pid, CAST(sex AS regclass) AS a FROM patients": "CAST",
+    "SELECT pid, EXTRACT(YEAR FROM sex) AS a FROM patients": "not cast to a date",
+    "SELECT pid, CAST('today' AS DATE) AS a FROM patients": "its clock",
+    "SELECT pid, DATE 'Yesterday' AS a FROM patients": "its clock",
+    "SELECT pid, age FROM patients WHERE born < '-Infinity'": "its clock",
+    "SELECT pid, COALESCE(born, 'epoch') AS a FROM patients": "its clock",
+    "SELECT pid, age FROM patients WHERE born IN ('2020-01-01now')": "its clock",
+    "SELECT pid, CAST(LOWER(CAST(born AS DATE)) AS DATE) AS a FROM patients": "within another",
+    "SELECT pid, TRIM(LEADING FROM sex) AS a FROM patients": "TRIM with position",
+    "SELECT pid, LENGTH(sex, 'UTF8') AS a FROM patients": "LENGTH with encoding",
+    "SELECT pid, age FROM patients WHERE age BETWEEN SYMMETRIC 9 AND 1": "BETWEEN with symmetric",
+    "SELECT p.pid, v.k FROM patients p OUTER JOIN visits v ON p.pid = v.pid": "a OUTER JOIN",
+    "SELECT p.pid, v.k FROM patients p LEFT INNER JOIN visits v ON p.pid = v.pid": "to filter",
     "SELECT pid, EXTRACT(EPOCH FROM born) AS a FROM patients": "EXTRACT",
     "SELECT pid, sex ~ '^(a+)+$' AS a FROM patients": "not on the list",
     "SELECT pid, ROW(1, 2) AS a FROM patients": "row()",
@@ -240,6 +252,18 @@ def test_p31_neighbouring_databases_give_results_that_differ_in_one_persons_rows
         others = rows([one for one in people if one != gone])
         assert others == [row for row in everybody if row[whose] != gone]
         assert [row for row in everybody if row[whose] == gone] == rows([gone])
+
+
+def test_a_negated_condition_stays_one():
+    query = "SELECT pid FROM patients WHERE sex NOT LIKE 'F%' AND age NOT BETWEEN 1 AND 25"
+    statement = rendered(checked(query, TABLES, patient="pid").select, "sqlite")
+    with closing(_filled(list(range(1, 13)))) as opened:
+        assert sorted(opened.execute(statement)) == [(7,), (9,), (11,)]
+
+
+def test_a_word_that_holds_the_letters_of_a_clock_is_a_text_as_any():
+    query = "SELECT pid, COALESCE(sex, 'unknown') AS s FROM patients"
+    assert "unknown" in rendered(checked(query, TABLES, patient="pid").select, "postgres")
 
 
 def test_p31_the_law_above_is_broken_by_a_statement_that_is_refused():

@@ -15,19 +15,47 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from hubbub.disk import read_text, toml_table
-from hubbub.errors import DataError, UserError
-from hubbub.section import Section
+from hubbub.errors import DataError, StudyError, UserError
+from hubbub.section import Section, key_of
 
 FILE, VARIABLE, HOME = "sources.toml", "HUBBUB_SOURCE", "hubbub-home"
 ENGINES = {"duckdb": "duckdb", "sqlite": "sqlite", "postgresql": "postgres", "dbapi": ""}
 _KEYS = ("url", "schema", "minutes", "driver", "dialect")
+
+
+class Hidden:
+    """A text that may hold a password: in no repr, no `asdict`, no copy and no pickle."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @property
+    def text(self) -> str:
+        """For the engine alone."""
+        return self._text
+
+    def __repr__(self) -> str:
+        """Shows nothing of it."""
+        return "<hidden>"
+
+    def __deepcopy__(self, memo: object) -> Hidden:
+        """Itself, so that `asdict` has no other."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        """Refuses to be written anywhere."""
+        raise TypeError("expected to keep a connection in this process")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -36,7 +64,7 @@ class Connection:
 
     Args:
         engine: "duckdb", "sqlite", "postgresql", or "dbapi" for another one's Python driver.
-        address: a path, a PostgreSQL URL, or what that driver's `connect` takes.
+        hidden: its address: a path, a PostgreSQL URL, or what that driver's `connect` takes.
         schema: of the tables; empty: the usual one.
         seconds: the longest that a query may take.
         driver: the module of "dbapi".
@@ -44,11 +72,16 @@ class Connection:
     """
 
     engine: str
-    address: str = field(repr=False)
+    hidden: Hidden
     schema: str = ""
     seconds: int = 1800
     driver: str = ""
     dialect: str = ""
+
+    @property
+    def address(self) -> str:
+        """What the engine takes."""
+        return self.hidden.text
 
     def __repr__(self) -> str:
         """Shows the engine alone."""
@@ -79,10 +112,10 @@ def connection_of(
     if path.is_file():
         table = _table(path)
         if party in table:
-            return _from_section(Section(party, table[party], _KEYS), path.parent)
+            return _from_table(party, table[party], path.parent)
     known = os.environ if environment is None else environment
     if url := known.get(VARIABLE):
-        return _from_section(Section(VARIABLE, {"url": url}, _KEYS), folder)
+        return _from_table(VARIABLE, {"url": url}, folder)
     raise DataError(
         f"expected the database of {party} in {path.resolve()} or in {VARIABLE}, found neither; "
         f'write [{party}] and url = "duckdb:///registry.duckdb" there'
@@ -111,8 +144,27 @@ def _table(path: Path) -> dict[str, dict[str, object]]:
     return found
 
 
+def _from_table(name: str, table: Mapping[str, object], folder: Path) -> Connection:
+    """The connection that a table states; no sentence has a value of it."""
+    if unknown := [key for key in table if key not in _KEYS]:
+        raise UserError(
+            f"expected keys of [{name}] among {', '.join(_KEYS)}, got {key_of(unknown[0])[:40]}; "
+            "remove it, and write a password into url"
+        )
+    section = Section(name, table, _KEYS)
+    wrong = ""
+    for key, read in _READ.items():
+        try:
+            read(section)
+        except StudyError:  # its sentence quotes the value
+            wrong = wrong or key
+    if wrong:
+        raise UserError(f"expected {wrong} of [{name}] to be {_WANTED[wrong]}; correct it")
+    return _from_section(section, folder)
+
+
 def _from_section(section: Section, folder: Path) -> Connection:
-    """The connection that a table states; no sentence has its url."""
+    """The connection of a table whose values are of the right kind."""
     url = section.content.get("url")
     scheme, _, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
     scheme = "postgresql" if scheme == "postgres" else scheme
@@ -128,14 +180,33 @@ def _from_section(section: Section, folder: Path) -> Connection:
             f"expected driver and dialect beside a dbapi: url of [{section.name}], got none; name "
             "the driver's Python module and sqlglot's word for the SQL"
         )
+    address = None
+    with suppress(ValueError):  # whose sentence may quote it
+        address = _address(scheme, str(url), rest, folder)
+    if address is None:
+        raise UserError(f"expected url of [{section.name}] to be one, it cannot be read; fix it")
     return Connection(
         engine=scheme,
-        address=_address(scheme, str(url), rest, folder),
+        hidden=Hidden(address),
         schema=section.text("schema", "public" if scheme == "postgresql" else ""),
-        seconds=60 * section.whole("minutes", 30, least=1, most=24 * 60),
+        seconds=60 * _minutes(section),
         driver=driver,
         dialect=dialect or ENGINES[scheme],
     )
+
+
+def _minutes(section: Section) -> int:
+    return section.whole("minutes", 30, least=1, most=24 * 60)
+
+
+_READ: dict[str, Callable[[Section], object]] = {
+    "minutes": _minutes,
+    **{key: partial(Section.text, key=key, default="") for key in ("schema", "driver", "dialect")},
+}
+_WANTED = {
+    "minutes": "a whole number from 1 to 1440",
+    **dict.fromkeys(("schema", "driver", "dialect"), "a text"),
+}
 
 
 def _address(scheme: str, url: str, rest: str, folder: Path) -> str:

@@ -1,4 +1,8 @@
-"""Engines: a query in, its rows out, piece by piece; nothing is written, and nothing else is read.
+"""Engines: a query in, its rows out, piece by piece; no table is changed, and nothing else is read.
+
+hubbub writes none of it but the extract. DuckDB spills nothing: a query that takes more memory than
+`MEMORY` fails. SQLite puts what it sorts in files of the system's temporary folder that no longer
+have a name and are their owner's alone; PostgreSQL where its server does.
 
 A database's words may quote a cell, so its exceptions end here. What is raised instead names their
 kind, and their sentence where it can only be about names and rights; it is for the site's own eyes,
@@ -9,9 +13,11 @@ from __future__ import annotations
 
 import importlib
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from hubbub.errors import DataError, with_extra
@@ -20,6 +26,7 @@ from hubbub.study.sql.connection import Connection
 
 Rows = Sequence[Sequence[object]]
 BATCH = 20_000  # rows at once
+MEMORY = "4GB"  # the most that DuckDB takes
 # Of PostgreSQL's errors those whose sentence is about names, rights, locks and lines: none has a
 # value of a row, as those of classes 22 and 23 have.
 _ABOUT_NAMES = ("08", "28", "3D", "3F", "42", "53", "55", "57")
@@ -35,16 +42,24 @@ def rows_of(connection: Connection, statement: str, party: str) -> Iterator[Rows
         party: the silo, for sentences.
 
     Raises:
-        DataError: the database does not answer; with its kind of error, and no cell.
+        DataError: the database does not answer, or not within the connection's seconds, the time
+            between pieces included; with its kind of error, and no cell.
     """
     run = {"duckdb": _duckdb, "sqlite": _sqlite, "postgresql": _postgresql, "dbapi": _dbapi}
-    said = ""
+    said, until = "", monotonic() + connection.seconds
     try:
-        yield from run[connection.engine](connection, statement)
+        with closing(run[connection.engine](connection, statement)) as pieces:
+            for rows in pieces:
+                if monotonic() >= until:
+                    said = "no end"
+                    break
+                yield rows
     except DataError:
         raise
     except Exception as error:  # noqa: BLE001 (a driver raises what it likes)
-        said = _kind(error)
+        said = _kind(error, connection.address)
+    if said and monotonic() >= until:
+        said += " within the minutes that sources.toml allows"
     if said:  # out here, since the exception above may quote a row
         raise DataError(
             f"expected the database of {party} to answer the study's query, got {said}; see "
@@ -52,8 +67,8 @@ def rows_of(connection: Connection, statement: str, party: str) -> Iterator[Rows
         )
 
 
-def _kind(error: Exception) -> str:
-    """What an engine's error is, without a cell."""
+def _kind(error: Exception, address: str) -> str:
+    """What an engine's error is, without a cell and without the address."""
     kind = type(error).__name__
     state = getattr(error, "sqlstate", None) or ""
     said = ""
@@ -63,11 +78,39 @@ def _kind(error: Exception) -> str:
         said = str(error).partition("\n")[0]
     elif isinstance(error, sqlite3.OperationalError | sqlite3.DatabaseError):
         said = str(error) if "no such" in str(error) or "locked" in str(error) else ""
-    return f"{kind}: {shortened(' '.join(said.split()), 200)}" if said else kind
+    said = " ".join(said.replace(address, "the database").split()) if address else ""
+    return f"{kind}: {shortened(said, 200)}" if said else kind
 
 
-def _duckdb(connection: Connection, statement: str) -> Iterator[Rows]:
-    """DuckDB: read only, without files, extensions or variables of this program."""
+@contextmanager
+def _interrupted(opened: Any, seconds: float) -> Iterator[None]:
+    """Has a connection give up after so many seconds, again and again until it has."""
+    interrupt = getattr(opened, "interrupt", None) or getattr(opened, "cancel", None)
+    done = threading.Event()
+
+    def watch() -> None:
+        wait = seconds
+        while not done.wait(wait):
+            wait = 0.2
+            with suppress(Exception):
+                interrupt()  # type: ignore[misc]
+
+    watching = threading.Thread(target=watch, daemon=True, name="hubbub-minutes")
+    if interrupt is not None:
+        watching.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if interrupt is not None:
+            watching.join()
+
+
+def _duckdb(connection: Connection, statement: str) -> Generator[Rows]:
+    """DuckDB: read only, without files, extensions or variables of this program.
+
+    It spills nothing: by default it would do so beside the database, for all to read.
+    """
     try:
         import duckdb
     except ImportError:
@@ -80,13 +123,16 @@ def _duckdb(connection: Connection, statement: str) -> Iterator[Rows]:
         "allow_community_extensions": "false",
         "python_enable_replacements": "false",
         "threads": "1",
+        "temp_directory": "",
+        "memory_limit": MEMORY,
     }
     with duckdb.connect(connection.address, read_only=True, config=settings) as opened:
         opened.execute("SET lock_configuration = true")
-        yield from _fetched(opened.execute(statement))
+        with _interrupted(opened, connection.seconds):
+            yield from _fetched(opened.execute(statement))
 
 
-def _sqlite(connection: Connection, statement: str) -> Iterator[Rows]:
+def _sqlite(connection: Connection, statement: str) -> Generator[Rows]:
     """SQLite: read only, and an authorizer that lets it select alone."""
     _refuse_absent(connection.address)
     path = Path(connection.address).resolve().as_uri()
@@ -98,10 +144,11 @@ def _sqlite(connection: Connection, statement: str) -> Iterator[Rows]:
                 sqlite3.SQLITE_OK if action in _SQLITE_ALLOWED else sqlite3.SQLITE_DENY
             )
         )
-        yield from _fetched(opened.execute(statement))
+        with _interrupted(opened, connection.seconds):
+            yield from _fetched(opened.execute(statement))
 
 
-def _postgresql(connection: Connection, statement: str) -> Iterator[Rows]:
+def _postgresql(connection: Connection, statement: str) -> Generator[Rows]:
     """PostgreSQL: one read-only transaction of one snapshot, by a role that is no superuser."""
     try:
         import psycopg
@@ -114,6 +161,7 @@ def _postgresql(connection: Connection, statement: str) -> Iterator[Rows]:
         with opened.cursor() as cursor:
             cursor.execute("SET LOCAL search_path = pg_catalog")  # no function of a site's own
             cursor.execute(f"SET LOCAL statement_timeout = {milliseconds}")
+            cursor.execute("SET LOCAL datestyle = 'ISO, YMD'")  # of dates as texts
             cursor.execute("SET LOCAL lock_timeout = '60s'")
             cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
             if cursor.fetchone() != (False,):
@@ -127,13 +175,18 @@ def _postgresql(connection: Connection, statement: str) -> Iterator[Rows]:
             yield from _fetched(cursor)
 
 
-def _dbapi(connection: Connection, statement: str) -> Iterator[Rows]:
-    """Any engine by its Python driver (PEP 249), which the site names: not tried by hubbub."""
+def _dbapi(connection: Connection, statement: str) -> Generator[Rows]:
+    """Any engine by its Python driver (PEP 249), which the site names: not tried by hubbub.
+
+    It is interrupted where its connection has `interrupt` or `cancel`; where it has none, the time
+    of a query that gives no rows is the driver's to limit.
+    """
     driver = importlib.import_module(connection.driver)
     with closing(driver.connect(connection.address)) as opened:
         cursor = opened.cursor()
-        cursor.execute(statement)
-        yield from _fetched(cursor)
+        with _interrupted(opened, connection.seconds):
+            cursor.execute(statement)
+            yield from _fetched(cursor)
         with suppress(Exception):
             opened.rollback()
 
@@ -148,8 +201,8 @@ def _refuse_absent(address: str) -> None:
     """Refuse a file that is not there, which an engine would make or explain at length."""
     if not Path(address).is_file():
         raise DataError(
-            f"expected a database in {Path(address).resolve()}, found no such file; correct url in "
-            "sources.toml"
+            "expected a database where url says, from the folder of sources.toml on, found no such "
+            "file; correct url"
         )
 
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from hubbub.study.sql.constructs import (
     AGGREGATES,
+    CLOCK,
     DATE_PARTS,
     ORDERED,
     PLACES,
@@ -17,6 +18,14 @@ from hubbub.study.sql.constructs import (
     why_not,
 )
 from hubbub.study.sql.scope import Scope, name_of, refuse_more, refused
+
+# Parts that sqlglot adds of itself, which say nothing beside PostgreSQL's SQL.
+_OF_THE_PARSER: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Div: ("typed",),
+    exp.DPipe: ("safe",),
+    exp.Cast: ("to",),
+    exp.Extract: ("this",),
+}
 
 
 def value_of(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None = None) -> exp.Expr:
@@ -49,13 +58,18 @@ def _scalar(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None) -> ex
     for part in several:
         parts[part] = [value_of(one, scope, groups) for one in node.args.get(part) or ()]
     _check_form(node)
+    more = {"negate"} if isinstance(node, exp.Is | exp.Like) else _OF_THE_PARSER.get(type(node), ())
+    refuse_more(node, {*single, *several, *more}, node.key.upper())
     if isinstance(node, exp.Is) and node.args.get("negate"):
         parts["negate"] = True
     if isinstance(node, exp.Cast):
         parts["to"] = _type(node)
     if isinstance(node, exp.Extract):
         parts["this"] = exp.var(node.name.upper())
-    return type(node)(**parts)
+    made = type(node)(**parts)
+    if isinstance(node, exp.Like) and node.args.get("negate"):
+        return exp.Not(this=exp.Paren(this=made))
+    return made
 
 
 def _check_form(node: exp.Expr) -> None:
@@ -68,6 +82,10 @@ def _check_form(node: exp.Expr) -> None:
         raise refused("FLOOR or CEIL with decimals", "write it with one argument")
     if isinstance(node, exp.Extract) and node.name.upper() not in DATE_PARTS:
         raise refused("EXTRACT of that part", "take YEAR, MONTH or DAY")
+    if isinstance(node, exp.Extract) and not is_date(node.expression.unnest()):
+        raise refused(
+            "EXTRACT of what is not cast to a date", "write EXTRACT(YEAR FROM CAST(column AS DATE))"
+        )
 
 
 def _aggregate(node: exp.Expr, scope: Scope) -> exp.Expr:
@@ -180,6 +198,11 @@ def _literal(node: exp.Literal) -> exp.Literal:
     if node.is_string:
         if "\\" in text or not text.isprintable():
             raise refused("a text with a backslash or an unprintable letter", "write another")
+        if said := CLOCK.search(text):
+            raise refused(
+                f"a text with the word {said[0].lower()!r}, which a database may read as its clock",
+                "write a day such as '2024-05-31', or compare with another text",
+            )
         return exp.Literal(this=text, is_string=True)
     if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", text):
         raise refused("a number in another form than 12 or 1.5", "write it so")
@@ -194,4 +217,12 @@ def _type(node: exp.Cast) -> exp.DataType:
         raise refused(
             "a CAST to another type", "use INTEGER, BIGINT, DOUBLE PRECISION, TEXT or DATE"
         )
-    return exp.DataType(this=kind.this)  # type: ignore[union-attr]
+    made = exp.DataType(this=kind.this)  # type: ignore[union-attr]
+    if made.this is exp.DataType.Type.DATE and any(map(is_date, node.this.find_all(exp.Cast))):
+        raise refused("a CAST to DATE within another", "cast once")
+    return made
+
+
+def is_date(node: object) -> bool:
+    """Whether an expression is a CAST to DATE."""
+    return isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DATE

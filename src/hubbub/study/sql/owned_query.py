@@ -232,11 +232,12 @@ class _Check:
     def _join(self, join: exp.Join, scope: Scope) -> exp.Join:
         """One join, whose keys must be equal."""
         side, kind = str(join.args.get("side") or ""), str(join.args.get("kind") or "")
-        if (
-            side not in ("", "LEFT")
-            or kind not in ("", "INNER", "OUTER")
-            or join.args.get("method")
-        ):
+        if (side, kind) not in (
+            ("", ""),
+            ("", "INNER"),
+            ("LEFT", ""),
+            ("LEFT", "OUTER"),
+        ) or join.args.get("method"):
             word = f"{join.args.get('method') or ''} {side} {kind} JOIN".strip()
             raise refused(f"a {word}", "write JOIN or LEFT JOIN with ON")
         refuse_more(join, {"this", "on", "side", "kind"}, "a JOIN")

@@ -1,15 +1,19 @@
 """The statement that a site's engine runs, from a checked query.
 
 Numbers are divided as real numbers everywhere, and by zero gives nothing; dates are read and
-subtracted as dates where an engine has none. So engines of sites give the same cells.
+subtracted as dates where an engine has none. So engines of sites give the same cells. A text is a
+date only where its first ten letters are as 2024-05-31 is: an engine may read other words as its
+clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from sqlglot import ErrorLevel, exp
 
+from hubbub.study.sql.expressions import is_date
 from hubbub.study.sql.scope import BASE
 
 _SQLITE_PARTS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d"}
@@ -34,7 +38,7 @@ def rendered(select: exp.Select, engine: str, schema: str = "") -> str:
     if engine == "sqlite":
         _each(made, exp.Sub, _days)
         _each(made, exp.Extract, _date_part)
-        _each(made, exp.Cast, _date)
+    _each(made, exp.Cast, partial(_date, engine=engine))
     return made.sql(dialect=engine, comments=False, unsupported_level=ErrorLevel.RAISE)
 
 
@@ -62,7 +66,7 @@ def _bare(node: exp.Expr) -> exp.Expr:
 
 def _days(node: exp.Expr) -> exp.Expr:
     """Days between two dates, as SQLite has them: texts, and functions of texts."""
-    if not (_is_date(node.this) and _is_date(node.expression)):
+    if not (is_date(node.this) and is_date(node.expression)):
         return node
     days = [exp.func("julianday", side) for side in (node.this, node.expression)]
     between = exp.Sub(this=days[0], expression=days[1])
@@ -74,9 +78,16 @@ def _date_part(node: exp.Expr) -> exp.Expr:
     return exp.cast(exp.func("strftime", *parts), exp.DataType.Type.INT)
 
 
-def _date(node: exp.Expr) -> exp.Expr:
-    return exp.func("date", node.this) if _is_date(node) else node
-
-
-def _is_date(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DATE
+def _date(node: exp.Expr, engine: str) -> exp.Expr:
+    """A date from a text that begins with a day, and nothing from another."""
+    if not is_date(node):
+        return node
+    text = exp.cast(exp.Paren(this=node.this), exp.DataType.Type.TEXT)
+    first, last = exp.Literal.number(1), exp.Literal.number(10)
+    day = exp.Substring(this=text, start=first, length=last)
+    form: exp.Expr = day.copy()
+    for digit in "123456789":  # each engine has REPLACE, and not each a pattern of digits
+        form = exp.func("REPLACE", form, exp.Literal.string(digit), exp.Literal.string("0"))
+    is_day = exp.EQ(this=form, expression=exp.Literal.string("0000-00-00"))
+    checked = exp.Case(ifs=[exp.If(this=is_day, true=day)])
+    return exp.func("date", checked) if engine == "sqlite" else exp.cast(checked, node.to)

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from sqlglot.dialects.dialect import Dialect
+
+from hubbub.errors import UserError
 from hubbub.study.data import Data
 from hubbub.study.extracts.cell_stream import Cells, CellStream, texts_of
 from hubbub.study.sql.connection import connection_of
@@ -40,6 +43,11 @@ def stream_of(query: OwnedQuery, party: str, folder: Path) -> CellStream:
 
 def _pieces(query: OwnedQuery, party: str, folder: Path) -> Iterator[Cells]:
     connection = connection_of(party, folder)
+    if Dialect.get(connection.dialect) is None:  # sqlglot's own sentence would quote it
+        raise UserError(
+            f"expected dialect of [{party}] in sources.toml to be sqlglot's word for the SQL, got "
+            "another; correct it"
+        )
     statement = rendered(query.select, connection.dialect, connection.schema)
     for rows in rows_of(connection, statement, party):
         columns = zip(*rows, strict=True)
