@@ -14,7 +14,7 @@ from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.errors import UserError
 from hubbub.planning import Plan, PlanRow, as_table, option_rows
 from hubbub.queries import PlannedAnswer, foreseen_validation, plan, planned_answers
-from hubbub.report import broken, validation_name
+from hubbub.report import at_most, broken, validation_name
 
 if TYPE_CHECKING:
     from hubbub.cli.ledger_books import PlannedSpending
@@ -136,7 +136,7 @@ def show_plan(made: Plan) -> None:
             ("a silo sends per step", "unknown" if upload is None else f"{upload:,} bytes"),
             (
                 "an attack that wrongly accuses 1 in 100 finds at most",
-                f"{100 * made.attack_power:.2f} in 100",
+                f"{at_most(100 * made.attack_power)} in 100",
             ),
         ],
     )
@@ -220,9 +220,14 @@ def _show_expected(made: Plan) -> None:
 
 def _foreseen(answer: PlannedAnswer) -> tuple[str, str, str, str]:
     """Whether something will be answered, from which epsilon on, its part, and how well."""
-    expected, part = answer.expected, f"{100 * answer.part:.2g} %"
+    expected, part = answer.expected, _percent(answer.part)
     if expected is None:
         return "not known", "", part, "state data.records, the public number of records"
     word = "yes" if expected.answered else "perhaps" if expected.possible else "no"
     least = "none" if answer.least_epsilon is None else f"{answer.least_epsilon:g}"
     return word, least, part, expected.sentence
+
+
+def _percent(part: float) -> str:
+    """A part of epsilon, to two digits."""
+    return f"{100 * part:.0f} %" if part >= 0.1 else f"{100 * part:.2g} %"

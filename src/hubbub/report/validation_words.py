@@ -118,6 +118,12 @@ def next_step(validation: Validation) -> str:
         )
     scores = validation["all"]["scores"]
     first = next(iter(scores.values()))
+    if first["is_better"] is None:
+        return (
+            "next: do not use it on the strength of this: its score is not told from that of "
+            "knowing nothing, be it the model or the noise; give the validation more of epsilon, "
+            "or look for the reason with hubbub rehearse (docs/howto/bad_model.md)"
+        )
     if not first["is_better"]:
         return (
             "next: do not use it; look for the reason on public or made-up records with hubbub "

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.queries.validation.bins import Array, Bins
-from hubbub.queries.validation.noisy_table import NoisyTable, ScoreInterval
+from hubbub.queries.validation.noisy_table import UNKNOWN, NoisyTable, ScoreInterval
 from hubbub.queries.validation.validation_scores import (
     ScoreCurve,
     ValidationScore,
@@ -92,7 +92,8 @@ class Amounts:
     def _mean_error(self, table: NoisyTable) -> ValidationScore | None:
         apart = np.abs(np.array(self.bins.values)[:, None] - np.array(self.seen.values))
         found = table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
-        return score("mae", found.within(0.0, np.inf) if found.is_known else found)
+        told = found.is_known and found.value > 0  # else noise has left nothing of it
+        return score("mae", found.within(0.0, np.inf) if told else UNKNOWN)
 
     def _gap(self, table: NoisyTable) -> ValidationScore | None:
         """Mean prediction less the mean of what came."""
@@ -156,8 +157,8 @@ def _all(n: Array) -> Array:
 
 
 def _root(found: ScoreInterval) -> ScoreInterval:
-    """The root of a mean of squares."""
-    if not found.is_known:
-        return found
+    """The root of a mean of squares; unknown where noise has left nothing of it."""
+    if not found.is_known or found.value <= 0:
+        return UNKNOWN
     value, low, high = (sqrt(max(x, 0.0)) for x in (found.value, found.low, found.high))
     return ScoreInterval(value=value, low=low, high=high)
