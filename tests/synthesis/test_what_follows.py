@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -231,3 +232,14 @@ def test_a_column_of_many_levels_is_too_fine_for_much_noise() -> None:
     assert foreseen(design, 30.0, 2_000).too_fine == ("a",)
     few, lots = foreseen(design, 5.0, 10_000), foreseen(design, 10.0, 10_000)
     assert lots.column == pytest.approx(2 * few.column)
+
+
+@pytest.mark.parametrize("size", [1e9, 1e20, 1e30])
+def test_sums_of_any_size_ask_for_no_more_records_than_a_study_may(
+    quiet: SyntheticData, size: float
+) -> None:
+    """A silo makes its own copy of what an aggregator has sent it."""
+    sums = tuple(np.full_like(one, size) for one in quiet.sums)
+    huge = replace(quiet, sums=sums)
+    assert huge.records <= 1_000_000
+    assert all(len(cells) == 50 for cells in huge.draw(50).values())

@@ -33,10 +33,15 @@ from .linear import (
 )
 from .logistic_regression import (
     Logistic as Logistic,
+    NewtonLogistic as NewtonLogistic,
     logistic as logistic,
 )
 from .multiplicity import (
     adjusted as adjusted,
+)
+from .newton_sums import (
+    Scored as Scored,
+    near_root as near_root,
 )
 from .quantiles import (
     Quantiles as Quantiles,

@@ -23,7 +23,7 @@ from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
 from hubbub.estimation.covariates import Guess
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
-from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
+from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle, mean_effects
 from hubbub.estimation.pattern_regression import (
     ASKED_OF_PATTERNS,
     PatternRegression,
@@ -40,6 +40,8 @@ from hubbub.estimation.statistic import (
     one_hot,
 )
 from hubbub.tabular import Column
+
+_FORESEEN = "logarithm of an odds ratio over half of a column's range"
 
 
 def logistic(
@@ -224,17 +226,25 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
 
         As if nothing were correlated.
         """
-
-        def found(guess: Guess) -> Scored:
-            moments = self.covariates.moments(guess)
-            information = self._scale * self._triangle.entries(moments)
-            made_up = np.concatenate([0.0 * moments[0], information])
-            known = guess.outcome * (1.0 - guess.outcome) * max(records, 1.0)
-            return self.scored(known * made_up, self.blurred(sigma), self.start)
-
         return self.foreseen(
-            found, sigma, "logarithm of an odds ratio over half of a column's range"
+            lambda guess: self._guessed(guess, records, self.blurred(sigma)), sigma, _FORESEEN
         )
+
+    def foreseen_of(self, records: float, sigma: float, sums: int) -> Expectation:
+        """The same where so many sums, each with this noise, are all taken near the root."""
+
+        def found(guess: Guess) -> Effects | None:
+            return mean_effects([self._guessed(guess, records, sigma)] * sums, self.first)
+
+        return self.expected_with(found, sigma, _FORESEEN)
+
+    def _guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
+        """What a sum of guessed records says at their root, with noise of this deviation."""
+        moments = self.covariates.moments(guess)
+        information = self._scale * self._triangle.entries(moments)
+        made_up = np.concatenate([0.0 * moments[0], information])
+        known = guess.outcome * (1.0 - guess.outcome) * max(records, 1.0)
+        return self.scored(known * made_up, sigma, self.start)
 
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
         """What a sum says of the effects, the intercept first, that was taken at `parameters`."""

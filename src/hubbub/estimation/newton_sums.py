@@ -131,19 +131,14 @@ class NewtonRegression(Regression, Iterated):
         """What may be said before records are touched, if all steps but the first say this."""
 
         def found(guess: Guess) -> Effects | None:
-            return _mean([one(guess)] * (len(STEPS) - 1), self.first)
+            return mean_effects([one(guess)] * (len(STEPS) - 1), self.first)
 
         return self.expected_with(found, sigma, quantity)
 
     def _together(self, sums: Array, sigmas: Array) -> Effects | None:
         """The effects that all steps near their root say, None where noise hides them."""
-        told = list(self._played(sums, sigmas))[1:]
-        while len(told) > 1:
-            found = _mean(told, self.first)
-            if found and np.abs(told[0].at[self.first :] - found.values).max() <= _FAR:
-                return found
-            told = told[1:]
-        return None
+        found, is_near = near_root(list(self._played(sums, sigmas))[1:], self.first, least=2)
+        return found if is_near else None
 
     def _played(self, sums: Array, sigmas: Array) -> Iterator[Scored]:
         """Each step at the parameters that those before it gave."""
@@ -153,7 +148,31 @@ class NewtonRegression(Regression, Iterated):
             parameters = self.update(one, sigma, parameters)
 
 
-def _mean(told: Sequence[Scored], first: int) -> Effects | None:
+def near_root(
+    told: Sequence[Scored], first: int, *, far: float = _FAR, least: int = 1
+) -> tuple[Effects | None, bool]:
+    """What sums say together, the earliest of them left out that were taken far off.
+
+    Args:
+        told: what each sum says, in their order.
+        first: components before this one are no effects.
+        far: from the root, on covariates in [-1, 1].
+        least: how many sums an answer needs.
+
+    Returns:
+        The effects, None where noise hides them; and whether all sums behind them were near.
+    """
+    found = None
+    while len(told) >= least:
+        found = mean_effects(told, first)
+        if found and np.abs(told[0].at[first:] - found.values).max() <= far:
+            return found, True
+        told = told[1:]
+    return found, False
+
+
+def mean_effects(told: Sequence[Scored], first: int) -> Effects | None:
+    """The root that all sums together say, with its uncertainty; None where noise hides it."""
     number = len(told)
     information = np.mean([one.information for one in told], axis=0)
     blur = float(np.mean([one.blur for one in told])) / math.sqrt(number)
@@ -164,7 +183,7 @@ def _mean(told: Sequence[Scored], first: int) -> Effects | None:
         for parts in zip(*((one.at, one.score, one.noise) for one in told), strict=True)
     )
     step = np.linalg.solve(information, score)
-    if not _agree(told, at + step, information):
+    if number > 1 and not _agree(told, at + step, information):
         return None
     covariance = noise / number + _doubt(blur, step)
     doubt = blur * Triangle(width=len(information)).each()

@@ -254,6 +254,11 @@ class Stacked:
         noise = sigma / part.unit / math.sqrt(self.rounds / part.asked.rounds)
         return part.asked.expected(records, noise)
 
+    def own(self, name: str, noisy: Array, sigma: float) -> tuple[Array, float]:
+        """The block of one question in a noisy sum (size,), in its own unit, and its noise."""
+        (part,) = (one for one in self._parts() if one.name == name)
+        return part.mean(noisy[None], sigma)
+
     def answers(self, noisy: Sequence[Array], sigma: float) -> dict[str, Answer]:
         """What the noisy sums say.
 

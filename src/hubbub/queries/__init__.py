@@ -3,6 +3,7 @@
 A new kind is a file here with a `Query`, and the line of `study_queries` that finds it in a study.
 """
 
+from hubbub.queries.coefficients import COEFFICIENT_SUMS, COEFFICIENTS, CoefficientsQuery
 from hubbub.queries.evaluation_query import EVALUATION, EvaluationQuery
 from hubbub.queries.kept_sums import SUMS, sums_in
 from hubbub.queries.planned_answers import PlannedAnswer, check_expected, planned_answers
@@ -56,6 +57,9 @@ from hubbub.queries.validation import (
 from hubbub.queries.validation import sums_in as validation_sums_in
 from hubbub.queries.vector_query import VECTOR, VectorQuery
 
-ANSWER_FILES = (ANSWERS, SYNTHETIC)  # of a run's folder, which its page reads
+ANSWER_FILES = (ANSWERS, SYNTHETIC, COEFFICIENTS)  # of a run's folder, which its page reads
 # Of a run's folder, of which the evidence has digests.
-RELEASED_FILES = (SUMS, ANSWERS, SYNTHETIC_SUMS, SYNTHETIC, SYNTHETIC_MODEL, RECORDS)
+RELEASED_FILES = (
+    *(SUMS, ANSWERS, SYNTHETIC_SUMS, SYNTHETIC, SYNTHETIC_MODEL, RECORDS),
+    *(COEFFICIENT_SUMS, COEFFICIENTS),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hubbub.errors import StudyError
 from hubbub.planning import Plan, Query, SteppedQuery, model_size, plan_of
 from hubbub.privacy import MOST_DIMENSION, whole
+from hubbub.queries.coefficients import CoefficientsQuery
 from hubbub.queries.evaluation_query import EvaluationQuery
 from hubbub.queries.standardising_query import StandardisingQuery, features_of
 from hubbub.queries.statistics_query import StatisticsQuery
@@ -42,6 +43,8 @@ def queries_of(
         beside.append(EvaluationQuery(asked, data, privacy, training.steps, dimension))
     if study.validation is not None:
         beside.append(ValidationQuery(study, dimension))
+    if study.coefficients is not None:
+        beside.append(CoefficientsQuery(study.coefficients, data, privacy))
     return trained, tuple(beside)
 
 

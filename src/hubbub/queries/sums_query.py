@@ -91,7 +91,8 @@ class SumsQuery(SteppedQuery):
     def restored(self, folder: Path, state: QueryState) -> QueryState:
         """With the sums that were made."""
         kept = sums_in(folder, self.layout, self.kept_in)
-        return replace(state, step=self.layout.made(kept), parameters=kept)
+        made = self.layout.made(kept)
+        return replace(state, step=made, parameters=kept) if made else state
 
     def store(self, folder: Path, state: QueryState) -> None:
         """The sums so far."""

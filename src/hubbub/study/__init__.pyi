@@ -8,6 +8,9 @@ from .attested_roles import (
     AttestedRole as AttestedRole,
     role_from as role_from,
 )
+from .coefficients import (
+    Coefficients as Coefficients,
+)
 from .data import (
     Data as Data,
     columns_of as columns_of,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from hubbub.errors import StudyError
 from hubbub.study.asked_statistics import AskedStatistics
+from hubbub.study.coefficients import Coefficients, check_coefficients
 from hubbub.study.data import Data
 from hubbub.study.model import HUBER, LINEAR_PROBE, Model
 from hubbub.study.parties import Parties
@@ -28,6 +29,7 @@ def refuse_contradictions(
     privacy: Privacy,
     asked: Sequence[AskedStatistics | AskedSynthesis],
     validation: Validation | None = None,
+    coefficients: Coefficients | None = None,
 ) -> None:
     """Refuse a study whose tables contradict each other, whatever each says by itself.
 
@@ -53,7 +55,10 @@ def refuse_contradictions(
         _check_evaluation(training)
         if validation is not None:
             _check_validation(validation, training, data)
-    _check_parts(training, data, [*asked, *([validation] if validation else [])], privacy.epsilon)
+        if coefficients is not None:
+            check_coefficients(data, model)
+    of_model = [one for one in (validation, coefficients) if one is not None]
+    _check_parts(training, data, [*asked, *of_model], privacy.epsilon)
 
 
 def _check_target(data: Data, model: Model) -> None:
@@ -124,7 +129,7 @@ def _check_evaluation(training: Training) -> None:
 def _check_parts(
     training: Training | None,
     data: Data,
-    asked: Sequence[AskedStatistics | AskedSynthesis | Validation],
+    asked: Sequence[AskedStatistics | AskedSynthesis | Validation | Coefficients],
     epsilon: float,
 ) -> None:
     """Evaluation, standardisation and what else is asked leave some epsilon to the main query."""

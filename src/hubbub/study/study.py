@@ -24,6 +24,7 @@ from hubbub.settings import canonical, one_of, table, text
 from hubbub.study import file_limits, import_path
 from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
+from hubbub.study.coefficients import Coefficients, coefficients_from
 from hubbub.study.contradictions import refuse_contradictions
 from hubbub.study.data import Data, columns_of
 from hubbub.study.data_table import data_from
@@ -54,7 +55,8 @@ HEAD = {
     ),
 }
 _TABLES = ("parties", "data", "model", "training", "privacy")
-_OPTIONAL = ("statistics", "synthetic", "validation", "attestation")
+_OPTIONAL = ("statistics", "synthetic", "validation", "coefficients", "attestation")
+_OF_MODEL = ("validation", "coefficients")  # which are asked of a trained model
 _OF_CELLS = ("statistics", "synthetic")  # beside which nothing need be trained
 _LEARNING = ("model", "training")  # absent where only statistics are asked for
 
@@ -87,6 +89,15 @@ def _validation(top: Section, data: Data, *, trains: bool) -> Validation | None:
         raise top.refusal("validation", "absent where no model is trained", "remove it")
     stated = top.table("validation")
     return validation_from(stated, columns_of(data) if stated.get("by") else {})
+
+
+def _coefficients(top: Section, *, trains: bool) -> Coefficients | None:
+    """The table `[coefficients]`, if there is one, of a model."""
+    if "coefficients" not in top:
+        return None
+    if not trains:
+        raise top.refusal("coefficients", "absent where no model is trained", "remove it")
+    return coefficients_from(top.table("coefficients"))
 
 
 def _fault(error: ValueError, text: str) -> str:
@@ -130,6 +141,7 @@ class Study:
         statistics: tables, curves, tests and regressions that are asked for; None: none.
         synthetic: synthetic records that are asked for; None: none.
         validation: scores of the trained model that are asked for; None: none.
+        coefficients: effects of the trained model that are asked for; None: none.
         attestation: what parties must show of the machines and the code that they run; None:
             nothing.
         toml: the text that the study was read from; empty if there is none.
@@ -168,6 +180,7 @@ class Study:
     statistics: AskedStatistics | None = None
     synthetic: AskedSynthesis | None = None
     validation: Validation | None = None
+    coefficients: Coefficients | None = None
     attestation: Attestation | None = None
     toml: str = field(default="", repr=False, compare=False)
 
@@ -249,7 +262,7 @@ class Study:
         Args:
             table: one table for each of study, parties, data, model, training and privacy, and
                 perhaps one each for statistics and synthetic, beside which model and training may
-                be left out, one for validation, and one for attestation.
+                be left out, one each for validation and coefficients, and one for attestation.
             toml: the text that the table was read from, if there is one.
 
         Returns:
@@ -287,6 +300,7 @@ class Study:
             statistics=asked,
             synthetic=synthetic,
             validation=validated,
+            coefficients=_coefficients(top, trains=trains),
             attestation=attestation_from(
                 attested, nodes=bool(parts["parties"].get("compute_nodes"))
             ),
@@ -300,6 +314,7 @@ class Study:
             study.privacy,
             [one for one in (study.statistics, study.synthetic) if one is not None],
             study.validation,
+            study.coefficients,
         )
         if strange := [name for name, _ in study.code if name not in study.own_code]:
             raise StudyError(
@@ -331,7 +346,7 @@ class Study:
             del head["transcript"]
         if not self.code:
             del head["code"]
-        asked = {name: getattr(self, name) for name in (*_OF_CELLS, "validation")}
+        asked = {name: getattr(self, name) for name in (*_OF_CELLS, *_OF_MODEL)}
         text = written(head, tables, asked, self.attestation)
         if Study.parse(text).id != self.id:
             raise StudyError(
@@ -358,7 +373,8 @@ class Study:
     @property
     def reads_cells(self) -> bool:
         """Whether columns as they are asked of, and not only features of them."""
-        return self.statistics is not None or self.synthetic is not None
+        asked = (self.statistics, self.synthetic, self.coefficients)
+        return any(one is not None for one in asked)
 
     @property
     def has_joint_batches(self) -> bool:
@@ -397,9 +413,10 @@ class Study:
         del content["synthetic"]  # it came after ids were pinned
         if self.synthetic is not None:
             content["synthetic"] = self.synthetic.canonical()
-        del content["validation"]  # which came after study ids were pinned
-        if self.validation is not None:
-            content["validation"] = self.validation.to_table()
+        for name in _OF_MODEL:  # which came after study ids were pinned
+            del content[name]
+            if (asked := getattr(self, name)) is not None:
+                content[name] = asked.to_table()
         content["format"] = FORMAT
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 

@@ -12,6 +12,7 @@ from hubbub import estimation
 from hubbub.settings import Key, Keys, keys_of, listed, one_of, page, schema
 from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.attested_roles import Attestation, AttestedRole
+from hubbub.study.coefficients import Coefficients
 from hubbub.study.data import Data, Standardise
 from hubbub.study.model import Frozen, Model
 from hubbub.study.omop.omop_keys import Happening, Omop, OmopColumn
@@ -49,6 +50,7 @@ def tables() -> dict[str, Keys]:
         f"statistics.{NAME}": listed(_statistic_keys()),
         "synthetic": keys_of(AskedSynthesis),
         "validation": keys_of(Validation),
+        "coefficients": keys_of(Coefficients),
         "privacy": keys_of(Privacy),
         "attestation": keys_of(Attestation),
         "attestation.silo": keys_of(AttestedRole),
@@ -81,6 +83,7 @@ def json_schema() -> dict[str, Any]:
         "statistics": _statistics_schema(known),
         "synthetic": schema(known["synthetic"]) | {"required": []},
         "validation": schema(known["validation"]),
+        "coefficients": schema(known["coefficients"]),
         "privacy": schema(known["privacy"]),
         "attestation": schema(known["attestation"], aggregator=role, node=role, silo=role),
     }

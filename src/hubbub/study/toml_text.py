@@ -16,6 +16,7 @@ from hubbub import synthesis, tabular
 from hubbub.study import (
     asked_statistics,
     attested_roles,
+    coefficients,
     data,
     model,
     parties,
@@ -26,7 +27,12 @@ from hubbub.study import (
 )
 from hubbub.study.omop.omop_keys import omop_table
 
-Asked = asked_statistics.AskedStatistics | synthesis.AskedSynthesis | validation.Validation
+Asked = (
+    asked_statistics.AskedStatistics
+    | synthesis.AskedSynthesis
+    | validation.Validation
+    | coefficients.Coefficients
+)
 Settings = parties.Parties | data.Data | model.Model | training.Training | privacy.Privacy
 
 

@@ -183,7 +183,10 @@ def _proper(shares: Array) -> Array:
     """The nearest shares that are none below 0 and add up to 1, each above nothing."""
     rising = np.sort(shares)[::-1]
     over = (np.cumsum(rising) - 1) / np.arange(1, len(shares) + 1)
-    cut = over[np.flatnonzero(rising > over)[-1]]
+    above = np.flatnonzero(rising > over)
+    if not above.size:  # numbers so large that their differences are lost: they say nothing
+        return np.full(len(shares), 1 / len(shares))
+    cut = over[above[-1]]
     found = np.maximum(shares - cut, 1e-9)
     return np.asarray(found / found.sum())
 

@@ -28,6 +28,9 @@ Table = dict[str, list[Any]]
 REFITS = 20
 
 
+MOST_UNASKED = 1_000_000  # records, as many as a study may ask for
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SyntheticData:
     """Synthetic records of all silos together, and shares with honest intervals.
@@ -73,8 +76,9 @@ class SyntheticData:
 
     @property
     def records(self) -> int:
-        """How many there are if nothing else is asked for."""
-        return self.wanted or max(round(self.components.records), 1)
+        """How many there are if nothing else is asked for; a sum may say anything."""
+        told = self.components.records
+        return self.wanted or round(min(max(told, 1.0), MOST_UNASKED))
 
     def draw(self, records: int | None = None, *, seed: int = 0) -> Table:
         """Synthetic records.

@@ -114,7 +114,9 @@ def ask_last(
     """Ask what is asked at what the main query has led to, as `ask_before` does."""
     for planned in prepared.plan.stepped:
         if planned.query.is_asked_last:
-            state = QueryState(parameters=trained.parameters)
+            begin = planned.query.start(trained.parameters)
+            assert begin is not None, "a query begins with the model or its own"  # noqa: S101
+            state = QueryState(parameters=begin)
             state = _answer(prepared, planned, opened, folder, state)
             prepared = prepared.with_answer(planned, state)
     return prepared

@@ -38,7 +38,8 @@ def synthesize(
 
     Guarantees:
         1. Everything that is given back, and whatever is drawn from it later, is (epsilon,
-           delta)-DP against the aggregator with `colluders` silos (docs/privacy.md P26).
+           delta)-DP against the aggregator with `colluders` silos (docs/privacy.md P26), but for
+           what is counted here and then public: the units in all, where `records` is None.
         2. It counts against the same ledgers as `hubbub.statistics` of the same tables, and who
            runs a cell twice gets the same release (P22).
 

@@ -35,7 +35,8 @@ SELECT p.pid, p.age, p.sex, p.died, v.n, v.late / 7 AS weeks,
        CAST(p.gone AS DATE) - CAST(p.came AS DATE) AS days,
        EXTRACT(YEAR FROM CAST(p.came AS DATE)) AS y
 FROM patients p
-LEFT JOIN (SELECT pid, COUNT(*) AS n, MAX(k) AS late FROM visits WHERE k > 0 GROUP BY pid) v
+LEFT JOIN (SELECT pid, COUNT(*) AS n, MAX(CAST(k AS INTEGER)) AS late FROM visits WHERE k > 0
+           GROUP BY pid) v
   ON v.pid = p.pid
 WHERE p.sex LIKE 'F%' OR p.age > 30
 """

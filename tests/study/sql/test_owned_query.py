@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from hubbub.errors import StudyError
@@ -190,15 +191,16 @@ LET_IN = (
     "SELECT pid, age FROM patients",
     "SELECT p.pid, p.age, v.k FROM patients p JOIN visits v ON p.pid = v.pid AND v.k > 1",
     "SELECT p.pid, l.k FROM patients AS p LEFT JOIN labs l ON l.k > 0 AND (l.person = p.pid)",
-    "SELECT p.pid, n.n FROM patients p LEFT JOIN (SELECT person, COUNT(*) AS n, MIN(k) AS low "
-    "FROM labs WHERE k > 1 GROUP BY person) n ON n.person = p.pid WHERE p.age / 3 > 2",
-    "WITH first AS (SELECT pid, MIN(k) AS k FROM visits GROUP BY pid), "
+    "SELECT p.pid, n.n FROM patients p LEFT JOIN (SELECT person, COUNT(*) AS n, "
+    "MIN(CAST(k AS INTEGER)) AS low FROM labs WHERE k > 1 GROUP BY person) n "
+    "ON n.person = p.pid WHERE p.age / 3 > 2",
+    "WITH first AS (SELECT pid, MIN(CAST(k AS INTEGER)) AS k FROM visits GROUP BY pid), "
     "b AS (SELECT v.pid, COUNT(DISTINCT v.k) AS c FROM visits v JOIN first f ON f.pid = v.pid "
     "WHERE v.k >= f.k GROUP BY v.pid) SELECT p.pid, b.c FROM patients p JOIN b ON b.pid = p.pid",
     "SELECT pid, CASE WHEN age > 50 THEN 'old' ELSE 'young' END AS a, sex || 'x' AS s, "
     "COALESCE(age, 1) + 2 * -age AS z, TRIM(LOWER(sex)) AS t FROM patients "
     "WHERE sex LIKE 'F%' AND age BETWEEN 1 AND 90 AND NOT sex IN ('a', 'b') AND age IS NOT NULL",
-    "SELECT v.pid, COUNT(*) AS n, v.k FROM visits v GROUP BY v.k, v.pid",
+    "SELECT v.pid, COUNT(*) AS n, CAST(v.k AS INTEGER) AS k FROM visits v GROUP BY v.k, v.pid",
 )
 
 
@@ -273,12 +275,88 @@ def test_p31_the_law_above_is_broken_by_a_statement_that_is_refused():
 def test_the_statement_that_runs_is_made_of_what_was_checked():
     found = checked("SELECT pid, Age / 2 AS half FROM Patients", TABLES, patient="pid")
     assert rendered(found.select, "postgres") == (
-        'SELECT "patients"."pid" AS "pid", (CAST(("patients"."age") AS DOUBLE PRECISION) / '
-        'NULLIF((2), 0)) AS "half" FROM (SELECT "pid", "age" FROM "patients") AS "patients"'
+        'SELECT "t 0.0"."c 0" AS "pid", (CAST(("t 0.0"."c 1") AS DOUBLE PRECISION) / '
+        'NULLIF((2), 0)) AS "half" FROM (SELECT "pid" AS "c 0", "age" AS "c 1" '
+        'FROM "patients" AS "b t 0.0") AS "t 0.0"'
     )
-    assert 'FROM (SELECT "patients"."pid", "patients"."age" FROM "patients")' in rendered(
+    assert 'FROM (SELECT "b t 0.0"."pid" AS "c 0", "b t 0.0"."age" AS "c 1"' in rendered(
         found.select, "sqlite"
     )
+
+
+# What engines make of names: another's column, a sibling's, a table's whole row.
+NAMES = {
+    "SELECT v.pid AS pid, b.hiv AS hiv FROM visits v JOIN (SELECT w.hiv AS hiv, w.note AS "
+    '"K", w.pid AS k FROM visits w) b ON b.k = v.pid': "two columns",
+    'SELECT v.pid AS pid, v.hiv AS "Pid" FROM visits v': "two columns",
+    'SELECT a.pid FROM visits a JOIN visits "A" ON a.pid = "A".pid': "two tables",
+    "SELECT a.pid, MIN(a.hiv) AS m FROM visits a GROUP BY a.pid": "equal values",
+    "SELECT a.pid, MAX(CAST(a.hiv AS TEXT)) AS m FROM visits a GROUP BY a.pid": "equal values",
+    "SELECT a.pid, a.hiv, COUNT(*) AS n FROM visits a GROUP BY a.pid, a.hiv": "equal values",
+    "SELECT a.pid, CAST(a.hiv AS TEXT) AS h FROM visits a GROUP BY a.pid, a.hiv": "equal values",
+}
+
+
+@pytest.mark.parametrize("query", NAMES)
+def test_p31_names_that_differ_in_letters_case_and_values_with_several_texts_are_refused(query):
+    with pytest.raises(StudyError, match=NAMES[query]):
+        checked(query, {"visits": "pid"}, patient="pid")
+
+
+@pytest.mark.parametrize(
+    ("tables", "reference"),
+    [({"visits": "pid"}, ("Visits",)), ({"visits": "pid", "Visits": "note"}, ())],
+)
+def test_p31_one_table_has_one_name_and_one_key(tables: dict[str, str], reference: tuple[str, ...]):
+    with pytest.raises(StudyError, match="twice"):
+        checked("SELECT pid FROM visits", tables, reference=reference, patient="pid")
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "sqlite"])
+def test_p31_a_column_that_a_table_lacks_is_an_error_and_never_a_siblings(engine: str):
+    """DuckDB lets a SELECT in FROM see the tables before it, and would join everybody."""
+    query = (
+        "SELECT labs.patient_id AS k, l.hiv AS h FROM visits labs JOIN labs l "
+        "ON l.patient_id = labs.patient_id"
+    )
+    tables = {"visits": "patient_id", "labs": "patient_id"}
+    statement = rendered(checked(query, tables, patient="k").select, engine)
+    made = duckdb.connect() if engine == "duckdb" else sqlite3.connect(":memory:")
+    with closing(made):
+        made.execute("CREATE TABLE visits (patient_id INTEGER)")
+        made.execute("CREATE TABLE labs (pid INTEGER, hiv INTEGER)")
+        made.execute("INSERT INTO visits VALUES (1), (2)")
+        made.execute("INSERT INTO labs VALUES (1, 10), (2, 20)")
+        with pytest.raises((duckdb.Error, sqlite3.Error)):
+            made.execute(statement).fetchall()
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "sqlite"])
+def test_p31_columns_of_a_select_within_are_those_that_were_checked(engine: str):
+    query = (
+        "SELECT v.pid, b.hiv AS hiv FROM visits v JOIN (SELECT w.pid AS k, w.note AS pid, "
+        "w.hiv FROM visits w) b ON b.k = v.pid"
+    )
+    statement = rendered(checked(query, {"visits": "pid"}, patient="pid").select, engine)
+    made = duckdb.connect() if engine == "duckdb" else sqlite3.connect(":memory:")
+    with closing(made):
+        made.execute("CREATE TABLE visits (pid INTEGER, note INTEGER, hiv INTEGER)")
+        made.execute("INSERT INTO visits VALUES (1, 7, 0), (2, 1, 1), (3, 1, 1)")
+        assert sorted(made.execute(statement).fetchall()) == [(1, 0), (2, 1), (3, 1)]
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "sqlite"])
+def test_p31_a_least_value_has_one_text_however_rows_lie(engine: str):
+    query = "SELECT v.pid, MIN(CAST(v.x AS DOUBLE PRECISION)) AS m FROM visits v GROUP BY v.pid"
+    statement = rendered(checked(query, {"visits": "pid"}, patient="pid").select, engine)
+    texts = set()
+    for rows in ("(1, 0.0), (1, -0.0)", "(1, -0.0), (1, 0.0)"):
+        made = duckdb.connect() if engine == "duckdb" else sqlite3.connect(":memory:")
+        with closing(made):
+            made.execute("CREATE TABLE visits (pid INTEGER, x DOUBLE)")
+            made.execute(f"INSERT INTO visits VALUES {rows}")  # noqa: S608
+            texts.add(str(made.execute(statement).fetchall()))
+    assert len(texts) == 1
 
 
 @pytest.mark.parametrize("name", ["pg_stat_activity", "sqlite_master", "duckdb_tables"])

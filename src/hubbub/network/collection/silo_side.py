@@ -112,6 +112,10 @@ class SiloSide(PartySide):
         """Take part in this opening of the collection, and in no other."""
         kept, shown = self.kept(asked.place.id), [asked.collect, *asked.all(Tag.NODE_KEY)]
         before = kept.parts("opened")
+        if self._is_a_sessions(asked):
+            raise ProtocolError(
+                "expected a new collection, got the id of a session", culprit="relay"
+            )
         if before is None:
             if not self._folder.notes.open_session(asked.place.id) and self._is_paid(asked):
                 raise ProtocolError(
@@ -127,11 +131,14 @@ class SiloSide(PartySide):
             )
 
     def _is_paid(self, asked: AskedCollection) -> bool:
-        """Whether the ledger has a row of this id."""
-        study, collection = asked.place.study, asked.place.id
-        return any(
-            (one.study, one.session) == (study, collection) for one in self._ledger.entries()
-        )
+        """Whether the ledger has this collection's own row: a session's rounds count from 1."""
+        own = (asked.place.study, asked.place.id, 0)
+        return any((one.study, one.session, one.round) == own for one in self._ledger.entries())
+
+    def _is_a_sessions(self, asked: AskedCollection) -> bool:
+        """Whether a session has rows of this id: its certificate counts once for an id."""
+        own = (asked.place.study, asked.place.id)
+        return any((one.study, one.session) == own and one.round for one in self._ledger.entries())
 
     def _liar(self, asked: AskedCollection, before: list[bytes]) -> str:
         """Who has signed two things for one place."""
@@ -152,7 +159,7 @@ class SiloSide(PartySide):
             Entry(
                 study=asked.place.study,
                 session=asked.place.id,
-                round=1,
+                round=0,
                 attempt=0,
                 kind=kind_of(planned),
                 certificate=planned.certificate,

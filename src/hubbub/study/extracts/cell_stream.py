@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from math import isnan
 
 Cells = Mapping[str, Sequence[str]]
@@ -27,15 +28,22 @@ class CellStream:
 
 
 def texts_of(values: Sequence[object]) -> list[str]:
-    """The texts of a column's values, alike for all engines: truth values are 1 and 0."""
-    try:
-        known = {value: _text(value) for value in set(values)}
-        return [known[value] for value in values]
-    except TypeError:  # some have no hash
-        return [_text(value) for value in values]
+    """The texts of a column's values, alike for all engines: truth values are 1 and 0.
+
+    Each from its own value alone: values that Python holds equal, such as 0.0 and -0.0, may be
+    several people's.
+    """
+    return list(map(_text, values))
 
 
 def _text(value: object) -> str:
+    """One value's; numbers that are equal have one text, whatever their sign of zero and scale."""
     if value is None or (isinstance(value, float) and isnan(value)):
         return ""
-    return str(int(value)) if isinstance(value, bool) else str(value).strip()
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        return str(value + 0.0)  # -0.0 is 0.0
+    if isinstance(value, Decimal) and value.is_finite():
+        return f"{value.normalize() + 0:f}"
+    return str(value).strip()

@@ -85,7 +85,7 @@ def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
             origin=origin,
         )
         found |= {"inputs": records.inputs, "targets": records.targets}
-    if study.statistics is not None:
+    if study.reads_cells:
         unified = target_unified(data, cells)
         coded = coded_cells(unified, columns_of(data).values(), origin)
         found["cells"] = np.column_stack(list(coded.columns.values()))

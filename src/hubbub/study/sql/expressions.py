@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from sqlglot import exp
 
@@ -10,6 +11,7 @@ from hubbub.study.sql.constructs import (
     AGGREGATES,
     CLOCK,
     DATE_PARTS,
+    ORDERED,
     PLACES,
     SCALARS,
     TYPES,
@@ -32,7 +34,7 @@ def value_of(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None = Non
         column = _column(node, scope)
         if groups is not None and column not in groups:
             raise refused(
-                f"the column {column.name!r} of one of a group's rows",
+                f"the column {node.name!r} of one of a group's rows",
                 "group by it too, or take its MIN or MAX",
             )
         return column
@@ -100,7 +102,75 @@ def _aggregate(node: exp.Expr, scope: Scope) -> exp.Expr:
         return exp.Count(this=exp.Distinct(expressions=values))
     if not isinstance(inner, exp.Expr):
         raise refused(f"{node.key.upper()} of nothing", "name a column")
-    return type(node)(this=value_of(inner, scope))
+    if isinstance(node, exp.Count):
+        return exp.Count(this=value_of(inner, scope))
+    return type(node)(this=_ordered(node.key.upper(), inner, scope))
+
+
+def _ordered(named: str, inner: exp.Expr, scope: Scope) -> exp.Expr:
+    """What is least or most: of equal values there is one text, so none shows which came first."""
+    built = value_of(inner, scope)
+    kind = kind_of(built, scope)
+    if kind not in ORDERED:
+        raise refused(
+            f"{named} of what has no one text for equal values",
+            f"write {named}(CAST(… AS INTEGER)), BIGINT, DOUBLE PRECISION or DATE",
+        )
+    if kind is not exp.DataType.Type.DOUBLE:
+        return built
+    real = exp.cast(exp.Paren(this=built), kind)  # a numeric's scale is gone, and so is -0.0:
+    zero = exp.EQ(this=real.copy(), expression=exp.Literal.number(0))
+    return exp.Case(ifs=[exp.If(this=zero, true=exp.Literal.number(0))], default=real)
+
+
+_REAL = exp.DataType.Type.DOUBLE
+_WHOLE = exp.DataType.Type.BIGINT
+
+
+def kind_of(built: exp.Expr, scope: Scope) -> Any:
+    """The type of an expression as the query says it; numbers that may be of any are real.
+
+    Args:
+        built: of what was checked.
+        scope: of its columns.
+    """
+    if isinstance(built, exp.Column):
+        return scope.kind(built)
+    if isinstance(built, exp.Cast):
+        return built.to.this
+    if isinstance(built, exp.Count | exp.Length | exp.Extract):
+        return _WHOLE
+    if isinstance(built, exp.Literal):
+        return None if built.is_string else _REAL
+    if isinstance(built, exp.Min | exp.Max | exp.Paren):
+        return kind_of(built.this, scope)
+    if isinstance(built, exp.Case):
+        branches = [one.args["true"] for one in built.args["ifs"]]
+        return _common([*branches, *filter(None, [built.args.get("default")])], scope)
+    if isinstance(built, exp.Coalesce):
+        return _common([built.this, *built.expressions], scope)
+    if isinstance(built, _ARITHMETIC):
+        found = _common([one for one in (built.this, built.args.get("expression")) if one], scope)
+        days = isinstance(built, exp.Sub) and found is exp.DataType.Type.DATE
+        return _WHOLE if days else _REAL if found in (*_WHOLES, _REAL) else None
+    return None
+
+
+_WHOLES = (exp.DataType.Type.INT, _WHOLE)
+_ARITHMETIC = (
+    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Abs),
+    *(exp.Floor, exp.Ceil, exp.Sqrt, exp.Ln, exp.Exp),
+)
+
+
+def _common(several: list[exp.Expr], scope: Scope) -> Any:
+    """Of expressions that stand for one value: their type, if they have one in common."""
+    kinds = {kind_of(one, scope) for one in several if not isinstance(one, exp.Null)}
+    if len(kinds) == 1:
+        return kinds.pop()
+    if kinds and kinds <= {*_WHOLES, _REAL}:
+        return _WHOLE if kinds <= {*_WHOLES} else _REAL
+    return None
 
 
 def _column(node: exp.Column, scope: Scope) -> exp.Column:

@@ -18,21 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Tokenizer
 
-from hubbub.study.sql.constructs import PARTS, STATEMENTS, why_not
-from hubbub.study.sql.expressions import value_of
+from hubbub.study.sql.constructs import AGGREGATES, EXACT, PARTS, STATEMENTS, why_not
+from hubbub.study.sql.expressions import kind_of, value_of
 from hubbub.study.sql.scope import (
     Relation,
     Scope,
     all_of,
     name_of,
-    placed,
     refuse_more,
     refuse_system,
     refused,
@@ -106,6 +106,17 @@ class _Check:
         self._tables, self._reference = tables, reference
         self._named: dict[str, Relation] = {}  # WITH
         self._read: list[str] = []
+        self._scopes = count()
+        self._check_names([*tables, *reference])
+
+    @staticmethod
+    def _check_names(names: Sequence[str]) -> None:
+        """Refuse one table under two names: engines hold a and A for the same."""
+        known: set[str] = set()
+        for name in names:
+            if name.casefold() in known:
+                raise refused(f"the table {name!r} twice, whose rows are whose?", "name it once")
+            known.add(name.casefold())
 
     def query(self, statement: exp.Expr, patient: str) -> OwnedQuery:
         """The whole of it."""
@@ -116,13 +127,16 @@ class _Check:
             )
         self._with(statement)
         made, keys = self._select(statement)
-        columns = tuple(one.alias_or_name for one in made.expressions)
         if patient not in keys:
             raise refused(
                 f"no column {patient!r} of the result that is the person's key as it stands",
                 f"select that key AS {patient}, as data.patient says",
             )
-        return OwnedQuery(select=made, columns=columns, tables=tuple(dict.fromkeys(self._read)))
+        select, columns = made.source, tuple(made.columns or ())
+        assert isinstance(select, exp.Select), "it was built"  # noqa: S101
+        for built, name in zip(select.expressions, columns, strict=True):
+            built.set("alias", exp.to_identifier(name, quoted=True))
+        return OwnedQuery(select=select, columns=columns, tables=tuple(dict.fromkeys(self._read)))
 
     def _with(self, statement: exp.Select) -> None:
         """The named queries at its head, each seen by those after it."""
@@ -135,7 +149,8 @@ class _Check:
             name, inner = self._alias(one), one.this
             if not isinstance(inner, exp.Select) or inner.args.get("with_"):
                 raise refused("a WITH of something else than one SELECT", "write one SELECT")
-            if name in self._named or name in self._tables or name in self._reference:
+            taken = [*self._named, *self._tables, *self._reference]
+            if name.casefold() in map(str.casefold, taken):
                 raise refused(f"the name {name!r} for two things", "choose another")
             self._named[name] = self._inner(inner)
 
@@ -145,15 +160,14 @@ class _Check:
             raise refused(
                 "a SELECT within, without the person's key in its result", "select the key too"
             )
-        columns = tuple(one.alias_or_name for one in made.expressions)
-        return Relation(source=made, key=next(iter(keys)), columns=columns)
+        return replace(made, key=keys[0])
 
-    def _select(self, select: exp.Select) -> tuple[exp.Select, list[str]]:
+    def _select(self, select: exp.Select) -> tuple[Relation, list[str]]:
         """One SELECT built anew, and which columns of its result are the person's key."""
         for part, value in select.args.items():
             if value and part not in _KNOWN:
                 raise refused(PARTS.get(part, f"{part} in a SELECT"), "remove it")
-        scope = Scope()
+        scope = Scope(next(self._scopes))
         start = select.args.get("from_")
         if start is None:
             raise refused("a SELECT without FROM", "select from a table of data.tables")
@@ -163,20 +177,21 @@ class _Check:
                 f"a SELECT from {name!r}, whose rows are nobody's",
                 "begin with a table of data.tables",
             )
-        scope.add(name, relation, owned=True)
-        made = exp.select().from_(placed(name, relation))
+        made = exp.select().from_(scope.add(name, relation, owned=True))
         joins = [self._join(join, scope) for join in select.args.get("joins") or ()]
         made.set("joins", joins)
         where = select.args.get("where")
         if where is not None:
             made.set("where", exp.Where(this=value_of(where.this, scope)))
         groups = self._groups(select.args.get("group"), scope)
-        expressions, keys = self._results(select.expressions, scope, groups)
+        expressions, columns, keys = self._results(select.expressions, scope, groups)
         made.set("expressions", expressions)
         if groups is not None:
             made.set("group", exp.Group(expressions=[one.copy() for one in groups]))
         scope.narrow(made)
-        return made, keys
+        kinds = {one.alias: kind_of(one.this, scope) for one in expressions}
+        known = {name: kind for name, kind in kinds.items() if kind is not None}
+        return Relation(source=made, key="", columns=columns, kinds=known), keys
 
     def _relation(self, node: exp.Expr) -> tuple[str, Relation]:
         """One item of FROM or JOIN: its name in this SELECT, and what it is."""
@@ -197,7 +212,7 @@ class _Check:
         alias = self._alias(node) if node.args.get("alias") else table
         if table in self._named:
             known = self._named[table]
-            return alias, Relation(known.source, known.key, known.columns)
+            return alias, known
         if table not in self._tables and table not in self._reference:
             raise refused(
                 f"the table {table!r}, of which the study does not say whose its rows are",
@@ -233,18 +248,18 @@ class _Check:
             )
         name, relation = self._relation(join.this)
         before = dict(scope.owners)
-        scope.add(name, relation, owned=bool(relation.key) and not side)
+        placed = scope.add(name, relation, owned=bool(relation.key) and not side)
         on = value_of(join.args["on"], scope)
         if relation.key and not any(
-            says_same_person(one, name, relation.key, before) for one in all_of(on)
+            says_same_person(one, scope.key_of(name), before) for one in all_of(on)
         ):
             raise refused(
                 f"a JOIN of {name!r} that does not say that the person is the same",
                 f"write ON {name}.{relation.key} = the key of another table, AND what else",
             )
         if relation.key and side:
-            scope.owners[name] = relation.key  # other tables may be joined to it
-        return exp.Join(this=placed(name, relation), on=on, side=side or None)
+            scope.own(name)  # other tables may be joined to it
+        return exp.Join(this=placed, on=on, side=side or None)
 
     def _groups(self, group: exp.Group | None, scope: Scope) -> list[exp.Column] | None:
         if group is None:
@@ -262,9 +277,10 @@ class _Check:
 
     def _results(
         self, stated: Sequence[exp.Expr], scope: Scope, groups: list[exp.Column] | None
-    ) -> tuple[list[exp.Expr], list[str]]:
-        """The columns of a result, and which of them are the person's key."""
+    ) -> tuple[list[exp.Expr], dict[str, str], list[str]]:
+        """The columns of a result, their names by the study's, and which are the person's key."""
         made: list[exp.Expr] = []
+        columns: dict[str, str] = {}
         keys: list[str] = []
         for one in stated:
             value = one.this if isinstance(one, exp.Alias) else one
@@ -277,10 +293,30 @@ class _Check:
                     why_not(exp.Star()) if one.is_star else "a column without a name",
                     "write AS name",
                 )
-            if name in [other.alias for other in made]:
+            if name.casefold() in map(str.casefold, columns):
                 raise refused(f"two columns {name!r}", "name them apart")
-            built = value_of(value, scope, groups)
+            built = _of_group(value_of(value, scope, groups), scope, groups)
             if isinstance(built, exp.Column) and scope.is_key(built):
                 keys.append(name)
-            made.append(exp.alias_(built, name, quoted=True))
-        return made, keys
+            columns[name] = f"r {len(columns)}"
+            made.append(exp.alias_(built, columns[name], quoted=True))
+        return made, columns, keys
+
+
+def _of_group(built: exp.Expr, scope: Scope, groups: list[exp.Column] | None) -> exp.Expr:
+    """A value of a group; of equal values in it, no one shows which of them was met first.
+
+    Values may be equal and have several texts (0.0 and -0.0, 1.0 and 1.00, a and A where a column
+    is so declared), and which of them stands for a group follows from how tables were joined, which
+    follows from how large they are. A whole number or a date has one text.
+    """
+    for column in built.find_all(exp.Column) if groups is not None else ():
+        cast, aggregate = column.find_ancestor(exp.Cast), column.find_ancestor(*AGGREGATES)
+        whole = cast is not None and cast.this is column and cast.to.this in EXACT
+        if not (whole or scope.is_key(column) or aggregate or scope.kind(column) in EXACT):
+            raise refused(
+                "a column of GROUP BY as it stands, of whose equal values the database shows one "
+                "or another",
+                "write CAST(column AS INTEGER), BIGINT or DATE",
+            )
+    return built

@@ -14,6 +14,7 @@ from functools import partial
 from sqlglot import ErrorLevel, exp
 
 from hubbub.study.sql.expressions import is_date
+from hubbub.study.sql.scope import BASE
 
 _SQLITE_PARTS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d"}
 _BARE = ("postgres",)  # engines that read `table.name` as a call where there is no such column
@@ -32,9 +33,8 @@ def rendered(select: exp.Select, engine: str, schema: str = "") -> str:
         for table in made.find_all(exp.Table):
             table.set("db", exp.to_identifier(schema, quoted=True))
     _each(made, exp.Div, _divided)
-    if engine not in _BARE:
-        for one in made.find_all(exp.Select):
-            _qualify(one)
+    if engine in _BARE:
+        _each(made, exp.Column, _bare)
     if engine == "sqlite":
         _each(made, exp.Sub, _days)
         _each(made, exp.Extract, _date_part)
@@ -59,13 +59,9 @@ def _divided(node: exp.Expr) -> exp.Expr:
     return exp.Paren(this=exp.Div(this=real, expression=over, typed=True))
 
 
-def _qualify(select: exp.Select) -> None:
-    """Columns of a table by its name: SQLite reads an unknown name in quotes as a text."""
-    if isinstance(table := select.args["from_"].this, exp.Table):
-        columns = [
-            exp.column(one.name, table=table.name, quoted=True) for one in select.expressions
-        ]
-        select.set("expressions", columns)
+def _bare(node: exp.Expr) -> exp.Expr:
+    """A column of a site's table by its name alone."""
+    return exp.column(node.name, quoted=True) if node.text("table").startswith(BASE) else node
 
 
 def _days(node: exp.Expr) -> exp.Expr:
@@ -94,4 +90,8 @@ def _date(node: exp.Expr, engine: str) -> exp.Expr:
         form = exp.func("REPLACE", form, exp.Literal.string(digit), exp.Literal.string("0"))
     is_day = exp.EQ(this=form, expression=exp.Literal.string("0000-00-00"))
     checked = exp.Case(ifs=[exp.If(this=is_day, true=day)])
-    return exp.func("date", checked) if engine == "sqlite" else exp.cast(checked, node.to)
+    return (
+        exp.func("date", checked)
+        if engine == "sqlite"
+        else exp.cast(checked, exp.DataType.Type.DATE)
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from sqlglot import exp
 
@@ -47,30 +48,62 @@ def name_of(node: object) -> str:
 
 @dataclass(frozen=True)
 class Relation:
-    """What stands in FROM: its columns, if they are known, and the one with the person's key."""
+    """What stands in FROM.
+
+    Args:
+        source: a table, or a SELECT whose columns have names that were made here.
+        key: the column with the person's key, by the name that a study has for it; empty: of
+            nobody, a table of reference.
+        columns: of a SELECT, by the study's name the one that was made; None: a table's are not
+            known.
+        kinds: of a SELECT, by the made name the type of a column, where the query says it.
+    """
 
     source: exp.Expr
-    key: str  # empty: of nobody, a table of reference
-    columns: tuple[str, ...] | None = None
+    key: str
+    columns: Mapping[str, str] | None = None
+    kinds: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Scope:
-    """The tables of one SELECT, and which of their columns are asked for."""
+    """The tables of one SELECT, and which of their columns are asked for.
 
-    def __init__(self) -> None:
+    Every table and column has a name that is made here, with a space in it, as no name of a study
+    has one: so no engine can take a study's name for another thing than was checked, whatever it
+    makes of letters' case, of a table that is named as its column, or of a sibling in FROM.
+
+    Args:
+        number: of this SELECT in its query.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
         self._relations: dict[str, Relation] = {}
-        self._asked: dict[str, dict[str, None]] = {}
-        self.owners: dict[str, str] = {}
+        self._made: dict[str, str] = {}  # by the study's name of a table
+        self._asked: dict[str, dict[str, str]] = {}  # of each, by the study's name of a column
+        self.owners: dict[str, str] = {}  # of each by its made name, the key's
         self._present: set[str] = set()  # those whose key cannot be missing
 
-    def add(self, name: str, relation: Relation, *, owned: bool) -> None:
-        """One more of them."""
-        if name in self._relations:
+    def add(self, name: str, relation: Relation, *, owned: bool) -> exp.Expr:
+        """One more of them, as it stands in FROM."""
+        if name.casefold() in map(str.casefold, self._relations):
             raise refused(f"the name {name!r} for two tables", "name them apart with AS")
+        self._made[name] = f"t {self._number}.{len(self._relations)}"
         self._relations[name], self._asked[name] = relation, {}
+        if relation.key:
+            self.column(name, relation.key)
         if owned:
-            self.owners[name] = relation.key
-            self._present.add(name)
+            self.own(name)
+            self._present.add(self._made[name])
+        return _placed(self._made[name], relation)
+
+    def own(self, name: str) -> None:
+        """Other tables may be joined to this one by its key."""
+        self.owners[self._made[name]] = self.key_of(name).name
+
+    def key_of(self, name: str) -> exp.Column:
+        """The column with the person's key."""
+        return self.column(name, self._relations[name].key)
 
     @property
     def only(self) -> str | None:
@@ -81,11 +114,19 @@ class Scope:
         """A column of one of them."""
         if table not in self._relations:
             raise refused(f"a column of {table!r}, which is not in this FROM", "join it")
-        columns = self._relations[table].columns
-        if columns is not None and name not in columns:
+        columns, asked = self._relations[table].columns, self._asked[table]
+        if columns is None:
+            made = asked.setdefault(name, f"c {len(asked)}")
+        elif name in columns:
+            made = columns[name]
+        else:
             raise refused(f"a column {name!r} of {table!r}, which has none", "correct it")
-        self._asked[table][name] = None
-        return exp.column(name, table=table, quoted=True)
+        return exp.column(made, table=self._made[table], quoted=True)
+
+    def kind(self, column: exp.Column) -> Any:
+        """A column's type, where the query itself says it."""
+        name = next(name for name, made in self._made.items() if made == column.table)
+        return self._relations[name].kinds.get(column.name)
 
     def is_key(self, column: exp.Column) -> bool:
         """Whether a column is the key of whose row it is."""
@@ -97,25 +138,29 @@ class Scope:
         So a name that is no column of a table is an error of the database, never what else some
         engine makes of `table.name` (PostgreSQL calls a function of that name).
         """
+        named = {made: name for name, made in self._made.items()}
         for item in [select.args["from_"], *select.args["joins"]]:
             if not isinstance(item.this, exp.Table):
                 continue
-            name, table = item.this.alias, item.this
-            table.set("alias", None)
-            asked = [exp.column(one, quoted=True) for one in self._asked[name] or [self._key(name)]]
-            item.set("this", exp.select(*asked).from_(table).subquery(name, copy=False))
+            made, table = item.this.alias, item.this
+            base = f"{BASE}{made}"
+            table.args["alias"].this.set("this", base)
+            if not self._asked[named[made]]:
+                raise refused(f"a table {named[made]!r} of which no column is used", "leave it out")
+            asked = [
+                exp.alias_(exp.column(name, table=base, quoted=True), called, quoted=True)
+                for name, called in self._asked[named[made]].items()
+            ]
+            item.set("this", exp.select(*asked).from_(table).subquery(made, copy=False))
             item.this.args["alias"].this.set("quoted", True)
 
-    def _key(self, name: str) -> str:
-        key = self._relations[name].key
-        if not key:
-            raise refused(f"a table {name!r} of which no column is used", "leave it out")
-        return key
+
+BASE = "b "  # a table of the site, within the SELECT that narrows it
 
 
-def placed(name: str, relation: Relation) -> exp.Expr:
-    """A relation under its name."""
-    alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+def _placed(made: str, relation: Relation) -> exp.Expr:
+    """A relation under a name that was made for it."""
+    alias = exp.TableAlias(this=exp.to_identifier(made, quoted=True))
     source = relation.source.copy()
     if isinstance(source, exp.Select):
         return exp.Subquery(this=source, alias=alias)
@@ -134,10 +179,10 @@ def all_of(condition: exp.Expr) -> Iterator[exp.Expr]:
         yield condition
 
 
-def says_same_person(one: exp.Expr, name: str, key: str, before: Mapping[str, str]) -> bool:
+def says_same_person(one: exp.Expr, key: exp.Column, before: Mapping[str, str]) -> bool:
     """Whether a condition says that a joined table's key is that of a table before it."""
     sides = [one.this, one.expression] if isinstance(one, exp.EQ) else []
     if len(sides) != 2 or not all(isinstance(side, exp.Column) for side in sides):
         return False
-    own, other = sorted(sides, key=lambda side: side.table != name)
-    return bool(own.table == name and own.name == key and before.get(other.table) == other.name)
+    own, other = sorted(sides, key=lambda side: side.table != key.table)
+    return bool(own == key and before.get(other.table) == other.name)

@@ -210,7 +210,8 @@ def _played(
     for path in paths:
         header, name = headers[path], f"{FOLDER}/{path.name}"
         if _begins_last(plan, header.purpose, last):
-            courses[header.purpose].begin_at(_led_to(plan.main.purpose, courses, last))
+            ends = _led_to(plan.main.purpose, courses, last)
+            courses[header.purpose].begin_at(_begun(plan, header.purpose, ends))
         try:
             followed = courses.get(header.purpose)
             played = _replay(path, header, plan, followed).play(path, look)
@@ -253,6 +254,15 @@ def _begins_last(plan: Plan, purpose: str, last: Mapping[str, ReplayedSession]) 
     """Whether a session is the first of a query that is asked at what the main one led to."""
     planned = plan.planned(purpose)
     return planned is not None and planned.query.is_asked_last and purpose not in last
+
+
+def _begun(
+    plan: Plan, purpose: str, ends: tuple[Parameters | None, Parameters | None]
+) -> tuple[Parameters | None, Parameters | None]:
+    """What such a query makes of where the main one has ended, before its first sum."""
+    (query,) = (one.query for one in plan.stepped if one.purpose == purpose)
+    made, before = (None if one is None else query.start(one) for one in ends)
+    return made, before
 
 
 def _validation_sums(

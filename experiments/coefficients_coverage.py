@@ -1,0 +1,119 @@
+"""Coverage of the intervals of a linear model's coefficients (docs/privacy.md P32).
+
+    python -m experiments.coefficients_coverage [--small] [--runs 200]
+
+Records are drawn anew for each release from a logistic law on two numbers and a column of three
+classes, and the noise of its secure sums (delta 1e-5, 20 silos, one of which may collude) is added.
+The released model is the law with an error in each effect ("near": of deviation .2; "far": the
+effects are half of the law's, as of a training that was stopped early; "zero": none at all). "told"
+is the part of effects that were told; coverage is that of their 95 % intervals, of the law's
+effects; "width" is the mean width of the intervals of a number's effect, on the log scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.command import fill, options_of, parser_of
+from experiments.results import Table
+from experiments.statistics_data import multiplier
+from hubbub.estimation import Answer, NewtonLogistic
+from hubbub.queries.coefficients.newton_steps import NewtonSteps
+from hubbub.queries.coefficients.released_model import covariates_of
+from hubbub.tabular import Column
+
+Array = NDArray[np.float64]
+SILOS = 20
+RECORDS, EPSILONS, SUMS = (1000, 4000), (1.0, 4.0), (1, 2)
+STARTS = ("near", "far", "zero")
+KEY = ("start", "records", "epsilon", "sums")
+COLUMNS = (*KEY, "releases", "told", "coverage", "width")
+
+DIED = Column(name="died", categories=("no", "yes"))
+ON = (
+    Column(name="age", low=20, high=90),
+    Column(name="pressure", low=80, high=200),
+    Column(name="ward", categories=("a", "b", "c")),
+)
+# Intercept, half a range of each number, two classes against the first.
+LAW = np.array([-0.8, 2.0, -1.0, 0.5, 0.9])
+STEPS = NewtonSteps(asked=NewtonLogistic(outcome=DIED, on=covariates_of(ON)), relation="add-remove")
+
+
+def cells(records: int, rng: np.random.Generator) -> dict[str, Array]:
+    """A table of the law's."""
+    made = {
+        "age": np.clip(rng.normal(58, 14, records), 20, 90),
+        "pressure": np.clip(rng.normal(130, 22, records), 80, 200),
+        "ward": rng.choice(3, records, p=[0.5, 0.3, 0.2]).astype(np.float64),
+    }
+    risks = 1 / (1 + np.exp(-STEPS.asked.covariates.design(made) @ LAW))
+    return made | {"died": (rng.random(records) < risks).astype(np.float64)}
+
+
+def released(start: str, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Where the first sum is taken."""
+    apart = rng.normal(0, 0.2, len(LAW)) if start == "near" else 0.0
+    return np.asarray(LAW * {"near": 1.0, "far": 0.5, "zero": 0.0}[start] + apart, np.float32)
+
+
+def answered(point: tuple[str, int, float, int], rng: np.random.Generator) -> Answer:
+    """What one release says."""
+    start, records, epsilon, sums = point
+    alone = multiplier(epsilon) * math.sqrt(SILOS / (SILOS - 2))
+    sigma = alone * STEPS.stacked.sensitivity * math.sqrt(sums)
+    table, noisy = cells(records, rng), []
+    parameters = STEPS.begun_at(released(start, rng))
+    for _ in range(sums):
+        total = STEPS.sum(table, parameters, np.ones((records, 1)))
+        noisy.append(total + sigma * rng.standard_normal(STEPS.size))
+        parameters = STEPS.update(noisy, sigma, parameters)
+    return STEPS.answer(noisy, sigma, parameters)
+
+
+def measured(point: tuple[str, int, float, int], runs: int) -> dict[str, object]:
+    """A row."""
+    rng = np.random.default_rng([STARTS.index(point[0]), point[1], int(4 * point[2]), point[3]])
+    per_unit = STEPS.asked.covariates.per_unit
+    names = STEPS.asked.covariates.names
+    truths = dict(zip(names, np.exp(LAW[1:] * per_unit), strict=True))
+    rows = [row for _ in range(runs) for row in answered(point, rng).rows]
+    held = [row.low <= truths[row.column, row.level] <= row.high for row in rows]
+    widths = [math.log(row.high / row.low) / per_unit[0] for row in rows if row.column == "age"]
+    return {
+        "releases": runs,
+        "told": len(rows) / runs / len(names),
+        "coverage": float(np.mean(held)) if held else math.nan,
+        "width": float(np.mean(widths)) if widths else math.nan,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Fill the table."""
+    parser = parser_of(__doc__ or "")
+    parser.set_defaults(runs=200)
+    options = options_of(parser, arguments)
+    runs = 5 if options.small else options.runs
+    points = [
+        (start, records, epsilon, sums)
+        for start in (STARTS[:1] if options.small else STARTS)
+        for records in (RECORDS[:1] if options.small else RECORDS)
+        for epsilon in (EPSILONS[1:] if options.small else EPSILONS)
+        for sums in SUMS
+    ]
+    fill(
+        Table(path=Path(options.out) / "coefficients_coverage.csv", key=KEY, columns=COLUMNS),
+        [dict(zip(KEY, point, strict=True)) for point in points],
+        lambda number, _: measured(points[number], runs),
+        module="experiments.coefficients_coverage",
+        arguments=arguments,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Effects of the trained model with intervals: sums of score and information at its end (P32).
+
+What a run says of it is in its folder:
+
+    coefficient-sums.json   where the sums were taken, and the noisy sums
+    coefficients.json       the answer, which follows from these and the study alone
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from hubbub.estimation import Expectation, NewtonLogistic
+from hubbub.planning import (
+    Mechanism,
+    Parameters,
+    Plan,
+    PlannedQuery,
+    PlanRow,
+    Query,
+    QueryWarnings,
+    Released,
+)
+from hubbub.queries.answer_csv import tables_of
+from hubbub.queries.coefficients.newton_steps import NAME, NewtonSteps
+from hubbub.queries.coefficients.released_model import covariates_of, effects_of
+from hubbub.queries.statistic_sums import SumLayout
+from hubbub.queries.sums_query import SumsQuery
+from hubbub.study import Coefficients, Data, Parties, Privacy
+from hubbub.study.data import columns_of
+
+COEFFICIENT, COEFFICIENTS = "coefficients", "coefficients.json"
+COEFFICIENT_SUMS = "coefficient-sums.json"
+
+
+@dataclass(frozen=True)
+class CoefficientsQuery(SumsQuery):
+    """Newton steps from the released model.
+
+    Args:
+        asked: what they may cost, in how many sums.
+        data, privacy: of the study.
+    """
+
+    asked: Coefficients
+    data: Data
+    privacy: Privacy
+
+    @cached_property
+    def steps(self) -> NewtonSteps:
+        """What a record sends."""
+        regression = NewtonLogistic(
+            outcome=columns_of(self.data)[self.data.target], on=covariates_of(self.data.features)
+        )
+        return NewtonSteps(asked=regression, relation=self.privacy.relation)
+
+    @cached_property
+    def layout(self) -> SumLayout:
+        """The block, no longer than 1."""
+        stacked = self.steps.stacked
+        length = stacked.sensitivity
+        return SumLayout(
+            stacked=self.steps,
+            unit=length,
+            diameter=min(2.0, stacked.diameter / length),
+            rounds=self.asked.sums,
+        )
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Sums over all records, of vectors whose length is 1 at most: C is 1 (P32)."""
+        return Mechanism(
+            purpose=COEFFICIENT,
+            relation=self.privacy.relation,
+            delta=self.privacy.delta,
+            steps=self.asked.sums,
+            unit=self.data.unit,
+            most_per_patient=self.data.most_per_patient,
+            records=self.data.records,
+            diameter=self.layout.diameter,
+        )
+
+    @property
+    def epsilon(self) -> float:
+        """What they may cost."""
+        return self.asked.epsilon
+
+    @property
+    def is_asked_last(self) -> bool:
+        """They are asked at the model that is released."""
+        return True
+
+    @property
+    def kept_in(self) -> str:
+        """The file of a run's folder that keeps the sums."""
+        return COEFFICIENT_SUMS
+
+    @property
+    def answered_in(self) -> str:
+        """The file that says what they say."""
+        return COEFFICIENTS
+
+    def start(self, model: Parameters | None) -> Parameters:
+        """The model's effects, at which the first sum is taken, and no sums."""
+        kept = self.layout.start
+        if model is not None:
+            begin = self.steps.begun_at(effects_of(self.data.features, model))
+            kept[1 : 1 + len(begin)] = begin
+        return kept
+
+    def warnings(self, parties: Parties) -> QueryWarnings:
+        """Of sums that cannot be foreseen, or lost."""
+        lost = self.asked.sums == 1 and parties.dropouts and not parties.compute_nodes
+        return QueryWarnings(
+            records_unknown=(
+                "data.records is not stated: how exact coefficients will be cannot be foreseen",
+            ),
+            sums=(
+                "dropouts without compute nodes: a silo that drops out of the coefficients' only "
+                "sum loses it; ask for coefficients.sums = 2, or use compute nodes",
+            )
+            if lost
+            else (),
+        )
+
+    def plan_rows(self, planned: PlannedQuery[Query], records: int) -> list[PlanRow]:
+        """How exact they will be."""
+        if not records:
+            return []
+        found = self.expected(planned, records)
+        ((quantity, error),) = found.errors
+        said = "answered" if found.answered else "where records allow" if found.possible else "none"
+        return [
+            PlanRow(
+                COEFFICIENT,
+                error if np.isfinite(error) else "below the noise",
+                f"standard error of the {quantity}, at most",
+            ),
+            PlanRow(COEFFICIENT, said, "whether they stand out of the noise"),
+        ]
+
+    def expected(self, planned: PlannedQuery[Query], records: int) -> Expectation:
+        """What may be said before records are touched."""
+        noise = planned.total_sigma * self.layout.unit
+        return self.steps.expected(records, noise, self.asked.sums)
+
+    def released(self, plan: Plan, parameters: Parameters) -> Released:
+        """The answer, as JSON with the promise that it was made under, and as a table."""
+        planned = plan.planned(COEFFICIENT)
+        assert planned is not None, "a plan of this query"  # noqa: S101
+        layout = self.layout
+        answer = self.steps.answer(
+            list(layout.sums(parameters)),
+            planned.total_sigma * layout.unit,
+            layout.parameters(parameters),
+        )
+        asked = plan.study.privacy
+        told = {
+            "study": plan.study.name,
+            "study_id": plan.study.id.hex(),
+            "epsilon": planned.epsilon,
+            "delta": asked.delta,
+            "relation": asked.relation,
+            "adversary": plan.stated.adversary,
+            "unit": plan.study.data.unit,
+            "statistics": {NAME: answer.to_dict()},
+        }
+        return Released(
+            answers={NAME: answer},
+            files={COEFFICIENTS: json.dumps(told, indent=1)},
+            copies=tables_of({NAME: answer.to_dict()}),
+        )

@@ -1,0 +1,111 @@
+"""Score and information at the released model, and Newton steps from there (docs/privacy.md P32).
+
+A record sends the block of a logistic regression on numbers (P23 (f)), taken at the effects that
+the released model has. Each sum leads a step on; what all that were taken near the root say
+together is the answer, and the released model is one of these places. So nothing has to be found
+from zero, and one sum may do where such a regression by itself needs ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hubbub import estimation
+from hubbub.estimation import Answer, Expectation, NewtonLogistic, Scored, Stacked, near_root
+from hubbub.queries.statistic_sums import Array, Cells, Parameters
+
+NAME = "model coefficients"
+# From here one step still leads to the root but for little beside its standard error: half of the
+# logarithm of a ratio, over half of a range or between classes
+# (experiments/coefficients_coverage.py).
+_FAR_OFF = 0.5
+LOST = "its sums were charged, and lost in an interruption"
+FAR = (
+    "the released model is too far from what the records say: ask for more coefficients.sums, or "
+    "give the training more of epsilon"
+)
+_NOTE = (
+    "of all records, held back or not, that lack neither the outcome nor a feature; one Newton "
+    "step from the released model: what is likeliest, not what was released"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewtonSteps:
+    """All that is asked of a record, as one vector.
+
+    Args:
+        asked: the regression.
+        relation: "add-remove" or "substitute".
+    """
+
+    asked: NewtonLogistic
+    relation: str
+
+    @property
+    def stacked(self) -> Stacked:
+        """The block on its scale, alone."""
+        return estimation.stack({NAME: self.asked}, self.relation)
+
+    @property
+    def size(self) -> int:
+        """How many numbers the vector has."""
+        return self.asked.size
+
+    @property
+    def start(self) -> Parameters:
+        """Where the first sum is taken, and the next one: at no effects, see `begun_at`."""
+        return self.begun_at(self.asked.start)
+
+    def begun_at(self, effects: Parameters) -> Parameters:
+        """The same where the first sum is taken at these effects (width,)."""
+        return np.concatenate([effects, effects])
+
+    @property
+    def least_rounds(self) -> int:
+        """A model is released without coefficients, too."""
+        return 0
+
+    def sum(self, cells: Cells, parameters: Parameters, shares: Array) -> Array:
+        """Of all units' vectors, at the effects of this step."""
+        return self.stacked.sum(cells, parameters[len(self.asked.start) :], shares)
+
+    def update(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Parameters:
+        """The first place, and a step on from the last."""
+        first, last = np.split(parameters, 2)
+        total, noise = self.stacked.own(NAME, noisy[-1], sigma)
+        return np.concatenate([first, self.asked.update(total, noise, last)])
+
+    def answer(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Answer:
+        """What the noisy sums say, the first of which was taken at the first place."""
+        told = self._played(noisy, sigma, np.split(parameters, 2)[0])
+        if not told:
+            return self._named(self.asked.make_answer(LOST))
+        found, is_near = near_root(told, self.asked.first, far=_FAR_OFF)
+        if found is not None and not is_near:
+            return self._named(self.asked.make_answer(FAR))
+        return self._named(
+            self.asked.answer_with(found and found.per(self.asked.covariates.per_unit))
+        )
+
+    def expected(self, records: float, sigma: float, sums: int) -> Expectation:
+        """What may be said before records are touched, if the model is near what they say."""
+        _, noise = self.stacked.own(NAME, np.zeros(self.size), sigma)
+        return self.asked.foreseen_of(records, noise, sums)
+
+    def _played(self, noisy: Sequence[Array], sigma: float, at: Parameters) -> list[Scored]:
+        """Each sum with the effects at which it was taken."""
+        told = []
+        for one in noisy:
+            total, noise = self.stacked.own(NAME, one, sigma)
+            told.append(self.asked.scored(total, noise, at))
+            at = self.asked.update(total, noise, at)
+        return told
+
+    def _named(self, answer: Answer) -> Answer:
+        """With a title and a note of its own."""
+        notes = (_NOTE, *answer.notes[1:]) if answer.notes else ()
+        return replace(answer, title=f"Coefficients of the model: {answer.title}", notes=notes)

@@ -1,0 +1,108 @@
+"""The table `[coefficients]`: effects of the trained linear model, told with noise at the end.
+
+What is summed and what follows from it is in `hubbub.queries.coefficients`. This file knows keys,
+and which models have such effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from hubbub.errors import StudyError
+from hubbub.settings import number, read, settings, whole
+from hubbub.study.data import Data
+from hubbub.study.model import Model
+
+_MOST_EFFECTS = 60  # whose noise in the information still fits into memory, entry by entry
+
+
+@settings
+class Coefficients:
+    """Odds ratios of the trained model with intervals ([P32](privacy.md#p32))."""
+
+    title: ClassVar[str] = "coefficients"
+
+    epsilon: Annotated[float, number(0.001, 50, "What they may cost, a part of the study's.")]
+    sums: Annotated[
+        int,
+        whole(
+            1,
+            16,
+            "In how many sums, each a Newton step from where the one before it led. Two say as "
+            "much as one; where the released model is far from the records, only the later one "
+            "counts.",
+        ),
+    ] = 2
+
+    def to_table(self) -> dict[str, Any]:
+        """The table that it is read from, every key written out."""
+        return {"epsilon": self.epsilon, "sums": self.sums}
+
+
+def coefficients_from(stated: Mapping[str, Any]) -> Coefficients:
+    """The coefficients that a table asks for.
+
+    Raises:
+        StudyError: a key is unknown, missing or out of range.
+    """
+    return read(Coefficients, "coefficients", stated)
+
+
+def check_coefficients(data: Data, model: Model) -> None:
+    """Refuse them of a model or of records that have none.
+
+    Raises:
+        StudyError: saying why, and what to do instead.
+    """
+    why, instead = _why_not(data, model)
+    if why:
+        raise StudyError(f"expected no [coefficients] {why}, got it; {instead}")
+
+
+def _why_not(data: Data, model: Model) -> tuple[str, str]:
+    """Why there are none, and what to do; empty where there are."""
+    if model.kind != "logistic" or model.extractor:
+        return (
+            "where the model is not one linear layer on the columns, as no number of it is the "
+            "effect of a column",
+            "leave it out, and see by [validation] what the model is good for",
+        )
+    if data.outcome is not None:
+        asked = "rates" if data.outcome.kind == "count" else "cox"
+        asked = "linear" if data.outcome.kind == "numeric" else asked
+        return (
+            f'for a target of kind = "{data.outcome.kind}", whose scores have another bound than '
+            "those of two classes",
+            f'ask [statistics] for kind = "{asked}"',
+        )
+    if len(data.classes) > 2:
+        return (
+            "for a target of more than two classes, whose odds are none of one class alone",
+            "leave it out",
+        )
+    if not data.is_declared or not data.features:
+        return (
+            "without data.columns, whose public bounds and categories make the effects",
+            "declare the columns",
+        )
+    if data.standardise is not None:
+        return (
+            "beside data.standardise: effects are per unit of a column already, and are told of "
+            "features within public bounds",
+            "leave data.standardise out",
+        )
+    if not model.bias or model.loss:
+        return (
+            "with model.bias = false or a model.loss of its own: effects are those of greatest "
+            "likelihood, with an intercept",
+            "leave these keys out",
+        )
+    effects = sum(max(len(one.categories) - 1, 1) for one in data.features)
+    if effects > _MOST_EFFECTS:
+        return (
+            f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here: none would "
+            "stand out of the noise",
+            "take fewer columns, or leave it out",
+        )
+    return "", ""

@@ -1,0 +1,136 @@
+"""docs/privacy.md P32: no unit is longer than is charged, at whatever place a sum is taken."""
+
+from __future__ import annotations
+
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.coefficients.made_up import study_of, write_silos
+
+import hubbub
+from hubbub.estimation import NewtonLogistic
+from hubbub.ledger import kind_of
+from hubbub.queries.coefficients.newton_steps import NewtonSteps
+from hubbub.queries.coefficients.released_model import covariates_of
+from hubbub.queries.statistic_sums import SumLayout
+from hubbub.queries.statistic_task import StatisticTask
+from hubbub.tabular import CodedCells, Column, UnitRows
+
+DIED = Column(name="died", categories=("no", "yes"))
+ON = (
+    Column(name="age", low=20, high=90),
+    Column(name="bmi", low=15, high=50),
+    Column(name="ward", categories=("a", "b", "c")),
+)
+CELLS = {
+    "age": [20.0, 90.0, 55.0, np.nan, 1e300, -np.inf],
+    "bmi": [15.0, 50.0, 30.0, np.nan],
+    "ward": [0.0, 1.0, 2.0, np.nan, 7.0],
+    "died": [0.0, 1.0, np.nan, 5.0],
+}
+PLACES = [0.0, 0.3, -2.0, 40.0, -3e38, float("inf"), float("nan")]
+
+
+def layout_of(relation: str) -> SumLayout:
+    steps = NewtonSteps(asked=NewtonLogistic(outcome=DIED, on=covariates_of(ON)), relation=relation)
+    return SumLayout(
+        stacked=steps,
+        unit=steps.stacked.sensitivity,
+        diameter=steps.stacked.diameter / steps.stacked.sensitivity,
+        rounds=2,
+    )
+
+
+def parts(relation: str, seed: int, places: int, at: list[float]) -> tuple[SumLayout, np.ndarray]:
+    """What each of some units adds, and an empty row."""
+    rng, layout = np.random.default_rng(seed), layout_of(relation)
+    columns = {name: rng.choice(known, 12) for name, known in CELLS.items()}
+    units = None
+    if places:
+        shares = rng.dirichlet(np.ones(places), 12 // places)
+        rows = np.arange(12).reshape(-1, places)
+        units = UnitRows(rows=rows, shares=shares.astype(np.float32))
+    task = StatisticTask(layout, CodedCells(columns, units), 20)
+    kept = layout.start
+    kept[1:11] = np.tile(np.array(at, np.float32), 2)
+    return layout, np.array(
+        [task.clipped_sum(kept, np.array([row])) for row in (*range(task.count), -1)]
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    relation=st.sampled_from(["add-remove", "substitute"]),
+    seed=st.integers(0, 10**6),
+    places=st.sampled_from([0, 3]),
+    at=st.lists(st.sampled_from(PLACES), min_size=5, max_size=5),
+)
+@example(relation="add-remove", seed=1, places=0, at=[0.0, 9.0, -9.0, 0.5, 1.0])
+def test_p32_no_unit_is_longer_or_further_from_another_than_is_charged(
+    relation: str, seed: int, places: int, at: list[float]
+) -> None:
+    layout, found = parts(relation, seed, places, at)
+    apart = np.linalg.norm(found[:, None] - found[None], axis=2)
+    assert np.linalg.norm(found, axis=1).max() <= 1 + 1e-6
+    assert apart.max() <= layout.diameter + 1e-6
+    assert not found[-1].any()
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "substitute"])
+def test_p32_both_bounds_are_reached(relation: str) -> None:
+    """A record at the ends of its columns that a steep model has wrong; its mirror."""
+    layout = layout_of(relation)
+    columns = {
+        "age": np.array([90.0, 90.0]),
+        "bmi": np.array([50.0, 50.0]),
+        "ward": np.array([1.0, 1.0]),
+        "died": np.array([1.0, 0.0]),
+    }
+    task, lengths, apart = StatisticTask(layout, CodedCells(columns), 5), [], []
+    for sign in (-1.0, 1.0):
+        kept = layout.start
+        kept[1:11] = np.tile(np.array([sign * 30, 0, 0, 0, 0], np.float32), 2)
+        pair = [task.clipped_sum(kept, np.array([row])) for row in (0, 1)]
+        lengths += [np.linalg.norm(one) for one in pair]
+        apart.append(pair)
+    assert max(lengths) == pytest.approx(1.0, abs=1e-5)
+    mirrored = np.linalg.norm(apart[0][0] - apart[1][1])
+    assert layout.diameter == 2.0
+    assert mirrored == pytest.approx(2.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "substitute"])
+def test_p32_what_is_charged_is_one_and_two(tmp_path: Path, relation: str) -> None:
+    write_silos(tmp_path, 20)
+    plan = hubbub.plan(study_of(tmp_path, privacy={"relation": relation}))
+    planned = plan.planned("coefficients")
+    assert planned is not None
+    assert planned.mechanism.clip == 1.0
+    assert planned.mechanism.diameter == 2.0
+    assert planned.mechanism.sample_rate == 1
+    assert planned.mechanism.steps == 2
+    assert kind_of(planned).diameter == pytest.approx(2.0)
+    alone = hubbub.epsilon(
+        noise_multiplier=planned.noise_multiplier,
+        sample_rate=1.0,
+        steps=2,
+        delta=1e-5,
+        relation=relation,
+    )
+    assert 0.98 * 16.0 < alone.upper <= 16.0
+    assert plan.epsilon() <= 24.0
+    width = 1 + 1 + 1 + 2
+    assert planned.query.numbers == width + width * (width + 1) // 2
+
+
+def test_p32_the_information_weighs_as_the_proof_says() -> None:
+    """sqrt(11 / W) times m (1 - m) w w', whose length is then sqrt(11 W) / 4 at m = 1/2."""
+    steps = layout_of("add-remove").stacked
+    row = {"age": [90.0], "bmi": [50.0], "ward": [1.0], "died": [1.0]}
+    block = steps.asked.encode_at({k: np.array(v) for k, v in row.items()}, steps.asked.start)[0]
+    assert np.linalg.norm(block[:5]) == pytest.approx(sqrt(4) / 2)
+    assert np.linalg.norm(block[5:]) == pytest.approx(sqrt(11 * 4) / 4)

@@ -1,0 +1,166 @@
+"""Coefficients from files to the page, and after whatever goes wrong on the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.coefficients.made_up import study_of, table_of, write_silos
+
+import hubbub
+from hubbub.cli import main
+from hubbub.errors import StudyError
+from hubbub.ledger import Ledger
+from hubbub.queries.statistic_sums import SumLayout
+from hubbub.study import Study
+from hubbub.training import resume, run
+from hubbub.verification.replay.checking import verify
+
+NAME = "model coefficients"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("silos")
+    write_silos(folder)
+    return folder
+
+
+def rows_of(folder: Path) -> int:
+    with Ledger(folder / "north.sqlite") as book:
+        return sum(row.kind.purpose == "coefficients" for row in book.entries())
+
+
+def test_odds_ratios_are_told_with_intervals_and_made_again(files: Path, tmp_path: Path) -> None:
+    result = run(study_of(files), tmp_path / "run")
+    answer = result.statistics[NAME]
+    told = {(row.column, row.level): row for row in answer.rows}
+    age, sex = told["age", "per unit"], told["sex", "M against F"]
+    assert age.quantity == "odds ratio"
+    # By which they were made up: 1.3 / 13 a year, and 1.3 * .8.
+    for row, wanted in ((age, 0.1), (sex, 1.04)):
+        assert abs(np.log(row.value) - wanted) < 5 * row.standard_error
+        assert row.low < row.value < row.high
+    assert age.standard_error < 0.02
+    assert result.epsilon <= 24.0
+    kept = json.loads((tmp_path / "run" / "coefficients.json").read_text())
+    assert kept["statistics"][NAME] == json.loads(json.dumps(answer.to_dict()))
+    assert kept["epsilon"] <= 16.0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Coefficients of the model" in page
+    assert "M against F" in page
+    assert (tmp_path / "run" / "tables" / "model-coefficients.csv").is_file()
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+def test_they_stand_beside_a_validation_and_statistics(files: Path, tmp_path: Path) -> None:
+    more: dict[str, Any] = {
+        "validation": {"epsilon": 1.0},
+        "statistics": {"epsilon": 1.0, "table": {"kind": "table", "columns": ["age", "sex"]}},
+        "coefficients": {"epsilon": 12.0},
+    }
+    result = run(study_of(files, **more), tmp_path / "run")
+    assert result.validation is not None
+    assert set(result.statistics) == {"table", NAME}
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("name", ["coefficients.json", "coefficient-sums.json"])
+def test_what_was_altered_is_found(files: Path, tmp_path: Path, name: str) -> None:
+    run(study_of(files), tmp_path / "run")
+    (tmp_path / "run" / "evidence.json").unlink()
+    told = json.loads((tmp_path / "run" / name).read_text())
+    if "kept" in told:
+        told["kept"][-1] += 1.0
+    else:
+        told["statistics"][NAME]["rows"][0]["value"] = 0.99
+    (tmp_path / "run" / name).write_text(json.dumps(told))
+    wrong = [one for one in verify(tmp_path / "run") if not one.holds]
+    assert any(name in one.claim for one in wrong)
+
+
+def test_a_run_that_stops_before_them_asks_for_them_once_when_it_goes_on(
+    files: Path, tmp_path: Path
+) -> None:
+    def stop(step: int, _row: object) -> None:
+        if step == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(study_of(files), tmp_path / "run", progress=stop)
+    assert rows_of(tmp_path / "ledgers") == 0
+    result = resume(tmp_path / "run")
+    assert result.statistics[NAME].rows
+    assert rows_of(tmp_path / "ledgers") == 2
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("sums", [1, 2])
+def test_a_sum_that_was_charged_and_lost_is_not_asked_again_and_the_model_stays(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: int
+) -> None:
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SumLayout, "after", crash)
+        with pytest.raises(KeyboardInterrupt):
+            run(study_of(files, coefficients={"sums": sums}), tmp_path / "run")
+    result = resume(tmp_path / "run")
+    assert rows_of(tmp_path / "ledgers") == sums
+    assert ("lost" in result.statistics[NAME].refusal) == (sums == 1)
+    assert result.model is not None
+
+
+def test_patients_are_the_unit(tmp_path: Path) -> None:
+    write_silos(tmp_path / "data", 400, most=3)
+    patients = {"patient": "who", "most_per_patient": 3, "records": 700}
+    result = run(study_of(tmp_path / "data", data=patients), tmp_path / "run")
+    kept = json.loads((tmp_path / "run" / "coefficients.json").read_text())
+    assert kept["unit"] == "patient"
+    assert NAME in result.statistics
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+def test_a_plan_says_how_exact_they_will_be(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(study_of(files).as_toml())
+    monkeypatch.setattr("sys.argv", ["hubbub", "plan", str(file), "--json"])
+    assert main() in (0, None)
+    said = capsys.readouterr().out
+    assert "standard error of the logarithm of an odds ratio" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "why"),
+    [
+        ("classes", {"model": {"kind": "mlp", "hidden": [4]}}, "one linear layer"),
+        ("numeric", {}, 'kind = "linear"'),
+        ("count", {}, 'kind = "rates"'),
+        ("time-to-event", {}, 'kind = "cox"'),
+        ("classes", {"coefficients": {"epsilon": 22.9}}, "coefficients.epsilon"),
+        ("classes", {"coefficients": {"sums": 0}}, "sums"),
+        ("classes", {"model": {"bias": False}}, "intercept"),
+        ("classes", {"data": {"standardise": {"epsilon": 0.5}}}, "data.standardise"),
+    ],
+)
+def test_coefficients_that_cannot_be_are_refused_in_words(
+    files: Path, kind: str, changed: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(StudyError, match=why):
+        study_of(files, kind, **changed)
+
+
+def test_a_study_without_them_keeps_its_id_and_one_with_them_is_written_back(files: Path) -> None:
+    plain = table_of(files)
+    del plain["coefficients"]
+    assert b"coefficients" not in Study.from_table(plain).canonical
+    study = study_of(files, coefficients={"sums": 3})
+    assert Study.parse(study.as_toml()).id == study.id
+    assert study.id != study_of(files).id
+    assert hubbub.plan(study).planned("coefficients").mechanism.steps == 3
