@@ -32,7 +32,12 @@ COHORT = """{source="omop",target="event",
 omop={index={domain="visit"},outcome={domain="death"},columns.NAME={domain="drug"}},columns.NAME={"""
 ASKED = """\n[statistics]\nepsilon=0.1\nNAME.kind="table"\n[synthetic]\nepsilon=0.1\n"""
 SCORED = """\n[validation]\nepsilon=0.1\n"""
+EFFECTS = """study.name="s"\nmodel.kind="logistic"\nparties={names=["a","b","c"],colluders=0}
+training={steps=9,sample_rate=1}
+data={files="{name}.csv",target="y",positive=["1"],negative=["0"],columns.NAME={low=0,high=1}}
+privacy={epsilon=1,delta=1e-5}\n[coefficients]\nepsilon=0.1\n"""
 STUDIES = (
+    EFFECTS,
     FILES + ENCLAVES + ASKED,
     GROUPS.replace("data={", "data={records=9,") + CHIPS,
     JOINT + "\nattestation={}" + SCORED,

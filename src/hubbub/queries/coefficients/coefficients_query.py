@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hubbub.estimation import Expectation, NewtonLogistic
+import hubbub.estimation as estimation
 from hubbub.planning import (
     Mechanism,
     Parameters,
@@ -53,7 +53,7 @@ class CoefficientsQuery(SumsQuery):
     @cached_property
     def steps(self) -> NewtonSteps:
         """What a record sends."""
-        regression = NewtonLogistic(
+        regression = estimation.NewtonLogistic(
             outcome=columns_of(self.data)[self.data.target], on=covariates_of(self.data.features)
         )
         return NewtonSteps(asked=regression, relation=self.privacy.relation)
@@ -143,7 +143,7 @@ class CoefficientsQuery(SumsQuery):
             PlanRow(COEFFICIENT, said, "whether they stand out of the noise"),
         ]
 
-    def expected(self, planned: PlannedQuery[Query], records: int) -> Expectation:
+    def expected(self, planned: PlannedQuery[Query], records: int) -> estimation.Expectation:
         """What may be said before records are touched."""
         noise = planned.total_sigma * self.layout.unit
         return self.steps.expected(records, noise, self.asked.sums)

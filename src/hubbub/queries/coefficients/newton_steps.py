@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hubbub import estimation
-from hubbub.estimation import Answer, Expectation, NewtonLogistic, Scored, Stacked, near_root
 from hubbub.queries.statistic_sums import Array, Cells, Parameters
 
 NAME = "model coefficients"
@@ -42,11 +41,11 @@ class NewtonSteps:
         relation: "add-remove" or "substitute".
     """
 
-    asked: NewtonLogistic
+    asked: estimation.NewtonLogistic
     relation: str
 
     @property
-    def stacked(self) -> Stacked:
+    def stacked(self) -> estimation.Stacked:
         """The block on its scale, alone."""
         return estimation.stack({NAME: self.asked}, self.relation)
 
@@ -79,24 +78,28 @@ class NewtonSteps:
         total, noise = self.stacked.own(NAME, noisy[-1], sigma)
         return np.concatenate([first, self.asked.update(total, noise, last)])
 
-    def answer(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Answer:
+    def answer(
+        self, noisy: Sequence[Array], sigma: float, parameters: Parameters
+    ) -> estimation.Answer:
         """What the noisy sums say, the first of which was taken at the first place."""
         told = self._played(noisy, sigma, np.split(parameters, 2)[0])
         if not told:
             return self._named(self.asked.make_answer(LOST))
-        found, is_near = near_root(told, self.asked.first, far=_FAR_OFF)
+        found, is_near = estimation.near_root(told, self.asked.first, far=_FAR_OFF)
         if found is not None and not is_near:
             return self._named(self.asked.make_answer(FAR))
         return self._named(
             self.asked.answer_with(found and found.per(self.asked.covariates.per_unit))
         )
 
-    def expected(self, records: float, sigma: float, sums: int) -> Expectation:
+    def expected(self, records: float, sigma: float, sums: int) -> estimation.Expectation:
         """What may be said before records are touched, if the model is near what they say."""
         _, noise = self.stacked.own(NAME, np.zeros(self.size), sigma)
         return self.asked.foreseen_of(records, noise, sums)
 
-    def _played(self, noisy: Sequence[Array], sigma: float, at: Parameters) -> list[Scored]:
+    def _played(
+        self, noisy: Sequence[Array], sigma: float, at: Parameters
+    ) -> list[estimation.Scored]:
         """Each sum with the effects at which it was taken."""
         told = []
         for one in noisy:
@@ -105,7 +108,7 @@ class NewtonSteps:
             at = self.asked.update(total, noise, at)
         return told
 
-    def _named(self, answer: Answer) -> Answer:
+    def _named(self, answer: estimation.Answer) -> estimation.Answer:
         """With a title and a note of its own."""
         notes = (_NOTE, *answer.notes[1:]) if answer.notes else ()
         return replace(answer, title=f"Coefficients of the model: {answer.title}", notes=notes)

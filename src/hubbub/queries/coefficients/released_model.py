@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hubbub.estimation import Levels, Parameters
-from hubbub.tabular import Column
+from hubbub.planning import Parameters
+from hubbub.tabular import Column, Levels
 
 
 def covariates_of(columns: Sequence[Column]) -> tuple[Levels | Column, ...]:

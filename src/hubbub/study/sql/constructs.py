@@ -1,8 +1,8 @@
 """What a query may be made of, and why anything else is refused (docs/privacy.md P31).
 
 `SCALARS` lists every expression that computes one row's value from that row alone, with the parts
-that it keeps; an expression with any other part is refused. This file knows SQL; it must not know
-studies or connections.
+that it keeps; an expression with any other part is refused. This file knows SQL; it
+must not know studies or connections.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ TYPES = {
     exp.DataType.Type.VARCHAR,
     exp.DataType.Type.DATE,
 }
-# Words that a database reads as its clock, or as no day, where it expects a date.
-CLOCK = re.compile(
-    r"(?<![a-z])(now|today|tomorrow|yesterday|epoch|infinity|allballs)(?![a-z])", re.IGNORECASE
-)
 # Of which equal values have one text.
 EXACT = {exp.DataType.Type.INT, exp.DataType.Type.BIGINT, exp.DataType.Type.DATE}
 # Of which there is a least and a most whose text says no more than its value.
 ORDERED = TYPES - {exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR}
+# Words that a database reads as its clock, or as no day, where it expects a date.
+CLOCK = re.compile(
+    r"(?<![a-z])(now|today|tomorrow|yesterday|epoch|infinity|allballs)(?![a-z])", re.IGNORECASE
+)
 DATE_PARTS = {"YEAR", "MONTH", "DAY"}
 # Where rows lie, or when they were written: that follows from other people's rows.
 PLACES = {

@@ -90,8 +90,4 @@ def _date(node: exp.Expr, engine: str) -> exp.Expr:
         form = exp.func("REPLACE", form, exp.Literal.string(digit), exp.Literal.string("0"))
     is_day = exp.EQ(this=form, expression=exp.Literal.string("0000-00-00"))
     checked = exp.Case(ifs=[exp.If(this=is_day, true=day)])
-    return (
-        exp.func("date", checked)
-        if engine == "sqlite"
-        else exp.cast(checked, exp.DataType.Type.DATE)
-    )
+    return exp.func("date", checked) if engine == "sqlite" else exp.cast(checked, node.args["to"])
