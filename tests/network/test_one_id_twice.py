@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.network.collection.asked import collect_frame
-from hubbub.network.envelope import answer as enveloped
 from hubbub.network.envelope import read_answer, read_request, request
 from hubbub.protocol import CollectionPlace
-from hubbub.protocol.primitives.wire import Frame, Tag, unverified
+from hubbub.protocol.primitives.wire import Tag, unverified
 from hubbub.session import SessionOffer, round_parameters_of
 from hubbub.session.ask import Call
 from network.collected import collect, noised, sums
@@ -58,35 +57,3 @@ def test_p30_a_row_of_a_session_pays_for_no_collection_of_its_id(
     parties.serve(phase)
     assert len(deposited) == 2
     assert all(tags == [Tag.REFUSAL] for tries in deposited for tags in tries)
-
-
-def test_a_silo_that_confirms_what_no_other_does_is_named_and_the_run_goes_on_without_it(
-    tmp_path: Path,
-) -> None:
-    """Otherwise all others would name the relay, and no session would ever be set up."""
-    parties = Consortium.gather(tmp_path, study_table(HOSPITALS, 0, parties={"dropouts": 1}))
-    honest, liar, lies = parties.phase, HOSPITALS[-1], []
-
-    def phase(name: str, requests: Mapping[str, bytes], deadline: float) -> Iterator[Any]:
-        call, _, _ = read_request(next(iter(requests.values())))
-        for whose, answer in honest(name, requests, deadline):
-            if whose != liar or call is not Call.CONFIRM or not isinstance(answer, bytes):
-                yield whose, answer
-                continue
-            frames = read_answer(answer)
-            true = unverified(frames[0])
-            lie = Frame(
-                tag=Tag.CONFIRM,
-                study=true.study,
-                session=true.session,
-                sender=true.sender,
-                receiver=true.receiver,
-                payload=b"x" * 32,
-            )
-            lies.append(lie)
-            sealed = lie.sealed(parties.sites[liar].keys)
-            yield whose, enveloped([sealed, *frames[1:]])
-
-    result = parties.serve(phase)
-    assert lies
-    assert result.final["step"] == parties.study.training.steps

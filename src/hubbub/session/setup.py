@@ -37,11 +37,9 @@ from hubbub.protocol import (
     SeedCheck,
     Tag,
     called,
-    parse,
     receiver_of,
     sent_digests,
     tag_of,
-    unverified,
 )
 from hubbub.session import rounds, session_offer, token_lists
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
@@ -242,7 +240,6 @@ class _RolledSetUp:
         asked = {index: [digests, *inbox[index]] for index in self._everybody}
         confirmed = self.wanted.peers.ask_all(Call.CONFIRM, asked, self.wanted.session)
         self._check_numbers(confirmed, {index: 1 + len(sent[index]) for index in sent})
-        self._check_alike({index: frames[0] for index, frames in confirmed.items()})
         return {index: [*frames] for index, frames in sent.items()}, confirmed
 
     @cached_property
@@ -259,9 +256,7 @@ class _RolledSetUp:
         if call is roll_leads(self._roster, attested=self.wanted.attests is not None):
             parts = [self.frame, *parts]
         asked = dict.fromkeys(self._everybody, parts)
-        answers = self.wanted.peers.ask_all(call, asked, self.wanted.session)
-        self._check_signed(answers)
-        return answers
+        return self.wanted.peers.ask_all(call, asked, self.wanted.session)
 
     def _each(self, call: Call, parts: Sequence[bytes]) -> list[bytes]:
         """Everybody's one frame, in the order of the roster."""
@@ -296,28 +291,6 @@ class _RolledSetUp:
         }
         if absent:
             raise AbsentError(absent)
-
-    def _check_alike(self, confirms: Mapping[int, bytes]) -> None:
-        """Who confirms what few others do is named here: all others would name the relay."""
-        said = {index: bytes(unverified(one).payload) for index, one in confirms.items()}
-        usual = Counter(said.values()).most_common(1)[0][0]
-        self._refuse({i for i, one in said.items() if one != usual}, "a CONFIRM unlike the others'")
-
-    def _check_signed(self, answers: Mapping[int, Sequence[bytes]]) -> None:
-        """What everybody can see is seen before it is passed on."""
-        bad = set()
-        for index, frames in answers.items():
-            try:
-                for one in frames:
-                    parse(one, self._roster, study=self.wanted.study, session=self.wanted.session)
-            except ProtocolError:
-                bad.add(index)
-        self._refuse(bad, "frames that are not signed for this session")
-
-    def _refuse(self, whom: Set[int], said: str) -> None:
-        if whom:
-            absent = Absent(why="garbled", said=said)
-            raise AbsentError({self._roster.name(index): absent for index in whom})
 
     def _seed_check(self, anchors: Sequence[bytes]) -> SeedCheck | None:
         """What checks the links of joint seeds, where the rounds need them."""
