@@ -96,8 +96,8 @@ def _show_spending(made: Plan, spent: Mapping[str, PlannedSpending]) -> None:
 
 def show_plan(made: Plan) -> None:
     """The plan as tables for people."""
-    study = made.study
-    for words in broken(made.to_dict()):
+    study, plain = made.study, made.to_dict()
+    for words in broken(plain):
         say(f"note: {words}")
     table(
         f"{study.name}: what each adversary can learn about one {study.data.unit} "
@@ -129,7 +129,7 @@ def show_plan(made: Plan) -> None:
             ("each silo's noise share (standard deviation)", number(made.share_sigma, 6)),
             ("the least share in grid steps", number(made.share_sigma_grid)),
             *_mask_partners(made),
-            *map(_option_row, option_rows(made.to_dict())),
+            *map(_option_row, option_rows(plain)),
             ("word", f"{made.word_bits} bits"),
             (f"{study.data.unit}s in one direction that fit a word", str(made.sum_limit)),
             ("silos needed in a round", f"{made.quorum} of {study.parties.silos}"),

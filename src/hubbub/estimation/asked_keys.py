@@ -226,6 +226,15 @@ def grid_table(time: Column, event: Column, edges: tuple[float, ...]) -> dict[st
     }
 
 
+def check_at(at: tuple[float, ...], edges: tuple[float, ...]) -> None:
+    """Refuse times at which a curve is told that do not rise, or lie outside of its grid."""
+    if not all(a < b for a, b in pairwise((0.0, *at))) or max(at, default=0.0) > edges[-1]:
+        raise StudyError(
+            f"expected rising times above 0 and up to the horizon {edges[-1]:g}, found "
+            f"{list(at)}; correct at"
+        )
+
+
 def classes_told(one: Levels | Column) -> str | dict[str, list[float]]:
     """How a column, or its classes, are written: by its name, or with its break points."""
     if isinstance(one, Levels) and one.cuts:

@@ -15,13 +15,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from hubbub.errors import StudyError
-from hubbub.estimation.asked_keys import StatisticKeys, classes_told, grid_table
+from hubbub.estimation.asked_keys import StatisticKeys, check_at, classes_told, grid_table
 from hubbub.estimation.intervals import count, normal_quantile
 from hubbub.estimation.prefix_coding import rising
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
@@ -82,12 +80,7 @@ class Incidence(OnRiskSets):
     def __post_init__(self) -> None:
         """Refuses a grid, an event or times that are none."""
         _ = self.sets
-        rising_times = all(a < b for a, b in pairwise((0.0, *self.at, math.inf)))
-        if not rising_times or max(self.at, default=0.0) > self.edges[-1]:
-            raise StudyError(
-                f"expected rising times above 0 and up to the horizon {self.edges[-1]:g}, found "
-                f"{list(self.at)}; correct at"
-            )
+        check_at(self.at, self.edges)
 
     @property
     def title(self) -> str:

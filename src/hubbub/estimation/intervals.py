@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from hubbub.estimation.statistic import Array, Estimate
+from hubbub.estimation.statistic import LOGARITHM, Array, Estimate
 
 # Blocks of a table whose number of records is not this many standard deviations of its noise above
 # zero are refused: shares of them would be uncertain by more than about a fifth.
@@ -148,4 +148,30 @@ def share(sums: Array, part: Array, whole: Array, sigma: float, z: float) -> Est
         standard_error=math.sqrt(at(variance, value)) / records,
         low=low,
         high=high,
+    )
+
+
+def ratio_of(
+    effect: float, error: float, z: float, *, quantity: str, column: str, level: str
+) -> Estimate:
+    """A ratio with the test that it is 1, from its logarithm.
+
+    Args:
+        effect: the logarithm.
+        error: its standard error, of sampling and noise.
+        z: how many of it the interval reaches.
+        quantity, column, level: as for `Estimate`.
+    """
+    from scipy.special import ndtr  # which takes long to import
+
+    return Estimate(
+        quantity=quantity,
+        column=column,
+        level=level,
+        value=math.exp(effect),
+        standard_error=error,
+        error_of=LOGARITHM,
+        low=math.exp(effect - z * error),
+        high=math.exp(effect + z * error),
+        p_value=float(2.0 * ndtr(-abs(effect) / error)),
     )

@@ -17,9 +17,16 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys, classes_told
-from hubbub.estimation.intervals import CLEAR, SURE, at, caution, normal_quantile, ratio_interval
+from hubbub.estimation.intervals import (
+    CLEAR,
+    SURE,
+    at,
+    caution,
+    normal_quantile,
+    ratio_interval,
+    ratio_of,
+)
 from hubbub.estimation.statistic import (
-    LOGARITHM,
     TOO_FEW,
     Answer,
     Array,
@@ -207,24 +214,19 @@ class EventRates(OneSum):
 
     def _ratio(self, one: _Rate, other: _Rate) -> list[Estimate]:
         """Of two rates, where both numbers of events stand clear of the noise."""
-        from scipy.special import ndtr  # which takes long to import
-
         if min(one.events, other.events) < CLEAR * one.sigma + 0.5:
             return []
         z = normal_quantile(self.confidence)
         logs, variances = zip(one.logarithm, other.logarithm, strict=True)
         effect, error = logs[0] - logs[1], math.sqrt(sum(variances))
         return [
-            Estimate(
+            ratio_of(
+                effect,
+                error,
+                z,
                 quantity=RATE_RATIO,
                 column=self.by.column.name if self.by else "",
                 level=f"{one.name} against {other.name}",
-                value=math.exp(effect),
-                standard_error=error,
-                error_of=LOGARITHM,
-                low=math.exp(effect - z * error),
-                high=math.exp(effect + z * error),
-                p_value=float(2.0 * ndtr(-abs(effect) / error)),
             )
         ]
 

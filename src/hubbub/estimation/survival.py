@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hubbub.errors import StudyError
-from hubbub.estimation.asked_keys import StatisticKeys, classes_told, grid_table
+from hubbub.estimation.asked_keys import StatisticKeys, check_at, classes_told, grid_table
 from hubbub.estimation.covariates import Patterns
 from hubbub.estimation.crosstab import quadratic_form
 from hubbub.estimation.intervals import CLEAR, count, normal_quantile
@@ -94,14 +92,7 @@ class Survival(OnRiskSets):
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none, and times outside of the grid."""
         _ = self.sets
-        if (
-            any(a >= b for a, b in pairwise((0.0, *self.at)))
-            or max(self.at, default=0) > self.edges[-1]
-        ):
-            raise StudyError(
-                f"expected rising times above 0 and up to the horizon {self.edges[-1]:g}, found "
-                f"{list(self.at)}; correct at"
-            )
+        check_at(self.at, self.edges)
 
     @property
     def title(self) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from hubbub.estimation.intervals import CLEAR, caution, normal_quantile, share
-from hubbub.estimation.statistic import LOGARITHM, Array, Estimate
+from hubbub.estimation.intervals import CLEAR, caution, normal_quantile, ratio_of, share
+from hubbub.estimation.statistic import Array, Estimate
 
 RISK_DIFFERENCE, RELATIVE_RISK, ODDS_RATIO = "risk difference", "relative risk", "odds ratio"
 _LEAST = 0.5  # records of a count whose logarithm is taken
@@ -60,8 +60,6 @@ def _difference(pair: Array, sigma: float, z: float, column: str, level: str) ->
 
 def _ratios(pair: Array, sigma: float, z: float, column: str, level: str) -> Iterator[Estimate]:
     """Of risks and of odds, those whose counts stand clear of the noise."""
-    from scipy.special import ndtr  # which takes long to import
-
     least = float(pair.min())
     for quantity, told, sign in (
         (RELATIVE_RISK, float(pair[:, 1].min()), 0.0),
@@ -72,17 +70,7 @@ def _ratios(pair: Array, sigma: float, z: float, column: str, level: str) -> Ite
         wider = float(caution(np.array(told / sigma - CLEAR))) if sigma else 1.0
         logs, variances = zip(*(_logarithm(row, sigma, wider, sign) for row in pair), strict=True)
         effect, error = logs[0] - logs[1], math.sqrt(sum(variances))
-        yield Estimate(
-            quantity=quantity,
-            column=column,
-            level=level,
-            value=math.exp(effect),
-            standard_error=error,
-            error_of=LOGARITHM,
-            low=math.exp(effect - z * error),
-            high=math.exp(effect + z * error),
-            p_value=float(2.0 * ndtr(-abs(effect) / error)),
-        )
+        yield ratio_of(effect, error, z, quantity=quantity, column=column, level=level)
 
 
 def _logarithm(row: Array, sigma: float, wider: float, odds: float) -> tuple[float, float]:

@@ -67,11 +67,7 @@ def serve(
         UserError, StudyError, IntegrityError: as for `hubbub.run`.
     """
     began = time.perf_counter()
-    party_folder, study, requests = (
-        coordinator.party_folder,
-        coordinator.study,
-        coordinator.requests,
-    )
+    party_folder, study = coordinator.party_folder, coordinator.study
     whose = [sources.TEST] if sources.has_test_set(study) else []
     prepared = PreparedStudy.of(study, whose=whose, folder=data or party_folder.home)
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
@@ -88,13 +84,33 @@ def serve(
         )
         saver.wait()
         parts = _closed(coordinator, sessions, trained)
+    return concluded(coordinator, prepared, trained, folder, parts, began)
+
+
+def concluded(
+    coordinator: Coordinator,
+    prepared: PreparedStudy,
+    trained: State,
+    folder: RunFolder,
+    parts: list[dict[str, Any]],
+    began: float,
+) -> Result:
+    """The end of any run among machines: its results, with evidence of what silos have signed.
+
+    Args:
+        coordinator, prepared, folder: of the run.
+        trained: where its queries ended.
+        parts: the silos' own words about it.
+        began: when this process began it, of `time.perf_counter`.
+    """
+    requests = coordinator.requests
     result = conclude(
         prepared,
         trained,
         folder,
         epsilon=prepared.plan.epsilon_after(trained.attempts),
         evidence=lambda: evidence.collect(
-            party_folder.keys,
+            coordinator.party_folder.keys,
             folder.path,
             plan=prepared.plan,
             roster=requests.roster,
@@ -104,7 +120,7 @@ def serve(
         ),
         began=began,
     )
-    requests.note("closed", study=study.name, model=str(folder.path))
+    requests.note("closed", study=prepared.study.name, model=str(folder.path))
     return result
 
 

@@ -17,6 +17,7 @@ from hubbub import estimation
 from hubbub.errors import StudyError
 from hubbub.planning import Parameters, Plan, PlannedQuery, Released
 from hubbub.queries.answer_csv import tables_of
+from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistics_query import ANSWERS, StatisticsQuery
 
 
@@ -49,15 +50,8 @@ def answers_of(plan: Plan, kept: Parameters) -> Mapping[str, estimation.Answer]:
 
 def answers_to_dict(plan: Plan, kept: Parameters) -> dict[str, Any]:
     """The same and under which promise, as plain values."""
-    asked = plan.study.privacy
     whole = {
-        "study": plan.study.name,
-        "study_id": plan.study.id.hex(),
-        "epsilon": planned_statistics(plan).epsilon,
-        "delta": asked.delta,
-        "relation": asked.relation,
-        "adversary": plan.stated.adversary,
-        "unit": plan.study.data.unit,
+        **promise_of(plan, planned_statistics(plan)),
         "statistics": {name: one.to_dict() for name, one in answers_of(plan, kept).items()},
     }
     plain: dict[str, Any] = json.loads(json.dumps(whole))

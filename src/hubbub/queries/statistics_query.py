@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from hubbub.planning import Mechanism, Parameters, Plan, QueryWarnings, Released
+from hubbub.planning import Parameters, Plan, QueryWarnings, Released
 from hubbub.queries.kept_sums import SUMS
 from hubbub.queries.statistic_sums import StatisticLayout, layout_of
 from hubbub.queries.sums_query import SumsQuery
@@ -32,19 +32,10 @@ class StatisticsQuery(SumsQuery):
         """All questions as one vector."""
         return layout_of(self.asked, self.privacy.relation)
 
-    @cached_property
-    def mechanism(self) -> Mechanism:
-        """Sums over all records, of vectors whose length is 1 at most: C is 1."""
-        return Mechanism(
-            purpose=STATISTICS,
-            relation=self.privacy.relation,
-            delta=self.privacy.delta,
-            steps=self.layout.rounds,
-            unit=self.data.unit,
-            most_per_patient=self.data.most_per_patient,
-            records=self.data.records,
-            diameter=self.layout.diameter,
-        )
+    @property
+    def purpose(self) -> str:
+        """What its sums are for."""
+        return STATISTICS
 
     @property
     def epsilon(self) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from hubbub.errors import IntegrityError
 from hubbub.planning import (
     Array,
+    Mechanism,
     Parameters,
     PlannedQuery,
     Query,
@@ -24,13 +26,26 @@ from hubbub.planning import (
 from hubbub.queries.kept_sums import sums_in, write_sums
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.statistic_task import StatisticTask, pooled
+from hubbub.study import Data, Privacy
 
 if TYPE_CHECKING:
     from hubbub.protocol import LocalTask
 
 
 class SumsQuery(SteppedQuery):
-    """A query of a silo's cells."""
+    """A query of a silo's cells.
+
+    Attributes:
+        data, privacy: of the study.
+    """
+
+    data: Data
+    privacy: Privacy
+
+    @property
+    @abstractmethod
+    def purpose(self) -> str:
+        """What its sums are for, as sessions and ledger rows name it."""
 
     @property
     @abstractmethod
@@ -46,6 +61,20 @@ class SumsQuery(SteppedQuery):
     @abstractmethod
     def answered_in(self) -> str:
         """The file of a run's folder that says what they say, as JSON; the page reads it."""
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Sums over all records, of vectors whose length is 1 at most: C is 1 (P23, P26, P32)."""
+        return Mechanism(
+            purpose=self.purpose,
+            relation=self.privacy.relation,
+            delta=self.privacy.delta,
+            steps=self.layout.rounds,
+            unit=self.data.unit,
+            most_per_patient=self.data.most_per_patient,
+            records=self.data.records,
+            diameter=self.layout.diameter,
+        )
 
     @property
     def numbers(self) -> int:
@@ -107,11 +136,10 @@ class SumsQuery(SteppedQuery):
         layout, kept = self.layout, state.parameters
         if not layout.is_enough(kept):
             least, made = layout.stacked.least_rounds, layout.made(kept)
-            purpose = self.mechanism.purpose
             raise IntegrityError(
-                f"expected {least} sums of the {purpose}, {made} are here and the others "
+                f"expected {least} sums of the {self.purpose}, {made} are here and the others "
                 "were charged and lost in an interruption; approve the study under another name "
-                f"and run that, with one more of {purpose}.sums if it may happen again"
+                f"and run that, with one more of {self.purpose}.sums if it may happen again"
             )
 
 

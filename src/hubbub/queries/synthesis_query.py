@@ -11,7 +11,6 @@ from typing import Any
 from hubbub import synthesis
 from hubbub.errors import StudyError
 from hubbub.planning import (
-    Mechanism,
     Parameters,
     Plan,
     PlannedQuery,
@@ -20,6 +19,7 @@ from hubbub.planning import (
     QueryWarnings,
     Released,
 )
+from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.study import Data, Parties, Privacy, Study
@@ -63,19 +63,10 @@ class SynthesisQuery(SumsQuery):
             rounds=self.design.rounds,
         )
 
-    @cached_property
-    def mechanism(self) -> Mechanism:
-        """Sums over all records, of vectors whose length is 1 at most: C is 1 (P26)."""
-        return Mechanism(
-            purpose=SYNTHESIS,
-            relation=self.privacy.relation,
-            delta=self.privacy.delta,
-            steps=self.asked.sums,
-            unit=self.data.unit,
-            most_per_patient=self.data.most_per_patient,
-            records=self.data.records,
-            diameter=self.design.diameter,
-        )
+    @property
+    def purpose(self) -> str:
+        """What its sums are for."""
+        return SYNTHESIS
 
     @property
     def epsilon(self) -> float | None:
@@ -132,13 +123,7 @@ class SynthesisQuery(SumsQuery):
         answers, summary = synthesis.answers_of(data), dict(synthesis.summary_of(data))
         model = {"caution": synthesis.CAUTION, **{key: summary.pop(key) for key in ("cliques",)}}
         told = {
-            "study": plan.study.name,
-            "study_id": plan.study.id.hex(),
-            "epsilon": planned.epsilon,
-            "delta": plan.study.privacy.delta,
-            "relation": plan.study.privacy.relation,
-            "adversary": plan.stated.adversary,
-            "unit": plan.study.data.unit,
+            **promise_of(plan, planned),
             "statistics": {name: one.to_dict() for name, one in answers.items()},
             "synthetic": summary,
         }

@@ -25,7 +25,7 @@ from hubbub.settings import (
 from hubbub.study import datasets, import_path
 from hubbub.study.omop.omop_keys import OMOP, Omop
 from hubbub.study.sql.sql_keys import SQL
-from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome, canonical
+from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome, Records, canonical, encode_table
 
 MOST_COUNTS = 1_000_000
 _SIZE = {"type": "integer", "minimum": 1}
@@ -286,6 +286,33 @@ def columns_of(data: Data) -> dict[str, Column]:
 def spellings_of(data: Data) -> tuple[str, ...]:
     """The target's classes, one spelling for each."""
     return (data.negative[0], data.positive[0]) if data.positive else data.classes
+
+
+def records_of_cells(
+    data: Data, cells: Mapping[str, Sequence[str]], origin: str, *, patient: str = ""
+) -> Records:
+    """The records of a table's cells, as a study's data says.
+
+    Args:
+        data: of the study.
+        cells: texts by column, of each row.
+        origin: what sentences call the table.
+        patient: the column that says whose a row is; empty: it is not asked.
+
+    Raises:
+        DataError: naming the first cell that does not fit.
+    """
+    return encode_table(
+        cells,
+        target=data.target,
+        columns=data.features,
+        positive=data.positive,
+        negative=data.negative,
+        classes=data.classes,
+        patient=patient,
+        outcome=data.outcome,
+        origin=origin,
+    )
 
 
 def target_unified(data: Data, cells: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:

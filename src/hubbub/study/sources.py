@@ -22,7 +22,7 @@ import numpy as np
 from hubbub.errors import DataError, HubbubError, StudyError
 from hubbub.section import shortened
 from hubbub.study import datasets, import_path, imported_code
-from hubbub.study.data import Data, columns_of, target_unified
+from hubbub.study.data import Data, columns_of, records_of_cells, target_unified
 from hubbub.study.extracts import extract
 from hubbub.study.extracts.cell_stream import Cells
 from hubbub.study.extracts.extract_source import opened
@@ -34,7 +34,6 @@ from hubbub.tabular import (
     Column,
     Records,
     coded_cells,
-    encode_table,
     read_cells,
 )
 
@@ -300,17 +299,7 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
     try:
         wanted = [*dict.fromkeys([*named, *grouping])] if data.features else ()
         cells = _site_cells(path, wanted, party, folder)
-        found = encode_table(
-            cells,
-            target=data.target,
-            columns=data.features,
-            positive=data.positive,
-            negative=data.negative,
-            classes=data.classes,
-            patient=patient,
-            outcome=data.outcome,
-            origin=path.name,
-        )
+        found = records_of_cells(data, cells, path.name, patient=patient)
         if not by:
             return found
         coded = coded_cells(target_unified(data, cells), [one.column for one in by], path.name)

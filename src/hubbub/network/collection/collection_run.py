@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.network.aggregator_run import run_folder_of, saved_as_it_goes
+from hubbub.network.aggregator_run import concluded, run_folder_of, saved_as_it_goes
 from hubbub.network.collection.asked import collect_frame
 from hubbub.network.collection.collectable import check_collectable
 from hubbub.network.collection.collection_course import Collecting
@@ -47,11 +47,10 @@ from hubbub.training import (
     RunFolder,
     RunSessions,
     ask_before,
-    conclude,
     private_queries,
     train_federated,
 )
-from hubbub.verification import checked_part, evidence
+from hubbub.verification import checked_part
 from hubbub.verification.transcript import FOLDER as TRANSCRIPTS
 
 
@@ -179,7 +178,7 @@ def serve_collection(
         UserError, IntegrityError: as for `hubbub.run`.
     """
     began = time.perf_counter()
-    home, study, requests = coordinator.party_folder, coordinator.study, coordinator.requests
+    home, study = coordinator.party_folder, coordinator.study
     whose = [sources.TEST] if sources.has_test_set(study) else []
     prepared = PreparedStudy.of(study, whose=whose, folder=data or home.home)
     collected = check_collectable(prepared.plan)
@@ -207,24 +206,7 @@ def serve_collection(
         )
         saver.wait()
         parts = _last_words(coordinator, sums, folder, prepared.plan)
-        result = conclude(
-            prepared,
-            trained,
-            folder,
-            epsilon=prepared.plan.epsilon_after(trained.attempts),
-            evidence=lambda: evidence.collect(
-                home.keys,
-                folder.path,
-                plan=prepared.plan,
-                roster=requests.roster,
-                parts=parts,
-                attempts=trained.attempts,
-                trust=(),
-            ),
-            began=began,
-        )
-    requests.note("closed", study=study.name, model=str(folder.path))
-    return result
+        return concluded(coordinator, prepared, trained, folder, parts, began)
 
 
 def _last_words(

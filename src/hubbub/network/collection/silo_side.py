@@ -112,12 +112,13 @@ class SiloSide(PartySide):
         """Take part in this opening of the collection, and in no other."""
         kept, shown = self.kept(asked.place.id), [asked.collect, *asked.all(Tag.NODE_KEY)]
         before = kept.parts("opened")
-        if self._is_a_sessions(asked):
+        paid = self._rounds_paid(asked)
+        if any(paid):  # P15: a row of a session, whose rounds count from 1, pays for no collection
             raise ProtocolError(
                 "expected a new collection, got the id of a session", culprit="relay"
             )
         if before is None:
-            if not self._folder.notes.open_session(asked.place.id) and self._is_paid(asked):
+            if not self._folder.notes.open_session(asked.place.id) and paid:
                 raise ProtocolError(
                     "expected a new collection, got the id of an old session", culprit="relay"
                 )
@@ -130,15 +131,10 @@ class SiloSide(PartySide):
                 culprit=self._liar(asked, before),
             )
 
-    def _is_paid(self, asked: AskedCollection) -> bool:
-        """Whether the ledger has this collection's own row: a session's rounds count from 1."""
-        own = (asked.place.study, asked.place.id, 0)
-        return any((one.study, one.session, one.round) == own for one in self._ledger.entries())
-
-    def _is_a_sessions(self, asked: AskedCollection) -> bool:
-        """Whether a session has rows of this id: its certificate counts once for an id."""
-        own = (asked.place.study, asked.place.id)
-        return any((one.study, one.session) == own and one.round for one in self._ledger.entries())
+    def _rounds_paid(self, asked: AskedCollection) -> set[int]:
+        """The rounds of the ledger's rows of this id: 0 is a collection's own."""
+        own, entries = (asked.place.study, asked.place.id), self._ledger.entries()
+        return {one.round for one in entries if (one.study, one.session) == own}
 
     def _liar(self, asked: AskedCollection, before: list[bytes]) -> str:
         """Who has signed two things for one place."""
@@ -152,7 +148,7 @@ class SiloSide(PartySide):
 
     def _charge(self, asked: AskedCollection, plan: Plan, planned: PlannedQuery[Query]) -> None:
         """The row of this collection, once."""
-        if self._is_paid(asked):
+        if 0 in self._rounds_paid(asked):
             return
         set_caps([self._ledger], asked.study.privacy)  # P24: before the first charge
         self._ledger.charge(

@@ -16,7 +16,6 @@ import numpy as np
 
 import hubbub.estimation as estimation
 from hubbub.planning import (
-    Mechanism,
     Parameters,
     Plan,
     PlannedQuery,
@@ -28,6 +27,7 @@ from hubbub.planning import (
 from hubbub.queries.answer_csv import tables_of
 from hubbub.queries.coefficients.newton_steps import NAME, NewtonSteps
 from hubbub.queries.coefficients.released_model import covariates_of, effects_of
+from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.study import Coefficients, Data, Parties, Privacy
@@ -70,19 +70,10 @@ class CoefficientsQuery(SumsQuery):
             rounds=self.asked.sums,
         )
 
-    @cached_property
-    def mechanism(self) -> Mechanism:
-        """Sums over all records, of vectors whose length is 1 at most: C is 1 (P32)."""
-        return Mechanism(
-            purpose=COEFFICIENT,
-            relation=self.privacy.relation,
-            delta=self.privacy.delta,
-            steps=self.asked.sums,
-            unit=self.data.unit,
-            most_per_patient=self.data.most_per_patient,
-            records=self.data.records,
-            diameter=self.layout.diameter,
-        )
+    @property
+    def purpose(self) -> str:
+        """What its sums are for."""
+        return COEFFICIENT
 
     @property
     def epsilon(self) -> float:
@@ -158,17 +149,7 @@ class CoefficientsQuery(SumsQuery):
             planned.total_sigma * layout.unit,
             layout.parameters(parameters),
         )
-        asked = plan.study.privacy
-        told = {
-            "study": plan.study.name,
-            "study_id": plan.study.id.hex(),
-            "epsilon": planned.epsilon,
-            "delta": asked.delta,
-            "relation": asked.relation,
-            "adversary": plan.stated.adversary,
-            "unit": plan.study.data.unit,
-            "statistics": {NAME: answer.to_dict()},
-        }
+        told = {**promise_of(plan, planned), "statistics": {NAME: answer.to_dict()}}
         return Released(
             answers={NAME: answer},
             files={COEFFICIENTS: json.dumps(told, indent=1)},

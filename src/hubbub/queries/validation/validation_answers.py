@@ -16,6 +16,7 @@ from typing import Any
 
 from hubbub.disk import write_text
 from hubbub.planning import Array, Plan, PlannedQuery
+from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.validation.validation_query import ValidationQuery
 
 VALIDATED = "validation.json"
@@ -48,18 +49,11 @@ def validation_of(plan: Plan, sums: Array) -> dict[str, Any]:
     """
     planned = planned_validation(plan)
     assert planned is not None, "a validation is asked for"  # noqa: S101
-    query, asked = planned.query, plan.study.privacy
-    whose, told = query.whose, _tables(planned, sums) if len(sums) else []
+    whose, told = planned.query.whose, _tables(planned, sums) if len(sums) else []
     first = told[0] if told else None
     refusal = _LOST if first is None else "" if first["scores"] else _NOISE
     whole = {
-        "study": plan.study.name,
-        "study_id": plan.study.id.hex(),
-        "epsilon": planned.epsilon,
-        "delta": asked.delta,
-        "relation": asked.relation,
-        "adversary": plan.stated.adversary,
-        "unit": plan.study.data.unit,
+        **promise_of(plan, planned),
         "records": "held-back" if whose.held_back else "training",
         "flatters": None if whose.held_back else whose.flatters,
         "telling": whose.score,

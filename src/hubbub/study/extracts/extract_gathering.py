@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
-from hubbub.study.data import Data, columns_of, target_unified
+from hubbub.study.data import Data, columns_of, records_of_cells, target_unified
 from hubbub.study.extracts.cell_stream import Cells, CellStream
 from hubbub.study.study import Study
-from hubbub.tabular import coded_cells, encode_table, number_in, patient_key
+from hubbub.tabular import coded_cells, number_in, patient_key
 from hubbub.tabular.records import first_rows
 
 _CHUNK = 1 << 16  # rows that are moved at once
@@ -74,16 +74,7 @@ def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
     data = study.data
     found: Arrays = {}
     if study.model is not None:
-        records = encode_table(
-            cells,
-            target=data.target,
-            columns=data.features,
-            positive=data.positive,
-            negative=data.negative,
-            classes=data.classes,
-            outcome=data.outcome,
-            origin=origin,
-        )
+        records = records_of_cells(data, cells, origin)
         found |= {"inputs": records.inputs, "targets": records.targets}
     if study.reads_cells:
         unified = target_unified(data, cells)
