@@ -21,7 +21,7 @@ from hubbub.report.dossier import (
     read_written,
 )
 from hubbub.study import Study
-from hubbub.verification import FILE, Finding, check, load
+from hubbub.verification import FILE, Finding, check, former_version, load
 
 _DOSSIER = "write what a run's evidence shows to those who decide: DPIA annex, hazards, model card"
 _FILL = "TOML file of what people write, by name of each blank; it is drafted if it is missing"
@@ -69,7 +69,8 @@ def facts_of(path: Path, *, quiet: bool) -> Facts:
     if not about_study or not all(one.holds for one in about_study):
         wrong = next((one for one in found if not one.holds), None)
         why = "it is about no study" if wrong is None else f"{wrong.claim}: {wrong.verdict}"
-        raise IntegrityError(f"expected evidence to make a dossier of, got other: {why}")
+        former = former_version(evidence)
+        raise IntegrityError(f"expected evidence to make a dossier of, got other: {former or why}")
     asked = json.loads(Study.parse(content["study"]["toml"]).canonical)
     frames = sum(session["frames"] for session in content["transcripts"])
     replay = {"model": content["model"], "frames": frames}

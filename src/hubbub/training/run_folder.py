@@ -119,7 +119,8 @@ class RunFolder:
             if notes.study != study.id.hex():
                 raise IntegrityError(
                     f"expected {path / 'study.toml'} to be the study that was started, it was "
-                    "altered; restore it, or start a new run"
+                    "altered, or another version of hubbub began the run; restore it, let that "
+                    "version finish, or start a new run"
                 )
             yield cls(path, notes, full=study.transcript == "full"), study
 
