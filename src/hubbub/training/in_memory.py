@@ -53,6 +53,7 @@ def fit(
     patients: Mapping[str, Any] | None = None,
     most_per_patient: int | None = None,
     statistics: Mapping[str, Any] | None = None,
+    validation: Mapping[str, Any] | float | None = None,
     name: str = "fit",
     out: str | Path | None = None,
     baseline: str | None = None,
@@ -113,6 +114,10 @@ def fit(
             `{"epsilon": 0.5, "baseline": {"kind": "table"}}`, of the data frames' `columns`; what
             the model must not see of them has `"feature": False`. Its epsilon is a part of the
             whole.
+        validation: how good the model is on the silos' own records, told with noise and an
+            interval (docs/validation.md): the epsilon that it may cost, a part of the whole, or
+            `[validation]` of a study, such as `{"epsilon": 0.3, "centres": True}`; `by` takes
+            `columns`.
         name: of the study.
         out: folder for the results, with the silos' ledgers in `ledgers` beside it; None: write
             nothing, keep no ledger.
@@ -123,7 +128,8 @@ def fit(
         clip: what `clip_norm` was called before 0.2; goes with 0.3.
 
     Returns:
-        The model, its metrics and its epsilon; with `statistics` their answers, too.
+        The model, its metrics and its epsilon; with `statistics` their answers, with `validation`
+        its scores, too.
 
     Raises:
         StudyError: the numbers contradict each other.
@@ -141,6 +147,14 @@ def fit(
     ...              classes=["well", "ill"], test=silo())
     >>> result.final["auc"] > 0.8, result.predict(np.eye(3)).shape
     (True, (3,))
+
+    Without a public test set the silos' own records say how good it is:
+
+    >>> result = fit({"north": silo(), "south": silo(), "east": silo()}, epsilon=8, steps=20,
+    ...              classes=["well", "ill"], validation=3.0)
+    >>> score = result.validation["all"]["scores"]["auc"]
+    >>> score["low"] > 0.5, score["is_better"], result.epsilon <= 8
+    (True, True, True)
     """
     if clip is not None:
         said = "clip is called clip_norm; the former name goes with 0.3"
@@ -202,9 +216,13 @@ def fit(
                 },
                 "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
                 **({} if statistics is None else {"statistics": statistics}),
+                **({} if validation is None else {"validation": _validation(validation)}),
             }
         )
     )
+    if study.validation is not None and study.validation.by:
+        by = study.validation.by
+        parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
     run_checks.check_wanted(study, out, baseline)
     handed = prepared_study.InMemory(
         records=parts,
@@ -241,6 +259,11 @@ def _cells(
     """What statistics are made of: the data frames beside the targets."""
     frames = {who: table[0] for who, table in silos.items()}
     return notebook_tables.tables_of(frames, columns, patients, most_per_patient).cells
+
+
+def _validation(asked: Any) -> Any:
+    """The table of a validation, or of its epsilon alone."""
+    return asked if isinstance(asked, Mapping) else {"epsilon": asked}
 
 
 def _one_or_each(capacity: Any) -> Any:
