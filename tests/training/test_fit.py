@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import hubbub
-from hubbub.errors import DataError, ModelError, StudyError, UncountedWarning
+from hubbub.errors import BudgetError, DataError, ModelError, StudyError, UncountedWarning
 from hubbub.study.datasets import HEART_SILOS, heart
 
 
@@ -387,6 +387,44 @@ def test_learning_again_without_a_common_ledger_warns(tmp_path):
         hubbub.fit(fresh, **SHORT)
     with pytest.warns(UncountedWarning, match="new-north, new-south"):
         hubbub.fit(fresh, **SHORT)
+
+
+def test_the_warning_names_every_silo_or_how_many_more_there_are():
+    silos = {f"ward-{k}": silo(k) for k in range(4)}
+    hubbub.fit(silos, **SHORT)
+    with pytest.warns(UncountedWarning, match="ward-0, ward-1, ward-2, ward-3, found"):
+        hubbub.fit(silos, **SHORT)
+    silos = {f"room-{k}": silo(k) for k in range(7)}
+    hubbub.fit(silos, **SHORT)
+    with pytest.warns(UncountedWarning, match="room-4 and 2 more, found"):
+        hubbub.fit(silos, **SHORT)
+
+
+def test_patients_after_records_are_refused_before_anything_is_written(tmp_path):
+    hubbub.fit(SILOS, **SHORT, out=tmp_path / "one")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "ledgers").glob("*.sqlite")}
+    patients = {name: np.arange(60) // 2 for name in SILOS}
+    of_patients = {"patients": patients, "most_per_patient": 2, "out": tmp_path / "two"}
+    with pytest.raises(BudgetError, match="nobody could say any more what a patient has lost"):
+        hubbub.fit(SILOS, **SHORT, **of_patients)
+    after = {path.name: path.read_bytes() for path in (tmp_path / "ledgers").glob("*.sqlite")}
+    assert after == before
+    assert not (tmp_path / "two").exists()
+    again = hubbub.fit(SILOS, **SHORT, out=tmp_path / "three")
+    assert again.spending.epsilon is not None
+    assert again.spending.charge == 2
+
+
+def test_records_that_say_how_many_a_patient_has_go_beside_patients(tmp_path):
+    hubbub.fit(SILOS, **SHORT, most_per_patient=2, out=tmp_path / "one")
+    patients = {name: np.arange(60) // 2 for name in SILOS}
+    of_patients = {"patients": patients, "most_per_patient": 2, "out": tmp_path / "two"}
+    assert hubbub.fit(SILOS, **SHORT, **of_patients).spending.charge == 2
+
+
+def test_what_was_spent_is_every_silos_where_all_have_spent_alike(tmp_path):
+    result = hubbub.fit(SILOS, **SHORT, out=tmp_path / "one")
+    assert "by the records of every silo" in repr(result)
 
 
 def test_the_former_name_of_the_clipping_norm_works_for_one_version_more() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hubbub import tabular
 from hubbub.errors import ModelError, StudyError
+from hubbub.queries import usual_bins
 from hubbub.section import Section
 from hubbub.study import IN_MEMORY, Study, sources
 from hubbub.study.target import target_from
@@ -244,10 +245,14 @@ def fit(
 
 
 def _with_usual(table: dict[str, Any]) -> Study:
-    """The study, whose clip and optimizer follow the rule where they are not stated."""
-    usual = usual_for(Study.from_table(table))
+    """The study, whose clip, optimizer and bins follow the rules where they are not stated."""
+    stated = Study.from_table(table)
+    usual = usual_for(stated)
     followed = {"clip_norm": usual.clip_norm, "optimizer": usual.optimizer}
-    return Study.from_table({**table, "training": {**followed, **table["training"]}})
+    table = {**table, "training": {**followed, **table["training"]}}
+    if stated.validation is not None and (bins := usual_bins(stated)):
+        table["validation"] = {"bins": bins, **table["validation"]}
+    return Study.from_table(table)
 
 
 def _cells(
