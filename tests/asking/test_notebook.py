@@ -239,7 +239,7 @@ def test_a_query_that_was_stopped_is_charged_and_not_asked_again(
         def stop(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        broken.setattr(run_study.result, "conclude", stop)
+        broken.setattr(run_study, "conclude", stop)
         with pytest.raises(KeyboardInterrupt):
             query.release()
     assert context.remaining() < 2.0
