@@ -89,7 +89,7 @@ def add_commands(commands: Any) -> None:
     approved.add_argument("--roster", type=Path, help="the consortium's roster")
     approved.add_argument("--home", type=Path, default=HOME, help="this party's folder")
     approved.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
-    approved.add_argument("--yes", action="store_true", help="do not ask")
+    approved.add_argument("--yes", action="store_true", help="do not ask; a script needs it")
     approved.add_argument(
         "--new-roster", action="store_true", help="this roster replaces the one that is there"
     )
@@ -278,5 +278,7 @@ def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
 def _asked(question: str, options: argparse.Namespace) -> bool:
     """Whether the person at the keyboard says yes."""
     if options.json or not sys.stdin.isatty():
-        raise UserError("expected somebody to ask, found no terminal; say --yes to approve")
+        raise UserError(
+            "expected somebody to ask, found no terminal; read what is shown and say --yes"
+        )
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hubbub.cli.drafted_validation import TOO_FEW, with_validation
 from hubbub.cli.output import add_command, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
@@ -86,7 +87,7 @@ def _init(options: argparse.Namespace) -> int:
     given = with_time(_answers(options), survey)
     if questions := open_questions(survey, given):
         return _ask(options, survey, questions)
-    made = replace(draft(survey, given), test_share=share, asked=asked)
+    made = with_validation(replace(draft(survey, given), test_share=share, asked=asked))
     left_out: dict[str, int] = {}
     if options.tidy is not None:
         with writing(options.tidy, "folder"):
@@ -236,6 +237,7 @@ def _described(made: Draft, faults: list[Fault], left_out: dict[str, int]) -> di
         "columns": [one.name for one in made.used],
         "patient": made.patient,
         "left_out": {one.name: one.why for one in made.columns if not one.column},
+        "validation": made.validation_epsilon,
         "private": made.private,
         "rows_left_out": left_out,
         "faults": [fault.to_dict() for fault in faults],
@@ -254,6 +256,8 @@ def _show(
         lost = f", without {rows_lost} rows that have no target or cells" if rows_lost else ""
         say(f"copied to {options.tidy / f'{party}.csv'}{lost}")
     list_faults(faults)
+    if not made.validation_epsilon:
+        say(TOO_FEW)
     private = "; ".join(made.private)
     say(f"from records, so agree on it or replace it before others see it: {private}")
     say("nothing was sent; the list above is for your own eyes")

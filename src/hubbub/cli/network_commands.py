@@ -326,7 +326,7 @@ def _status(options: argparse.Namespace) -> int:
     if options.json:
         emit(status)
         return 0
-    rows = [(key.replace("_", " "), _cell(value)) for key, value in status.items()]
+    rows = [(key.replace("_", " "), _cell(key, value)) for key, value in status.items()]
     table("Where the study stands", ("", ""), rows)
     return 0
 
@@ -343,7 +343,9 @@ def _is_well(options: argparse.Namespace, status: dict[str, Any]) -> int:
     return 0 if well else 1
 
 
-def _cell(value: object) -> str:
+def _cell(key: str, value: object) -> str:
+    if key == "last_progress" and isinstance(value, int | float) and value:
+        return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
     if isinstance(value, float):
         return number(value)
     if isinstance(value, list):

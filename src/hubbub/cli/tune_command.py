@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.cli.output import add_command, bar, emit, say, table, writing
 from hubbub.disk import write_text
-from hubbub.errors import UserError
+from hubbub.errors import DataError, UserError
 from hubbub.study import Study, sources
 from hubbub.tabular import CellFault, Records, csv_text
 
@@ -110,11 +110,15 @@ def _public(study: Study, options: argparse.Namespace) -> Records | None:
             "chosen by its records says something of them, and nobody has paid for it; name "
             "another, or try --made-up"
         )
+    named = path
     with TemporaryDirectory() as scratch:
         if options.table:
             path = _complete_rows(study, path, Path(scratch) / "table.csv")
         data = replace(study.data, test=str(path.resolve()))
-        return sources.records(replace(study, data=data), sources.TEST)
+        try:
+            return sources.records(replace(study, data=data), sources.TEST)
+        except DataError as error:
+            raise DataError(str(error).replace(path.name, str(named), 1)) from None
 
 
 def _complete_rows(study: Study, path: Path, copied: Path) -> Path:

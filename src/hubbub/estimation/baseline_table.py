@@ -97,8 +97,9 @@ class Table(OneSum):
             )
         if self.by and self.by.column.name in names:
             raise StudyError(
-                f"expected the groups' column outside of the table's, found {self.by.column.name}; "
-                "remove it from columns or from by"
+                f"expected a table that is divided by a column to describe others, found "
+                f"{self.by.column.name} in both columns and by; leave it out of columns, where "
+                "each group would only be itself, or divide by another"
             )
 
     @property

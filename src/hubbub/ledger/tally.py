@@ -9,7 +9,7 @@ not know where entries are kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
 from pathlib import Path
@@ -148,6 +148,18 @@ class Tally:
     def dp_event(self) -> dict[str, Any]:
         """All entries as dp-accounting says them; UserError names what it cannot say."""
         return event_of(self._kinds)
+
+    def check_units(self, kinds: Iterable[LedgerMechanism], ledger: Path | str) -> None:
+        """P21: it stays known what a patient has lost; BudgetError if entries would end that."""
+        whole = [*self._kinds, *kinds]
+        if self.is_mixed or unit_of(whole) != PATIENT or not unknown_to_patients(whole):
+            return
+        raise BudgetError(
+            f"expected every study that {ledger} counts to have patients as units or to "
+            "state data.most_per_patient, got some of patients beside others of records that do "
+            "not: nobody could say any more what a patient has lost, so nothing is charged; ask as "
+            "before, and decide on the unit before a data set's first study"
+        )
 
     def check_attempts(self, entry: Entry, most: int | None, ledger: Path) -> None:
         """P15: a study's attempts are a budget over all its sessions; SpentError if spent."""

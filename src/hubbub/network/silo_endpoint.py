@@ -197,6 +197,7 @@ class SiloEndpoint(Endpoint):
 
         def record(session: Session, charge: Charge) -> None:
             entry = entry_of(planned, session, charge, kind)
+            self._ledger.check_units(plan)
             set_caps([self._ledger], study.privacy)
             self._ledger.charge(entry, attempts=mechanism.rows, study_attempts=whole)
 

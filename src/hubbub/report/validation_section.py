@@ -40,8 +40,8 @@ def _figures(told: Mapping[str, Any]) -> list[markup.Html]:
     return [*found, *([_decisions(decided)] if decided and _clear(decided[0]).x else [])]
 
 
-def _calibration(curve: Mapping[str, Any]) -> markup.Html:
-    """What came over what was foretold, beside the line on which both are alike."""
+def calibration_chart(curve: Mapping[str, Any]) -> tuple[markup.Html, str]:
+    """What came over what was foretold, beside the line on which both are alike; and in words."""
     values = [*curve["x"], *curve["low"], *curve["high"], *curve["y"]]
     ends = (min(curve["x"]), max(curve["x"]))
     across = scales.linear(curve["x"], charts.LEFT, charts.RIGHT)
@@ -53,7 +53,11 @@ def _calibration(curve: Mapping[str, Any]) -> markup.Html:
     )
     ideal = curve_charts.DrawnCurve(name="perfect", x=ends, y=ends)
     axes = charts.Axes(across=across, up=up, labels=("foretold", "observed"))
-    chart = curve_charts.curves([_drawn(curve), ideal], axes, described=words)
+    return curve_charts.curves([_drawn(curve), ideal], axes, described=words), words
+
+
+def _calibration(curve: Mapping[str, Any]) -> markup.Html:
+    chart, words = calibration_chart(curve)
     return markup.figure(chart, words, _numbers(curve, ("foretold", "observed")))
 
 

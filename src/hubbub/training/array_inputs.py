@@ -171,6 +171,13 @@ def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Re
     return replace(records, patients=numbers)
 
 
+def with_groups(who: str, records: Records, table: Table, by: Sequence[tabular.Levels]) -> Records:
+    """The records with the places of each among the public classes of columns of its frame."""
+    columns = [one.column for one in by]
+    coded = tabular.coded_cells(tabular.cells_of(table[0]), columns, who)
+    return replace(records, groups=np.column_stack([one.places(coded.columns) for one in by]))
+
+
 def keys_of(patients: Any) -> list[Any]:
     """A key for each record; objects keep what is missing as what it is."""
     if hasattr(patients, "detach"):

@@ -137,6 +137,8 @@ def run_prepared(
             run_folder.make_room(Path(out))
             home = home or Path(out).parent / "ledgers"
         books = local_backend.opened_ledgers(home, study, stack) if baseline is None else {}
+        for book in books.values():
+            book.check_units(prepared.plan)
         folder = None
         if out is not None:
             folder = stack.enter_context(

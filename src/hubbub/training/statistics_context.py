@@ -7,7 +7,7 @@ together is cheaper still in one query, whose sums are shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -18,7 +18,7 @@ from typing import Any
 from hubbub import tabular
 from hubbub.errors import BudgetError, SpentError, StudyError
 from hubbub.estimation import Expectation
-from hubbub.ledger import SumsBudget, Tally
+from hubbub.ledger import SumsBudget, Tally, attempts_of
 from hubbub.planning import Plan
 from hubbub.queries import expected_answers
 from hubbub.queries import plan as plan_study
@@ -206,9 +206,35 @@ class StatisticsContext:
         if not query.is_charged and not 0 < epsilon <= (left := self.remaining()):
             raise StudyError(
                 f"expected an epsilon above 0 and up to {_rounded_down(left)}, what is left, got "
-                f"{epsilon:g}; ask for less"
+                f"{epsilon:g}: {self.remedy(query.plan)}"
             )
         return query
+
+    def remedy(self, plan: Plan) -> str:
+        """Why a query has no room, and what total would have let it in."""
+        spent = _rounded_down(self.spent)
+        less = "ask for less, or" if self.remaining() else "nothing more can be asked:"
+        words = (
+            f"epsilon {self.epsilon:g} is the total of all that is asked of these tables, "
+            f"statistics and synthetic records together, and {spent} of it is spent"
+        )
+        total = next((one for one in self._totals if self._has_room(plan, one)), None)
+        if total is None:
+            return f"{words}; ask for less, or of other tables"
+        return (
+            f"{words}; {less} state a larger total if everybody agrees, here {total:g} "
+            "(statistics: epsilon, synthesize: total)"
+        )
+
+    @property
+    def _totals(self) -> Iterator[float]:
+        """Larger totals, in steps of a twentieth."""
+        return (float(f"{self.epsilon * (1 + k / 20):.3g}") for k in range(1, 61))
+
+    def _has_room(self, plan: Plan, total: float) -> bool:
+        """Whether a total would let a query in beside what was charged."""
+        wider = replace(self.budget, epsilon=total)
+        return all(wider.allows(one, plan) for one in self.ledgers.tallies())
 
     def study(self, questions: Questions, epsilon: float) -> Study:
         """A query as a study.
@@ -282,10 +308,12 @@ class ReleasableQuery:
 
     def _check_left(self, tallies: Iterable[Tally]) -> None:
         """Refuse what would carry a silo past the promise."""
+        for one in tallies:
+            one.check_units(attempts_of(self.plan), "these tables")
         if not all(self.context.budget.allows(one, self.plan) for one in tallies):
             raise BudgetError(
                 f"expected epsilon {self.study.privacy.epsilon:g} to be left, "
-                f"{_rounded_down(self.context.remaining())} is; ask for less"
+                f"{_rounded_down(self.context.remaining())} is: {self.context.remedy(self.plan)}"
             )
 
 

@@ -150,6 +150,7 @@ class SiloSide(PartySide):
         """The row of this collection, once."""
         if 0 in self._rounds_paid(asked):
             return
+        self._ledger.check_units(plan)
         set_caps([self._ledger], asked.study.privacy)  # P24: before the first charge
         self._ledger.charge(
             Entry(

@@ -69,17 +69,13 @@ class Risks:
 
     def _auc(self, table: NoisyTable) -> ValidationScore | None:
         found = table.ratio(_ranked, _pairs)
-        gain = ScoreInterval(value=found.value - 0.5, low=found.low - 0.5, high=found.high - 0.5)
-        return score(
-            "auc", found.within(0.0, 1.0) if found.is_known else found, null=0.5, gain=gain
-        )
+        return score("auc", found.within(0.0, 1.0), null=0.5, gain=found.less(0.5))
 
     def _brier(self, table: NoisyTable) -> ValidationScore | None:
         found = table.ratio(self._squares, _all)
         gain = table.ratio(lambda n: _pairs(n) - self._squares(n) * _all(n), _pairs)
         share = float(np.clip(table.ratio(_second, _all).value, 0.0, 1.0))
-        known = found.within(0.0, 1.0) if found.is_known else found
-        return score("brier", known, null=share * (1 - share), gain=gain)
+        return score("brier", found.within(0.0, 1.0), null=share * (1 - share), gain=gain)
 
     def _gap(self, table: NoisyTable) -> ValidationScore | None:
         """Mean chance less the share that had the outcome."""
@@ -88,7 +84,8 @@ class Risks:
         def foretold_less_seen(n: NDArray[np.float64]) -> NDArray[np.float64]:
             return np.asarray((n.sum(-1) * values).sum(-1) - _second(n))
 
-        return score("calibration_gap", table.ratio(foretold_less_seen, _all))
+        found = table.ratio(foretold_less_seen, _all)
+        return score("calibration_gap", found.within(-1.0, 1.0))
 
     def _slope(self, table: NoisyTable) -> ValidationScore | None:
         """Of a logistic regression of what came on the log-odds of the chance."""
@@ -107,7 +104,7 @@ class Risks:
             part = NoisyTable(counts=table.counts[group], sigma=table.sigma)
             x = float(np.clip((rows * values[group]).sum() / rows.sum(), *values[group][[0, -1]]))
             found = part.ratio(_second, _all)
-            points.append((x, found.within(0.0, 1.0) if found.is_known else found))
+            points.append((x, found.within(0.0, 1.0, wide=np.inf)))
         return curve("observed", points)
 
     def _decisions(self, table: NoisyTable) -> tuple[ScoreCurve | None, ScoreCurve | None]:

@@ -40,7 +40,6 @@ VALIDATION = "validation"
 VALIDATION_SUMS = "validation-sums.json"
 _SUMS = "sums"
 _MOST_BYTES = 2**30
-_NOTHING = 0.2  # standard error of a score, from which on it says nothing
 
 
 @dataclass(frozen=True)
@@ -117,10 +116,10 @@ class ValidationQuery(SteppedQuery):
                 "[validation] is asked of the records of the training, because too few could be "
                 f"held back or the study says so: it may flatter the model, {by}"
             )
-        if whose.error is not None and whose.error > _NOTHING:
+        if not whose.is_telling:
             found.append(
                 "[validation] will say next to nothing: its records are too few for its noise; "
-                "raise validation.epsilon, or leave it out"
+                "raise validation.epsilon, take fewer bins (validation.bins = 6), or leave it out"
             )
         if self.asked.sums == 1 and parties.dropouts and not parties.compute_nodes:
             found.append(

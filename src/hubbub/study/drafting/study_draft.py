@@ -30,8 +30,7 @@ _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
 _TELLS_WHOSE = "it says whose a row is, which tells nothing about others"
 _OTHERS = 3  # columns that may be the target instead
 _NAMED = 12  # columns, before the rest are counted
-_VALIDATED = 500  # records from which on a validation says something
-_MANY = (2000, 10_000)  # records from which on it needs less of epsilon
+_MANY = (2000, 10_000)  # records from which on a validation needs less of epsilon
 _CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # records of a patient
 
 
@@ -51,6 +50,8 @@ class Draft:
         patient: the column that says whose a record is; empty: each record is a unit.
         most_per_patient: records of one patient at most, rounded up; 0 without `patient`.
         test_share: share of each silo's records that scores the model; 0: nobody asked for it.
+        validation_epsilon: what the validation costs; 0: there is none.
+        validation_bins: of its predictions; 0: as many as a study has that says nothing.
         asked: the query that the tables came from; None: files.
     """
 
@@ -65,6 +66,8 @@ class Draft:
     patient: str = ""
     most_per_patient: int = 0
     test_share: float = 0.0
+    validation_epsilon: float = 0.0
+    validation_bins: int = 0
     asked: AskedQuery | None = None
 
     @property
@@ -95,19 +98,14 @@ class Draft:
         return float(f"1e-{max(5, ceil(log10(self.records)) + 1)}")
 
     @property
-    def is_validated(self) -> bool:
-        """Whether the records suffice for a validation that says something."""
-        return self.test_share > 0 or self.records >= _VALIDATED
-
-    @property
-    def validation_share(self) -> float:
-        """The part of epsilon that it gets.
+    def validation_shares(self) -> tuple[float, ...]:
+        """The parts of epsilon that a validation may have, the first of which is enough.
 
         Of .5, .3 and .2 the training has 17, 6 and 3 % more noise, which adds up in squares.
         """
-        return next(
-            (part for most, part in zip(_MANY, (0.5, 0.3), strict=True) if self.records < most), 0.2
-        )
+        parts = (0.5, 0.3, 0.2)
+        usual = sum(self.records >= most for most in _MANY)
+        return parts[usual::-1]
 
     @property
     def private(self) -> tuple[str, ...]:

@@ -164,17 +164,26 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
     numbers = [number_in(canonical(cell)) for cell in table.column(column.name)]
     absent = set(map(column.spelled, ("", *column.missing)))
     cells = map(column.spelled, table.column(column.name))
-    outside = sum(
-        number is not None and cell not in absent and not low <= number <= high
-        for cell, number in zip(cells, numbers, strict=True)
-    )
-    if outside * _WORTH_SAYING > len(numbers):
+    outside = [
+        (number, row)
+        for cell, number, row in zip(cells, numbers, table.numbers, strict=True)
+        if number is not None and cell not in absent and not low <= number <= high
+    ]
+    if len(outside) * _WORTH_SAYING > len(numbers):
         yield _odd(
             table,
-            f"{outside} of {len(numbers)} values lie outside {low:g} to {high:g}",
+            f"{len(outside)} of {len(numbers)} values lie outside {low:g} to {high:g}",
             "they will count as the nearer bound: widen the bounds if that is too many",
             column.name,
         )
+        return
+    span = high - low
+    far = [(number, row) for number, row in outside if not low - span <= number <= high + span]
+    if far:
+        said = f"{far[0][0]:g} lies far outside {low:g} to {high:g}"
+        remedy = "a slip of the pen, or another unit? it will count as the nearer bound"
+        rows = [row for _, row in far]
+        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
 
 
 def _pooled(table: RawTable, column: Column) -> Iterator[Fault]:
