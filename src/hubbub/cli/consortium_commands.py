@@ -89,6 +89,9 @@ def add_commands(commands: Any) -> None:
     approved.add_argument("--roster", type=Path, help="the consortium's roster")
     approved.add_argument("--home", type=Path, default=HOME, help="this party's folder")
     approved.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
+    approved.add_argument(
+        "--data", type=Path, help="a silo: the folder of records, as join has it; default --home"
+    )
     approved.add_argument("--yes", action="store_true", help="do not ask; a script needs it")
     approved.add_argument(
         "--new-roster", action="store_true", help="this roster replaces the one that is there"
@@ -233,7 +236,9 @@ def _approve(options: argparse.Namespace) -> int:
     ):
         say("not approved; nothing was changed")
         return 1
-    path = party_folder.approve(study, roster, new_roster=options.new_roster, seen=hashes)
+    path = party_folder.approve(
+        study, roster, new_roster=options.new_roster, seen=hashes, data=options.data
+    )
     named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
     found = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
     answer(options, found, f"approved: {study.name}, id {study.id.hex()}")

@@ -112,8 +112,7 @@ class Linear(Regression, OneSum):
         w = np.column_stack([self.covariates.design(cells), scaled(cells, self.outcome)])
         left, right = self._pairs
         block = w[:, left] * w[:, right] - self._halves
-        block[np.isnan(w).any(axis=1)] = 0.0
-        return np.asarray(block)
+        return np.where(np.isnan(w).any(axis=1, keepdims=True), 0.0, block)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.

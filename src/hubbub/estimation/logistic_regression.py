@@ -210,7 +210,7 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
         w = self.covariates.design(cells)
         place = Levels(column=self.outcome).places(cells)
         unknown = np.isnan(w).any(axis=1) | (place < 0)
-        w[unknown] = 0.0
+        w = np.where(unknown[:, None], 0.0, w)
         with np.errstate(all="ignore"):
             mean = expit(np.nan_to_num(w @ parameters.astype(np.float64)))
         squares = self._scale * self._triangle.squares(mean * (1 - mean), w)

@@ -179,13 +179,13 @@ def _data(party_folder: PartyFolder, machine: Machine) -> str:
     studies = party_folder.studies()
     for study in studies:
         check_records(party_folder, study, machine)
+        party_folder.read(study, machine.data)
         _try_records(study, party_folder.name, machine.data or party_folder.home)
     return "readable" if studies else "nothing is approved that has any"
 
 
 def _try_records(study: Study, party: str, folder: Path) -> None:
-    if study.data.is_extracted:
-        sources.check_readable(study, party, folder)  # and kept: a join reads no database any more
+    if study.data.is_extracted:  # it was read, and is kept: a join reads no database any more
         return
     path = sources.file_of(study, party, folder)
     if path is None:

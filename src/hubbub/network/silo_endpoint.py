@@ -128,6 +128,7 @@ class SiloEndpoint(Endpoint):
     def _known(self, study: Study) -> _Study:
         if study.id not in self._studies:
             check_apart(study)  # refuses, before records are read, what cannot be run apart
+            sources.check_kept(study, self.party_folder.name, self._data)
             plain = PreparedStudy.of(
                 study, device=self._device, whose=[self.party_folder.name], folder=self._data
             )

@@ -259,6 +259,19 @@ def check_file(study: Study, party: str, folder: Path) -> None:
         )
 
 
+def check_kept(study: Study, party: str, folder: Path) -> None:
+    """Refuse to read anew, while others wait, what is read once (docs/privacy.md P31).
+
+    Raises:
+        DataError: what was read is gone.
+    """
+    if study.data.is_extracted and not extract.is_kept(study, party, home_of(folder)):
+        raise DataError(
+            f"expected what was read for {study.name} in {home_of(folder).resolve()}, found it "
+            "gone; run hubbub join --check, which reads it, with the same --data"
+        )
+
+
 def over(study: Study, party: str, folder: Path) -> None:
     """Remove what was kept of a silo's records for a study that is over here."""
     if study.data.is_extracted:

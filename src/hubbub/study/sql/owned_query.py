@@ -27,7 +27,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Tokenizer
 
 from hubbub.study.sql.constructs import AGGREGATES, EXACT, PARTS, STATEMENTS, why_not
-from hubbub.study.sql.expressions import kind_of, value_of
+from hubbub.study.sql.expressions import value_of
+from hubbub.study.sql.ranges import range_of
 from hubbub.study.sql.scope import (
     Relation,
     Scope,
@@ -189,9 +190,8 @@ class _Check:
         if groups is not None:
             made.set("group", exp.Group(expressions=[one.copy() for one in groups]))
         scope.narrow(made)
-        kinds = {one.alias: kind_of(one.this, scope) for one in expressions}
-        known = {name: kind for name, kind in kinds.items() if kind is not None}
-        return Relation(source=made, key="", columns=columns, kinds=known), keys
+        ranges = {one.alias: range_of(one.this, scope) for one in expressions}
+        return Relation(source=made, key="", columns=columns, ranges=ranges), keys
 
     def _relation(self, node: exp.Expr) -> tuple[str, Relation]:
         """One item of FROM or JOIN: its name in this SELECT, and what it is."""
@@ -313,7 +313,7 @@ def _of_group(built: exp.Expr, scope: Scope, groups: list[exp.Column] | None) ->
     for column in built.find_all(exp.Column) if groups is not None else ():
         cast, aggregate = column.find_ancestor(exp.Cast), column.find_ancestor(*AGGREGATES)
         whole = cast is not None and cast.this is column and cast.to.this in EXACT
-        if not (whole or scope.is_key(column) or aggregate or scope.kind(column) in EXACT):
+        if not (whole or scope.is_key(column) or aggregate or scope.range(column).kind in EXACT):
             raise refused(
                 "a column of GROUP BY as it stands, of whose equal values the database shows one "
                 "or another",
