@@ -742,10 +742,14 @@ def test_a_ready_has_its_own_tag(gather: Any) -> None:
         opened(parties, Relay(parties.phase, tells=ready(parties, b"{}", Tag.CLOSED)))
 
 
-def test_a_silo_that_says_all_is_spent_ends_the_study_by_name(gather: Any) -> None:
-    """It may be true, and is signed; but a study without a step has not been trained."""
+@pytest.mark.parametrize("count", [4, 10**6], ids=["all", "more"])
+def test_a_silo_that_says_all_is_spent_is_told_of_and_the_study_goes_on(
+    gather: Any, count: int
+) -> None:
+    """What one says alone may be a lie; so it is, of attempts that nobody has asked for."""
     parties = gather()
-    payload = json.dumps({"attempts": {"training": 10**6}}).encode()
-    with pytest.raises(Exception, match="bob"):
-        parties.serve(Relay(parties.phase, tells=ready(parties, payload)), timeouts=HASTY)
-    assert not (parties.home / "run" / "model.safetensors").exists()
+    payload = json.dumps({"attempts": {"training": count}}).encode()
+    result = parties.serve(Relay(parties.phase, tells=ready(parties, payload)), timeouts=HASTY)
+    assert result.final["step"] == 4
+    assert said(parties, f"bob says that it has paid for {count} attempts")  # on disk, too
+    assert parties.aggregator.notes.most_paid(parties.study.id, "training", {})[2] == count

@@ -35,6 +35,7 @@ from hubbub.training import SessionPlan
 from hubbub.verification import MachineAttester, StudyAttestation
 
 _PAUSE = 2.0  # seconds; the shortest
+_LOST = 3  # attempts that a silo may have paid for and others not, before anybody is told
 _LIES = 3  # set-ups that may fail by what a relay can do, before the run stops
 
 
@@ -58,6 +59,7 @@ class Coordinator:
         self.standardisation: Standardisation | None = None
         self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
         self._open: dict[str, Rounds] = {}  # the newest session of each purpose
+        self._unbelieved: set[tuple[str, int]] = set()  # silos that were told of, by purpose
         self._doubted: set[str] = set()  # who did not do its part, since the last sum
         self._gathering = Gathering(requests=requests)
         self._closing = StudyClosing(requests=requests, study=study)
@@ -67,9 +69,21 @@ class Coordinator:
         self.standardisation = found
 
     def charged(self, purpose: str) -> int:
-        """Attempts that some silo says it has paid for, for a purpose."""
-        said = max(self.requests.paid.get(purpose, {}).values(), default=0)
-        return self.party_folder.notes.most_paid(self.study.id, purpose, said)
+        """Attempts of a purpose that so many silos say to have paid for as cannot all be lying.
+
+        What this run has asked for itself, its transcripts know beside that.
+        """
+        roster, said = self.requests.roster, self.requests.paid.get(purpose, {})
+        places = {roster.name(index): index for index in roster.silos}
+        told = {places[name]: count for name, count in said.items() if name in places}
+        most = self.party_folder.notes.most_paid(self.study.id, purpose, told)
+        liars = max(1, self.study.parties.colluders)
+        believed = ([*sorted(most.values(), reverse=True), *[0] * (liars + 1)])[liars]
+        for index, count in sorted(most.items()):
+            if count > believed + _LOST and (purpose, index) not in self._unbelieved:
+                self._unbelieved.add((purpose, index))
+                self.requests.warn("unbelieved", whom=roster.name(index), count=count)
+        return believed
 
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up; wait for those who are not there.
@@ -89,9 +103,11 @@ class Coordinator:
                 if error.begun:
                     self._patience.begun()
                 self._doubt(error, in_round=False)
-                self._gathering.failed(error)
+                parties = self.study.parties
+                suspects = self._gathering.failed(error, parties.colluders)
                 liars = [one for one in error.absent.values() if one.why in ("protocol", "garbled")]
-                lies += bool(liars)
+                spared = error.rolled and 0 < len(suspects) <= parties.dropouts
+                lies += bool(liars) and not spared  # else the next try is without them
                 if lies >= _LIES:
                     raise self._unsound(lies, error, liars) from None
                 waiting = ", ".join(f"{n} ({one.said})" for n, one in error.absent.items())

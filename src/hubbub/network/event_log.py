@@ -66,6 +66,8 @@ _SENTENCES = {
     "heard": "the aggregator is heard again",
     "lost": "round {round}: {said}; a new session is set up",
     "version": "{whom}: {said}; install the same everywhere",
+    "unbelieved": "{whom} says that it has paid for {count} attempts, which too few others say; "
+    "the run goes on as if it had not",
     "garbled": "from {whom}, nothing that can be used: {said}",
     "stopped": "stopped: {said}",
 }

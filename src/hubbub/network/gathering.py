@@ -32,15 +32,22 @@ class Gathering:
     _failures: Counter[int] = field(default_factory=Counter)
     _sits_out: Counter[int] = field(default_factory=Counter)  # tries that are left, by silo
 
-    def failed(self, error: AbsentError) -> None:
-        """A set-up came to nothing: who had been there before sits out the next ones."""
-        if not error.rolled:
-            return
-        blamed = {*error.absent, *(one.culprit for one in error.absent.values())}
-        for index in self.requests.roster.silos:
-            if self.requests.roster.name(index) in blamed:
-                self._sits_out[index] = _FEW << min(self._failures[index], _MOST_DOUBLINGS)
-                self._failures[index] += 1
+    def failed(self, error: AbsentError, colluders: int) -> set[str]:
+        """A set-up came to nothing: who had been there before sits out the next ones.
+
+        Args:
+            error: who was missing, or complained of whom.
+            colluders: more than so many parties cannot all be lying.
+
+        Returns:
+            Those who may have spoilt it.
+        """
+        names = {self.requests.roster.name(index): index for index in self.requests.roster.silos}
+        suspects = _suspects(error, max(1, colluders)) & names.keys()
+        for index in sorted(names[name] for name in suspects) if error.rolled else ():
+            self._sits_out[index] = _FEW << min(self._failures[index], _MOST_DOUBLINGS)
+            self._failures[index] += 1
+        return suspects
 
     def away(self, made: SetUp) -> dict[int, Absent]:
         """Who is not asked to take part in the next try, and why, by roster index.
@@ -75,3 +82,15 @@ class Gathering:
         if silent and now < self._enough_since + timeouts.grace:
             raise AbsentError({roster.name(index): one for index, one in silent.items()})
         return silent
+
+
+def _suspects(error: AbsentError, liars: int) -> set[str]:
+    """Who may have spoilt a set-up, where at most so many parties lie.
+
+    Whoever gave no answer, and who complains beside whom it complains of: one of the two is to
+    blame, or what carries to the one. But of whom more complain than can lie, it is itself.
+    """
+    blamed = Counter(name for one in error.absent.values() for name in one.culprit.split(" and "))
+    sure = {name for name, count in blamed.items() if count > liars and name != "relay"}
+    told = {n for n, one in error.absent.items() if sure & {*one.culprit.split(" and ")}}
+    return ({*error.absent} - told) | (blamed.keys() - {"", "relay"})

@@ -3,8 +3,8 @@
     sessions             ids of the sessions that were opened, none of which is opened twice
     graphs               ids of the studies for which a mask graph was drawn, once for each; and
                          when each was approved, and used in an answer
-    paid                 at an aggregator: the most attempts of a study, by purpose, that a silo has
-                         said to have paid for
+    paid                 at an aggregator: the most attempts of a study, by purpose, that each silo
+                         has said to have paid for
 
 Lines are added and never changed. This file knows ids; it must not know studies or keys.
 """
@@ -15,7 +15,7 @@ import fcntl
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,21 +86,29 @@ class SessionNotes:
         """
         self._note(GRAPHS, _mark(study, _APPROVAL), lambda _: MOST_GRAPHS)
 
-    def most_paid(self, study: bytes, purpose: str, attempts: int) -> int:
-        """The most attempts that a silo has ever said to have paid for, these among them.
+    def most_paid(self, study: bytes, purpose: str, said: Mapping[int, int]) -> dict[int, int]:
+        """The most attempts that each silo has ever said to have paid for, these among them.
 
-        The silo that has paid most may be away when a run is gone on with.
+        Silos that have paid may be away when a run is gone on with.
+
+        Args:
+            study, purpose: of the attempts.
+            said: now, by silo.
 
         Raises:
             IntegrityError: the disk does not take it.
         """
-        start, found = f"{study.hex()}:{purpose}:".encode(), [0]
+        start, most = f"{study.hex()}:{purpose}:".encode(), dict[int, int]()
         with suppress(FileNotFoundError):
-            lines = (self.home / PAID).read_bytes().split()
-            found += [int(one[len(start) :]) for one in lines if re.fullmatch(start + rb"\d+", one)]
-        if attempts > max(found):
-            self._note(PAID, start + str(attempts).encode(), lambda _: 1)
-        return max(*found, attempts)
+            for line in (self.home / PAID).read_bytes().split():
+                if found := re.fullmatch(re.escape(start) + rb"(\d+):(\d+)", line):
+                    silo, attempts = map(int, found.groups())
+                    most[silo] = max(most.get(silo, 0), attempts)
+        for silo, attempts in said.items():
+            if attempts > most.get(silo, 0):
+                most[silo] = attempts
+                self._note(PAID, start + f"{silo}:{attempts}".encode(), lambda _: 1)
+        return most
 
     def _note(self, name: str, line: bytes, most: Callable[[Counter[bytes]], int]) -> bool:
         """Add a line to a file and have it on disk, unless it is there so many times already.

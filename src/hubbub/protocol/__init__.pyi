@@ -1,14 +1,17 @@
 from .agreement import (
     SESSION_BYTES as SESSION_BYTES,
     Agreement as Agreement,
+    Faults as Faults,
     JointSeed as JointSeed,
     MaskStream as MaskStream,
     Roll as Roll,
     RollCall as RollCall,
     SeedCheck as SeedCheck,
     Session as Session,
+    SetUpCheck as SetUpCheck,
     called as called,
     mask_graph as mask_graph,
+    payload_of as payload_of,
     sent_digests as sent_digests,
 )
 from .collection import (

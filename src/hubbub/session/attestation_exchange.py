@@ -131,6 +131,10 @@ class AttestedSession:
         )
         return AttestedHashes(quotes, collateral, self.attests.policy)
 
+    def context(self, frames: Sequence[bytes], nonces: bytes, silos: Set[int]) -> bytes:
+        """What all must have seen alike; raises as `checked`."""
+        return _context(nonces, self.checked(frames, nonces, silos))
+
     def _checked(self, index: int, evidence: bytes, nonces: bytes) -> tuple[bytes, bytes]:
         party = self.roster.parties[index]
         try:
@@ -245,4 +249,8 @@ class AttestationExchange:
             raise ProtocolError(
                 "expected evidence before anything else in this study, got none", culprit="relay"
             )
-        return hashlib.sha256(b"hubbub attested v1" + self._nonces + b"".join(self.hashes)).digest()
+        return _context(self._nonces, self.hashes)
+
+
+def _context(nonces: bytes, hashes: AttestedHashes) -> bytes:
+    return hashlib.sha256(b"hubbub attested v1" + nonces + b"".join(hashes)).digest()

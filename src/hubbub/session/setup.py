@@ -46,6 +46,7 @@ from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.attendance import Attendance
 from hubbub.session.attestation_exchange import AttestedSession, Attests, digest_of
 from hubbub.session.layout import Layout, confirmers_of, roll_leads
+from hubbub.session.set_up_record import SetUpRecord, broken
 
 
 def new_session() -> bytes:
@@ -98,10 +99,12 @@ class SetUp:
         silos = frozenset(opened.keys() & {*roster.silos})
         frame, roll = called(self.keys, roster, self.study, self.session, silos)
         told = [one for index in sorted(opened) for one in opened[index]]
+        rolled = _RolledSetUp(self, roll, frame)
         try:
-            return _RolledSetUp(self, roll, frame).agreed(opening, told, absent)
+            return rolled.agreed(opening, told, absent)
         except AbsentError as error:
-            raise AbsentError(error.absent, begun=error.begun, rolled=True) from None
+            spoilt = rolled.record.explained(error.absent)
+            raise AbsentError(spoilt, begun=error.begun, rolled=True) from None
 
     def _opened(self, opening: bytes) -> tuple[dict[int, list[bytes]], dict[int, Absent]]:
         """What everybody says to the offer who takes part in the session; and who does not."""
@@ -116,6 +119,8 @@ class SetUp:
                 elif (owed := self._owed(index)) != len(answer):
                     said = f"expected {owed} frames, got {len(answer)}"
                     absent[index] = Absent(why="garbled", said=said)
+                elif wrong := self._broken(index, answer):
+                    absent[index] = wrong
                 else:
                     opened[index] = answer
         self.check_enough(absent)
@@ -125,6 +130,17 @@ class SetUp:
         """Frames that a party says to an offer."""
         silo = index in self.peers.roster.silos
         return silo * (self.round_parameters.needs_joint_seed + (self.attests is not None))
+
+    def _broken(self, index: int, frames: Sequence[bytes]) -> Absent | None:
+        """Why nobody would believe a silo's answer to an offer."""
+        tags = [Tag.SEED_ANCHOR] * self.round_parameters.needs_joint_seed
+        tags += [Tag.NONCE] * (self.attests is not None)
+        return broken(index, dict(zip(tags, frames, strict=False)), *self.place)
+
+    @property
+    def place(self) -> tuple[Roster, bytes, bytes]:
+        """Where its frames belong: everybody, study and session."""
+        return self.peers.roster, self.study, self.session
 
     def check_enough(self, absent: Mapping[int, Absent]) -> None:
         """See that there are N - D silos and all nodes.
@@ -205,6 +221,7 @@ class _RolledSetUp:
         self._check_numbers(shown, {i: int(i in owe) for i in shown})
         evidence = session.evidence_of(self.wanted.keys, 0, digest)
         evidence += [one for index in sorted(shown) for one in shown[index]]
+        self.record.evidence = lambda: session.context(evidence, digest, self.roll.silos)
         self._all(Call.EVIDENCE, evidence)
         return [*nonces, *evidence]
 
@@ -246,8 +263,15 @@ class _RolledSetUp:
         inbox = self._delivered(sent)
         asked = {index: [digests, *inbox[index]] for index in self._everybody}
         confirmed = self.wanted.peers.ask_all(Call.CONFIRM, asked, self.wanted.session)
+        self.record.heard[Call.CONFIRM] = confirmed
         self._check_numbers(confirmed, {index: 1 + len(sent[index]) for index in sent})
         return {index: [*frames] for index, frames in sent.items()}, confirmed
+
+    @cached_property
+    def record(self) -> SetUpRecord:
+        """What is heard."""
+        wanted = self.wanted
+        return SetUpRecord.of(wanted.layout, self.roll, wanted.offer.payload(), *wanted.place)
 
     @cached_property
     def _roster(self) -> Roster:
@@ -263,7 +287,9 @@ class _RolledSetUp:
         if call is roll_leads(self._roster, attested=self.wanted.attests is not None):
             parts = [self.frame, *parts]
         asked = dict.fromkeys(self._everybody, parts)
-        return self.wanted.peers.ask_all(call, asked, self.wanted.session)
+        answers = self.wanted.peers.ask_all(call, asked, self.wanted.session)
+        self.record.heard[call] = answers
+        return answers
 
     def _each(self, call: Call, parts: Sequence[bytes]) -> list[bytes]:
         """Everybody's one frame, in the order of the roster."""
@@ -306,7 +332,7 @@ class _RolledSetUp:
         wanted = self.wanted
         check = wanted.round_parameters.seed_check(self._roster, wanted.study, wanted.session)
         try:
-            check.learn_anchors(anchors, self.roll.silos)
+            self.record.anchors = check.learn_anchors(anchors, self.roll.silos)
         except ProtocolError as error:
             absent = Absent(why="garbled", said=str(error), culprit=error.culprit)
             raise AbsentError({error.culprit or "relay": absent}) from None
@@ -326,7 +352,7 @@ class _RolledSetUp:
 
     def _delivered(self, sent: Mapping[int, Mapping[int, bytes]]) -> dict[int, list[bytes]]:
         """From what each party sends to whom, to what each party receives."""
-        inbox: dict[int, list[bytes]] = {index: [] for index in self._everybody}
+        inbox = {index: list[bytes]() for index in self._everybody}
         for frames in sent.values():
             for receiver, frame in frames.items():
                 inbox.setdefault(receiver, []).append(frame)

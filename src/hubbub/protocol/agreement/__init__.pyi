@@ -16,6 +16,11 @@ from .roll_call import (
     RollCall as RollCall,
     called as called,
 )
+from .set_up_check import (
+    Faults as Faults,
+    SetUpCheck as SetUpCheck,
+    payload_of as payload_of,
+)
 from .digest_list import (
     sent_digests as sent_digests,
 )

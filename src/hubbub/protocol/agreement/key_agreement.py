@@ -16,7 +16,6 @@ nodes from `contribute` on. A phase that refuses is the last, and the next try i
 from __future__ import annotations
 
 import functools
-import hashlib
 import hmac
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from cryptography.exceptions import InvalidTag
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.agreement import one_each
+from hubbub.protocol.agreement import one_each, transcript
 from hubbub.protocol.agreement.digest_list import check_digests, sent_digest
 from hubbub.protocol.agreement.pair_secrets import CONTRIBUTION_BYTES, PairSecret
 from hubbub.protocol.agreement.roll_call import Roll
@@ -125,8 +124,7 @@ class Agreement:
         self._neighbours_of, self._extra_confirmers = neighbours_of, extra_confirmers
         self._source = source
         self._own_seed = source.bytes(SEED_BYTES)
-        start = b"hubbub transcript v1" + study + session + roster.digest + context
-        self._shown = [start]
+        self._shown = [transcript.start_of(study, session, roster, context)]
         self._commits: Mapping[int, bytes] = {}
         self._seed = b""
         self._neighbours: tuple[int, ...] = ()
@@ -156,14 +154,14 @@ class Agreement:
     @_in_turn
     def commit(self) -> bytes:
         """Phase 1: the hash of this party's share of the seed; it follows the ROLL (P29)."""
-        own = _commitment(self._session, self._index, self._own_seed)
+        own = transcript.commitment(self._session, self._index, self._own_seed)
         return self._frame(Tag.COMMIT, EVERYBODY, own)
 
     @_in_turn
     def reveal(self, commits: Sequence[bytes]) -> bytes:
         """Phase 2, after all silos of the ROLL committed: the share of the seed itself."""
         self._commits = self._one_each(commits, Tag.COMMIT, self._roll.silos, 32)
-        own = _commitment(self._session, self._index, self._own_seed)
+        own = transcript.commitment(self._session, self._index, self._own_seed)
         if self._commits[self._index] != own:
             raise ProtocolError("expected my own commitment back, got another", culprit="relay")
         return self._frame(Tag.REVEAL, EVERYBODY, self._own_seed)
@@ -172,15 +170,14 @@ class Agreement:
     def learn_seed(self, reveals: Sequence[bytes]) -> None:
         """After all silos revealed: check the commitments and fix the graph seed."""
         shares = self._one_each(reveals, Tag.REVEAL, self._roll.silos, SEED_BYTES)
-        joined = _joined(self._session, tuple(self._commits.items()), tuple(shares.items()))
-        if isinstance(joined, int):
+        told = transcript.joined(self._session, (*self._commits.items(),), (*shares.items(),))
+        if isinstance(told, int):
             raise ProtocolError(
                 "expected the seed share that was committed to, got another",
-                culprit=self._roster.name(joined),
+                culprit=self._roster.name(told),
             )
-        self._shown.append(joined)
-        place = self._session + self._roll.digest
-        self._seed = hashlib.sha256(b"hubbub joint seed v2" + place + joined).digest()
+        self._shown.append(told)
+        self._seed = transcript.joint_seed(self._session, self._roll.digest, told)
 
     @_in_turn
     def contribute(self) -> dict[int, bytes]:
@@ -220,7 +217,7 @@ class Agreement:
                 session=self._session,
             )
         check_digests(digests, self._index, self._own_digest, self._roster, self._roll.silos)
-        self._transcript = _hash_of(*self._shown, digests)
+        self._transcript = transcript.hash_of(*self._shown, digests)
         checks = {
             other: self._frame(
                 Tag.KEY_CHECK,
@@ -239,11 +236,11 @@ class Agreement:
         if self._index in senders:  # with mine they are the same for all, and verified once
             confirms = sorted([*confirms, self._own_confirm], key=sender_of)
         seen = self._one_each(confirms, Tag.CONFIRM, senders, 32)
-        for index, transcript in seen.items():
-            if transcript != self._transcript:
+        for index, signed in seen.items():
+            if signed != self._transcript:
                 raise ProtocolError(
                     f"expected {self._roster.name(index)} to have seen the transcript "
-                    f"{self._transcript.hex()[:16]}, it saw {transcript.hex()[:16]}; "
+                    f"{self._transcript.hex()[:16]}, it saw {signed.hex()[:16]}; "
                     "the parties were shown different things",
                     culprit="relay",
                 )
@@ -314,29 +311,3 @@ class Agreement:
     def _seal_info(self, sender: int, receiver: int) -> bytes:
         place = sender.to_bytes(4, "little") + receiver.to_bytes(4, "little")
         return b"hubbub contribution v1" + self._study + self._session + place
-
-
-def _commitment(session: bytes, index: int, share: bytes) -> bytes:
-    """What a party says of its share of the seed before it shows it."""
-    place = session + index.to_bytes(4, "little")
-    return hashlib.sha256(b"hubbub commit v1" + place + share).digest()
-
-
-_Told = tuple[tuple[int, bytes], ...]
-
-
-@functools.lru_cache(maxsize=2)
-def _joined(session: bytes, commits: _Told, shares: _Told) -> bytes | int:
-    """All commitments with their shares; or the first silo that had committed to another."""
-    committed = dict(commits)
-    for index, share in sorted(shares):
-        if _commitment(session, index, share) != committed[index]:
-            return index
-    told = ((i.to_bytes(4, "little"), committed[i], share) for i, share in sorted(shares))
-    return b"".join(b"".join(one) for one in told)
-
-
-@functools.lru_cache(maxsize=2)  # of a thousand parties in one process all see the same
-def _hash_of(*shown: bytes) -> bytes:
-    """SHA-256 of these one after the other."""
-    return hashlib.sha256(b"".join(shown)).digest()

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from hubbub.protocol.primitives import KEY_BYTES
 
 CONTRIBUTION_BYTES = 32
+SEALED_BYTES = 1088 + 32 + CONTRIBUTION_BYTES + 16  # as one travels (docs/protocol.md)
 CHECK_BYTES = 32
 
 
