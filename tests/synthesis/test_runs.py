@@ -11,9 +11,12 @@ import pytest
 from tests.synthesis.made_up import STUDY, write_silos
 
 import hubbub
-from hubbub import Study
+from hubbub import Study, synthesis
 from hubbub.cli.main import main
-from hubbub.errors import StudyError, UserError
+from hubbub.errors import DataError, StudyError, UserError
+from hubbub.planning import SiloData
+from hubbub.queries import synthesis_of
+from hubbub.tabular import CodedCells
 from hubbub.verification.replay import verify
 
 
@@ -134,6 +137,18 @@ def test_patients_are_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     text = STUDY.replace("records = 900", 'records = 450\npatient = "who"\nmost_per_patient = 2')
     found = hubbub.run(Study.parse(text)).synthetic
     assert 300 < found.components.records < 600  # 450 patients, noise of some 15
+
+
+def test_a_silo_of_more_units_than_sums_are_exact_for_takes_no_part() -> None:
+    """P26 (d)."""
+    study = Study.parse(STUDY.replace("records = 900\n", ""))
+    names, query = ("age", "sex", "stage", "died"), synthesis_of(study)
+    rows = np.broadcast_to(np.zeros(1), synthesis.MOST_UNITS + 1)
+    cells = CodedCells(dict.fromkeys(names, rows))
+    with pytest.raises(DataError, match="at most 4,194,304 units"):
+        query.task(SiloData(cells=cells, max_cells=2**23))
+    few = CodedCells({name: rows[:5] for name in names})
+    assert query.task(SiloData(cells=few, max_cells=2**23)).count == 5
 
 
 def test_it_may_stand_beside_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

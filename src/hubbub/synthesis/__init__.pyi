@@ -3,6 +3,7 @@ from .synthesis_answers import (
     answers_of as answers_of,
 )
 from .design import (
+    MOST_UNITS as MOST_UNITS,
     Design as Design,
 )
 from .expectation import (
