@@ -63,6 +63,7 @@ class Losses:
                 )
 
     def __call__(self, tables: dict[Any, Array]) -> tuple[float, dict[Any, Array]]:
+        """The loss, and its slope in each table."""
         loss, slopes = self.constant, {key: np.zeros_like(one) for key, one in tables.items()}
         for clique, away, weights, wanted in self.terms:
             found = tables[clique].sum(axis=away, keepdims=True)
@@ -86,6 +87,7 @@ class Passing:
             self.order.append((source, target, left, away, here, there))
 
     def __call__(self, potentials: dict[Any, Array]) -> dict[Any, Array]:
+        """A table of counts for each clique."""
         beliefs = {key: one.copy() for key, one in potentials.items()}
         sent: dict[tuple[Any, Any], tuple[Array, tuple[str, ...]]] = {}
         for source, target, left, away, here, there in self.order:
@@ -158,7 +160,7 @@ def main(arguments: list[str]) -> None:
     model.fit(frame)
     made = model.generate(n_records=len(frame))[names].to_numpy(np.int64)
     np.save(target, made)
-    print(time.perf_counter() - begun)
+    sys.stdout.write(f"{time.perf_counter() - begun}\n")
 
 
 if __name__ == "__main__":

@@ -42,9 +42,9 @@ def curated(
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "levels.npz", Path(folder) / "made.npy"
         np.savez(source, levels=real, sizes=np.array(sizes))
-        told = [source, target, method, epsilon, DELTA, seed]
-        done = subprocess.run(
-            [str(curator), str(_SCRIPT), *map(str, told)], capture_output=True, text=True
+        told = [curator, _SCRIPT, source, target, method, epsilon, DELTA, seed]
+        done = subprocess.run(  # noqa: S603 (a Python that whoever measures has named)
+            [str(one) for one in told], check=False, capture_output=True, text=True
         )
         if done.returncode:
             raise DataError(

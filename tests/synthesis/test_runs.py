@@ -147,7 +147,7 @@ def test_a_silo_of_more_units_than_sums_are_exact_for_takes_no_part() -> None:
     cells = CodedCells(dict.fromkeys(names, rows))
     with pytest.raises(DataError, match="at most 4,194,304 units"):
         query.task(SiloData(cells=cells, max_cells=2**23))
-    few = CodedCells({name: rows[:5] for name in names})
+    few = CodedCells(dict.fromkeys(names, rows[:5]))
     assert query.task(SiloData(cells=few, max_cells=2**23)).count == 5
 
 

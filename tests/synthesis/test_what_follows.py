@@ -218,6 +218,39 @@ def test_combining_needs_several_finite_estimates() -> None:
         hubbub.combine([1.0, 2.0, 3.0, 4.0, float("nan")])
 
 
+def test_what_three_columns_decide_is_model_dependent(quiet: SyntheticData) -> None:
+    """And a pair that was not measured whole, and what nobody says the columns of."""
+    assert quiet.basis("a") == quiet.basis("a", "y") == quiet.basis("y", "a") == "measured"
+    assert quiet.basis("a", "y", "a") == "measured"
+    assert quiet.basis("a", "b", "y") == "model-dependent"
+    design, cells = dependent(1500, seed=4)
+    noisy = released(design, cells, sigma=20.0, seed=4)
+    assert (1, 2) not in noisy.choice.pairs
+    assert noisy.basis("b", "c") == "model-dependent"
+    assert hubbub.combine([1.0] * 5).basis == "model-dependent"
+    with pytest.raises(UserError, match="one of the columns"):
+        quiet.basis("weight")
+    with pytest.raises(UserError, match="got none"):
+        quiet.basis()
+    with pytest.raises(UserError, match="expected a basis"):
+        hubbub.combine([1.0] * 5, basis="certain")
+
+
+def test_an_analysis_sees_the_columns_that_it_names_and_no_others(quiet: SyntheticData) -> None:
+    seen = set()
+
+    def mean(table: dict[str, list[object]]) -> float:
+        seen.update(table)
+        return float(np.mean([one == "y1" for one in table["y"]]))
+
+    found = quiet.analyse(mean, ["y", "c", "b"], many=6)
+    assert seen == {"y", "c", "b"}
+    assert found.tables == 6
+    assert found.basis == "model-dependent"
+    direct = hubbub.combine([mean({"y": one["y"]}) for one in quiet.tables(6)])
+    assert found.value == direct.value
+
+
 def test_the_spread_is_where_the_differences_are_just_likely() -> None:
     """Zero where noise explains them; else the sum is at its lower tenth."""
     noise = np.full(9, 0.01)

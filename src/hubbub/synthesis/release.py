@@ -6,7 +6,7 @@ All of it follows from the sums and public numbers, whoever makes it again (docs
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from hubbub.synthesis.coding import MISSING, CodedColumn
 from hubbub.synthesis.components import Component, Components, components_of
 from hubbub.synthesis.design import Design
 from hubbub.synthesis.entropy_model import EntropyModel, fitted
-from hubbub.synthesis.share_intervals import Share
+from hubbub.synthesis.share_intervals import Combined, Share, combine
 
 Array = NDArray[np.float64]
 Table = dict[str, list[Any]]
@@ -186,6 +186,60 @@ class SyntheticData:
             for x, row in zip(names[0], found, strict=True)
             for y, one in zip(names[1], row, strict=True)
         }
+
+    def basis(self, *columns: str) -> str:
+        """What an analysis of these columns by several tables rests on.
+
+        Args:
+            columns: the names of all that it looks at, each once.
+
+        Returns:
+            "measured" for one column and for a pair that was chosen, so that records are drawn by
+            it; else "model-dependent": the model says how the columns go together.
+
+        Raises:
+            UserError: there is no such column, or none is named.
+
+        >>> from hubbub.synthesis.examples import example
+        >>> example().basis("age", "died"), example().basis("age", "died", "sex")
+        ('measured', 'model-dependent')
+        """
+        places = tuple(sorted({self._place(one) for one in columns}))
+        if not places:
+            raise UserError("expected the columns of an analysis, got none; name all of them")
+        known = len(places) == 1 or places in self.choice.pairs
+        return share_intervals.MEASURED if known else share_intervals.MODEL_DEPENDENT
+
+    def analyse(
+        self,
+        analysis: Callable[[Table], float],
+        columns: Sequence[str],
+        *,
+        many: int = REFITS,
+        confidence: float = 0.95,
+    ) -> Combined:
+        """An analysis of several tables, combined, and what it rests on.
+
+        Args:
+            analysis: of a table to one number; it gets these columns and no others.
+            columns: all that it looks at.
+            many: how many tables.
+            confidence: of the interval, a probability.
+
+        Returns:
+            The mean of its results, with an interval, in their unit.
+
+        Raises:
+            UserError: there is no such column, or a result is not finite.
+
+        >>> from hubbub.synthesis.examples import example
+        >>> died = example().analyse(lambda table: table["died"].count("yes") / 2000, ["died"])
+        >>> 0.2 < died.low < died.high < 0.4, died.basis
+        (True, 'measured')
+        """
+        basis = self.basis(*columns)
+        found = [analysis({name: one[name] for name in columns}) for one in self.tables(many)]
+        return combine(found, confidence=confidence, basis=basis)
 
     @cached_property
     def _refits(self) -> list[EntropyModel]:
