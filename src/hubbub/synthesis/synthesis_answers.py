@@ -94,7 +94,8 @@ def _pairs(data: SyntheticData, confidence: float) -> Answer:
 
 def _two_way(data: SyntheticData, confidence: float) -> Answer:
     """Tables of pairs that were measured: each cell by the sums, and in the model."""
-    shown, rows, inside = _chosen(data)[:_MOST_TABLES], [], 0
+    shown, inside = _chosen(data)[:_MOST_TABLES], 0
+    rows: list[Estimate] = []
     for pair in shown:
         found = share_intervals.two_way(
             data.components, pair, confidence, models=data.model.pairs[pair][None]
