@@ -69,6 +69,11 @@ class SynthesisQuery(SumsQuery):
         return SYNTHESIS
 
     @property
+    def most_units(self) -> int:
+        """For which sums of counts are exact (P26 d)."""
+        return synthesis.MOST_UNITS
+
+    @property
     def epsilon(self) -> float | None:
         """Its part beside other queries; None where nothing else is asked."""
         return self.asked.epsilon or None

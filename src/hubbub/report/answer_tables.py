@@ -14,6 +14,7 @@ from hubbub.report.number_format import NOT_KNOWN, amount
 Answer = Mapping[str, Any]
 _LEAST_P = 1e-4
 _MOST_PLACES = 8  # of a curve in a table
+_MOST_ACROSS = 3  # levels of a two-way table
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class TextTable:
 
 def tables_of(answer: Answer) -> Mapping[str, TextTable]:
     """All tables of an answer, by what is said of each: its numbers, comparisons, curves."""
+    if answer["kind"] == "two-way":
+        return _two_way(answer)
     found = {"": table_of(answer), "compared": _compared(answer), "over time": _curves(answer)}
     return {said: one for said, one in found.items() if one is not None}
 
@@ -54,6 +57,21 @@ def table_of(answer: Answer) -> TextTable | None:
     if answer["kind"] == "table":
         return _with_tests(table, rows, answer["tests"])
     return _with_p_values(table, rows)
+
+
+def _two_way(answer: Answer) -> Mapping[str, TextTable]:
+    """A table of each pair of columns."""
+    of: dict[str, list[Mapping[str, Any]]] = {}
+    for row in answer["rows"]:
+        of.setdefault(row["column"], []).append(row)
+    return {name: _grid(rows) for name, rows in of.items()}
+
+
+def _grid(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """Levels down and across; one below the other where a page is too narrow for them."""
+    if len({row["level"] for row in rows}) <= _MOST_ACROSS:
+        return _pivoted(rows, lambda row: row["group"], lambda row: row["level"])
+    return _pivoted(rows, lambda row: f"{row['group']}, {row['level']}", lambda _: "")
 
 
 def _compared(answer: Answer) -> TextTable | None:

@@ -27,9 +27,10 @@ from hubbub.synthesis.coding import CodedColumn, contrasts_of
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
 Key = tuple[int, ...]  # of a block: () the records, (a,) a column, (a, b) a pair, a < b
-# Rows of matrices and shares of records are rounded to these steps: sums of up to 2^22 records of
+# Rows of matrices and shares of records are rounded to these steps: sums of up to so many units of
 # a silo are whole multiples of their product below 2^53, so they are exact in any order (P26).
-_ROW_STEP, SHARE_STEP = 2.0**-17, 2.0**-14
+ROW_STEP, SHARE_STEP = 2.0**-17, 2.0**-14
+MOST_UNITS = 2**22
 _MARGIN = 1.0 - 2.0**-20  # for the rounding of a product with a weight (P26)
 # How much the error of a column counts beside that of a pair, as it is in each pair of the column;
 # and that of a pair with a target (.01 to .02 of AUC for .002 of total variation, seen on rhc).
@@ -43,7 +44,7 @@ def matrix_of(groups: tuple[tuple[int, ...], ...], coarse: bool) -> Array:
     for one in groups:
         contrasts = contrasts_of(one)
         made = np.asarray(np.kron(made, contrasts[:, : len(one) - 1] if coarse else contrasts))
-    rounded: Array = np.rint(made / _ROW_STEP) * _ROW_STEP
+    rounded: Array = np.rint(made / ROW_STEP) * ROW_STEP
     rounded.setflags(write=False)
     return rounded
 
