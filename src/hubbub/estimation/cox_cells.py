@@ -1,9 +1,9 @@
 """Cox regression on covariates with few classes, from one noisy sum.
 
 Theory of operation. Records are summed like those of survival curves, by pattern of covariates as
-`pattern_layout` says it, and each stratum of it in a place of its own. The score (`cox_score`) is linear in the noise up to
-second order, so the effects have the covariance I^-1 (I + C) I^-1, with the information I and the
-covariance C of the noise in the score.
+`pattern_layout` says it, and each stratum of it in a place of its own. The score (`cox_score`) is
+linear in the noise up to second order, so the effects have the covariance I^-1 (I + C) I^-1, with
+the information I and the covariance C of the noise in the score.
 """
 
 from __future__ import annotations
