@@ -2,7 +2,8 @@
 
 The pages link as files do. On the site, what lies outside of `docs/` is a page of its own (files
 at the root), a file to be fetched, or a folder or another text, of which the name is left. A page
-with the line `<!-- file ../NAME -->` is that file.
+with the line `<!-- file ../NAME -->` is that file. A link to a statement in the table of all leads
+to where it is proven.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ PAGES = {
 }
 _LINK = re.compile(r"\[([^\[\]]*)\]\(([^()\s]+)\)")
 _FILE = re.compile(r"(?m)^<!-- file (\S+) -->$")
-_ANCHOR = re.compile(r'<a id="([\w-]+)"></a>')
+_ANCHOR = re.compile(r'(?m)^<a id="([\w-]+)"></a>$')
+STATEMENTS = {
+    (DOCS / "privacy.md", anchor): page
+    for page in sorted((DOCS / "privacy").glob("*.md"))
+    for anchor in _ANCHOR.findall(page.read_text(encoding="utf-8"))
+}
 
 
 def on_the_site(text: str, read: Path, page: Path) -> str:
@@ -36,7 +42,7 @@ def on_the_site(text: str, read: Path, page: Path) -> str:
         if not target or ":" in target:
             return found[0]
         where = (read.parent / target).resolve()
-        where = PAGES.get(where, where)
+        where = STATEMENTS.get((where, anchor), PAGES.get(where, where))
         if where.is_dir() or (where.suffix == ".md" and DOCS not in where.parents):
             return words if words.startswith("`") else f"{words} (`{where.relative_to(ROOT)}`)"
         return f"[{words}]({os.path.relpath(where, page.parent)}{hash_sign}{anchor})"

@@ -90,8 +90,11 @@ def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
     python(*words, folder=tmp_path)
     page = (tmp_path / "site" / "reference" / "commands.html").read_text(encoding="utf-8")
     assert "--baseline" in page
-    formulas = (tmp_path / "site" / "privacy.html").read_text(encoding="utf-8")
-    assert formulas.count("<math") > 500
+    table = (tmp_path / "site" / "privacy.html").read_text(encoding="utf-8")
+    assert 'id="p4"' in table
+    formulas = (tmp_path / "site" / "privacy" / "noise_shares.html").read_text(encoding="utf-8")
+    assert 'id="p4"' in formulas
+    assert formulas.count("<math") > 300
 
 
 def test_every_command_and_option_is_on_the_page_of_commands(
@@ -114,7 +117,8 @@ def test_links_are_turned_to_where_things_are_on_the_site(monkeypatch: pytest.Mo
     def turned(text: str) -> str:
         return str(links.on_the_site(text, ROOT / "SECURITY.md", page))
 
-    assert turned("[a](docs/privacy.md#p4)") == "[a](../privacy.md#p4)"
+    assert turned("[a](docs/privacy.md#p4)") == "[a](../privacy/noise_shares.md#p4)"
+    assert turned("[a](docs/privacy.md)") == "[a](../privacy.md)"
     assert turned("[a](README.md)") == "[a](../index.md)"
     assert turned("[deploy](deploy)") == "deploy (`deploy`)"
     assert turned("[a](https://nats.io) [b](#x)") == "[a](https://nats.io) [b](#x)"

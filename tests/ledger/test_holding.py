@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from hubbub.errors import IntegrityError, UserError
+from hubbub.ledger.hash_chain import Row
 from hubbub.ledger.privacy_ledger import Ledger
 from ledger.book import cap_for, entry
 
@@ -82,3 +84,29 @@ def test_who_may_read_a_ledger_does_not_depend_on_the_umask(tmp_path: Path, umas
         os.umask(before)
     assert {"ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite.key"} <= set(modes)
     assert set(modes.values()) == {0o600}
+
+
+def test_a_ledger_is_closed_only_when_no_thread_reads_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, reading, read_on = Ledger(path), threading.Event(), threading.Event()
+    after = ledger._chain.after
+
+    def slow(last: Row | None) -> list[Row]:
+        reading.set()
+        read_on.wait(10)
+        return after(last)
+
+    monkeypatch.setattr(ledger._chain, "after", slow)
+    heads: list[bytes] = []
+    reader = threading.Thread(target=lambda: heads.append(ledger.head))
+    closer = threading.Thread(target=ledger.close)
+    reader.start()
+    assert reading.wait(10)
+    closer.start()
+    read_on.set()
+    reader.join(10)
+    closer.join(10)
+    assert len(heads) == 1
+    with pytest.raises(IntegrityError, match="readable ledger"):
+        _ = ledger.rows

@@ -312,7 +312,9 @@ class Session:
     def check(self, total: np.ndarray) -> None:
         """The sum of those who took part, but for the noise."""
         there = [
-            i for i in range(1, 1 + self.round_parameters.silos) if i not in self.rounds.absent
+            i
+            for i in range(1, 1 + self.round_parameters.silos)
+            if i not in self.rounds.attendance.absent
         ]
         wanted = self.sums(there, self.initial) / self.round_parameters.grid_step
         room = 8 * self.round_parameters.sigma_grid * self.round_parameters.silos**0.5

@@ -107,8 +107,8 @@ def test_a_bad_share_costs_one_attempt_and_one_charge_in_one_process(
     assert total.tolist() == [1101] * 5
     assert attempts == 1
     assert charges == dict.fromkeys((1, 2, 3, 4), 1)
-    assert found.rounds.named_absent.keys() == {"bob"}
-    assert SPOILT[spoil] in found.rounds.named_absent["bob"].said
+    assert found.rounds.attendance.named_absent.keys() == {"bob"}
+    assert SPOILT[spoil] in found.rounds.attendance.named_absent["bob"].said
 
 
 # Among machines ----------------------------------------------------------------------------------
@@ -150,11 +150,11 @@ def test_a_bad_share_costs_one_attempt_and_one_charge_of_each(
     assert total is not None
     assert attempts == 1
     charged_once(parties, session)
-    assert session.rounds.named_absent.keys() == {"bob"}
+    assert session.rounds.attendance.named_absent.keys() == {"bob"}
     said = SPOILT[spoil].replace(
         "node-1 and node-2", "node-2" if nodes == (6,) else "node-1 and node-2"
     )
-    assert said in session.rounds.named_absent["bob"].said
+    assert said in session.rounds.attendance.named_absent["bob"].said
     assert any("bob" in line and said[:12] in line for line in parties.said)
 
 
@@ -163,7 +163,7 @@ def test_what_a_silo_has_signed_is_its_fault(gather: Any, spoil: Any) -> None:
     parties = gather(2, **FULL)
     session = opened(parties, spoiling(parties, spoil))
     session.round(1)
-    assert session.rounds.named_absent["bob"].culprit == "bob"
+    assert session.rounds.attendance.named_absent["bob"].culprit == "bob"
 
 
 def test_a_silo_that_was_left_out_for_its_share_comes_back(gather: Any) -> None:
@@ -173,7 +173,7 @@ def test_a_silo_that_was_left_out_for_its_share_comes_back(gather: Any) -> None:
     session.round(1)
     relay.tells = lambda _name, _party, blob: blob
     total, attempts = session.round(2)
-    assert (total is not None, attempts, session.rounds.absent) == (True, 1, {})
+    assert (total is not None, attempts, session.rounds.attendance.absent) == (True, 1, {})
 
 
 # A node that lies --------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_a_node_that_lies_about_a_silo_is_named_with_it(gather: Any) -> None:
     total, attempts = session.round(1)
     assert (total is not None, attempts) == (True, 1)
     charged_once(parties, session)
-    absent = session.rounds.named_absent
+    absent = session.rounds.attendance.named_absent
     assert absent.keys() == {"bob"}
     assert absent["bob"].culprit == "bob and node-1"
     assert "signed word of node-1: one of them lies" in absent["bob"].said

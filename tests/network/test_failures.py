@@ -218,14 +218,14 @@ def test_a_frozen_silo_that_answers_late_is_not_in_the_sum(gather: Any, nodes: i
 
     session = opened(parties, freezing)
     assert session.round(1, attempts=2)[0] is not None
-    assert set(session.rounds.absent) == {2}
+    assert set(session.rounds.attendance.absent) == {2}
     assert session.round(2, attempts=2)[0] is not None
-    assert set(session.rounds.absent) == {2}
+    assert set(session.rounds.attendance.absent) == {2}
     assert any(
         "expected an answer to attempt 2.0, got one to 1.0 from bob" in x for x in parties.said
     )
     assert session.round(3)[0] is not None
-    assert not session.rounds.absent
+    assert not session.rounds.attendance.absent
 
 
 def test_a_frozen_aggregators_old_session_is_over_for_all(gather: Any) -> None:

@@ -23,7 +23,7 @@ from hubbub.network.timeouts import Timeouts
 from hubbub.planning import is_sparse, mask_degree
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.session.ask import AbsentError, Call
-from hubbub.session.rounds import RESTARTED
+from hubbub.session.attendance import RESTARTED
 from hubbub.verification.replay.checking import verify
 from hubbub.verification.transcript.frame_records import files, read
 from network.relay import HASTY, Jumping, Relay, Watched, opened
@@ -183,11 +183,11 @@ def test_a_silo_that_was_not_there_is_not_taken_in_whatever_it_says(gather: Any)
 
     relay.tells = lie
     assert session.round(1)[1] == 1
-    session.rounds.ask_absent_every(0.0, Jumping().now)
+    session.rounds.attendance.ask_again_every(0.0, Jumping().now)
     session.rounds._made = 0  # no new session yet
     assert session.round(2)[1] == 1
-    assert session.rounds.absent[2].why == RESTARTED
-    assert {2} == session.rounds.absent.keys()
+    assert session.rounds.attendance.absent[2].why == RESTARTED
+    assert {2} == session.rounds.attendance.absent.keys()
 
 
 # Who fails -------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def test_a_spoilt_answer_is_not_in_a_sum_of_nodes(gather: Any, spoil: Any) -> No
     session = opened(parties, Relay(parties.phase, tells=at("model", spoil, "bob")))
     total, made = session.round(1)
     assert (total is not None, made) == (True, 1)
-    assert set(session.rounds.absent) == {2}
+    assert set(session.rounds.attendance.absent) == {2}
 
 
 @pytest.mark.slow_cases("altered", "empty", "junk", "missing")
@@ -208,7 +208,7 @@ def test_a_spoilt_answer_abandons_a_pairwise_attempt(gather: Any, spoil: Any) ->
     session = opened(parties, Relay(parties.phase, tells=at("model", spoil, "bob")))
     total, made = session.round(1, attempts=3)
     assert (total is not None, made) == (True, 2)
-    assert set(session.rounds.absent) == {2}
+    assert set(session.rounds.attendance.absent) == {2}
     assert len(parties.rows("ann")) == 2
 
 
@@ -264,7 +264,7 @@ def test_a_silos_answer_handed_in_as_anothers_is_not_added(gather: Any, nodes: i
     session = opened(parties, both)
     assert session.round(1, attempts=2)[0] is not None
     assert said(parties, "expected frames of bob, got another's")
-    assert set(session.rounds.absent) == {2}
+    assert set(session.rounds.attendance.absent) == {2}
 
 
 @NODES
@@ -339,7 +339,7 @@ def test_frames_that_a_silo_adds_to_its_answer_do_not_stop_a_node(gather: Any) -
 
     session = opened(parties, Relay(parties.phase, tells=at("model", on_parts(more), "bob")))
     assert session.round(1, attempts=2)[0] is not None
-    assert not {4, 5} & set(session.rounds.absent)
+    assert not {4, 5} & set(session.rounds.attendance.absent)
 
 
 @pytest.mark.parametrize("left_out", [1, 2])
@@ -354,7 +354,7 @@ def test_a_silo_that_leaves_out_a_nodes_share_is_the_one_that_is_missing(
 
     session = opened(parties, Relay(parties.phase, tells=at("model", on_parts(less), "bob")))
     assert session.round(1)[0] is not None
-    assert list(session.rounds.absent) == [parties.sites["bob"].index]
+    assert list(session.rounds.attendance.absent) == [parties.sites["bob"].index]
 
 
 # Compute nodes ---------------------------------------------------------------------------------
@@ -442,7 +442,7 @@ def test_a_garbled_link_leaves_its_silo_out_and_nobody_else(gather: Any) -> None
     session = opened(parties, relay)
     total, made = session.rounds.round(1, session.initial, 2)
     assert (total is not None, made) == (True, 2)
-    assert set(session.rounds.absent) == {2}
+    assert set(session.rounds.attendance.absent) == {2}
 
 
 def test_a_silo_is_not_blamed_for_a_link_that_the_relay_exchanged(gather: Any) -> None:
@@ -454,7 +454,7 @@ def test_a_silo_is_not_blamed_for_a_link_that_the_relay_exchanged(gather: Any) -
     relay.tells = at("model", lambda _: answer([anchor]), "bob", times=1)
     total, made = session.rounds.round(1, session.initial, 2)
     assert (total is not None, made) == (True, 2)
-    assert set(session.rounds.absent) == {2}
+    assert set(session.rounds.attendance.absent) == {2}
 
 
 def test_a_link_of_another_round_leaves_its_silo_out_and_nobody_else(gather: Any) -> None:
@@ -467,7 +467,7 @@ def test_a_link_of_another_round_leaves_its_silo_out_and_nobody_else(gather: Any
     relay.tells = at("model", lambda _: old, "bob")
     total, made = session.rounds.round(2, session.initial, 2)
     assert (total is not None, made) == (True, 2)
-    assert set(session.rounds.absent) == {2}
+    assert set(session.rounds.attendance.absent) == {2}
 
 
 def test_a_link_that_was_not_committed_to_names_its_silo(gather: Any) -> None:
@@ -493,7 +493,7 @@ def test_anchors_that_differ_between_silos_are_noticed(gather: Any) -> None:
 
     relay = Relay(parties.phase, asks=at("commit", on_asked(less), "ann"))
     session = opened(parties, relay)
-    assert session.rounds.silos == {2, 3}
+    assert session.rounds.attendance.silos == {2, 3}
     assert session.rounds.round(1, session.initial, 1)[1] == 1
 
 
@@ -652,7 +652,7 @@ def test_a_silo_that_was_not_heard_comes_back(gather: Any) -> None:
     session = opened(parties, relay)
     assert session.round(1, attempts=2)[1] == 2
     assert session.round(2)[1] == 1
-    assert not session.rounds.absent
+    assert not session.rounds.attendance.absent
 
 
 def test_a_relay_cannot_say_that_a_silo_is_back(gather: Any) -> None:
@@ -670,7 +670,7 @@ def test_a_relay_cannot_say_that_a_silo_is_back(gather: Any) -> None:
 
     relay.tells = lambda call, party, blob: forged(party, blob) if call == "ping" else blob
     assert session.round(2)[1] == 1
-    assert 2 in session.rounds.absent
+    assert 2 in session.rounds.attendance.absent
 
 
 # The end ---------------------------------------------------------------------------------------

@@ -344,7 +344,7 @@ def test_p25_after_a_silo_has_left_the_noise_is_that_of_its_attendance(
     rows = list(range(7)) if nodes else [0, 1, 2, 4, 5, 6, 7]
     whole = attended([[1, 1, int(row < 3)] for row in range(8)])
     expect_covariance(np.array(seen), 200.0**2 * whole[np.ix_(rows, rows)])
-    assert rounds.absent.keys() == {3}
+    assert rounds.attendance.absent.keys() == {3}
 
 
 def test_p25_sabotage_is_seen_a_row_that_is_used_twice_bares_a_difference() -> None:

@@ -742,7 +742,7 @@ def test_a_link_that_was_altered_on_its_way_costs_an_attempt_and_blames_nobody(
     monkeypatch.setattr(Silo, "contribute", counted)
     assert parties.rounds.round(1, PARAMETERS, attempts=1) == (None, 1)
     assert not sent
-    assert parties.rounds.absent[2].culprit == "relay"
+    assert parties.rounds.attendance.absent[2].culprit == "relay"
     with pytest.raises(ProtocolError):
         parties.rounds.aggregator.integers()
     total, made = parties.rounds.round(2, PARAMETERS, attempts=2)

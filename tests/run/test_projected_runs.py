@@ -250,7 +250,7 @@ def test_the_matrix_follows_from_the_link_of_every_active_silo_and_from_the_mode
     draws: list[Draw], revealed: list[bytes], kind: str
 ) -> None:
     parties = federation(kind)
-    parties.rounds.absent[2] = Absent(why="silent", said="it is away")
+    parties.rounds.attendance.absent[2] = Absent(why="silent", said="it is away")
     parties.rounds.attempt(1, 1, parameters())
     assert len(revealed) == 3
     names = (kind, WHOLE, SENT)

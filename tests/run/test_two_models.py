@@ -139,7 +139,7 @@ def test_p4_a_silo_that_alone_saw_another_model_is_left_out_where_the_others_are
     two_faced(SILOS)
     found = parties(2, full=True)
     assert found.sum(1, np.zeros(2, dtype=np.float32)).tolist() == [111] * DIMENSION
-    assert found.rounds.named_absent.keys() == {"silo-4"}
+    assert found.rounds.attendance.named_absent.keys() == {"silo-4"}
 
 
 @pytest.mark.parametrize("transcript", ["full", "hashes"])

@@ -175,7 +175,7 @@ def test_a_validation_that_was_made_is_not_asked_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("hubbub.training.result.validation_of", crash)
+        patch.setattr("hubbub.training.conclusion.validation_of", crash)
         with pytest.raises(KeyboardInterrupt):
             run(study_of(files), tmp_path / "run")
     kept = (tmp_path / "run" / "validation-sums.json").read_text()

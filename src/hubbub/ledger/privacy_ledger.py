@@ -54,8 +54,9 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
-        self._chain.close()
+        """Close the file, once no thread reads it: SQLite does not survive the one in the other."""
+        with self._lock:
+            self._chain.close()
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other runs from the ledger until this ends; UserError if another holds it.

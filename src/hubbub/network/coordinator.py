@@ -98,7 +98,7 @@ class Coordinator:
                 self.requests.warn("waiting", parties=waiting)
                 self._patience.wait(error, in_round=False, check=self.check_approval)
             else:
-                count = len(rounds.silos) + len(self.requests.roster.nodes)
+                count = len(rounds.attendance.silos) + len(self.requests.roster.nodes)
                 seconds = time.monotonic() - began
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
                 self._begin(wanted.purpose, rounds)
@@ -121,16 +121,16 @@ class Coordinator:
     def _begin(self, purpose: str, rounds: Rounds) -> None:
         """A session is set up: whoever failed last is on probation in it."""
         timeouts = self.requests.timeouts
-        rounds.ask_absent_every(timeouts.ask_again, timeouts.clock.now)
+        rounds.attendance.ask_again_every(timeouts.ask_again, timeouts.clock.now)
         rounds.permit = self.check_approval
-        rounds.on_probation |= self._doubted_places & {*self.requests.roster.silos}
-        self.requests.left_out(rounds.named_absent)
+        rounds.attendance.on_probation |= self._doubted_places & {*self.requests.roster.silos}
+        self.requests.left_out(rounds.attendance.named_absent)
         self._patience.begun()
         self._patience.opened()
         self._open[purpose] = rounds
         for each in self.requests.paid:
             self.charged(each)  # notes it
-        self._closing.finished(purpose, rounds.session, rounds.silos)
+        self._closing.finished(purpose, rounds.session, rounds.attendance.silos)
 
     def check_approval(self) -> None:
         """What was approved here still is: an administrator ends a run from here too.

@@ -144,7 +144,7 @@ class Federation:
         try:
             return self.rounds.attempt(number, 0, parameters)
         except AbortedError as aborted:
-            raise raised_by(AbsentError(self.rounds.named_absent), aborted) from None
+            raise raised_by(AbsentError(self.rounds.attendance.named_absent), aborted) from None
 
     def noisy_sum(self, number: int, parameters: Parameters) -> NDArray[np.float64]:
         """The same in the units of what is summed."""

@@ -43,6 +43,7 @@ from hubbub.protocol import (
 )
 from hubbub.session import rounds, session_offer, token_lists
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
+from hubbub.session.attendance import Attendance
 from hubbub.session.attestation_exchange import AttestedSession, Attests, digest_of
 from hubbub.session.layout import Layout, confirmers_of, roll_leads
 
@@ -161,17 +162,23 @@ class _RolledSetUp:
             session=wanted.session,
             seeds=seeds,
         )
+        attendance = Attendance(
+            peers=wanted.peers,
+            session=wanted.session,
+            silos=self.roll.silos,
+            gaps_end=bool(wanted.round_parameters.correlation),
+            absent=dict(absent),
+        )
         return rounds.Rounds(
             peers=wanted.peers,
+            attendance=attendance,
             aggregator=aggregator,
             round_parameters=wanted.round_parameters,
             layout=wanted.layout,
             study=wanted.study,
             session=wanted.session,
-            silos=self.roll.silos,
             opening=[*([opening] if attested else []), self.frame, *attested, *anchors],
             lists=self._lists(),
-            absent=dict(absent),
         )
 
     def _attested(self, nonces: Sequence[bytes]) -> list[bytes]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,8 +17,8 @@ from typing import Any
 
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import StudyError
-from hubbub.section import Section, shortened, shown
-from hubbub.settings import canonical, one_of, table, text
+from hubbub.section import Section, shown
+from hubbub.settings import canonical
 from hubbub.study import file_limits, import_path
 from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
@@ -31,54 +29,19 @@ from hubbub.study.data_table import data_from
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
+from hubbub.study.study_head import head_from
+from hubbub.study.toml_faults import read_fault, syntax_fault
 from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
 from hubbub.study.validation import Validation, validation_from
 from hubbub.synthesis import AskedSynthesis, synthesis_from
 
 FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-HEAD = {
-    "name": text("Part of the study id.", "text, 1 to 200 characters"),
-    "transcript": one_of(
-        "hashes",
-        "full",
-        says='With `"full"` a run keeps masked vectors, and `hubbub verify` can [make every sum '
-        "again](evidence.md).",
-        default='`"hashes"`',
-    ),
-    "code": table(
-        "SHA-256 of the [source of each module](data.md#your-own-function) that the study names. "
-        "Demanded for `model.loss` and `training.metrics` among machines.",
-        'table from `"python:module:name"` to 64 digits 0–9, a–f',
-        default="none",
-    ),
-}
 _TABLES = ("parties", "data", "model", "training", "privacy")
 _OPTIONAL = ("statistics", "synthetic", "validation", "coefficients", "attestation")
 _OF_MODEL = ("validation", "coefficients")  # which are asked of a trained model
 _OF_CELLS = ("statistics", "synthetic")  # beside which nothing need be trained
 _LEARNING = ("model", "training")  # absent where only statistics are asked for
-
-
-def _head(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """The table `[study]`: the name, what is kept of a run, and which code all parties agree on."""
-    section = Section("study", stated, tuple(HEAD))
-    name = HEAD["name"].read(section, "name", None)
-    if not 1 <= len(name) <= 200:
-        raise section.refusal("name", "1 to 200 printable characters", "choose another name")
-    transcript = HEAD["transcript"].read(section, "transcript", Study.transcript)
-    return {"name": name, "transcript": transcript, "code": _code(section)}
-
-
-def _code(section: Section) -> tuple[tuple[str, str], ...]:
-    """The hashes of code by its name."""
-    stated = section.table("code") if "code" in section else {}
-    hashes = (isinstance(one, str) and _SHA256.fullmatch(one) for one in stated.values())
-    if not all(map(import_path.is_own, stated)) or not all(hashes):
-        wanted = 'a table from "python:module:name" to 64 small hexadecimal digits'
-        raise section.refusal("code", wanted, "write what sha256sum prints of the module's file")
-    return tuple(sorted(stated.items()))
 
 
 def _validation(top: Section, data: Data, *, trains: bool) -> Validation | None:
@@ -98,26 +61,6 @@ def _coefficients(top: Section, *, trains: bool) -> Coefficients | None:
     if not trains:
         raise top.refusal("coefficients", "absent where no model is trained", "remove it")
     return coefficients_from(top.table("coefficients"))
-
-
-def _fault(error: ValueError, text: str) -> str:
-    """Why a text could not be read as TOML."""
-    if isinstance(error, tomllib.TOMLDecodeError):
-        return f"a syntax error: {shortened(str(error), 200)}"
-    if "digits" not in str(error):
-        return str(error)
-    # Python refuses to read whole numbers of thousands of digits.
-    digits = [max(map(len, re.findall(r"\d+", line)), default=0) for line in text.split("\n")]
-    return f"too long a number in line {1 + digits.index(max(digits))}"
-
-
-def _reason(error: Exception) -> str:
-    """Why a file could not be read."""
-    if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8 text"
-    return "it is not a path"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +158,7 @@ class Study:
             text = read_text(path)
         except (OSError, ValueError) as error:
             raise StudyError(
-                f"expected a readable study file, got {shown(str(path))}: {_reason(error)}; "
+                f"expected a readable study file, got {shown(str(path))}: {read_fault(error)}; "
                 "check the path"
             ) from None
         return cls.parse(text)
@@ -252,7 +195,9 @@ class Study:
         try:
             table = toml_table(text)
         except ValueError as error:
-            raise StudyError(f"expected a TOML file, got {_fault(error, text)}; fix it") from None
+            raise StudyError(
+                f"expected a TOML file, got {syntax_fault(error, text)}; fix it"
+            ) from None
         return cls.from_table(table, toml=text)
 
     @classmethod
@@ -289,7 +234,7 @@ class Study:
             synthetic = synthesis_from(top.table("synthetic"), columns, alone=alone)
         validated = _validation(top, data, trains=trains)
         study = cls(
-            **_head(parts["study"]),
+            **head_from(parts["study"]),
             parties=parties_from(parts["parties"]),
             data=data,
             model=model_from(parts["model"]) if trains else None,

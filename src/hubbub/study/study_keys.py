@@ -18,7 +18,7 @@ from hubbub.study.model import Frozen, Model
 from hubbub.study.omop.omop_keys import Happening, Omop, OmopColumn
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
-from hubbub.study.study import HEAD
+from hubbub.study.study_head import HEAD
 from hubbub.study.target import TARGET
 from hubbub.study.training import OPTIMIZER, Evaluate, Training
 from hubbub.study.validation import Validation

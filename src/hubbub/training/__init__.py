@@ -6,13 +6,14 @@ machines, `run_sessions.py` no model; `run_study.py` puts them together in one p
 
 from hubbub.training.checkpoint import CheckpointWriter
 from hubbub.training.comparison import MODES, Comparison, compare
+from hubbub.training.conclusion import conclude, write_result
 from hubbub.training.federated import ask_before, private_queries, train_federated
 from hubbub.training.in_memory import fit
 from hubbub.training.loop import Progress, State
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.rehearsal import rehearse
 from hubbub.training.report_of_run import write_report
-from hubbub.training.result import Result, conclude, write_result
+from hubbub.training.result import Result
 from hubbub.training.run_checks import check_plan
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_sessions import RunSessions, SessionPlan

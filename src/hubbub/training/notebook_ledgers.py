@@ -26,7 +26,8 @@ from hubbub.ledger import Ledger, Tally
 from hubbub.planning import Plan
 from hubbub.study import Study
 from hubbub.training import prepared_study, run_study, uncounted
-from hubbub.training.result import Result, answered_in
+from hubbub.training.conclusion import answered_in
+from hubbub.training.result import Result
 
 _LETTERS = 16  # of a study's id, in a folder's name
 _KEY = 32  # bytes

@@ -27,17 +27,18 @@ import json
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hubbub import learning
-from hubbub.disk import appending, json_value, locked, read_bytes, why_of, write_all, write_text
+from hubbub.disk import appending, locked, why_of, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan, QueryState, SteppedQuery
-from hubbub.protocol import SESSION_BYTES, Roster, RoundParameters, Tag
+from hubbub.protocol import Roster, RoundParameters, Tag
 from hubbub.study import Study
 from hubbub.training import checkpoint, loop
+from hubbub.training.run_metadata import RunMetadata, read_metadata
 from hubbub.verification import (
     AUDIT,
     FILE,
@@ -49,37 +50,6 @@ from hubbub.verification import (
     recover,
     write_audit,
 )
-
-_FORMAT = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunMetadata:
-    """What a run must know of itself to go on after a crash: `run.json`.
-
-    Args:
-        study: the study id, hexadecimal.
-        baseline: which one, or None for hubbub.
-        ledgers: the folder of the silos' ledgers; empty where each silo keeps its own elsewhere.
-        sessions: the sessions that were opened, by what was summed in them.
-        heads: of the silos' ledgers before anything was charged, hexadecimal; none before that.
-    """
-
-    study: str
-    baseline: str | None
-    ledgers: str
-    sessions: Mapping[str, tuple[str, ...]]
-    heads: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        ids = [one for opened in self.sessions.values() for one in opened]
-        Path(self.ledgers)  # TypeError unless it is a text
-        if (
-            not all(len(bytes.fromhex(one)) == SESSION_BYTES for one in ids)
-            or not all(len(bytes.fromhex(one)) == 32 for one in self.heads.values())
-            or (ids and self.ledgers and self.baseline is None and not self.heads)
-        ):
-            raise ValueError("notes of something else")
 
 
 class RunFolder:
@@ -145,7 +115,7 @@ class RunFolder:
                     f"expected an interrupted run in {path}, it is finished; see {path}/report.html"
                 )
             study = Study.load(path / "study.toml")
-            notes = _read_notes(path / "run.json")
+            notes = read_metadata(path / "run.json")
             if notes.study != study.id.hex():
                 raise IntegrityError(
                     f"expected {path / 'study.toml'} to be the study that was started, it was "
@@ -266,8 +236,7 @@ class RunFolder:
             self._rows += len(new)
 
     def _write_notes(self) -> None:
-        said = {"format": _FORMAT, **asdict(self._notes)}
-        write_text(self.path / "run.json", json.dumps(said, indent=2))
+        write_text(self.path / "run.json", self._notes.to_json())
 
 
 def refuse_used(path: Path, *, apart: bool = False) -> None:
@@ -304,21 +273,6 @@ def write_evidence(folder: Path, text: str) -> None:
 
 def _line(row: Mapping[str, float]) -> str:
     return json.dumps(dict(row)) + "\n"
-
-
-def _read_notes(path: Path) -> RunMetadata:
-    """The notes in `run.json`."""
-    try:
-        said = json_value(read_bytes(path))
-        if said.pop("format") != _FORMAT:
-            raise ValueError
-        sessions = {purpose: tuple(found) for purpose, found in said.pop("sessions").items()}
-        return RunMetadata(**said, sessions=sessions)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise IntegrityError(
-            f"expected {path} as this version writes it, found something else; restore it, or use "
-            "the version of hubbub that wrote it"
-        ) from None
 
 
 def _refuse_odd(path: Path) -> None:

@@ -36,6 +36,7 @@ from hubbub.training import (
     run_sessions,
     spending,
 )
+from hubbub.training.conclusion import conclude
 from hubbub.verification import AUDIT, read_audit
 
 
@@ -280,7 +281,7 @@ def _finished(
     text = (
         partial(backend.evidence, prepared.plan, trained.attempts) if folder and ledgers else None
     )
-    return result.conclude(
+    return conclude(
         prepared,
         trained,
         folder,

@@ -10,17 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from hubbub.errors import DataError
 from hubbub.study import sources
 from hubbub.study.data import Data
+from hubbub.study.drafting.cell_flaws import flaw_of
 from hubbub.study.drafting.cell_text import (
     folded,
-    is_date,
-    is_limit,
-    is_missing,
-    measured,
 )
 from hubbub.study.drafting.column_draft import is_key
 from hubbub.study.drafting.likely_namesakes import likely_namesakes
@@ -32,8 +28,6 @@ from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study
 from hubbub.tabular import (
     GAP,
-    NUMBER,
-    SPELLING,
     CellFault,
     Column,
     Rule,
@@ -229,7 +223,7 @@ def _rows(
     cells = table.column(name)
     read = {cell: rule(cell) for cell in dict.fromkeys(cells)}
     flaws = {
-        cell: _flaw(cell, fault, known, instead)
+        cell: flaw_of(cell, fault, known, instead)
         for cell, fault in read.items()
         if isinstance(fault, CellFault)
     }
@@ -255,54 +249,6 @@ def _found(table: RawTable, name: str, what: str, remedy: str, rows: Sequence[in
 def _odd(table: RawTable, what: str, remedy: str, column: str = "") -> Fault:
     """What a run takes, and people should see."""
     return Fault(file=table.origin, column=column, what=what, remedy=remedy, refused=False)
-
-
-class _Flaw(NamedTuple):
-    """What people with the file are told of cells that are wrong in one way."""
-
-    kind: str
-    what: str
-    remedy: str
-
-
-def _flaw(cell: str, fault: CellFault, known: Sequence[str], instead: str) -> _Flaw:
-    """What a fault means, said with the cell."""
-    if fault.kind == GAP:
-        return _Flaw(GAP, f"expected {fault.expected}, found {fault.found}", fault.remedy)
-    if fault.kind == SPELLING:
-        return _unknown(cell, fault, known, instead)
-    if fault.kind == NUMBER:
-        return _no_number(cell, fault)
-    return _Flaw(fault.kind, f"{cell!r} is {fault.found}", fault.remedy)
-
-
-def _no_number(cell: str, fault: CellFault) -> _Flaw:
-    """Why a cell is no number."""
-    if is_missing(cell):
-        remedy = "list it in the column's missing, or remove the record"
-        return _Flaw(cell, f"{cell!r} looks like a missing value", remedy)
-    if (number := measured(cell)) is not None:
-        if is_limit(cell):
-            said = f"{cell!r} is the limit of what was measured, not a number"
-            return _Flaw("limit", said, f"write {number}, or list the cell in the column's missing")
-        said = f"{cell!r} has a decimal comma, a thousands separator or a unit"
-        return _Flaw(NUMBER, said, f"write {number}")
-    if is_date(cell):
-        remedy = "turn it into a number, such as an age in years"
-        return _Flaw("date", f"{cell!r} is a date", remedy)
-    return _Flaw(cell, f"{cell!r} is no number, or too large", fault.remedy)
-
-
-def _unknown(cell: str, fault: CellFault, known: Sequence[str], instead: str) -> _Flaw:
-    """A spelling that no list has."""
-    near = next((one for one in known if folded(one) == folded(cell)), None)
-    if near is not None:
-        said = f"{cell!r} differs from {near!r} in case or spaces only"
-        return _Flaw(cell, said, f"write {near!r}, or {instead}")
-    if is_missing(cell):
-        said = f"{cell!r} looks like a missing value"
-        return _Flaw(cell, said, "remove the record, or list it as missing")
-    return _Flaw(cell, f"{cell!r} is not {fault.expected}", fault.remedy)
 
 
 def _target(table: RawTable, data: Data) -> Iterator[Fault]:

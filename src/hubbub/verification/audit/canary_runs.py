@@ -151,7 +151,7 @@ def _summed(asked: NoisySums, step: int, model: Parameters) -> Array:
     """The noisy sum of a step; all parties are in this process, so that there is one."""
     total, _ = asked.round(step, model, 1)
     if total is None:
-        raise raised_by(AbsentError(asked.rounds.named_absent))
+        raise raised_by(AbsentError(asked.rounds.attendance.named_absent))
     return total
 
 

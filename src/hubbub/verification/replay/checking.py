@@ -17,12 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
-from hubbub.planning import Plan, QueryState
-from hubbub.protocol import PROMISES, Parameters, RoundParameters
+from hubbub.planning import Plan
+from hubbub.protocol import Parameters, RoundParameters
 from hubbub.queries import (
-    STANDARDISED,
     VALIDATION,
-    StandardisingQuery,
     SumsQuery,
     TrainingQuery,
     main_of,
@@ -67,8 +65,15 @@ from hubbub.verification.replay.model_course import (
 from hubbub.verification.replay.released_check import released_findings
 from hubbub.verification.replay.replayed_collection import CollectionReplay, is_collection
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession, first_round
+from hubbub.verification.replay.session_findings import (
+    attempt_findings,
+    key_findings,
+    query_count_findings,
+    replay_findings,
+    standardisation_findings,
+)
 from hubbub.verification.replay.validation_check import validation_findings
-from hubbub.verification.transcript import FOLDER, Header, files, plain_roster, read_header
+from hubbub.verification.transcript import FOLDER, Header, files, read_header
 
 _BEYOND = (
     "plan.json follows from study.toml",
@@ -221,19 +226,19 @@ def _played(
         done += [(header, played)] if header.purpose == plan.main.purpose else []
         asked[header.purpose] += played.attempts
         last[header.purpose] = played
-        yield from _shown_by(name, header, played, steps=followed is not None)
+        yield from replay_findings(name, header, played, steps=followed is not None)
         if played.withheld and plan.study.transcript == "full":
             why = 'the study says transcript = "full", which is what it was approved with'
             yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
-        yield from _made_of_sums(folder, plan, header, courses)
-        yield from _other_keys(name, header, content)
+        yield from standardisation_findings(folder, plan, header, courses)
+        yield from key_findings(name, header, content)
     if plan.study.model is not None and initial is None:
         made_by = f"{plan.study.model.kind} makes; it is not run here"
         yield not_verifiable(f"the first model, which {made_by}")
     elif plan.study.model is not None:
         yield rederived("the first model follows from the study id")
-    yield from _asked(plan, asked, content)
-    yield from _attempts(plan, done, content)
+    yield from query_count_findings(plan, asked, content)
+    yield from attempt_findings(plan, done, content)
     if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
         led = last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
         yield led.covering("replay.model")
@@ -340,107 +345,3 @@ def _round_parameters(path: Path, header: Header, plan: Plan) -> RoundParameters
     if why := difference(header.round_parameters.to_dict(), mine.to_dict()):
         raise IntegrityError(f"expected {path} to keep to the plan: {why}")
     return header.round_parameters
-
-
-def _shown_by(
-    name: str, header: Header, played: ReplayedSession, *, steps: bool
-) -> Iterator[Finding]:
-    """What playing a session showed."""
-    purpose, silos = f" ({header.purpose})", len(header.roster.silos)
-    yield rederived(
-        f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
-        f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
-        "each to one MODEL"
-    ).covering("replay.frames")
-    if 0 < len(played.silos) < silos:
-        yield rederived(
-            f"{name}: set up with {len(played.silos)} of {silos} silos; no sum has others"
-        ).covering("replay.frames")
-    if played.held:
-        yield rederived(
-            f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
-            "them, and about the one MODEL"
-        )
-    if played.unshared:
-        yield not_verifiable(
-            f"that {played.unshared} words of nodes in {name} are about the shares that silos sent "
-            "them: none was kept, as by an older version"
-        )
-    if played.unseen:
-        yield not_verifiable(
-            f"the sums of {played.unseen} rounds in {name}, and the steps after them: masked "
-            'vectors were not kept (transcript = "hashes"), or sums were projected layer by layer '
-            "for a model of the study's own"
-        )
-    elif steps:
-        yield rederived(f"{name}: every sum, and every step along it, bit for bit")
-    if header.roster.nodes and played.version < PROMISES:
-        yield not_verifiable(
-            f"that no compute node told two totals of one attempt in {name}: it is of an earlier "
-            "version, in which nodes did not promise each other the silos of a sum"
-        )
-
-
-def _made_of_sums(
-    folder: Path, plan: Plan, header: Header, courses: Mapping[str, Course]
-) -> Iterator[Finding]:
-    """What a session gave that is neither a model nor statistics."""
-    planned, path = plan.planned(header.purpose), folder / STANDARDISED
-    query = None if planned is None else planned.query
-    if isinstance(query, StandardisingQuery):
-        state = QueryState(step=1, parameters=_NOTHING, optimizer=courses[header.purpose].state)
-        if state.optimizer and path.exists():
-            same = read_whole(path) == query.standardisation(state).to_json().encode()
-            yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
-            return
-    if header.purpose not in courses or isinstance(query, StandardisingQuery):
-        yield not_verifiable(f"that what the session for {header.purpose} gave follows from it")
-
-
-def _other_keys(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:
-    """A session is the parties' own if it has the keys with which they sign the evidence."""
-    if content is not None and plain_roster(header.roster) != content["roster"]:
-        yield not_verifiable(
-            f"that the keys in {name} are the parties': they are not those of {FILE}, as after a "
-            "run in one process was resumed"
-        )
-
-
-def _asked(plan: Plan, asked: Counter[str], content: Plain | None) -> Iterator[Finding]:
-    """What was asked of the silos besides the training, over all sessions (P16)."""
-    counted = plan.mechanism.steps if content is None else content["epsilon"]["attempts"]
-    for planned in plan.beside:
-        purpose, most = planned.purpose, planned.mechanism.due_by(int(counted))
-        why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
-        claim = f"the transcripts have {asked[purpose]} sums for {purpose}, of {most} that are due"
-        yield judged(f"{claim} after {counted} attempts", why)
-
-
-def _attempts(
-    plan: Plan, done: list[tuple[Header, ReplayedSession]], content: Plain | None
-) -> Iterator[Finding]:
-    """Attempts that somebody answered, against what may be made and what was charged."""
-    made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
-    why = "" if made <= steps else "the epsilon that is claimed does not hold"
-    allowed = f"the transcripts have {made} attempts, of {steps} that the study allows"
-    yield judged(allowed, why).covering("replay.attempts")
-    if content is None:
-        return
-    counted = content["epsilon"]["attempts"]
-    why = "" if made <= counted else f"the evidence counts {counted}"
-    yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
-    if (unseen := min(counted, steps) - made) > 0:
-        yield not_verifiable(
-            f"that no sum was left out: {unseen} attempts that were charged have no answer in a "
-            "transcript, as where an interruption has lost them"
-        )
-    answers: Counter[str] = Counter()
-    for header, played in done:
-        answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
-    charged = {part["silo"]: part["attempts"] for part in content["silos"]}
-    less = [name for name, number in charged.items() if answers[name] > number]
-    why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
-    if charged:
-        yield judged("every silo that has signed has charged what it answered", why)
-    if silent := sorted(answers.keys() - charged.keys()):
-        yield not_verifiable(f"that {', '.join(silent[:12])} charged what they answered")

@@ -30,31 +30,26 @@ no signature.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hubbub.disk import json_value, open_ordinary, why_of
+from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.protocol import (
     HEADER,
     HEADER_BYTES,
     SIGNATURE_BYTES,
     SIGNED_FIRST,
-    Roster,
-    RoundParameters,
     Tag,
     hash_of,
-    identity_of,
-    plain_identity,
     short_of,
     shortened,
 )
+from hubbub.verification.transcript.transcript_header import Header, parsed, written
 
 FOLDER = "transcript"
 _FORMAT = 2
@@ -68,18 +63,6 @@ _FIELDS = ("tag", "study", "session", "round", "attempt", "sender", "receiver", 
 # What is left out of a transcript of hashes: everything that is as long as a sum.
 _VECTORS = frozenset({Tag.MASKED, Tag.TOTAL, Tag.SHARE, Tag.VECTOR, Tag.SET_TOTAL})
 _SEALED = Tag.SHARE  # what no reader can open is left out of any transcript
-
-
-@dataclass(frozen=True, kw_only=True)
-class Header:
-    """What a file says of its session before the first frame; `study` and `session` are ids."""
-
-    study: bytes
-    session: bytes
-    purpose: str  # only "training" makes steps of the model
-    number: int  # of the run's sessions before
-    roster: Roster = field(repr=False)
-    round_parameters: RoundParameters | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,19 +137,9 @@ def record_of(
     return (b"".join((bytes([_HASHED]), words, short, signature, after)),), after
 
 
-def plain_roster(roster: Roster) -> list[dict[str, str]]:
-    """Everybody's public half as JSON knows it, in the roster's order."""
-    return [plain_identity(party) for party in roster.parties]
-
-
-def roster_of(plain: list[Mapping[str, str]]) -> Roster:
-    """The roster that `plain_roster` wrote."""
-    return Roster(parties=tuple(identity_of(one) for one in plain))
-
-
 def start_of(header: Header) -> bytes:
     """The bytes of a file up to its first head."""
-    text = _written(header)
+    text = written(header)
     return _MAGIC + struct.pack("<I", len(text)) + text
 
 
@@ -175,25 +148,12 @@ def first_head(start: bytes) -> bytes:
     return hashlib.sha256(_START + start).digest()
 
 
-def _written(header: Header) -> bytes:
-    """The header as JSON."""
-    plain = {
-        "study": header.study.hex(),
-        "session": header.session.hex(),
-        "purpose": header.purpose,
-        "number": header.number,
-        "terms": None if header.round_parameters is None else header.round_parameters.to_dict(),
-        "roster": plain_roster(header.roster),
-    }
-    return json.dumps(plain, separators=(",", ":")).encode()
-
-
 def read_header(path: Path) -> Header:
     """What a transcript says of its session; errors are those of `read`."""
     with _opened(path) as file:
         text, _ = _header(file, path)
     try:
-        return _parsed(text)
+        return parsed(text)
     except (
         ValueError,
         KeyError,
@@ -207,20 +167,6 @@ def read_header(path: Path) -> Header:
             f"expected the header of {path} to name a session and its parties, found something "
             "else; use the version of hubbub that wrote it"
         ) from None
-
-
-@lru_cache(maxsize=8)  # a thousand keys take a while to check, and are asked for more than once
-def _parsed(text: bytes) -> Header:
-    """The header that `_written` wrote; ValueError, KeyError or TypeError if it is none."""
-    plain: Mapping[str, Any] = json_value(text)
-    return Header(
-        study=bytes.fromhex(plain["study"]),
-        session=bytes.fromhex(plain["session"]),
-        purpose=str(plain["purpose"]),
-        number=int(plain["number"]),
-        roster=roster_of(plain["roster"]),
-        round_parameters=None if plain["terms"] is None else RoundParameters(**plain["terms"]),
-    )
 
 
 def read(path: Path) -> Iterator[Kept]:

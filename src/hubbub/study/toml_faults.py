@@ -1,0 +1,28 @@
+"""Why a study file could not be read, in words."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from hubbub.section import shortened
+
+
+def syntax_fault(error: ValueError, text: str) -> str:
+    """Why a text could not be read as TOML."""
+    if isinstance(error, tomllib.TOMLDecodeError):
+        return f"a syntax error: {shortened(str(error), 200)}"
+    if "digits" not in str(error):
+        return str(error)
+    # Python refuses to read whole numbers of thousands of digits.
+    digits = [max(map(len, re.findall(r"\d+", line)), default=0) for line in text.split("\n")]
+    return f"too long a number in line {1 + digits.index(max(digits))}"
+
+
+def read_fault(error: Exception) -> str:
+    """Why a file could not be read."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    return "it is not a path"

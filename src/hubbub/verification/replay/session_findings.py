@@ -1,0 +1,134 @@
+"""What playing the sessions of a run showed: of each session, and of all attempts together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from hubbub.planning import Plan, QueryState
+from hubbub.protocol import PROMISES
+from hubbub.queries import STANDARDISED, StandardisingQuery
+from hubbub.verification.evidence import (
+    FILE,
+    Finding,
+    Plain,
+    judged,
+    not_verifiable,
+    read_whole,
+    rederived,
+)
+from hubbub.verification.replay.integrity_check import RESTORE
+from hubbub.verification.replay.model_course import Course
+from hubbub.verification.replay.replayed_session import ReplayedSession
+from hubbub.verification.transcript import Header, plain_roster
+
+_NOTHING = np.zeros(0, dtype=np.float32)
+
+
+def replay_findings(
+    name: str, header: Header, played: ReplayedSession, *, steps: bool
+) -> Iterator[Finding]:
+    """What playing a session showed."""
+    purpose, silos = f" ({header.purpose})", len(header.roster.silos)
+    yield rederived(
+        f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
+        f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
+        "each to one MODEL"
+    ).covering("replay.frames")
+    if 0 < len(played.silos) < silos:
+        yield rederived(
+            f"{name}: set up with {len(played.silos)} of {silos} silos; no sum has others"
+        ).covering("replay.frames")
+    if played.held:
+        yield rederived(
+            f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
+            "them, and about the one MODEL"
+        )
+    if played.unshared:
+        yield not_verifiable(
+            f"that {played.unshared} words of nodes in {name} are about the shares that silos sent "
+            "them: none was kept, as by an older version"
+        )
+    if played.unseen:
+        yield not_verifiable(
+            f"the sums of {played.unseen} rounds in {name}, and the steps after them: masked "
+            'vectors were not kept (transcript = "hashes"), or sums were projected layer by layer '
+            "for a model of the study's own"
+        )
+    elif steps:
+        yield rederived(f"{name}: every sum, and every step along it, bit for bit")
+    if header.roster.nodes and played.version < PROMISES:
+        yield not_verifiable(
+            f"that no compute node told two totals of one attempt in {name}: it is of an earlier "
+            "version, in which nodes did not promise each other the silos of a sum"
+        )
+
+
+def standardisation_findings(
+    folder: Path, plan: Plan, header: Header, courses: Mapping[str, Course]
+) -> Iterator[Finding]:
+    """What a session gave that is neither a model nor statistics."""
+    planned, path = plan.planned(header.purpose), folder / STANDARDISED
+    query = None if planned is None else planned.query
+    if isinstance(query, StandardisingQuery):
+        state = QueryState(step=1, parameters=_NOTHING, optimizer=courses[header.purpose].state)
+        if state.optimizer and path.exists():
+            same = read_whole(path) == query.standardisation(state).to_json().encode()
+            yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
+            return
+    if header.purpose not in courses or isinstance(query, StandardisingQuery):
+        yield not_verifiable(f"that what the session for {header.purpose} gave follows from it")
+
+
+def key_findings(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:
+    """A session is the parties' own if it has the keys with which they sign the evidence."""
+    if content is not None and plain_roster(header.roster) != content["roster"]:
+        yield not_verifiable(
+            f"that the keys in {name} are the parties': they are not those of {FILE}, as after a "
+            "run in one process was resumed"
+        )
+
+
+def query_count_findings(
+    plan: Plan, asked: Counter[str], content: Plain | None
+) -> Iterator[Finding]:
+    """What was asked of the silos besides the training, over all sessions (P16)."""
+    counted = plan.mechanism.steps if content is None else content["epsilon"]["attempts"]
+    for planned in plan.beside:
+        purpose, most = planned.purpose, planned.mechanism.due_by(int(counted))
+        why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
+        claim = f"the transcripts have {asked[purpose]} sums for {purpose}, of {most} that are due"
+        yield judged(f"{claim} after {counted} attempts", why)
+
+
+def attempt_findings(
+    plan: Plan, done: list[tuple[Header, ReplayedSession]], content: Plain | None
+) -> Iterator[Finding]:
+    """Attempts that somebody answered, against what may be made and what was charged."""
+    made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
+    why = "" if made <= steps else "the epsilon that is claimed does not hold"
+    allowed = f"the transcripts have {made} attempts, of {steps} that the study allows"
+    yield judged(allowed, why).covering("replay.attempts")
+    if content is None:
+        return
+    counted = content["epsilon"]["attempts"]
+    why = "" if made <= counted else f"the evidence counts {counted}"
+    yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
+    if (unseen := min(counted, steps) - made) > 0:
+        yield not_verifiable(
+            f"that no sum was left out: {unseen} attempts that were charged have no answer in a "
+            "transcript, as where an interruption has lost them"
+        )
+    answers: Counter[str] = Counter()
+    for header, played in done:
+        answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
+    charged = {part["silo"]: part["attempts"] for part in content["silos"]}
+    less = [name for name, number in charged.items() if answers[name] > number]
+    why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
+    if charged:
+        yield judged("every silo that has signed has charged what it answered", why)
+    if silent := sorted(answers.keys() - charged.keys()):
+        yield not_verifiable(f"that {', '.join(silent[:12])} charged what they answered")
