@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.covariates import Patterns
 from hubbub.estimation.effects import TOO_NOISY, Effects, Names, Regression, omitted, told
+from hubbub.estimation.pattern_layout import PatternLayout
+from hubbub.estimation.shared_margins import Margins, Told
 from hubbub.estimation.statistic import Answer, Array, Estimate, Levels, NoisyTest, OneSum
 
 PER_CLASS = "trend per class"
@@ -66,6 +69,27 @@ class PatternRegression(Regression, OneSum):
     def covariates(self) -> Patterns:
         """Its covariates, of which all combinations are counted."""
         return Patterns(on=self.on)
+
+    @cached_property
+    def layout(self) -> PatternLayout:
+        """How a record says its pattern: what is asked is more exact than other interactions."""
+        pairs = (*self.interactions, *self._subgroup_pairs())
+        return PatternLayout(
+            shape=tuple(map(len, self.on)),
+            kept=frozenset(frozenset(map(self._place, pair)) for pair in pairs),
+        )
+
+    def by_pattern(self, sums: Array) -> Array:
+        """(patterns, width) noisy numbers of each pattern, from a noisy sum (size,)."""
+        return np.asarray(self.layout.counts @ sums.reshape(len(self.covariates), -1))
+
+    def through_layout(self, margins: Margins) -> Margins:
+        """What a block tells, from what numbers by pattern would."""
+        patterns = len(self.covariates)
+        return {
+            margin: Told((self.layout.counts @ told.inside.reshape(patterns, -1)).ravel(), told.row)
+            for margin, told in margins.items()
+        }
 
     @property
     def design(self) -> Array:

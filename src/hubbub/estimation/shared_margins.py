@@ -44,7 +44,7 @@ class Told(NamedTuple):
     """How a block tells a margin: the same row of some of its parts, added up.
 
     Args:
-        inside: (parts,) 1 for each of the block's parts that counts.
+        inside: (parts,) how much of each of the block's parts counts.
         row: (width,) a linear function of a part.
     """
 
