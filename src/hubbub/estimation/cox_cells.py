@@ -84,7 +84,7 @@ class HazardRatios(Regression):
         on = keys.covariates(grid["time"], grid["event"])
         more = patterns_asked(keys, on)
         for key in ("strata", "test"):
-            if key in keys.section and not all(isinstance(one, Levels) for one in on):
+            if key in keys.section and not all(isinstance(covariate, Levels) for covariate in on):
                 raise keys.section.refusal(
                     key, "absent beside covariates that are numbers", "give them break points"
                 )
@@ -121,7 +121,9 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     def __post_init__(self) -> None:
         """Refuses a grid, an event, covariates or strata that are none."""
         super().__post_init__()
-        if self.strata and self.strata.column.name in [one.column.name for one in self.on]:
+        if self.strata and self.strata.column.name in [
+            covariate.column.name for covariate in self.on
+        ]:
             raise StudyError(
                 f"expected strata of a column that is no covariate, found "
                 f"{self.strata.column.name}; name another"
@@ -174,8 +176,8 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         if not self.test or answer.refusal:
             return answer
         likelihood = self._of_cells(cells, self.design, sigma)
-        found = likelihood.fit()
-        tested = found and likelihood.proportional(found.values)
+        fit = likelihood.fit()
+        tested = fit and likelihood.proportional(fit.values)
         return replace(answer, tests=(*answer.tests, *([tested] if tested else [])))
 
     def fitted(

@@ -136,13 +136,13 @@ class Stratum:
         spread = self._spread(effects)
         exposed = self._exposed_rows
         of_events = np.einsum("kij,kw->wij", spread, self._event_rows, optimize=True)
-        found = []
+        reasons = []
         for row, ratio in zip(x, ratios, strict=True):
             apart = row - means
             more = apart[:, :, None] * apart[:, None, :] - spread
             weight = (hazard * ratio)[:, None] * exposed
-            found.append(of_events + np.einsum("kij,kw->wij", more, weight, optimize=True))
-        by_part = np.tensordot(self.mixed, np.array(found), axes=(0, 0))
+            reasons.append(of_events + np.einsum("kij,kw->wij", more, weight, optimize=True))
+        by_part = np.tensordot(self.mixed, np.array(reasons), axes=(0, 0))
         return np.asarray(self.sigma * by_part.reshape(-1, *spread.shape[1:]))
 
 
@@ -158,13 +158,13 @@ class PartialLikelihood:
         root = newton(self._at, width, self._strata[0].sigma) if width else None
         if root is None:
             return None
-        noise = np.sum([one.noise(root.values) for one in self._strata], axis=0)
-        doubt = np.concatenate([one.doubt(root.values) for one in self._strata])
+        noise = np.sum([stratum.noise(root.values) for stratum in self._strata], axis=0)
+        doubt = np.concatenate([stratum.doubt(root.values) for stratum in self._strata])
         return sandwich(root, noise, doubt)
 
     def _at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
-        scores, information = zip(*(one.at(effects) for one in self._strata), strict=True)
+        scores, information = zip(*(stratum.at(effects) for stratum in self._strata), strict=True)
         return np.sum(scores, axis=0), np.sum(information, axis=0)
 
     def proportional(self, effects: Array) -> NoisyTest | None:
@@ -173,17 +173,17 @@ class PartialLikelihood:
 
         places, width = self._places(), len(effects)
         score, crossed, squared = np.zeros(width), *np.zeros((2, width, width))
-        for one in self._strata:
-            place = places[: one.bins]
-            by_bin, information = one.by_bin(effects)
+        for stratum in self._strata:
+            place = places[: stratum.bins]
+            by_bin, information = stratum.by_bin(effects)
             score += place @ by_bin
             crossed += np.einsum("k,kij->ij", place, information)
             squared += np.einsum("k,kij->ij", place**2, information)
         taken = np.linalg.solve(self._at(effects)[1], crossed.T).T
         covariance = squared - taken @ crossed.T
-        for one in self._strata:
-            weights = places[: one.bins, None, None] * np.eye(width) - taken
-            covariance = covariance + one.noise(effects, weights)
+        for stratum in self._strata:
+            weights = places[: stratum.bins, None, None] * np.eye(width) - taken
+            covariance = covariance + stratum.noise(effects, weights)
         if np.linalg.eigvalsh(covariance)[0] <= 0:
             return None
         statistic = float(score @ np.linalg.solve(covariance, score))
@@ -196,8 +196,8 @@ class PartialLikelihood:
 
     def _places(self) -> Array:
         """(bins,) of each bin's middle among all events, from 0 to 1."""
-        total = np.zeros(max(one.bins for one in self._strata))
-        for one in self._strata:
-            total[: one.bins] += np.maximum(one.total, 0.0)
+        total = np.zeros(max(stratum.bins for stratum in self._strata))
+        for stratum in self._strata:
+            total[: stratum.bins] += np.maximum(stratum.total, 0.0)
         after = np.cumsum(total)
         return np.asarray((after - total / 2) / max(float(after[-1]), 1.0))

@@ -55,7 +55,7 @@ def logistic(
     Raises:
         StudyError: an outcome or covariates that are none.
     """
-    classes = tuple(one for one in on if isinstance(one, Levels))
+    classes = tuple(covariate for covariate in on if isinstance(covariate, Levels))
     if len(classes) == len(on):
         return Logistic(outcome=outcome, on=classes, **more)
     return NewtonLogistic(outcome=outcome, on=on, **more)
@@ -172,15 +172,15 @@ class Logistic(_OddsRatios, PatternRegression):
             information = (x.T * (total * mean * (1 - mean))) @ x
             return x.T @ (counts[:, 1] - total * mean), information
 
-        found = newton(at, x.shape[1], sigma)
-        if found is None:
+        fit = newton(at, x.shape[1], sigma)
+        if fit is None:
             return None
-        mean = expit(x @ found.values)
+        mean = expit(x @ fit.values)
         # What noise in each part of the sum does to the score, with the outcome and without it.
         rows = np.concatenate([mixed.T @ (x * part[:, None]) for part in (1 - mean, mean)])
         each = math.sqrt(2.0) * mean * (1 - mean)  # of both counts of a pattern
         doubt = np.tensordot(mixed, each[:, None, None] * _squares(x), axes=(0, 0))
-        return sandwich(found, sigma**2 * rows.T @ rows, sigma * doubt, first=1)
+        return sandwich(fit, sigma**2 * rows.T @ rows, sigma * doubt, first=1)
 
 
 @dataclass(frozen=True, kw_only=True)

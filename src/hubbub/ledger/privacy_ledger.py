@@ -206,13 +206,13 @@ class Ledger:
 
     def _place(self, rows: list[Row], head: bytes) -> int:
         """The number of the row that follows a head."""
-        found = next((row.number + 1 for row in rows if row.digest == head), None)
-        if found is None:
+        place = next((row.number + 1 for row in rows if row.digest == head), None)
+        if place is None:
             raise IntegrityError(
                 f"expected {self._path} to hold the row that was noted before, it does not: it is "
                 "an older copy or another ledger; restore the newest one"
             )
-        return found
+        return place
 
     def __len__(self) -> int:
         return len(self.tally)

@@ -90,7 +90,9 @@ def _suspects(error: AbsentError, liars: int) -> set[str]:
     Whoever gave no answer, and who complains beside whom it complains of: one of the two is to
     blame, or what carries to the one. But of whom more complain than can lie, it is itself.
     """
-    blamed = Counter(name for one in error.absent.values() for name in one.culprit.split(" and "))
+    blamed = Counter(
+        name for absence in error.absent.values() for name in absence.culprit.split(" and ")
+    )
     sure = {name for name, count in blamed.items() if count > liars and name != "relay"}
     told = {n for n, one in error.absent.items() if sure & {*one.culprit.split(" and ")}}
     return ({*error.absent} - told) | (blamed.keys() - {"", "relay"})

@@ -324,9 +324,9 @@ class PartyFolder:
     def approves(self, study: bytes) -> bool:
         """Whether a study is approved here at this moment, and the roster here is the study's."""
         try:
-            found = self._parsed(self._approval(study), Study.parse)
-            here = found.id == study and found.parties.roster == self.roster.digest.hex()
-            return here and self._has_read(found)
+            approved = self._parsed(self._approval(study), Study.parse)
+            here = approved.id == study and approved.parties.roster == self.roster.digest.hex()
+            return here and self._has_read(approved)
         except UserError:  # not there, altered, or torn: nothing is answered by it
             return False
 
@@ -343,29 +343,31 @@ class PartyFolder:
         path = self._approval(study)
         if not path.is_file():
             return None
-        found = self._parsed(path, Study.parse)
-        if found.id != study:
+        approved_study = self._parsed(path, Study.parse)
+        if approved_study.id != study:
             raise StudyError(
                 f"expected {path} to be the study that was approved, it was altered; approve it "
                 "again"
             )
-        other = found.parties.roster != self.roster.digest.hex()
-        if other or not (unread or self._has_read(found)):
+        other = approved_study.parties.roster != self.roster.digest.hex()
+        if other or not (unread or self._has_read(approved_study)):
             return None
-        check_roster(found, self.roster)
+        check_roster(approved_study, self.roster)
         approved = _hashes(path.with_suffix(_CODE))
-        code_hashes.refuse_changed_code(code_hashes.code_hashes(found), approved)
-        imported_code.bind(found, approved)
-        return found
+        code_hashes.refuse_changed_code(code_hashes.code_hashes(approved_study), approved)
+        imported_code.bind(approved_study, approved)
+        return approved_study
 
     def studies(self) -> list[Study]:
         """All approved studies of the roster that is here."""
         paths = sorted((self.home / APPROVED).glob("*.toml"))
         ids = [path.stem for path in paths if _ID.fullmatch(path.stem)]
         roster = self.roster.digest.hex() if ids else ""
-        studies = [Study.parse(text_of(self._approval(bytes.fromhex(one)))) for one in ids]
+        studies = [Study.parse(text_of(self._approval(bytes.fromhex(hex_id)))) for hex_id in ids]
         current = [one.id for one in studies if one.parties.roster == roster]
-        return [found for one in current if (found := self.study(one, unread=True)) is not None]
+        return [
+            approved for one in current if (approved := self.study(one, unread=True)) is not None
+        ]
 
     def run(self, study: bytes) -> Path:
         """Where the aggregator keeps the run of a study."""
@@ -389,7 +391,7 @@ def _check_no_keys(path: Path) -> None:
 def _hashes(path: Path) -> Mapping[str, object]:
     """What was approved of code; nothing if no file says it."""
     try:
-        found = json_value(text_of(path))
+        hashes = json_value(text_of(path))
     except (UserError, ValueError):
         return {}
-    return found if isinstance(found, Mapping) else {}
+    return hashes if isinstance(hashes, Mapping) else {}

@@ -120,8 +120,8 @@ class SumsQuery(SteppedQuery):
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All silos' cells."""
-        cells = [one.cells for one in silos if one.cells is not None]
-        return StatisticTask(self.layout, pooled(cells), sum(one.max_cells for one in silos))
+        cells = [silo.cells for silo in silos if silo.cells is not None]
+        return StatisticTask(self.layout, pooled(cells), sum(silo.max_cells for silo in silos))
 
     def start(self, model: Parameters | None) -> Parameters:
         """What is kept before the first sum."""

@@ -93,7 +93,9 @@ def _answer(name: str, answer: Mapping[str, Any]) -> Iterator[Html]:
     drawn = figure_of(answer)
     if drawn is not None:
         yield _picture(drawn.chart, drawn.height, drawn.words)
-    for found in tables_of(answer).values():
-        numeric = range(1, len(found.head))
-        yield table(f"{answer['title']} ({name})", found.head, found.rows, numeric=numeric)
+    for shown_table in tables_of(answer).values():
+        numeric = range(1, len(shown_table.head))
+        yield table(
+            f"{answer['title']} ({name})", shown_table.head, shown_table.rows, numeric=numeric
+        )
     yield from (tag("p", f"{_sentence(one)}.") for one in said_of(answer))

@@ -156,7 +156,7 @@ def miscalibrated(scores: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _told(validation: Validation) -> list[Mapping[str, Any]]:
-    return [one for one in (validation["all"], *validation["groups"]) if one is not None]
+    return [group for group in (validation["all"], *validation["groups"]) if group is not None]
 
 
 def _interval(one: Mapping[str, Any]) -> str:

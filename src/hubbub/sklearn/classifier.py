@@ -145,8 +145,12 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         Raises:
             ValueError: the rows do not fit.
         """
-        found = self._predicted(X)
-        return np.column_stack([1 - found, found]) if found.ndim == 1 else found
+        probabilities = self._predicted(X)
+        return (
+            np.column_stack([1 - probabilities, probabilities])
+            if probabilities.ndim == 1
+            else probabilities
+        )
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class.

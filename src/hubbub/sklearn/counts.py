@@ -146,5 +146,5 @@ class FederatedPoissonRegressor(RegressorMixin, Federated):  # type: ignore[misc
         Raises:
             ValueError: the rows do not fit.
         """
-        found = self.predict(X)
-        return float(d2_tweedie_score(y, found, sample_weight=sample_weight, power=1))
+        predicted = self.predict(X)
+        return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=1))

@@ -180,15 +180,15 @@ def _times_and_events(y: Any, rows: int) -> NDArray[np.float64]:
             )
         events = kinds.pop("b")
         given = np.column_stack([*kinds.values(), events])
-    found: NDArray[np.float64] = check_array(
+    pairs: NDArray[np.float64] = check_array(
         given, dtype=np.float64, ensure_min_samples=1, input_name="y"
     )
-    events = found[:, -1]
-    if found.shape != (rows, 2) or not np.isin(events, (0.0, 1.0)).all():
+    events = pairs[:, -1]
+    if pairs.shape != (rows, 2) or not np.isin(events, (0.0, 1.0)).all():
         raise ValueError(
             f"expected y of shape ({rows}, 2), times and 1 or 0 for the event, found another shape "
             "or other numbers; give a time and an event for each row"
         )
-    if (found[:, 0] < 0).any() or not found[:, 0].max() > 0:
+    if (pairs[:, 0] < 0).any() or not pairs[:, 0].max() > 0:
         raise ValueError("expected times from 0 in y, and one above it, found others; correct them")
-    return found
+    return pairs

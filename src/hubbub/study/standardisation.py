@@ -45,8 +45,8 @@ class Standardisation:
         Who chooses shift and scale must not learn from a refusal that a record has such a feature.
         """
         with np.errstate(over="ignore"):
-            found = (records.inputs - self.shift) / self.scale
-        return records.with_inputs(np.clip(found, -_LARGEST, _LARGEST).astype(np.float32))
+            scaled = (records.inputs - self.shift) / self.scale
+        return records.with_inputs(np.clip(scaled, -_LARGEST, _LARGEST).astype(np.float32))
 
     def __post_init__(self) -> None:
         for array in (self.shift, self.scale):
@@ -81,10 +81,10 @@ class Standardisation:
         if not path.exists():
             return None
         try:
-            found = cls.of_plain(json_value(read_bytes(path, most=_MOST_BYTES)))
-            if found.shift.shape != (features,):
+            standardisation = cls.of_plain(json_value(read_bytes(path, most=_MOST_BYTES)))
+            if standardisation.shift.shape != (features,):
                 raise ValueError("expected another number of features")
-            return found
+            return standardisation
         except (OSError, ValueError, KeyError, TypeError):
             raise IntegrityError(
                 f"expected {path} as this version writes it, found something else; restore it"

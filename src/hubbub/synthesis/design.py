@@ -40,11 +40,13 @@ _COLUMN, _TARGET, _RECORDS = 0.25, 4.0, 0.02
 @lru_cache(maxsize=4096)
 def matrix_of(groups: tuple[tuple[int, ...], ...], coarse: bool) -> Array:
     """(cells, numbers): what a record in each cell of these columns sends, unweighted."""
-    made: Array = np.ones((1, 1))
-    for one in groups:
-        contrasts = contrasts_of(one)
-        made = np.asarray(np.kron(made, contrasts[:, : len(one) - 1] if coarse else contrasts))
-    rounded: Array = np.rint(made / ROW_STEP) * ROW_STEP
+    matrix: Array = np.ones((1, 1))
+    for group in groups:
+        contrasts = contrasts_of(group)
+        matrix = np.asarray(
+            np.kron(matrix, contrasts[:, : len(group) - 1] if coarse else contrasts)
+        )
+    rounded: Array = np.rint(matrix / ROW_STEP) * ROW_STEP
     rounded.setflags(write=False)
     return rounded
 
@@ -123,7 +125,7 @@ class Design:
     @cached_property
     def size(self) -> int:
         """How many numbers a sum has."""
-        return 1 + sum(one.size - 1 for one in self.columns) + self.most_numbers
+        return 1 + sum(column.size - 1 for column in self.columns) + self.most_numbers
 
     sensitivity = 1.0
 
@@ -176,7 +178,7 @@ class Design:
         Returns:
             (size,) numbers; one unit's are no longer than 1.
         """
-        places = [one.places(cells) for one in self.columns]
+        places = [column.places(cells) for column in self.columns]
         many = len(places[0])
         share = np.ones(many) if shares is None else np.asarray(shares, np.float64).reshape(-1)
         share = np.floor(share / SHARE_STEP) * SHARE_STEP
@@ -229,7 +231,9 @@ class Design:
         sqrt(cells d) / weight; the weights make the sum of these small while the squares of
         bounds times weights add up to 1.
         """
-        parts = [((k,), False) for k in range(len(self.columns))] + [(one, coarse) for one in pairs]
+        parts = [((k,), False) for k in range(len(self.columns))] + [
+            (pair, coarse) for pair in pairs
+        ]
         bounds = [bounds_of(self._groups(key), part) for key, part in parts]
         place = 1 if self.relation == "substitute" else 0
         rough = []
@@ -242,8 +246,8 @@ class Design:
         spent = np.array([w * bound[place] for w, bound in zip(rough, bounds, strict=True)])
         scale = np.sqrt((1 - _RECORDS) / np.sum(spent**2)) * _MARGIN
         records = DesignBlock(key=(), matrix=np.ones((1, 1)), weight=np.sqrt(_RECORDS) * _MARGIN)
-        made = [
+        weighted = [
             DesignBlock(key=key, matrix=matrix_of(self._groups(key), part), weight=float(w * scale))
             for (key, part), w in zip(parts, rough, strict=True)
         ]
-        return (records, *made)
+        return (records, *weighted)

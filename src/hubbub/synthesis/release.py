@@ -152,8 +152,8 @@ class SyntheticData:
             UserError: there is no such column.
         """
         place = self._place(column)
-        found = share_intervals.one_way(self.components, place, confidence)
-        return dict(zip(self.design.columns[place].names, found, strict=True))
+        intervals = share_intervals.one_way(self.components, place, confidence)
+        return dict(zip(self.design.columns[place].names, intervals, strict=True))
 
     def pair_shares(
         self, first: str, second: str, *, confidence: float = 0.95
@@ -179,11 +179,11 @@ class SyntheticData:
             return {(y, x): one for (x, y), one in turned.items()}
         models = [] if self.components.is_whole((a, b)) else [self.model, *self._refits]
         tables = np.array([one.pairs[a, b] for one in models])
-        found = share_intervals.two_way(self.components, (a, b), confidence, models=tables)
+        intervals = share_intervals.two_way(self.components, (a, b), confidence, models=tables)
         names = [self.design.columns[k].names for k in (a, b)]
         return {
             (x, y): one
-            for x, row in zip(names[0], found, strict=True)
+            for x, row in zip(names[0], intervals, strict=True)
             for y, one in zip(names[1], row, strict=True)
         }
 
@@ -239,7 +239,7 @@ class SyntheticData:
         >>> example().basis("age", "died"), example().basis("age", "died", "sex")
         ('measured', 'model-dependent')
         """
-        places = tuple(sorted({self._place(one) for one in columns}))
+        places = tuple(sorted({self._place(column) for column in columns}))
         if not places:
             raise UserError("expected the columns of an analysis, got none; name all of them")
         known = len(places) == 1 or places in self.choice.pairs
@@ -273,7 +273,7 @@ class SyntheticData:
         (True, 'measured')
         """
         basis = self.basis(*columns)
-        found = [analysis({name: one[name] for name in columns}) for one in self.tables(many)]
+        found = [analysis({name: table[name] for name in columns}) for table in self.tables(many)]
         return combine(found, confidence=confidence, basis=basis)
 
     @cached_property
@@ -310,14 +310,16 @@ def _fresh(rng: np.random.Generator, one: Component) -> Array:
 
 def summary_of(data: SyntheticData) -> Mapping[str, Any]:
     """What was chosen and the numbers that the model is made of, as plain values."""
-    names = [one.name for one in data.design.columns]
+    names = [column.name for column in data.design.columns]
     chosen = set(data.choice.pairs)
     return {
         "records": data.components.records,
-        "columns": [{"name": one.name, "levels": list(one.names)} for one in data.design.columns],
+        "columns": [
+            {"name": column.name, "levels": list(column.names)} for column in data.design.columns
+        ],
         "drawn": [
-            {"column": names[one.column], "given": [names[k] for k in one.parents]}
-            for one in data.choice.steps
+            {"column": names[step.column], "given": [names[k] for k in step.parents]}
+            for step in data.choice.steps
         ],
         "pairs": [
             {
@@ -328,7 +330,7 @@ def summary_of(data: SyntheticData) -> Mapping[str, Any]:
             for (a, b), score in data.choice.scores.items()
         ],
         "cliques": [
-            {"columns": [names[k] for k in one.members], "shares": one.table.tolist()}
-            for one in data.model.cliques
+            {"columns": [names[k] for k in clique.members], "shares": clique.table.tolist()}
+            for clique in data.model.cliques
         ],
     }

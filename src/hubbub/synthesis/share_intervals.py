@@ -45,10 +45,10 @@ class Share:
 
 def one_way(components: Components, column: int, confidence: float) -> list[Share]:
     """The shares of a column's levels."""
-    found = components.shares((column,))
+    shares = components.shares((column,))
     contrasts = components.columns[column].contrasts
     noise = contrasts**2 @ components.by[(column,)].variance
-    return _shares(components, found, noise, confidence, MEASURED)
+    return _shares(components, shares, noise, confidence, MEASURED)
 
 
 def two_way(
@@ -70,14 +70,14 @@ def two_way(
     coded = [components.columns[k] for k in pair]
     value, variance, basis = _interaction(components, pair, models)
     first, second = (one.contrasts for one in coded)
-    found = components.shares((pair[0],))[:, None] / coded[1].size
-    found = found + components.shares((pair[1],))[None, :] / coded[0].size
-    found = found - 1.0 / (coded[0].size * coded[1].size) + first @ value @ second.T
+    shares = components.shares((pair[0],))[:, None] / coded[1].size
+    shares = shares + components.shares((pair[1],))[None, :] / coded[0].size
+    shares = shares - 1.0 / (coded[0].size * coded[1].size) + first @ value @ second.T
     noise = (first**2 @ variance @ (second**2).T) * components.records**2
     for k, other in ((0, 1), (1, 0)):
         mine = coded[k].contrasts ** 2 @ components.by[(pair[k],)].variance
         noise += np.expand_dims(mine, other) / coded[other].size ** 2
-    flat = _shares(components, found.reshape(-1), noise.reshape(-1), confidence, basis)
+    flat = _shares(components, shares.reshape(-1), noise.reshape(-1), confidence, basis)
     return [flat[k * coded[1].size : (k + 1) * coded[1].size] for k in range(coded[0].size)]
 
 

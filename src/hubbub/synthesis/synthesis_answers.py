@@ -151,8 +151,8 @@ def _pair_name(data: SyntheticData, pair: tuple[int, int]) -> str:
 
 
 def _order(data: SyntheticData) -> list[tuple[str, list[str]]]:
-    names = [one.name for one in data.design.columns]
-    return [(names[one.column], [names[k] for k in one.parents]) for one in data.choice.steps]
+    names = [column.name for column in data.design.columns]
+    return [(names[step.column], [names[k] for k in step.parents]) for step in data.choice.steps]
 
 
 def _variation(data: SyntheticData, pair: tuple[int, int]) -> tuple[float, float]:

@@ -33,10 +33,10 @@ def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> t
     """What the classes are called, in the order of their numbers."""
     if stated is not None:
         return _stated(stated)
-    found = {who: _values(_pair(who, table)[1]) for who, table in silos.items()}
-    for who, targets in found.items():
+    values_of = {who: _values(_pair(who, table)[1]) for who, table in silos.items()}
+    for who, targets in values_of.items():
         _check_targets(who, targets)
-    values = {value for targets in found.values() for value in targets}
+    values = {value for targets in values_of.values() for value in targets}
     try:
         ordered = sorted(values)
     except TypeError:
@@ -52,7 +52,7 @@ def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> t
             f"expected targets of at most {_MOST} classes, found {len(known)}: each would be "
             "public; state classes if that is meant"
         )
-    refuse_several_codings(found)
+    refuse_several_codings(values_of)
     return known
 
 
@@ -84,13 +84,13 @@ def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
 
 def _stated(classes: Any) -> tuple[str, ...]:
     """The classes that somebody has stated."""
-    found = () if isinstance(classes, int) else tuple(map(_spelled, classes))
-    if len(set(found)) < max(2, len(found)):
+    spelled = () if isinstance(classes, int) else tuple(map(_spelled, classes))
+    if len(set(spelled)) < max(2, len(spelled)):
         raise DataError(
             f'expected classes to be at least two different values, such as ["well", "ill"], got '
             f"{classes!r}; state each once"
         )
-    return found
+    return spelled
 
 
 def _check_targets(who: str, targets: list[Any]) -> None:
@@ -153,14 +153,14 @@ def records_of(
             targets=_array(who, targets, np.float64, "targets"),
         )
     number = {name: k for k, name in enumerate(classes)}
-    found = [number.get(_spelled(value), -1) for value in _values(targets)]
-    if -1 in found:
+    places = [number.get(_spelled(value), -1) for value in _values(targets)]
+    if -1 in places:
         raise DataError(
             f"expected targets out of {list(classes)} for {who}, found another at "
-            f"{found.index(-1)}; correct it, or add it to classes"
+            f"{places.index(-1)}; correct it, or add it to classes"
         )
     kind = np.float32 if len(classes) == 2 else np.int64
-    return Records(inputs=_features(who, features, columns), targets=np.array(found, dtype=kind))
+    return Records(inputs=_features(who, features, columns), targets=np.array(places, dtype=kind))
 
 
 def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Records:

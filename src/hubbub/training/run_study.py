@@ -227,13 +227,13 @@ def resume(
         imported_code.keep_known(study, study.own_code, trusted=trust_code)
         prepared = prepared_study.PreparedStudy.of(study, device=device)
         books = local_backend.opened_ledgers(opened.ledgers, study, stack)
-        found = opened.last_checkpoint()
-        _check_heads(study, books, found)
+        newest = opened.last_checkpoint()
+        _check_heads(study, books, newest)
         opened.begin(_heads(study, books))
         run_checks.check_plan(opened.path / "plan.json", prepared.plan)
         if (opened.path / AUDIT).exists():
             opened.keep_audit(read_audit(opened.path / AUDIT, prepared.plan))
-        start = found.state if found else None
+        start = newest.state if newest else None
         told = stack.enter_context(progress_bar.telling(progress, study))
         return _finished(prepared, None, told, notice, books, opened, start)
 

@@ -109,8 +109,8 @@ def _of(
 def _charges(entries: Iterable[Entry]) -> int:
     """In how many sessions studies were asked: of those for several purposes only one counts."""
     seen: dict[bytes, dict[str, set[bytes]]] = {}
-    for one in entries:
-        seen.setdefault(one.study, {}).setdefault(one.kind.purpose, set()).add(one.session)
+    for entry in entries:
+        seen.setdefault(entry.study, {}).setdefault(entry.kind.purpose, set()).add(entry.session)
     return sum(max(map(len, purposes.values())) for purposes in seen.values())
 
 

@@ -173,7 +173,9 @@ class StatisticsContext:
         """Epsilon of all that was charged, at the silo that has the most; no unit."""
         privacy = self.tables["privacy"]
         delta, relation = privacy["delta"], privacy["relation"]
-        return max(one.epsilon(delta=delta, relation=relation) for one in self.ledgers.tallies())
+        return max(
+            tally.epsilon(delta=delta, relation=relation) for tally in self.ledgers.tallies()
+        )
 
     def remaining(self, queries: int = 1) -> float:
         """The most epsilon that each of so many further queries may have.
@@ -189,7 +191,7 @@ class StatisticsContext:
         """
         if not 1 <= queries <= 1000:
             raise StudyError(f"expected 1 to 1000 queries, got {queries}; ask for some")
-        return min(self.budget.left(one, queries) for one in self.ledgers.tallies())
+        return min(self.budget.left(tally, queries) for tally in self.ledgers.tallies())
 
     def query(self, questions: Questions | None = None, *, epsilon: float) -> ReleasableQuery:
         """A query that may be released; nothing is spent yet.
@@ -234,7 +236,7 @@ class StatisticsContext:
     def _has_room(self, plan: Plan, total: float) -> bool:
         """Whether a total would let a query in beside what was charged."""
         wider = replace(self.budget, epsilon=total)
-        return all(wider.allows(one, plan) for one in self.ledgers.tallies())
+        return all(wider.allows(tally, plan) for tally in self.ledgers.tallies())
 
     def study(self, questions: Questions, epsilon: float) -> Study:
         """A query as a study.
@@ -267,7 +269,7 @@ class ReleasableQuery:
     @property
     def is_charged(self) -> bool:
         """Whether a silo was charged for it before."""
-        return any(one.attempts(self.study.id) for one in self.context.ledgers.tallies())
+        return any(tally.attempts(self.study.id) for tally in self.context.ledgers.tallies())
 
     def release(self) -> Result:
         """Ask the silos, and spend the query's epsilon; once, however often it is called.
@@ -284,9 +286,9 @@ class ReleasableQuery:
             UserError: another program asks out of the same folder, or it cannot be written.
         """
         with self.context.ledgers.alone():
-            found = self.context.ledgers.answer(self.plan) or self._asked()
+            result = self.context.ledgers.answer(self.plan) or self._asked()
         read_off = (self.study.data.unit_count,) if self.context.reads_records else ()
-        return replace(found, made_public=read_off)
+        return replace(result, made_public=read_off)
 
     def _asked(self) -> Result:
         """The answers of a query that has none yet."""
@@ -308,9 +310,9 @@ class ReleasableQuery:
 
     def _check_left(self, tallies: Iterable[Tally]) -> None:
         """Refuse what would carry a silo past the promise."""
-        for one in tallies:
-            one.check_units(attempts_of(self.plan), "these tables")
-        if not all(self.context.budget.allows(one, self.plan) for one in tallies):
+        for tally in tallies:
+            tally.check_units(attempts_of(self.plan), "these tables")
+        if not all(self.context.budget.allows(tally, self.plan) for tally in tallies):
             raise BudgetError(
                 f"expected epsilon {self.study.privacy.epsilon:g} to be left, "
                 f"{_rounded_down(self.context.remaining())} is: {self.context.remedy(self.plan)}"
@@ -329,13 +331,13 @@ def _named(questions: Questions) -> dict[str, Mapping[str, Any]]:
     """Questions by their names; those of a list are called by their kind."""
     if isinstance(questions, Mapping):
         return dict(questions)
-    if not all(isinstance(one, Mapping) for one in questions):
+    if not all(isinstance(question, Mapping) for question in questions):
         raise StudyError(
             'expected questions such as {"kind": "table"}, got something else; write tables'
         )
-    found: dict[str, Mapping[str, Any]] = {}
-    for one in questions:
-        kind = str(one.get("kind", "question"))
-        more = sum(name.rpartition(" ")[0] == kind or name == kind for name in found)
-        found[f"{kind} {more + 1}" if more else kind] = one
-    return found
+    named: dict[str, Mapping[str, Any]] = {}
+    for question in questions:
+        kind = str(question.get("kind", "question"))
+        more = sum(name.rpartition(" ")[0] == kind or name == kind for name in named)
+        named[f"{kind} {more + 1}" if more else kind] = question
+    return named

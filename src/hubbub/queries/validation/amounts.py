@@ -90,20 +90,20 @@ class Amounts:
         return score("c_index", found.within(0.0, 1.0), null=0.5, gain=found.less(0.5))
 
     def _r_squared(self, table: NoisyTable) -> ValidationScore | None:
-        found = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
-        return score("r_squared", found.within(-np.inf, 1.0, wide=1.0), null=0.0, gain=found)
+        interval = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
+        return score("r_squared", interval.within(-np.inf, 1.0, wide=1.0), null=0.0, gain=interval)
 
     def _rmse(self, table: NoisyTable) -> ValidationScore | None:
-        found = table.ratio(self._squares, _all)
+        interval = table.ratio(self._squares, _all)
         null = table.ratio(self._spread, lambda n: _all(n) ** 2).value
         gain = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
-        told = _root(found).within(0.0, self._range)
+        told = _root(interval).within(0.0, self._range)
         return score("rmse", told, null=sqrt(max(null, 0.0)), gain=gain)
 
     def _mean_error(self, table: NoisyTable) -> ValidationScore | None:
         apart = np.abs(np.array(self.bins.values)[:, None] - np.array(self.seen.values))
-        found = table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
-        told = found if found.value > 0 else UNKNOWN  # else noise has left nothing of it
+        interval = table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
+        told = interval if interval.value > 0 else UNKNOWN  # else noise has left nothing of it
         return score("mae", told.within(0.0, self._range))
 
     def _gap(self, table: NoisyTable) -> ValidationScore | None:
@@ -139,9 +139,9 @@ class Amounts:
             null = 2.0 * ((n.sum(-2) * alone).sum(-1) - total * np.log(total / records))
             return np.asarray(1.0 - (n * own).sum((-1, -2)) / null)
 
-        found = table.smooth(explained)
-        told = found.within(-np.inf, 1.0, wide=1.0)
-        return score("deviance_explained", told, null=0.0, gain=found)
+        interval = table.smooth(explained)
+        told = interval.within(-np.inf, 1.0, wide=1.0)
+        return score("deviance_explained", told, null=0.0, gain=interval)
 
     @property
     def _range(self) -> float:

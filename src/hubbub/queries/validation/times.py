@@ -73,8 +73,8 @@ class Times:
         return np.hstack([events, lost, (left / 2)[:, None]])
 
     def _concordance(self, table: NoisyTable) -> ValidationScore | None:
-        found = table.ratio(self._ranked, self._comparable)
-        return score("c_index", found.within(0.0, 1.0), null=0.5, gain=found.less(0.5))
+        interval = table.ratio(self._ranked, self._comparable)
+        return score("c_index", interval.within(0.0, 1.0), null=0.5, gain=interval.less(0.5))
 
     def _brier(self, table: NoisyTable) -> ValidationScore | None:
         """At the horizon, who was lost weighed by the inverse chance (Graf et al. 1999)."""
@@ -88,10 +88,10 @@ class Times:
             came, stayed = (one.sum(-1) for one in self._weighed(n))
             return np.asarray(came * stayed / (came + stayed) / _all(n))
 
-        found, null = table.smooth(own), table.smooth(of_null)
+        interval, null = table.smooth(own), table.smooth(of_null)
         gain = table.smooth(lambda n: of_null(n) - own(n))
         share = float(np.clip(null.value, 0.0, 0.25))
-        return score("brier", found.within(0.0, 1.0), null=share, gain=gain)
+        return score("brier", interval.within(0.0, 1.0), null=share, gain=gain)
 
     def _gap(self, table: NoisyTable) -> ValidationScore | None:
         """Mean risk less the share with the event by the horizon."""
@@ -110,8 +110,8 @@ class Times:
             rows = table.counts[group].sum(axis=1)
             part = NoisyTable(counts=table.counts[group], sigma=table.sigma)
             at = float(np.clip((rows * risk[group]).sum() / rows.sum(), *risk[group][[0, -1]]))
-            found = part.smooth(lambda n: 1.0 - self.survival(n))
-            points.append((at, found.within(0.0, 1.0, wide=np.inf)))
+            interval = part.smooth(lambda n: 1.0 - self.survival(n))
+            points.append((at, interval.within(0.0, 1.0, wide=np.inf)))
         return curve("observed", points)
 
     def survival(self, n: Array) -> Array:

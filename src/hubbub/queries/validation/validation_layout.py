@@ -97,7 +97,7 @@ class ValidationLayout:
     @cached_property
     def size(self) -> int:
         """Of the vector."""
-        return self.cells * sum(len(one.groups) for one in self.blocks)
+        return self.cells * sum(len(block.groups) for block in self.blocks)
 
     def tables(
         self, total: Array, sigma: float
@@ -145,15 +145,15 @@ def layout_of(study: Study) -> ValidationLayout:
         ValidationBlock(by=by, groups=groups, part=(1.0 - whole) / len(named))
         for by, groups in named
     )
-    made = ValidationLayout(
+    layout = ValidationLayout(
         kind=_kind(study, asked), blocks=(ValidationBlock(by="", groups=("",), part=whole), *others)
     )
-    if made.size > _MOST_NUMBERS:
+    if layout.size > _MOST_NUMBERS:
         raise StudyError(
-            f"expected a validation of at most {_MOST_NUMBERS} numbers, got {made.size}; take "
+            f"expected a validation of at most {_MOST_NUMBERS} numbers, got {layout.size}; take "
             "fewer bins or groups"
         )
-    return made
+    return layout
 
 
 def _kind(study: Study, asked: Validation) -> Kind:

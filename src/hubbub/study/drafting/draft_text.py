@@ -54,8 +54,8 @@ def _data(made: Draft) -> list[str]:
         f"capacity = {made.capacity}                   # from records, rounded up: of each silo",
         "",
         "[data.columns]                   # bounds, categories, defaults, missing: from records",
-        *(_column(one.column) for one in made.used if one.column),
-        *[line for one in made.columns if not one.column for line in _left_out(one)],
+        *(_column(covariate.column) for covariate in made.used if covariate.column),
+        *[line for column in made.columns if not column.column for line in _left_out(column)],
     ]
 
 

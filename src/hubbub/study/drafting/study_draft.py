@@ -73,7 +73,7 @@ class Draft:
     @property
     def used(self) -> tuple[ColumnDraft, ...]:
         """The columns that become features."""
-        return tuple(one for one in self.columns if one.column)
+        return tuple(column for column in self.columns if column.column)
 
     @property
     def usual(self) -> UsualTraining:
@@ -84,7 +84,7 @@ class Draft:
             epsilon=EPSILON,
             silos=len(self.parties),
             colluders=self.colluders,
-            square=squared_length(one.column for one in self.used if one.column),
+            square=squared_length(covariate.column for covariate in self.used if covariate.column),
         )
 
     @property
@@ -112,12 +112,20 @@ class Draft:
         """The keys of the study whose values were taken from records."""
         spelled = "data.classes" if self.target.classes else "data.positive, data.negative"
         spelled = "data.target" if self.target.outcome else spelled
-        bounded = [one.name for one in self.used if one.column and not one.column.categories]
-        listed = [one.name for one in self.used if one.column and one.column.categories]
-        found = [spelled, "data.records", "data.capacity"]
-        found += ["data.most_per_patient"] if self.patient else []
-        found += [f"bounds, typical values and missing of {_few(bounded)}"] if bounded else []
-        return (*found, *([f"categories of {_few(listed)}"] if listed else []))
+        bounded = [
+            covariate.name
+            for covariate in self.used
+            if covariate.column and not covariate.column.categories
+        ]
+        listed = [
+            covariate.name
+            for covariate in self.used
+            if covariate.column and covariate.column.categories
+        ]
+        read_off = [spelled, "data.records", "data.capacity"]
+        read_off += ["data.most_per_patient"] if self.patient else []
+        read_off += [f"bounds, typical values and missing of {_few(bounded)}"] if bounded else []
+        return (*read_off, *([f"categories of {_few(listed)}"] if listed else []))
 
 
 def draft(survey: Survey, given: Answers) -> Draft:
@@ -139,22 +147,24 @@ def draft(survey: Survey, given: Answers) -> Draft:
     columns = {name: cells for name, cells in survey.cells.items() if name in by_file}
     wanted = learned(columns, asked, kind=given.kind, event=given.event, usual=usual)
     wanted = replace(wanted, guessed=given.target is None, others=_others(tiers, wanted))
-    keys = {one.name for one in likely_keys(survey)}
+    keys = {likely_key.name for likely_key in likely_keys(survey)}
     happened = wanted.happened(columns)
     ends = _ends(survey, wanted)
-    made = []
+    columns_drafted = []
     for name, cells in by_file.items():
         if name in wanted.columns:
             continue
         why = _TELLS_WHOSE if name in keys else ends.get(name, "")
         why = why or telling(columns[name], happened, wanted.sides)
-        made.append(ColumnDraft(name=name, why=why) if why else column_draft(name, cells, usual))
-    made += [
+        columns_drafted.append(
+            ColumnDraft(name=name, why=why) if why else column_draft(name, cells, usual)
+        )
+    columns_drafted += [
         ColumnDraft(name=name, why=f"not in {files}: if it has another name there, rename it")
         for name, files in survey.elsewhere.items()
     ]
-    if not any(one.column for one in made):
-        why = "; ".join(f"{one.name}: {one.why}" for one in made) or "there is no other"
+    if not any(one.column for one in columns_drafted):
+        why = "; ".join(f"{one.name}: {one.why}" for one in columns_drafted) or "there is no other"
         raise DataError(
             f"expected a column besides the target {wanted.name!r} that can be used, found none "
             f"({why}); correct the files"
@@ -169,7 +179,7 @@ def draft(survey: Survey, given: Answers) -> Draft:
         parties=names,
         files=files,
         target=wanted,
-        columns=tuple(made),
+        columns=tuple(columns_drafted),
         tables=survey.tables,
         faults=survey.faults,
         records=max(_two_digits(total), len(names)),
@@ -205,7 +215,7 @@ def _ends(survey: Survey, wanted: TargetDraft) -> dict[str, str]:
         "both together"
     )
     pairs = time_event_pairs(survey.cells, survey.usual_decimal)
-    return {one.time: why for one in pairs if one.is_sure and one.event == wanted.name}
+    return {pair.time: why for pair in pairs if pair.is_sure and pair.event == wanted.name}
 
 
 def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[str]]:
@@ -217,10 +227,10 @@ def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[
             f"expected --patient to name a column of every file, got {patient!r}; choose one of "
             f"{', '.join(cells)}"
         )
-    found = [[*filter(None, map(patient_key, one))] for one in cells.pop(patient)]
-    if not all(found):
+    keys = [[*filter(None, map(patient_key, one))] for one in cells.pop(patient)]
+    if not all(keys):
         raise DataError(f"expected patients in column {patient!r}, found none; fill it in")
-    return found
+    return keys
 
 
 def _few(names: Sequence[str]) -> str:

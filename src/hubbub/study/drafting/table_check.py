@@ -290,7 +290,9 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         said = f"there are {len(table.rows)} records only"
         remedy = "few records learn little behind the noise: check that the file is whole"
         yield _odd(table, said, remedy)
-    used = [one.name for one in data.columns] or [n for n in table.header if n not in data.targets]
+    used = [column.name for column in data.columns] or [
+        n for n in table.header if n not in data.targets
+    ]
     for name in used:
         if name in table.header and is_key(name, [table.column(name)]):
             said = "it looks like a row's key, which tells nothing about others"
@@ -306,11 +308,11 @@ def _classes(table: RawTable, data: Data) -> set[str]:
     """The classes that occur, each by its first spelling."""
     if data.target not in table.header or data.outcome is not None:
         return set()
-    found = set(map(canonical, table.column(data.target)))
+    classes = set(map(canonical, table.column(data.target)))
     if not data.positive:
-        return found & set(map(canonical, data.classes))
+        return classes & set(map(canonical, data.classes))
     lists = (data.positive, data.negative)
-    return {one[0] for one in lists if found & set(map(canonical, one))}
+    return {listed[0] for listed in lists if classes & set(map(canonical, listed))}
 
 
 def _one_class(names: Sequence[str], classes: set[str], data: Data) -> Iterator[Fault]:

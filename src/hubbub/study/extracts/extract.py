@@ -43,18 +43,20 @@ def records_in(study: Study, party: str, home: Path, opened: Callable[[], CellSt
     Raises:
         DataError: the source cannot be read, or the extract was damaged.
     """
-    found = _extract(study, party, home, opened, ("inputs", "targets", "patients"))
-    return Records(inputs=found["inputs"], targets=found["targets"], patients=found.get("patients"))
+    extract = _extract(study, party, home, opened, ("inputs", "targets", "patients"))
+    return Records(
+        inputs=extract["inputs"], targets=extract["targets"], patients=extract.get("patients")
+    )
 
 
 def cells_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> CodedCells:
     """A silo's cells for statistics; see `records_in`."""
-    found = _extract(study, party, home, opened, ("cells", "patients"))
+    extract = _extract(study, party, home, opened, ("cells", "patients"))
     names = list(columns_of(study.data))
     units = None
-    if "patients" in found:
-        units = unit_rows(np.asarray(found["patients"]), study.data.most_per_patient)
-    return CodedCells({name: found["cells"][:, k] for k, name in enumerate(names)}, units)
+    if "patients" in extract:
+        units = unit_rows(np.asarray(extract["patients"]), study.data.most_per_patient)
+    return CodedCells({name: extract["cells"][:, k] for k, name in enumerate(names)}, units)
 
 
 def forget(study: bytes, party: str, home: Path) -> None:
@@ -106,9 +108,9 @@ def _make(study: Study, party: str, home: Path, stream: CellStream) -> None:
         try:
             place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _sweep(place.parent)
-            made = Path(tempfile.mkdtemp(dir=place.parent, prefix=_MAKING))  # its owner's alone
-            held.callback(shutil.rmtree, made, ignore_errors=True)
-            held.enter_context(locked(made / _LOCK))
+            scratch = Path(tempfile.mkdtemp(dir=place.parent, prefix=_MAKING))  # its owner's alone
+            held.callback(shutil.rmtree, scratch, ignore_errors=True)
+            held.enter_context(locked(scratch / _LOCK))
             seal = _seal(study, party, home)
         except (OSError, ValueError) as error:
             why = why_of(error) if isinstance(error, OSError) else "a key that is none"
@@ -116,9 +118,9 @@ def _make(study: Study, party: str, home: Path, stream: CellStream) -> None:
                 f"expected to keep what is read in {place.parent.resolve()}, got: {why}; see who "
                 "may write there"
             ) from None
-        write_head(made, seal, gather(study, stream, made, seal))
+        write_head(scratch, seal, gather(study, stream, scratch, seal))
         with suppress(OSError):  # another process was first: its extract is the study's
-            made.rename(place)
+            scratch.rename(place)
             sync_folder(place.parent)
 
 

@@ -86,14 +86,14 @@ def _encoded(study: Study, cells: Cells, origin: str) -> Arrays:
 
 def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
     data = study.data
-    found: Arrays = {}
+    arrays: Arrays = {}
     if study.model is not None:
         records = records_of_cells(data, cells, origin)
-        found |= {"inputs": records.inputs, "targets": records.targets}
+        arrays |= {"inputs": records.inputs, "targets": records.targets}
     if study.reads_cells:
         unified = target_unified(data, cells)
         coded = coded_cells(unified, columns_of(data).values(), origin)
-        found["cells"] = np.column_stack(list(coded.columns.values()))
+        arrays["cells"] = np.column_stack(list(coded.columns.values()))
     for name in filter(None, (data.patient, data.order)):
         refuse_absent(cells, name, origin)
     if data.patient and "" in _people(cells, data):
@@ -101,7 +101,7 @@ def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
             f"expected a patient for every record in {origin}, column {data.patient!r}, found "
             "none; fill it in or leave the record out"
         )
-    return found
+    return arrays
 
 
 def _people(cells: Cells, data: Data) -> list[str]:

@@ -49,8 +49,8 @@ class RowOrder:
             order: (n,) what puts a person's in order.
             encoded: (n, ...) of what is kept of each.
         """
-        known = {one: self._hash(one) for one in set(people)}
-        self._people.append(_hashes(b"".join([known[one] for one in people])))
+        known = {person: self._hash(person) for person in set(people)}
+        self._people.append(_hashes(b"".join([known[person] for person in people])))
         if self.ordered:
             return
         self._orders.append(order)

@@ -67,10 +67,10 @@ def _scalar(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None) -> ex
         parts["to"] = _type(node)
     if isinstance(node, exp.Extract):
         parts["this"] = exp.var(node.name.upper())
-    made = total(type(node)(**parts), scope)
+    built = total(type(node)(**parts), scope)
     if isinstance(node, exp.Like) and node.args.get("negate"):
-        return exp.Not(this=exp.Paren(this=made))
-    return made
+        return exp.Not(this=exp.Paren(this=built))
+    return built
 
 
 def _check_form(node: exp.Expr) -> None:
@@ -97,7 +97,7 @@ def _aggregate(node: exp.Expr, scope: Scope) -> exp.Expr:
         return exp.Count(this=exp.Star())
     if isinstance(node, exp.Count) and isinstance(inner, exp.Distinct):
         refuse_more(inner, {"expressions"}, "COUNT(DISTINCT)")
-        values = [value_of(one, scope) for one in inner.expressions]
+        values = [value_of(expression, scope) for expression in inner.expressions]
         if len(values) != 1:
             raise refused("COUNT(DISTINCT) of several columns", "count one")
         return exp.Count(this=exp.Distinct(expressions=values))
@@ -168,10 +168,10 @@ def _type(node: exp.Cast) -> exp.DataType:
         raise refused(
             "a CAST to another type", "use INTEGER, BIGINT, DOUBLE PRECISION, TEXT or DATE"
         )
-    made = exp.DataType(this=kind.this)  # type: ignore[union-attr]
-    if made.this is exp.DataType.Type.DATE and any(map(is_date, node.this.find_all(exp.Cast))):
+    data_type = exp.DataType(this=kind.this)  # type: ignore[union-attr]
+    if data_type.this is exp.DataType.Type.DATE and any(map(is_date, node.this.find_all(exp.Cast))):
         raise refused("a CAST to DATE within another", "cast once")
-    return made
+    return data_type
 
 
 def is_date(node: object) -> bool:

@@ -33,19 +33,19 @@ def rendered(select: exp.Select, engine: str, schema: str = "") -> str:
         engine: sqlglot's name of its SQL.
         schema: of all tables; empty: the engine's usual one.
     """
-    made = select.copy()
+    select_copy = select.copy()
     if schema:
-        for table in made.find_all(exp.Table):
+        for table in select_copy.find_all(exp.Table):
             table.set("db", exp.to_identifier(schema, quoted=True))
     if engine in _BARE:
-        _each(made, exp.Column, _bare)
+        _each(select_copy, exp.Column, _bare)
     if engine == "sqlite":
-        _each(made, exp.Sub, _days)
-        _each(made, exp.Extract, _date_part)
-    _each(made, exp.Cast, partial(_cast, engine=engine))
+        _each(select_copy, exp.Sub, _days)
+        _each(select_copy, exp.Extract, _date_part)
+    _each(select_copy, exp.Cast, partial(_cast, engine=engine))
     if engine == "duckdb":
-        _try(made)
-    return made.sql(dialect=engine, comments=False, unsupported_level=ErrorLevel.RAISE)
+        _try(select_copy)
+    return select_copy.sql(dialect=engine, comments=False, unsupported_level=ErrorLevel.RAISE)
 
 
 def _each(
@@ -125,8 +125,8 @@ def _try(made: exp.Select) -> None:
     What joins tables by columns is compared as texts, which it need not try and can do at once.
     """
     for select in list(made.find_all(exp.Select)):
-        for one in select.expressions:
-            _tried(one, "this")
+        for expression in select.expressions:
+            _tried(expression, "this")
         if where := select.args.get("where"):
             _tried(where, "this")
         for join in select.args.get("joins") or ():
@@ -142,11 +142,13 @@ def _tried(holder: exp.Expr, part: str) -> None:
     aggregates = list(value.find_all(*AGGREGATES))
     if not aggregates:
         holder.set(part, _trying(value))
-    for one in aggregates:
-        if isinstance(one.this, exp.Distinct):
-            one.this.set("expressions", [_trying(inner) for inner in one.this.expressions])
+    for aggregate in aggregates:
+        if isinstance(aggregate.this, exp.Distinct):
+            aggregate.this.set(
+                "expressions", [_trying(inner) for inner in aggregate.this.expressions]
+            )
         else:
-            _tried(one, "this")
+            _tried(aggregate, "this")
 
 
 def _trying(value: exp.Expr) -> exp.Expr:

@@ -86,7 +86,7 @@ def _like(text: exp.Expr, pattern: str) -> exp.Expr:
 
 
 def _any(text: exp.Expr, patterns: tuple[str, ...]) -> exp.Expr:
-    return exp.or_(*(_like(text, one) for one in patterns))
+    return exp.or_(*(_like(text, pattern) for pattern in patterns))
 
 
 def _in(text: exp.Expr, several: tuple[str, ...]) -> exp.Expr:

@@ -90,21 +90,22 @@ def _number(built: exp.Expr, scope: Scope) -> exp.Expr:
 def _pair(made: exp.Expr, scope: Scope) -> exp.Expr:
     """Arithmetic of two numbers, or the days between two dates."""
     sides = [made.this, made.expression]
-    kinds = [range_of(one, scope).kind for one in sides]
+    kinds = [range_of(side, scope).kind for side in sides]
     if DAY in kinds:
         if kinds != [DAY, DAY] or not isinstance(made, exp.Sub):
             raise refused(
                 "arithmetic of a date", "write CAST(a AS DATE) - CAST(b AS DATE), which gives days"
             )
         days = [
-            one if isinstance(one, exp.Cast) else _cast(exp.cast(one, DAY), scope) for one in sides
+            side if isinstance(side, exp.Cast) else _cast(exp.cast(side, DAY), scope)
+            for side in sides
         ]
         return exp.Sub(this=days[0], expression=days[1])
     whole = all(kind in WHOLES for kind in kinds) and not isinstance(made, exp.Div)
     if whole and holds_whole(made, scope):
-        first, second = (_number(one, scope) for one in sides)
+        first, second = (_number(side, scope) for side in sides)
     else:
-        first, second = (real(one, scope) for one in sides)
+        first, second = (real(side, scope) for side in sides)
     if isinstance(made, exp.Div):
         zero = exp.Literal.number(0)
         over = exp.Nullif(this=_bracketed(second), expression=zero)
