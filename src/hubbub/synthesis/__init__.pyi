@@ -22,7 +22,7 @@ from .synthetic_keys import (
 from .drawn_cells import (
     Table as Table,
 )
-from .pair_coefficients import (
+from .measured_coefficients import (
     Coefficient as Coefficient,
     pair_coefficients as pair_coefficients,
 )

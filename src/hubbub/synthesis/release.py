@@ -21,7 +21,7 @@ from hubbub.synthesis.components import Component, Components, components_of
 from hubbub.synthesis.design import Design
 from hubbub.synthesis.drawn_cells import Table, cells_of
 from hubbub.synthesis.entropy_model import EntropyModel, fitted
-from hubbub.synthesis.pair_coefficients import Coefficient, pair_coefficients
+from hubbub.synthesis.measured_coefficients import Coefficient, pair_coefficients
 from hubbub.synthesis.share_intervals import Combined, Share, combine
 
 Array = NDArray[np.float64]
@@ -281,7 +281,14 @@ class SyntheticData:
         return list(self.refitted(REFITS))
 
     def refitted(self, many: int = REFITS) -> Iterator[EntropyModel]:
-        """Models of the components with fresh noise, from each of which `tables` draws one."""
+        """Models of the components with fresh noise, from each of which `tables` draws one.
+
+        Args:
+            many: how many.
+
+        Returns:
+            The models, one after the other.
+        """
         rng = np.random.default_rng(self._seed(999))
         for _ in range(many):
             noisy = {
