@@ -492,25 +492,39 @@ def test_nothing_planted_leaves_a_silo_whose_records_are_asked_of_a_database(hom
     assert (home / "extracts").is_dir()
 
 
-QUERIED = {
+CELLS = {
     "a cell that is no number": f"UPDATE seen SET dose = '{NAME}' WHERE pid = 9",  # noqa: S608 (the test's own database)
     "a category that is none": f"UPDATE seen SET ward = '{NAME}' WHERE pid = 9",  # noqa: S608 (the test's own database)
     "a target that is no class": f"UPDATE seen SET ill = {ILL} WHERE pid = 9",  # noqa: S608 (the test's own database)
     "nobody's record": "UPDATE seen SET pid = NULL WHERE pid = 9",
     "a missing cell": "UPDATE seen SET dose = NULL WHERE pid = 9",
+    "no records": "DELETE FROM seen",
+}
+TABLES = {
     "no column": "ALTER TABLE seen RENAME COLUMN dose TO quackenbush",
     "no table": "ALTER TABLE seen RENAME TO quackenbush",
-    "no records": "DELETE FROM seen",
 }
 
 
-@pytest.mark.parametrize("spoil", QUERIED.values(), ids=list(QUERIED))
-def test_a_wrong_database_is_told_without_anything_that_is_in_it(home, outside, spoil):
+def spoiled(home, spoil):
     act = asked(home)
     with closing(sqlite3.connect(home / "south.sqlite")) as opened:
         opened.execute(spoil)
         opened.commit()
-    places = outside.places(home / "a", act)
+    return act
+
+
+@pytest.mark.parametrize("spoil", CELLS.values(), ids=list(CELLS))
+def test_p31_a_wrong_cell_of_a_database_keeps_no_silo_away(home, outside, spoil):
+    places = outside.places(home / "a", spoiled(home, spoil))
+    assert f"frame {Tag.MASKED.name}" in places
+    assert b"DataError" not in places["caller"]
+    assert found_in({"caller": places["caller"], "log": places["log"]}) == set()
+
+
+@pytest.mark.parametrize("spoil", TABLES.values(), ids=list(TABLES))
+def test_a_wrong_database_is_told_without_anything_that_is_in_it(home, outside, spoil):
+    places = outside.places(home / "a", spoiled(home, spoil))
     assert b"DataError: expected" in places["caller"]
     assert b"south" in places["caller"]
     assert not any(place.startswith("frame") for place in places)

@@ -111,7 +111,7 @@ def test_what_is_said_next_follows_from_the_scores():
     sure = {name: one.to_dict() for name, one in found.items()}
     assert "read ranks, not chances" in what_next(sure, {})
     assert "public records" in what_next({}, {"held_back_accuracy": 0.9})
-    assert "--test-share" in what_next({}, {})
+    assert "[validation]" in what_next({}, {})
 
 
 def test_what_is_not_defined_is_left_out():

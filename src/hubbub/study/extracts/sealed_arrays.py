@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from hubbub.disk import PRIVATE, appending, fresh, json_value, read_bytes, write_all, write_bytes
@@ -65,6 +63,8 @@ class Seal:
 
     def sealed(self, content: bytes | memoryview, name: str, place: int) -> bytes:
         """One piece: nonce and ciphertext."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # where data are sealed only
+
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + AESGCM(self.key).encrypt(nonce, content, self._said(name, place))
 
@@ -74,6 +74,9 @@ class Seal:
         Raises:
             ValueError: it was altered, or is another's.
         """
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         nonce, rest = piece[:_NONCE_BYTES], piece[_NONCE_BYTES:]
         try:
             return AESGCM(self.key).decrypt(nonce, rest, self._said(name, place))
