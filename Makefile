@@ -7,6 +7,7 @@
 #   make coverage   the quick tests again: which branches of the three rooms that guarantees rest on none takes
 #   make check   formatting, lint, types and layers only; `make lint` leaves types out
 #   make docs    make these pages a site in docs/_build/html, with a search
+#   make pdf     statements, proofs, protocol and threat model as docs/_build/hubbub-statements.pdf
 #   make bench   measure this machine against its physical limits
 #   make experiments   make every figure of docs/experiments.md again (hours; goes on where it stopped)
 #   make release   wheel, sdist, SBOM, SHA256SUMS and provenance of the last commit in dist/, built twice and
@@ -46,6 +47,7 @@ RUNTIME := $(VENV)/.installed-runtime
 ENGINE := $(VENV)/.installed-engine
 TOOLS := $(VENV)/.installed-tools
 PAGES := $(VENV)/.installed-pages
+PDF := $(VENV)/.installed-pdf
 RELEASE := $(VENV)/.installed-release
 STRANGER := tests/other_language/node_modules/.package-lock.json
 
@@ -57,7 +59,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all coverage check lint docs bench experiments release bundle image check-deploy lock clean
+.PHONY: help demo demo-network test test-all coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -107,6 +109,11 @@ docs: $(PAGES)
 	$(SAY) making the pages
 	@$(BIN)/python -m sphinx -q --fail-on-warning --keep-going docs docs/_build/html $(ARGS)
 	$(SAY) open docs/_build/html/index.html
+
+pdf: $(PDF)
+	$(SAY) setting statements and proofs
+	@$(BIN)/python docs/pdf/make.py $(ARGS)
+	$(SAY) open docs/_build/hubbub-statements.pdf
 
 bench: $(RUNTIME)
 	$(SAY) measuring this machine
@@ -178,12 +185,17 @@ $(ENGINE): $(RUNTIME)
 
 $(TOOLS): $(RUNTIME)
 	$(SAY) installing the tools for checks and tests
-	@$(INSTALL) --editable '.[learn,net,otlp,parquet,sql,attest,paper,experiments,docs,dev]'
+	@$(INSTALL) --editable '.[learn,net,otlp,parquet,sql,attest,paper,experiments,docs,pdf,dev]'
 	@touch $@
 
 $(PAGES): $(RUNTIME)
 	$(SAY) installing what makes pages of texts
 	@$(INSTALL) --editable '.[learn,docs]'
+	@touch $@
+
+$(PDF): $(CREATED) pyproject.toml constraints.txt
+	$(SAY) installing pandoc and typst
+	@$(INSTALL) --editable '.[pdf]'
 	@touch $@
 
 $(RELEASE): $(CREATED) pyproject.toml constraints.txt

@@ -26,6 +26,7 @@ extensions = [
     "docstrings",
     "formulas",
     "links",
+    "notebooks",
 ]
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]

@@ -13,6 +13,7 @@ columns. Cuts are the training records' own eighths, which a study would have to
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.synthetic_coverage import SUMS, noise_of, released
@@ -32,10 +34,13 @@ from hubbub.tabular import Column
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 HORIZONS = {"Framingham": 7300, "flchain": 3650, "Dialysis": 12, "rhc": 30, "support2": 182.5}
-METHODS = ("hubbub, 67 silos", "hubbub, 4 silos", "pooled twins, 4 sites")
-EPSILONS = (0.5, 1.0, 2.0)
+METHODS = (
+    *("hubbub, 67 silos", "hubbub, 4 silos"),
+    *("pooled twins, 67 sites", "pooled twins, 4 sites"),
+)
+EPSILONS, DELTA = (0.5, 1.0, 2.0), 1e-5
 KEY = ("table", "method", "epsilon", "run")
-COLUMNS = (*KEY, "records", "columns", "tvd", "held_out", "auc", "real_auc")
+COLUMNS = (*KEY, "records", "columns", "tvd", "held_out", "auc", "real_auc", "seconds")
 _MOST_COLUMNS, _LEVELS, _TRAINED = 25, 8, 0.7
 
 
@@ -107,18 +112,18 @@ def synthetic(
     design: Design, cells: dict[str, Array], method: str, epsilon: float, seed: int
 ) -> Whole:
     """Records by a method, as many as there are real ones."""
-    many = len(cells["y"])
+    many, sites = len(cells["y"]), int(method.split()[-2])
     if method.startswith("hubbub"):
-        sigma = noise_of(epsilon, int(method.split()[1]))
+        sigma = noise_of(epsilon, sites)
         return released(design, cells, sigma, seed).model.draw(many, seed)
-    sites = np.random.default_rng(seed).integers(0, 4, many)
+    whose = np.random.default_rng(seed).integers(0, sites, many)
+    # Each adds all of the noise, which nobody else's hides: that of a silo which sums alone.
+    sigma = hubbub.noise_multiplier(epsilon=epsilon, delta=DELTA, steps=SUMS, sample_rate=1.0)
     drawn = []
-    for site in range(4):
-        mine = {key: one[sites == site] for key, one in cells.items()}
-        # Each adds all of the noise, which nobody else's hides: that of a silo which sums alone.
-        sigma = noise_of(epsilon, 4) / np.sqrt(2)
-        twin = released(design, mine, float(sigma), seed * 4 + site)
-        drawn.append(twin.model.draw(int((sites == site).sum()), seed))
+    for site in range(sites):
+        mine = {key: one[whose == site] for key, one in cells.items()}
+        twin = released(design, mine, sigma, seed * sites + site)
+        drawn.append(twin.model.draw(len(mine["y"]), seed))
     return np.concatenate(drawn)
 
 
@@ -150,16 +155,9 @@ def auc_of(design: Design, train: Whole, test: Whole) -> float:
     return float(roc_auc_score(test[:, -1], model.predict_proba(features(test))[:, 1]))
 
 
-def measured(table: str, method: str, epsilon: float, run: int) -> dict[str, object]:
-    """The row of one run."""
-    design, train, test = table_of(table, run)
-    real, held = levels(design, train), levels(design, test)
-    made = synthetic(design, train, method, epsilon, run)
+def compared(design: Design, made: Whole, real: Whole, held: Whole) -> dict[str, object]:
+    """What is measured of synthetic records, beside the real ones of training and of the test."""
     return {
-        "table": table,
-        "method": method,
-        "epsilon": epsilon,
-        "run": run,
         "records": len(real),
         "columns": len(design.columns),
         "tvd": mean_variation(design, made, real),
@@ -167,6 +165,17 @@ def measured(table: str, method: str, epsilon: float, run: int) -> dict[str, obj
         "auc": auc_of(design, made, held),
         "real_auc": auc_of(design, real, held),
     }
+
+
+def measured(table: str, method: str, epsilon: float, run: int) -> dict[str, object]:
+    """The row of one run."""
+    design, train, test = table_of(table, run)
+    begun = time.perf_counter()
+    made = synthetic(design, train, method, epsilon, run)
+    seconds = time.perf_counter() - begun
+    key = dict(zip(KEY, (table, method, epsilon, run), strict=True))
+    found = compared(design, made, levels(design, train), levels(design, test))
+    return key | found | {"seconds": seconds}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

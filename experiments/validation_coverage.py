@@ -47,6 +47,9 @@ AMOUNTS = Amounts(bins=bins.of_amounts(0, 100, 10), seen=bins.of_amounts(0, 100,
 COUNTS = Amounts(bins=bins.of_rates(12, 10), seen=bins.of_counts(12, 10), counts=True)
 TIMES = Times(bins=bins.of_risks(10), ends=tuple(6.0 * k for k in range(1, 9)))
 FOUR = ClassValidation(many=4)
+FEW_RISKS = Risks(bins=bins.of_risks(6))  # as many as `hubbub init` takes of few records
+FEW_AMOUNTS = Amounts(bins=bins.of_amounts(0, 100, 6), seen=bins.of_amounts(0, 100, 6))
+FEW_TIMES = Times(bins=bins.of_risks(6), ends=TIMES.ends)
 
 
 def risks(law: str, records: int, rng: Generator) -> Drawn:
@@ -99,6 +102,9 @@ KINDS: Mapping[str, Kind] = {
     "counts": (COUNTS, counts, ("gamma",)),
     "times": (TIMES, times, ("third lost", "many lost", "knows nothing")),
     "classes": (FOUR, classes, ("Dirichlet",)),
+    "risks, 6 bins": (FEW_RISKS, risks, ("calibrated", "knows nothing")),
+    "amounts, 6 bins": (FEW_AMOUNTS, amounts, ("alike", "knows nothing")),
+    "times, 6 bins": (FEW_TIMES, times, ("third lost", "knows nothing")),
 }
 BESIDE = ("calibration", "decisions")
 
@@ -128,7 +134,7 @@ def truth(kind: str, law: str) -> Mapping[str, float]:
 
 def names(kind: str, law: str) -> tuple[str, ...]:
     """What is told of it."""
-    beside = {"risks": BESIDE, "classes": ()}.get(kind, BESIDE[:1])
+    beside = {"risks": BESIDE, "classes": ()}.get(kind.partition(",")[0], BESIDE[:1])
     return (*truth(kind, law), *beside)
 
 
@@ -166,9 +172,9 @@ def group_truth(kind: str, law: str, start: int, stop: int) -> float:
     """What came of all records whose prediction is in these bins."""
     layout = KINDS[kind][0]
     part = population(kind, law)[start:stop]
-    if kind == "times":
+    if kind.startswith("times"):
         return float(1.0 - layout.survival(part))
-    values = np.array([0.0, 1.0]) if kind == "risks" else np.array(layout.seen.values)
+    values = np.array([0.0, 1.0]) if kind.startswith("risks") else np.array(layout.seen.values)
     return float((part * values).sum() / part.sum())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import lazy_loader
 
-VERSION = "0.1.0"  # for everybody who writes it down
+VERSION = "0.2.0"  # for everybody who writes it down
 __version__ = VERSION
 
 

@@ -69,8 +69,8 @@ def open_ordinary(path: Path) -> BinaryIO:
         OSError: it cannot be opened, or is a pipe, a device, a folder, or a gigabyte of hole.
     """
     descriptor = _ordinary(os.open(path, os.O_RDONLY | _NO_WAITING))
-    found = os.fstat(descriptor)
-    if found.st_size > max(_ALL_HOLE, getattr(found, "st_blocks", _ALL_HOLE) * 512 * _PACKED):
+    status = os.fstat(descriptor)
+    if status.st_size > max(_ALL_HOLE, getattr(status, "st_blocks", _ALL_HOLE) * 512 * _PACKED):
         os.close(descriptor)
         raise OSError(0, "a file of next to nothing but a hole")
     return os.fdopen(descriptor, "rb")
@@ -149,9 +149,9 @@ def npz_arrays(content: bytes) -> dict[str, NDArray[Any]]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             parts = archive.infolist()
-            if sum(one.file_size for one in parts) > _MOST_UNPACKED * len(content) + MOST_BYTES:
+            if sum(part.file_size for part in parts) > _MOST_UNPACKED * len(content) + MOST_BYTES:
                 raise ValueError("its arrays are far larger than the file")
-            return {one.filename.removesuffix(".npy"): _array(archive, one) for one in parts}
+            return {part.filename.removesuffix(".npy"): _array(archive, part) for part in parts}
     except _NO_ARCHIVE as error:
         raise ValueError(f"it is no whole archive of arrays ({type(error).__name__})") from None
 
@@ -187,10 +187,10 @@ def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The members of an object; ValueError if one stands twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         raise ValueError("a name stands twice")
-    return found
+    return table
 
 
 def _finite(digits: str) -> float:

@@ -167,16 +167,16 @@ def settings(kind: type[T]) -> type[T]:
 
     A field is annotated with its `Key`, or with a text if the file has no such key.
     """
-    made = dataclass(frozen=True, kw_only=True)(kind)
-    _KEYS[made], said = _annotated(made)
+    settings_class = dataclass(frozen=True, kw_only=True)(kind)
+    _KEYS[settings_class], said = _annotated(settings_class)
     lines = (
         textwrap.fill(f"{name}: {words}", 88, subsequent_indent="    ") for name, words in said
     )
     doc = inspect.cleandoc(kind.__doc__ or "")
     end = min(doc.find(part) % (len(doc) + 1) for part in ("\n\nRaises:", "\n\n>>>"))
     args = textwrap.indent("\n".join(lines), "    ")
-    made.__doc__ = f"{doc[:end]}\n\nArgs:\n{args}{doc[end:]}\n"
-    return made
+    settings_class.__doc__ = f"{doc[:end]}\n\nArgs:\n{args}{doc[end:]}\n"
+    return settings_class
 
 
 def keys_of(kind: type) -> Keys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,30 @@ def test_two_queries_that_were_made_before_either_was_released_do_not_both_fit()
     one.release()
     with pytest.raises(BudgetError, match="to be left"):
         other.release()
+
+
+def test_a_query_without_room_is_told_of_the_total_and_which_would_do() -> None:
+    context = asked(2.0)
+    context.query([KINDS["histogram"]], epsilon=2.0).release()
+    words = r"2 is the total of all that is asked.* state a larger total.* here ([\d.]+)"
+    with pytest.raises(StudyError, match=words) as refused:
+        context.query([KINDS["crosstab"]], epsilon=1.0)
+    total = float(re.findall(words, str(refused.value))[0])
+    wider = asked(total)
+    assert wider.query([KINDS["crosstab"]], epsilon=1.0).release().epsilon <= 1.0
+    with pytest.raises(BudgetError, match="synthesize: total"):
+        hubbub.synthesize(TABLES, columns=COLUMNS, epsilon=1.0, total=total)
+    made = hubbub.synthesize(TABLES, columns=COLUMNS, epsilon=1.0, total=2 * total)
+    assert made.draw(10)
+
+
+def test_patients_beside_rows_of_the_same_tables_are_refused(tmp_path: Path) -> None:
+    context = asked(4.0, out=tmp_path)
+    context.query([KINDS["histogram"]], epsilon=1.0).release()
+    keys = {name: list(range(len(next(iter(one.values()))))) for name, one in TABLES.items()}
+    of_patients = asked(4.0, out=tmp_path, patients=keys, most_per_patient=2)
+    with pytest.raises(BudgetError, match="what a patient has lost"):
+        of_patients.query([KINDS["histogram"]], epsilon=0.5).release()
 
 
 def test_the_same_query_twice_is_one_release_and_gives_the_same_answer() -> None:
@@ -214,7 +239,7 @@ def test_a_query_that_was_stopped_is_charged_and_not_asked_again(
         def stop(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        broken.setattr(run_study.result, "conclude", stop)
+        broken.setattr(run_study, "conclude", stop)
         with pytest.raises(KeyboardInterrupt):
             query.release()
     assert context.remaining() < 2.0

@@ -115,6 +115,14 @@ def ledger(trained, tmp_path) -> Path:
 # Answers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("words", [["data"], ["data", "a.toml", "b.toml"], ["keys"]])
+def test_a_schema_of_what_is_no_study_says_what_to_type(words, capsys):
+    assert main(["schema", *words]) == 2
+    said = capsys.readouterr().err
+    assert "hubbub schema data study.toml" in said
+    assert f"got {' '.join(words)!r}" in said
+
+
 def test_epsilon_prints_a_certified_interval(ask):
     found = ask("epsilon", "--noise-multiplier", "1.5", "--delta", "1e-5", *MECHANISM)
     assert found.keys() >= {"lower", "upper", "seconds"}

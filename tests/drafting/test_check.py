@@ -157,6 +157,22 @@ def test_values_outside_the_bounds_are_counted_and_taken(home, check):
     assert "note: north.csv, column 'age': 3 of 40 values lie outside 30 to 90" in out
 
 
+def test_one_value_far_outside_is_noted_in_a_long_file_and_one_just_outside_is_not(home, check):
+    def longer(cell: str):
+        def change(rows):
+            rows += [list(row) for row in rows[1:] * 4]
+            column(rows, "age", lambda k, c: cell if k == 9 else c)
+
+        return change
+
+    spoil(home, longer("430"))
+    code, out = check()
+    assert code == 0
+    assert "note: north.csv, column 'age', row 10 after the header: 430 lies far outside" in out
+    spoil(home, longer("95"))
+    assert "outside" not in check()[1]
+
+
 def test_one_class_in_one_silo_is_a_note_and_in_all_is_wrong(home, check):
     spoil(home, lambda rows: column(rows, "died", lambda *_: "no"))
     code, out = check()

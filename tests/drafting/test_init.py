@@ -19,7 +19,7 @@ from drafting.messy import CASES, HEADER, added, clean, column, lay, text
 from hubbub import Study
 from hubbub.cli import drafting_commands, main
 from hubbub.planning import Plan
-from hubbub.queries import plan
+from hubbub.queries import plan, whose_records
 from hubbub.study import sources
 from hubbub.study.drafting import read_raw
 from hubbub.study.usual_training import usual_for
@@ -263,10 +263,19 @@ def test_many_records_have_a_validation_and_the_plan_takes_it(ask):
     study = Study.load("study.toml")
     assert study.validation is not None
     assert study.validation.epsilon < 0.5
+    assert whose_records(study).is_telling
     assert (study.training.sample_rate, study.training.steps) == (0.2, 150)
     usual = usual_for(study)
     assert study.training.clip_norm == usual.clip_norm
     assert dict(study.training.optimizer)["lr"] == usual.lr
+
+
+def test_a_validation_that_its_plan_calls_worthless_is_not_drafted_and_it_is_said_why(command):
+    code, out, _ = command("init", *write(clean()), "--target", "died")
+    assert code == 0
+    assert "no [validation] is drafted: of so few records" in out
+    assert Study.load("study.toml").validation is None
+    assert "the noise would hide it" in Path("study.toml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,14 @@ def test_what_noise_does_to_a_hazards_information_is_its_derivative(
 
     def score(sums: np.ndarray) -> Stratum:
         events, risk = sums @ COX.sets.events.T, sums @ COX.sets.exposed[:-1].T
-        return Stratum(sets=COX.sets, design=COX.design, events=events, at_risk=risk, sigma=1.0)
+        return Stratum(
+            sets=COX.sets,
+            design=COX.design,
+            events=events,
+            at_risk=risk,
+            sigma=1.0,
+            mixed=np.eye(6),
+        )
 
     at = np.array(effects)
     said, plain = score(blocks).doubt(at), score(blocks).at(at)[1]

@@ -60,12 +60,13 @@ def test_the_page_of_statistics_can_be_followed(tmp_path: Path) -> None:
     python(FOLLOWUP, folder=tmp_path)
     page = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
     commands = re.findall(r"(?m)^\$ hubbub (.+)$", page)
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         python("-c", COMMAND, *shlex.split(command), folder=tmp_path)
     run = tmp_path / "runs" / "followup"
     assert json.loads((run / "statistics.json").read_text())["statistics"]["hazards"]["rows"]
     assert (run / "tables" / "survival-curves.csv").exists()
+    assert (run / "paper" / "survival.pdf").exists()
 
 
 @pytest.mark.slow
@@ -95,6 +96,8 @@ def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
     formulas = (tmp_path / "site" / "privacy" / "noise_shares.html").read_text(encoding="utf-8")
     assert 'id="p4"' in formulas
     assert formulas.count("<math") > 300
+    notebook = (tmp_path / "site" / "notebook.html").read_text(encoding="utf-8")
+    assert "epsilon 2.00 at delta 1e-05" in notebook  # what a cell gave
 
 
 def test_every_command_and_option_is_on_the_page_of_commands(

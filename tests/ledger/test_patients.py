@@ -131,13 +131,16 @@ def test_a_cap_refuses_to_mix_units_that_cannot_be_compared(tmp_path) -> None:
         assert len(ledger) == 2
 
 
-def test_the_commands_say_whose_epsilon_it_is(tmp_path, capsys) -> None:
+def test_the_commands_say_whose_epsilon_it_is(tmp_path, capsys, monkeypatch) -> None:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
         ledger.charge(patient_rows(1)[0])
     assert main(["ledger", "show", str(path)]) == 0
     assert "that of a patient" in capsys.readouterr().out
     with Ledger(path) as ledger:
+        with pytest.raises(BudgetError, match="what a patient has lost"):
+            ledger.charge(record_rows(1)[0])
+        monkeypatch.setattr(Tally, "check_units", lambda *_: None)  # as ledgers once were written
         ledger.charge(record_rows(1)[0])
     assert main(["ledger", "show", str(path)]) == 0
     assert "nothing is promised to patients" in capsys.readouterr().out

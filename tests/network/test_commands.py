@@ -602,6 +602,13 @@ def test_status_for_people_has_the_same(command, tmp_path):
     assert all(part in out for part in ("cleveland", "bytes sent", "12,345", "0.125"))
 
 
+def test_status_tells_a_time_as_a_time(command, tmp_path):
+    EventLog(party="cleveland", folder=tmp_path).state(last_progress=1_796_000_000.5)
+    _, out, _ = command("status", tmp_path)
+    assert "2026-11-30 00:53:20 UTC" in out
+    assert "e+09" not in out
+
+
 def _written_ago(home, seconds, **state):
     """A status that its process wrote so long ago."""
     status = {"party": "cleveland", "time": time.time() - seconds, **state}

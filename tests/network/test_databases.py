@@ -1,25 +1,29 @@
 """Silos that run apart ask their own databases once; nothing of that is seen by anybody else."""
 
+# ruff: noqa: S608 (statements for databases of the tests' own)
+
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hubbub.errors import DataError
 from hubbub.network import join
+from hubbub.network.collection.asked import approved
 from hubbub.network.refusal import Refusal
 from hubbub.network.silo_endpoint import SiloEndpoint
+from hubbub.session import RefusedError
 from hubbub.study import sources
 from hubbub.study.extracts import extract
 from hubbub.verification.replay.checking import verify
 from network.consortium import Consortium, table
 
 SILOS = ("north", "south", "west")
-DOSE, KEY = 0.7317529481, "Zebulon-4711"  # cells that nobody may see
+DOSE, KEY, SECRET = 0.7317529481, "Zebulon-4711", 4711  # cells that nobody may see
 
 
 def lay(home: Path, name: str, people: int) -> None:
@@ -35,7 +39,7 @@ def lay(home: Path, name: str, people: int) -> None:
     path.chmod(0o600)
 
 
-def gathered(home: Path) -> Consortium:
+def gathered(home: Path, changes: Mapping[str, str] | None = None) -> Consortium:
     made = table(SILOS)
     made["data"] = {
         "source": "sql",
@@ -50,6 +54,7 @@ def gathered(home: Path) -> Consortium:
     made["model"] = {"kind": "logistic", "inputs": [1]}
     for place, name in enumerate(SILOS):
         lay(home / name, name, 30 + place)
+        change(home / name, *filter(None, [(changes or {}).get(name, "")]))
     return Consortium.gather(home, made)
 
 
@@ -70,7 +75,6 @@ def told(home: Path) -> bytes:
 def test_a_table_that_changes_after_a_silo_has_come_changes_nothing(tmp_path: Path) -> None:
     parties = gathered(tmp_path)
     for name in SILOS:
-        sources.check_readable(parties.study, name, tmp_path / name)  # as `join` does first
         assert extract.is_kept(parties.study, name, tmp_path / name)
         change(tmp_path / name, "DELETE FROM seen WHERE ill = 1", "ALTER TABLE seen RENAME TO gone")
     result = parties.serve()
@@ -85,39 +89,77 @@ def test_a_table_that_changes_after_a_silo_has_come_changes_nothing(tmp_path: Pa
         assert f"{DOSE:.10f}"[:8].encode() not in told(tmp_path / name)
 
 
-def test_a_withdrawal_removes_what_was_read(tmp_path: Path) -> None:
+def test_a_withdrawal_removes_what_was_read_wherever_it_is(tmp_path: Path) -> None:
     parties = gathered(tmp_path)
-    sources.check_readable(parties.study, "north", tmp_path / "north")
     assert extract.is_kept(parties.study, "north", tmp_path / "north")
-    parties.sites["north"].withdraw(parties.study.id)
+    folder, elsewhere = parties.sites["north"], tmp_path / "elsewhere"
+    folder.withdraw(parties.study.id)
     assert not extract.is_kept(parties.study, "north", tmp_path / "north")
+    lay(elsewhere, "north", 20)
+    folder.approve(parties.study, folder.roster, data=elsewhere)
+    assert extract.is_kept(parties.study, "north", elsewhere)
+    folder.withdraw(parties.study.id)
+    assert not extract.is_kept(parties.study, "north", elsewhere)
 
 
-WRONG = {
-    "no table": "DROP TABLE seen",
-    "a cell that is no number": "UPDATE seen SET dose = pid WHERE ill = 1",
+# What a database may be like: by whether it is a fault of the table, or one of a person's cells.
+TABLES = {"no table": "DROP TABLE seen", "no column": "ALTER TABLE seen DROP COLUMN dose"}
+CELLS = {
+    "a cell that is no number": f"UPDATE seen SET dose = 'x' WHERE pid = '{KEY}'",
+    "no target": f"UPDATE seen SET ill = NULL WHERE pid = '{KEY}'",
+    "an unknown target": f"UPDATE seen SET ill = {SECRET} WHERE pid = '{KEY}'",
+    "nobody's row": f"UPDATE seen SET pid = NULL WHERE pid = '{KEY}'",
     "no records": "DELETE FROM seen",
+    "one record": f"DELETE FROM seen WHERE pid <> '{KEY}'",
 }
 
 
-@pytest.mark.parametrize("statement", WRONG.values(), ids=WRONG)
-def test_a_database_that_cannot_be_used_is_refused_before_others_hear_of_the_silo(
+@pytest.mark.parametrize("statement", TABLES.values(), ids=TABLES)
+def test_p31_a_silo_whose_query_fails_is_as_one_that_has_approved_nothing(
     tmp_path: Path, statement: str
 ) -> None:
     parties = gathered(tmp_path)
-    change(tmp_path / "south", statement)
+    site, home = parties.sites["south"], tmp_path / "south"
+    site.withdraw(parties.study.id)
+    absent = asked(parties)
+    change(home, statement)
     with pytest.raises(DataError, match="south") as raised:
-        join.check(parties.sites["south"], join.Machine())
+        site.approve(parties.study, site.roster)
     assert KEY not in str(raised.value)
+    assert asked(parties) == absent
+    # approved, and its extract gone or not yet there: the same
+    (home / "approved" / f"{parties.study.id.hex()}.toml").write_text(parties.study.as_toml())
+    assert not site.approves(parties.study.id)
+    assert site.study(parties.study.id) is None
+    assert asked(parties) == absent
+    with pytest.raises(DataError, match="south"):
+        join.check(site, join.Machine())
 
 
-def test_what_leaves_a_silo_is_the_same_whatever_is_wrong_with_its_database(tmp_path: Path) -> None:
-    said: set[tuple[Any, ...]] = set()
-    for place, statement in enumerate(WRONG.values()):
-        parties = gathered(tmp_path / str(place))
-        change(tmp_path / str(place) / "south", statement)
-        with pytest.raises(DataError) as raised:
-            parties.seats["south"]._known(parties.study)  # type: ignore[attr-defined]
-        refused = Refusal.of(raised.value)
-        said.add((refused.why, refused.said, refused.culprit, refused.own))
-    assert len(said) == 1
+def asked(parties: Consortium) -> tuple[str, ...]:
+    """What the aggregator hears of the southern silo where a run begins."""
+    reading: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sources, "check_readable", lambda *_: reading.append("read"))
+        with pytest.raises(RefusedError) as raised:
+            approved(parties.sites["south"], parties.study.id)
+    assert not reading  # nothing is read while somebody waits
+    refused = Refusal.of(raised.value)
+    return refused.why, refused.said, refused.culprit, str(refused.own)
+
+
+@pytest.mark.parametrize("statement", CELLS.values(), ids=CELLS)
+def test_p31_no_cell_and_no_person_keeps_a_silo_away(tmp_path: Path, statement: str) -> None:
+    parties = gathered(tmp_path, {"south": statement})
+    join.check(parties.sites["south"], join.Machine())
+    result = parties.serve()
+    assert result.final["step"] == 3
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+def test_nothing_is_read_anew_while_others_wait(tmp_path: Path) -> None:
+    parties = gathered(tmp_path)
+    extract.forget(parties.study.id, "south", tmp_path / "south")
+    with pytest.raises(DataError, match="found it gone") as raised:
+        parties.seats["south"]._known(parties.study)  # type: ignore[attr-defined]
+    assert Refusal.of(raised.value).why == "failed"

@@ -41,7 +41,7 @@ def test_nobody_is_told_to_install_hubbub_from_an_index() -> None:
     from_index = re.compile(r"pip install[^\n#|`]*?[\s'\"](hubbub)(?![-/\w]|'s )")
     assert from_index.search("pip install --upgrade 'hubbub[net]'")
     assert not from_index.search(
-        "/opt/hubbub/bin/pip install './hubbub-0.1.0-py3-none-any.whl[net]'"
+        "/opt/hubbub/bin/pip install './hubbub-0.2.0-py3-none-any.whl[net]'"
     )
     texts = {path: path.read_text(encoding="utf-8") for path in TOLD if ".git" not in path.parts}
     assert len(texts) > 300

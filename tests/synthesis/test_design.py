@@ -12,7 +12,7 @@ from tests.synthesis.made_up import categorical, dependent, design_of, numeric
 
 from hubbub.synthesis import Design
 from hubbub.synthesis.coding import CodedColumn, contrasts_of
-from hubbub.synthesis.design import matrix_of
+from hubbub.synthesis.design import MOST_UNITS, ROW_STEP, SHARE_STEP, matrix_of
 
 SIZES = st.tuples(st.sampled_from([numeric, categorical]), st.integers(2, 9), st.booleans())
 FLOATS = st.one_of(
@@ -111,6 +111,11 @@ def test_contrasts_are_orthonormal_and_the_first_ones_know_groups_alone(
     ends = np.cumsum((0, *groups))
     for a, b in pairwise(ends):
         assert np.ptp(made[a:b, : len(groups) - 1], axis=0).max() == 0
+
+
+def test_as_many_units_as_are_taken_keep_sums_exact() -> None:
+    """P26 (d): counts of cells times entries, in whole steps, are numbers that a float64 has."""
+    assert MOST_UNITS / SHARE_STEP / ROW_STEP == 2**53
 
 
 def test_rows_are_whole_numbers_of_their_step() -> None:

@@ -11,9 +11,12 @@ import pytest
 from tests.synthesis.made_up import STUDY, write_silos
 
 import hubbub
-from hubbub import Study
+from hubbub import Study, synthesis
 from hubbub.cli.main import main
-from hubbub.errors import StudyError, UserError
+from hubbub.errors import DataError, StudyError, UserError
+from hubbub.planning import SiloData
+from hubbub.queries import synthesis_of
+from hubbub.tabular import CodedCells
 from hubbub.verification.replay import verify
 
 
@@ -52,6 +55,32 @@ def test_a_run_gives_records_a_model_and_a_page(run: Path) -> None:
     assert "Synthetic records beside the noisy sums" in page
     assert "Not for decisions about single people" in page
     assert "too narrow" in page
+    assert "<summary>age and died</summary>" in page
+    assert "model-dependent is what rests on another pair" in json.dumps(told)
+
+
+def test_two_way_tables_are_those_of_the_sums_and_of_the_model(run: Path) -> None:
+    """Of measured pairs alone, and never of private records."""
+    data, told = hubbub.synthetic(run), json.loads((run / "synthetic.json").read_text())
+    rows = told["statistics"]["synthetic tables"]["rows"]
+    shares, inside = data.pair_shares("age", "died"), 0
+    found = [one for one in rows if one["column"] == "age and died"]
+    assert len(found) == 2 * len(shares)
+    for measured, drawn in zip(found[::2], found[1::2], strict=True):
+        share = shares[measured["group"], measured["level"]]
+        assert (measured["value"], measured["low"]) == (share.value, share.low)
+        assert (drawn["group"], drawn["level"]) == (measured["group"], measured["level"])
+        assert abs(drawn["value"] - share.value) < 0.05
+    for measured, drawn in zip(rows[::2], rows[1::2], strict=True):
+        inside += measured["low"] <= drawn["value"] <= measured["high"]
+    notes = told["statistics"]["synthetic tables"]["notes"]
+    assert notes[0] == (
+        f"of {len(rows) // 2} cells the synthetic share is inside the interval of the sums in "
+        f"{inside}"
+    )
+    names = {one["column"] for one in rows}
+    measured_pairs = [set(one["columns"]) for one in told["synthetic"]["pairs"] if one["measured"]]
+    assert all(set(name.split(" and ")) in measured_pairs for name in names)
 
 
 def test_records_are_like_those_of_the_silos(run: Path) -> None:
@@ -136,6 +165,18 @@ def test_patients_are_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert 300 < found.components.records < 600  # 450 patients, noise of some 15
 
 
+def test_a_silo_of_more_units_than_sums_are_exact_for_takes_no_part() -> None:
+    """P26 (d)."""
+    study = Study.parse(STUDY.replace("records = 900\n", ""))
+    names, query = ("age", "sex", "stage", "died"), synthesis_of(study)
+    rows = np.broadcast_to(np.zeros(1), synthesis.MOST_UNITS + 1)
+    cells = CodedCells(dict.fromkeys(names, rows))
+    with pytest.raises(DataError, match="at most 4,194,304 units"):
+        query.task(SiloData(cells=cells, max_cells=2**23))
+    few = CodedCells(dict.fromkeys(names, rows[:5]))
+    assert query.task(SiloData(cells=few, max_cells=2**23)).count == 5
+
+
 def test_it_may_stand_beside_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_silos(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -144,7 +185,12 @@ def test_it_may_stand_beside_statistics(tmp_path: Path, monkeypatch: pytest.Monk
     assert Study.parse(study.as_toml()).id == study.id
     assert Study.parse(text.replace("bins = 5", "bins = 6")).id != study.id
     found = hubbub.run(study, "run")
-    assert set(found.statistics) == {"all", "synthetic records", "synthetic pairs"}
+    assert set(found.statistics) == {
+        "all",
+        "synthetic records",
+        "synthetic pairs",
+        "synthetic tables",
+    }
     assert all(one.holds for one in verify(tmp_path / "run"))
     assert found.plan.epsilon() <= 4.0
 

@@ -218,6 +218,39 @@ def test_combining_needs_several_finite_estimates() -> None:
         hubbub.combine([1.0, 2.0, 3.0, 4.0, float("nan")])
 
 
+def test_what_three_columns_decide_is_model_dependent(quiet: SyntheticData) -> None:
+    """And a pair that was not measured whole, and what nobody says the columns of."""
+    assert quiet.basis("a") == quiet.basis("a", "y") == quiet.basis("y", "a") == "measured"
+    assert quiet.basis("a", "y", "a") == "measured"
+    assert quiet.basis("a", "b", "y") == "model-dependent"
+    design, cells = dependent(1500, seed=4)
+    noisy = released(design, cells, sigma=20.0, seed=4)
+    assert (1, 2) not in noisy.choice.pairs
+    assert noisy.basis("b", "c") == "model-dependent"
+    assert hubbub.combine([1.0] * 5).basis == "model-dependent"
+    with pytest.raises(UserError, match="one of the columns"):
+        quiet.basis("weight")
+    with pytest.raises(UserError, match="got none"):
+        quiet.basis()
+    with pytest.raises(UserError, match="expected a basis"):
+        hubbub.combine([1.0] * 5, basis="certain")
+
+
+def test_an_analysis_sees_the_columns_that_it_names_and_no_others(quiet: SyntheticData) -> None:
+    seen = set()
+
+    def mean(table: dict[str, list[object]]) -> float:
+        seen.update(table)
+        return float(np.mean([one == "y1" for one in table["y"]]))
+
+    found = quiet.analyse(mean, ["y", "c", "b"], many=6)
+    assert seen == {"y", "c", "b"}
+    assert found.tables == 6
+    assert found.basis == "model-dependent"
+    direct = hubbub.combine([mean({"y": one["y"]}) for one in quiet.tables(6)])
+    assert found.value == direct.value
+
+
 def test_the_spread_is_where_the_differences_are_just_likely() -> None:
     """Zero where noise explains them; else the sum is at its lower tenth."""
     noise = np.full(9, 0.01)
@@ -243,3 +276,58 @@ def test_sums_of_any_size_ask_for_no_more_records_than_a_study_may(
     huge = replace(quiet, sums=sums)
     assert huge.records <= 1_000_000
     assert all(len(cells) == 50 for cells in huge.draw(50).values())
+
+
+def test_coefficients_of_exact_counts_are_those_of_a_logistic_regression() -> None:
+    """A class against a class is the log odds ratio of its table, with Woolf's standard error."""
+    design, cells = dependent(4000)
+    exact = released(design, cells, sigma=1e-6, seed=0)
+    (found,) = exact.coefficients("y", "y1", "b").values()
+    table = exact_tables(design, cells)[1, 3] * 4000
+    odds = table[1, 1] * table[0, 0] / (table[1, 0] * table[0, 1])
+    assert found.value == pytest.approx(np.log(odds), abs=1e-4)
+    assert found.standard_error == pytest.approx(np.sqrt(np.sum(1 / table)), rel=1e-3)
+    turned = exact.coefficients("y", "y0", "b")["b1"]
+    assert turned.value == pytest.approx(-found.value)
+    slope = exact.coefficients("y", "y1", "a")["a"]
+    counts = exact_tables(design, cells)[0, 3] * 4000
+    chance = 1 / (1 + np.exp(-(_intercept(counts, slope.value) + slope.value * _MIDDLES)))
+    assert np.sum(_MIDDLES * (counts[:, 1] - counts.sum(axis=1) * chance)) == pytest.approx(
+        0, abs=0.01
+    )
+
+
+_MIDDLES = (np.arange(6) + 0.5) / 6
+
+
+def _intercept(counts: np.ndarray, slope: float) -> float:
+    """Which one makes as many events as there are."""
+    low, high = -20.0, 20.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        expected = counts.sum(axis=1) / (1 + np.exp(-(middle + slope * _MIDDLES)))
+        low, high = (low, middle) if expected.sum() > counts[:, 1].sum() else (middle, high)
+    return low
+
+
+def test_intervals_of_coefficients_hold_and_noise_widens_them(many: list[SyntheticData]) -> None:
+    """95 % of 60: fewer than 51 have a chance below 1 in 1,000."""
+    design, cells = dependent(1_000_000, seed=77)
+    true = released(design, cells, sigma=1e-6, seed=0).coefficients("y", "y1", "b")["b1"].value
+    held = 0
+    for data in many:
+        (one,) = data.coefficients("y", "y1", "b").values()
+        held += one.low <= true <= one.high
+    assert held >= 51
+    design, cells = dependent(2500, seed=1000)
+    exact = released(design, cells, sigma=1e-6, seed=0).coefficients("y", "y1", "b")["b1"]
+    assert one.standard_error > 1.05 * exact.standard_error
+
+
+def test_coefficients_need_a_measured_pair_and_a_level() -> None:
+    design, cells = dependent(1500, seed=4)
+    noisy = released(design, cells, sigma=20.0, seed=4)
+    with pytest.raises(UserError, match="measured level by level"):
+        noisy.coefficients("a", design.columns[0].names[0], "c")
+    with pytest.raises(UserError, match="expected a level of y"):
+        noisy.coefficients("y", "perhaps", "a")

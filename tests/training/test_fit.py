@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import hubbub
-from hubbub.errors import DataError, ModelError, StudyError, UncountedWarning
+from hubbub.errors import BudgetError, DataError, ModelError, StudyError, UncountedWarning
 from hubbub.study.datasets import HEART_SILOS, heart
 
 
@@ -389,6 +389,44 @@ def test_learning_again_without_a_common_ledger_warns(tmp_path):
         hubbub.fit(fresh, **SHORT)
 
 
+def test_the_warning_names_every_silo_or_how_many_more_there_are():
+    silos = {f"ward-{k}": silo(k) for k in range(4)}
+    hubbub.fit(silos, **SHORT)
+    with pytest.warns(UncountedWarning, match="ward-0, ward-1, ward-2, ward-3, found"):
+        hubbub.fit(silos, **SHORT)
+    silos = {f"room-{k}": silo(k) for k in range(7)}
+    hubbub.fit(silos, **SHORT)
+    with pytest.warns(UncountedWarning, match="room-4 and 2 more, found"):
+        hubbub.fit(silos, **SHORT)
+
+
+def test_patients_after_records_are_refused_before_anything_is_written(tmp_path):
+    hubbub.fit(SILOS, **SHORT, out=tmp_path / "one")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "ledgers").glob("*.sqlite")}
+    patients = {name: np.arange(60) // 2 for name in SILOS}
+    of_patients = {"patients": patients, "most_per_patient": 2, "out": tmp_path / "two"}
+    with pytest.raises(BudgetError, match="nobody could say any more what a patient has lost"):
+        hubbub.fit(SILOS, **SHORT, **of_patients)
+    after = {path.name: path.read_bytes() for path in (tmp_path / "ledgers").glob("*.sqlite")}
+    assert after == before
+    assert not (tmp_path / "two").exists()
+    again = hubbub.fit(SILOS, **SHORT, out=tmp_path / "three")
+    assert again.spending.epsilon is not None
+    assert again.spending.charge == 2
+
+
+def test_records_that_say_how_many_a_patient_has_go_beside_patients(tmp_path):
+    hubbub.fit(SILOS, **SHORT, most_per_patient=2, out=tmp_path / "one")
+    patients = {name: np.arange(60) // 2 for name in SILOS}
+    of_patients = {"patients": patients, "most_per_patient": 2, "out": tmp_path / "two"}
+    assert hubbub.fit(SILOS, **SHORT, **of_patients).spending.charge == 2
+
+
+def test_what_was_spent_is_every_silos_where_all_have_spent_alike(tmp_path):
+    result = hubbub.fit(SILOS, **SHORT, out=tmp_path / "one")
+    assert "by the records of every silo" in repr(result)
+
+
 def test_the_former_name_of_the_clipping_norm_works_for_one_version_more() -> None:
     with pytest.warns(DeprecationWarning, match="clip_norm"):
         result = hubbub.fit(SILOS, epsilon=8, steps=1, clip=0.25)
@@ -417,3 +455,62 @@ def test_a_data_frame_that_does_not_fit_is_refused_by_the_names_of_its_columns(c
             records=12,
             capacity=9,
         )
+
+
+def test_a_validation_scores_the_model_on_the_silos_own_records(tmp_path):
+    silos = frames_of_patients()
+    asked = {"epsilon": 4.0, "records": "held-back", "by": {"sex": "categories"}, "centres": True}
+    more = {"columns": COLUMNS, "classes": ["well", "ill"], "records": 1200}
+    result = hubbub.fit(silos, epsilon=8, **more, validation=asked, out=tmp_path / "run")
+    told = result.validation
+    assert result.epsilon <= 8
+    assert told["telling"] == "auc"
+    assert told["all"]["scores"]["auc"]["is_better"] is True
+    groups = {(one["by"], one["group"]): one["count"] for one in told["groups"]}
+    assert [*groups] == [*(("centre", name) for name in SILOS), ("sex", "f"), ("sex", "m")]
+    noise = 6 * told["groups"][0]["count_error"]
+    held = np.concatenate([frame["sex"] for frame, _ in silos.values()]) == "f"
+    assert groups["sex", "f"] == pytest.approx(0.2 * held.sum(), abs=noise + 60)
+    assert "better than guessing" in repr(result)
+    assert "not evaluated" not in repr(result)
+    shown = result._repr_html_()
+    assert "better than guessing" in shown
+    assert "Calibration: what came" in shown
+    assert "Next: " in shown
+    assert (tmp_path / "run" / "validation.json").is_file()
+    assert "How good the model is on patients" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_validation_may_be_its_epsilon_alone_and_counts_for_patients():
+    patients = {name: np.arange(60) // 2 for name in SILOS}
+    more = {"patients": patients, "most_per_patient": 2, "validation": 2.0}
+    told = hubbub.fit(SILOS, **SHORT, **more).validation
+    assert told["unit"] == "patient"
+    assert told["all"]["count"] == pytest.approx(90, abs=6 * told["all"]["count_error"] + 90)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (9.0, r"epsilon"),
+        ({"by": {}}, r"validation\.epsilon"),
+        ({"epsilon": 1.0, "by": {"sex": "categories"}}, r"data\.columns"),
+        ("much", r"validation\.epsilon"),
+    ],
+)
+def test_a_validation_that_cannot_be_is_refused_before_anything_is_charged(tmp_path, asked, words):
+    with pytest.raises(StudyError, match=words):
+        hubbub.fit(SILOS, **SHORT, validation=asked, out=tmp_path / "run")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_result_without_any_score_says_how_to_have_one():
+    result = hubbub.fit(SILOS, **SHORT)
+    assert "state test or validation" in repr(result)
+    assert "state test or validation" in result._repr_html_()
+
+
+def test_a_notebook_says_whether_the_model_is_better_than_guessing():
+    shown = hubbub.fit(SILOS, epsilon=20, test=silo(7, 400))._repr_html_()
+    assert "better than guessing (0.500)" in shown
+    assert "Next: " in shown

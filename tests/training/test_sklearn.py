@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification
@@ -353,3 +354,63 @@ def test_a_scaler_that_has_seen_all_silos_rows_is_no_private_one():
         warnings.simplefilter("error", UnnoisedWarning)
         one.fit(inputs, labels)
         make_pipeline(FunctionTransformer(lambda table: table / 2), one).fit(inputs, labels)
+
+
+def frame_of_patients(rows: int = 900):
+    rng = np.random.default_rng(3)
+    age, sex = rng.uniform(20, 90, rows), rng.choice(["f", "m"], rows)
+    ill = np.where(age + 20 * (sex == "m") + rng.normal(0, 10, rows) > 65, "ill", "well")
+    return pd.DataFrame({"age": age, "sex": sex, "unused": "x"}), ill
+
+
+COLUMNS = {"age": {"low": 20, "high": 90}, "sex": {"categories": ["f", "m"]}}
+
+
+def test_an_estimator_is_scored_privately_and_asks_statistics_of_a_frame():
+    frame, ill = frame_of_patients()
+    model = FederatedClassifier(
+        epsilon=12,
+        silos=3,
+        columns=COLUMNS,
+        statistics={"epsilon": 3.0, "baseline": {"kind": "table"}},
+        validation={"epsilon": 4.0, "by": {"sex": "categories"}},
+    ).fit(frame, ill)
+    told = model.result_.validation
+    assert told["all"]["scores"]["auc"]["is_better"] is True
+    assert [one["group"] for one in told["groups"]] == ["f", "m"]
+    mean = next(row for row in model.result_.statistics["baseline"].rows if row.quantity == "mean")
+    assert mean.low < frame["age"].mean() < mean.high
+    assert model.predict_proba(frame[:5]).shape == (5, 2)
+    assert model.n_features_in_ == 3
+    assert model.feature_names_in_.tolist() == ["age", "sex", "unused"]
+    with pytest.raises(ValueError, match="data frame"):
+        model.predict(np.zeros((2, 3)))
+
+
+def test_every_kind_of_estimator_has_a_validation():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, (900, 2))
+    died, left = rng.exponential(20 * np.exp(-2 * X[:, 0])), rng.uniform(0, 48, 900)
+    cases = {
+        "amounts": (FederatedRegressor(low=0, high=100), 50 + 30 * X[:, 0]),
+        "counts": (
+            FederatedPoissonRegressor(high=12),
+            rng.poisson(np.exp(0.5 + 1.2 * X[:, 0])),
+        ),
+        "times": (
+            FederatedSurvival(grid=[6, 12, 24, 36]),
+            np.column_stack([np.minimum(died, left), died <= left]),
+        ),
+    }
+    asked = {"epsilon": 8.0, "records": "training"}
+    for model, y in cases.values():
+        fitted = model.set_params(epsilon=16, validation=asked).fit(X, y)
+        assert fitted.result_.validation["telling"] == "c_index"
+        assert fitted.result_.validation["all"]["scores"]["c_index"]["is_better"] is not False
+        assert fitted.result_.epsilon <= 16
+
+
+def test_columns_without_a_frame_are_refused():
+    inputs, labels = table()
+    with pytest.raises(ValueError, match="beside columns"):
+        FederatedClassifier(columns=COLUMNS).fit(inputs, labels)

@@ -201,6 +201,16 @@ def test_a_public_file_and_a_synthetic_table_are_chosen_by(
     assert again["chosen"]["clip_norm"] == found["chosen"]["clip_norm"]
 
 
+def test_a_table_that_does_not_fit_is_called_by_its_own_name(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "made.csv").write_text("age,sex,died\n50,f,1\n" * 200)
+    assert main(["tune", "study.toml", "--table", "made.csv"]) == 2
+    said = capsys.readouterr().err
+    assert "made.csv" in said
+    assert " table.csv" not in said
+
+
 def test_a_silos_own_file_is_not_public(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "north.csv").write_text(rows(400))
     assert main(["tune", "study.toml", "--public", "north.csv"]) == 2

@@ -34,8 +34,8 @@ def told_in(folder: Path) -> dict[str, Any]:
 
 TELLING = {
     "classes": "auc",
-    "numeric": "r_squared",
-    "count": "deviance_explained",
+    "numeric": "c_index",
+    "count": "c_index",
     "time-to-event": "c_index",
 }
 

@@ -80,19 +80,19 @@ def _epsilon(options: argparse.Namespace) -> int:
         )
     units = {"records_per_unit": options.records_per_unit}
     bound = hubbub.epsilon(delta=options.delta, **mechanism, **units)
-    found = {"lower": bound.lower, "upper": bound.upper, "seconds": time.perf_counter() - start}
+    result = {"lower": bound.lower, "upper": bound.upper, "seconds": time.perf_counter() - start}
     words = f"epsilon is between {bound.lower:.6f} and {bound.upper:.6f} at delta {options.delta:g}"
-    return _answered(options, found, words, mechanism, (bound.upper, options.delta))
+    return _answered(options, result, words, mechanism, (bound.upper, options.delta))
 
 
 def _delta(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     mechanism = _mechanism(options, noise_multiplier=options.noise_multiplier)
     bound = hubbub.delta(epsilon=options.epsilon, **mechanism)
-    found = {"lower": bound.lower, "upper": bound.upper, "seconds": time.perf_counter() - start}
+    result = {"lower": bound.lower, "upper": bound.upper, "seconds": time.perf_counter() - start}
     interval = f"delta is between {bound.lower:.4g} and {bound.upper:.4g}"
     words = f"{interval} at epsilon {options.epsilon:g}"
-    return _answered(options, found, words, mechanism, (options.epsilon, bound.upper))
+    return _answered(options, result, words, mechanism, (options.epsilon, bound.upper))
 
 
 def _noise(options: argparse.Namespace) -> int:
@@ -102,9 +102,9 @@ def _noise(options: argparse.Namespace) -> int:
     upper = hubbub.epsilon(delta=options.delta, **mechanism).upper
     upper = min(upper, asked)  # calibration saw a sharper bound at the same noise
     seconds = time.perf_counter() - start
-    found = {"noise_multiplier": noise, "epsilon_upper": upper, "seconds": seconds}
+    result = {"noise_multiplier": noise, "epsilon_upper": upper, "seconds": seconds}
     words = f"noise multiplier {noise:.6g} (sigma / C) keeps epsilon at most {asked:g}"
-    return _answered(options, found, words, mechanism, (upper, options.delta))
+    return _answered(options, result, words, mechanism, (upper, options.delta))
 
 
 def _answered(
@@ -138,7 +138,7 @@ def _write_curve(path: Path, mechanism: dict[str, Any], asked: Point) -> None:
 def _drawn(epsilons: Array, deltas: Array, last: float) -> list[Point]:
     """The points of a curve that are in the picture."""
     points = zip(epsilons.tolist(), deltas.tolist(), strict=True)
-    return [one for one in points if one[0] <= last and one[1] > _LOWEST]
+    return [point for point in points if point[0] <= last and point[1] > _LOWEST]
 
 
 def _picture(sides: list[list[Point]], last: float, asked: Point) -> str:

@@ -55,11 +55,11 @@ def add_commands(commands: Any) -> None:
 
 def _quote(options: argparse.Namespace) -> int:
     data = _report_data(options.report_data)
-    made = attestation.MachineAttester()(options.platform, data, attestation.clock())
+    quote = attestation.MachineAttester()(options.platform, data, attestation.clock())
     with writing(options.out):
-        options.out.write_bytes(made.quote)
-    said = {"platform": made.platform, "bytes": len(made.quote), "out": str(options.out)}
-    answer(options, said, f"written: {options.out}, {len(made.quote)} bytes")
+        options.out.write_bytes(quote.quote)
+    said = {"platform": quote.platform, "bytes": len(quote.quote), "out": str(options.out)}
+    answer(options, said, f"written: {options.out}, {len(quote.quote)} bytes")
     return 0
 
 
@@ -101,13 +101,13 @@ def _words(told: dict[str, Any]) -> list[str]:
 
 def _measure(options: argparse.Namespace) -> int:
     if options.build is not None:
-        platform, found = attestation.of_build(options.build)
+        platform, measurement = attestation.of_build(options.build)
     else:
         platform = options.platform
-        found = attestation.of_machine(platform, attestation.MachineAttester())
-    stated = ", ".join(f'{name} = "{value}"' for name, value in found.items())
+        measurement = attestation.of_machine(platform, attestation.MachineAttester())
+    stated = ", ".join(f'{name} = "{value}"' for name, value in measurement.items())
     lines = (f'platform = "{platform}"', f"measurements = [{{ {stated} }}]")
-    answer(options, {"platform": platform, "measurements": found}, *lines)
+    answer(options, {"platform": platform, "measurements": measurement}, *lines)
     return 0
 
 
@@ -140,10 +140,10 @@ def _policy(path: Path) -> dict[str, Any]:
 def _from_base64(content: bytes) -> bytes:
     """A Nitro document that is written in base64, in its one spelling; others as they are."""
     try:
-        made = b64decode(content.strip(), validate=True)
+        decoded = b64decode(content.strip(), validate=True)
     except Base64Error:
         return content
-    return made if b64encode(made) == content.removesuffix(b"\n") else content
+    return decoded if b64encode(decoded) == content.removesuffix(b"\n") else content
 
 
 def _report_data(text: str) -> bytes:

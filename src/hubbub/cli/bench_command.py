@@ -80,8 +80,8 @@ def _row(pair: Measurement) -> dict[str, Any]:
     pair.work(), pair.limit()
     both = [(timeit(pair.work, number=1), timeit(pair.limit, number=1)) for _ in range(_ROUNDS)]
     value, limit = (1000 * min(seconds) for seconds in zip(*both, strict=True))
-    found = {"name": pair.name, "value": value, "unit": "ms", "limit": limit}
-    return {**found, "ratio": value / limit, "limit_is": pair.limit_is}
+    row = {"name": pair.name, "value": value, "unit": "ms", "limit": limit}
+    return {**row, "ratio": value / limit, "limit_is": pair.limit_is}
 
 
 def _mask(bits: int) -> Measurement:

@@ -40,8 +40,8 @@ def _check(options: argparse.Namespace) -> int:
             say(f"note: {note}")
     if not study.data.is_declared:
         words = f"the records come from {study.data.source}, which only a run calls"
-        found = {"faults": [], "files": False, "notes": notes}
-        answer(options, found, f"{words}: there is no file to check")
+        result = {"faults": [], "files": False, "notes": notes}
+        answer(options, result, f"{words}: there is no file to check")
         return 0
     if options.mapping is not None:
         return _write_mapping(options, study)

@@ -71,14 +71,14 @@ class CommandLog:
 
 def actor() -> dict[str, str]:
     """Who runs this process, as the system knows it."""
-    found = {"user": _name(os.getuid())}
+    actors = {"user": _name(os.getuid())}
     if by := os.environ.get("SUDO_USER"):
-        found["sudo_user"] = by
+        actors["sudo_user"] = by
     with suppress(OSError, ValueError):
         login = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
         if login != _NOBODY:
-            found["login"] = _name(login)
-    return found
+            actors["login"] = _name(login)
+    return actors
 
 
 def _name(user: int) -> str:

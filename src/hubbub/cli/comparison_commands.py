@@ -44,7 +44,7 @@ def _compare(options: argparse.Namespace) -> int:
     modes = _modes(options.baselines)
     out = options.out or new_folder(f"compare-{study.name}")
     with bar(study.name, repeats * len(modes), quiet=options.json, lines=True) as progress:
-        found = compare(
+        comparison = compare(
             study,
             repeats=repeats,
             modes=modes,
@@ -53,24 +53,24 @@ def _compare(options: argparse.Namespace) -> int:
             metric=options.metric,
             progress=progress.advance,
         )
-    shown = found.table()
+    shown = comparison.table()
     if options.json:
         emit({**shown.to_dict(), "repeats": repeats, "out": str(out)})
         return 0
-    words = words_of(found.metric)
+    words = words_of(comparison.metric)
     metric, way = words.name, f", {words.better} is better" if words.better else ""
     table(
         f"Is joining worth it? {metric} on public test data, mean of {repeats}{way}",
         ("", metric, "± (95 %)", "epsilon", "against"),
         [
             (
-                called(one.name),
-                words.shown(one.mean),
-                margin(found.values[one.name]),
-                "none" if one.epsilon is None else number(one.epsilon, 3),
-                "nobody" if one.adversary is None else spoken(one.adversary),
+                called(arrangement.name),
+                words.shown(arrangement.mean),
+                margin(comparison.values[arrangement.name]),
+                "none" if arrangement.epsilon is None else number(arrangement.epsilon, 3),
+                "nobody" if arrangement.adversary is None else spoken(arrangement.adversary),
             )
-            for one in shown.arrangements
+            for arrangement in shown.arrangements
         ],
     )
     say(shown.note)
@@ -106,11 +106,11 @@ def _rehearse(options: argparse.Namespace) -> int:
             "or [validation]"
         )
     with bar(study.name, repeats, quiet=options.json, lines=True) as progress:
-        found = rehearse(study, repeats=repeats, progress=progress.advance)
-    plan, privacy = found[0].plan, study.privacy
-    held = [name for name in found[0].final if name not in ("step", "epsilon")]
-    names = [name for name in held if all(name in result.final for result in found)]
-    values = {name: [result.final[name] for result in found] for name in names}
+        rehearsal = rehearse(study, repeats=repeats, progress=progress.advance)
+    plan, privacy = rehearsal[0].plan, study.privacy
+    held = [name for name in rehearsal[0].final if name not in ("step", "epsilon")]
+    names = [name for name in held if all(name in result.final for result in rehearsal)]
+    values = {name: [result.final[name] for result in rehearsal] for name in names}
     cost = (
         f"a rehearsal protects nobody: on private records each one is a release of its own, so "
         f"choosing among {repeats} of them costs up to epsilon {repeats * privacy.epsilon:g} at "

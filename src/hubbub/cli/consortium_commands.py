@@ -33,23 +33,25 @@ from hubbub.study import Study, code_hashes
 
 def add_commands(commands: Any) -> None:
     """Register the commands."""
-    made = add_command(commands, "keygen", "make this party's keys", _keygen)
-    made.add_argument("name", help="the party's name, as the study calls it")
-    made.add_argument(
+    keygen = add_command(commands, "keygen", "make this party's keys", _keygen)
+    keygen.add_argument("name", help="the party's name, as the study calls it")
+    keygen.add_argument(
         "--role",
         choices=("silo", "node", "aggregator"),
         default="silo",
         help="what the party does; default silo",
     )
-    made.add_argument("--home", type=Path, default=HOME, help=f"folder to make; default {HOME}")
-    made.add_argument("--relay", help="an aggregator's: the relay's URL, as the others reach it")
-    made.add_argument(
+    keygen.add_argument("--home", type=Path, default=HOME, help=f"folder to make; default {HOME}")
+    keygen.add_argument("--relay", help="an aggregator's: the relay's URL, as the others reach it")
+    keygen.add_argument(
         "--relay-certificate",
         help='PEM file whose key the roster will name, or "public" for one of a public CA; '
         "default: one is made",
     )
-    made.add_argument("--passphrase", action="store_true", help="ask for one that closes the keys")
-    passphrase.add_option(made)
+    keygen.add_argument(
+        "--passphrase", action="store_true", help="ask for one that closes the keys"
+    )
+    passphrase.add_option(keygen)
     listed = add_command(commands, "roster", "make a roster of identities, or read one", _roster)
     listed.add_argument("files", type=Path, nargs="+", help="identities, or one roster")
     listed.add_argument("--out", type=Path, help="file for the roster of these identities")
@@ -89,7 +91,10 @@ def add_commands(commands: Any) -> None:
     approved.add_argument("--roster", type=Path, help="the consortium's roster")
     approved.add_argument("--home", type=Path, default=HOME, help="this party's folder")
     approved.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
-    approved.add_argument("--yes", action="store_true", help="do not ask")
+    approved.add_argument(
+        "--data", type=Path, help="a silo: the folder of records, as join has it; default --home"
+    )
+    approved.add_argument("--yes", action="store_true", help="do not ask; a script needs it")
     approved.add_argument(
         "--new-roster", action="store_true", help="this roster replaces the one that is there"
     )
@@ -149,7 +154,7 @@ def _roster(options: argparse.Namespace) -> int:
 
 
 def _rows(roster: Roster) -> list[tuple[str, str, str]]:
-    return [(one.name, one.role, fingerprint(one)) for one in roster.parties]
+    return [(party.name, party.role, fingerprint(party)) for party in roster.parties]
 
 
 def _show_roster(roster: Roster) -> None:
@@ -165,23 +170,23 @@ def _relay(options: argparse.Namespace) -> int:
     from hubbub.network.aggregator_process import RelayFiles
 
     roster = read_roster(options.roster)
-    made = RelayFiles.written(options.out, roster, options.relay, options.leaf_port)
-    found = {
-        "configuration": str(made.configuration),
-        "certificate": str(made.certificate.path),
-        "days_left": made.certificate.days_left,
-        "reloaded": made.reloaded,
+    files = RelayFiles.written(options.out, roster, options.relay, options.leaf_port)
+    result = {
+        "configuration": str(files.configuration),
+        "certificate": str(files.certificate.path),
+        "days_left": files.certificate.days_left,
+        "reloaded": files.reloaded,
     }
     words = (
         "the relay that runs with it was told"
-        if made.reloaded
-        else (f"run it with: nats-server -c {made.configuration}")
+        if files.reloaded
+        else (f"run it with: nats-server -c {files.configuration}")
     )
     answer(
         options,
-        found,
-        f"{made.configuration}: one account for each party, from public keys alone",
-        f"certificate valid for {made.certificate.days_left:.0f} days",
+        result,
+        f"{files.configuration}: one account for each party, from public keys alone",
+        f"certificate valid for {files.certificate.days_left:.0f} days",
         words,
     )
     return 0
@@ -202,13 +207,13 @@ def _leaf(options: argparse.Namespace) -> int:
     hub = Relay.of(options.hub, roster.parties[0].relay_key)
     keys = [folder.keys for folder in folders]
     with writing(options.out):
-        made = LeafFiles.written(options.out, keys, here, hub, options.hub_certificate)
-    names, certificate = ", ".join(folder.name for folder in folders), str(made.certificate.path)
+        files = LeafFiles.written(options.out, keys, here, hub, options.hub_certificate)
+    names, certificate = ", ".join(folder.name for folder in folders), str(files.certificate.path)
     answer(
         options,
-        {"configuration": str(made.configuration), "certificate": certificate},
-        f"{made.configuration}: has transport keys of {names}; for the server's user alone",
-        f"run it with: nats-server -c {made.configuration}",
+        {"configuration": str(files.configuration), "certificate": certificate},
+        f"{files.configuration}: has transport keys of {names}; for the server's user alone",
+        f"run it with: nats-server -c {files.configuration}",
         f"join with: --relay {here.urls[0]} --relay-certificate {certificate}",
     )
     return 0
@@ -233,10 +238,12 @@ def _approve(options: argparse.Namespace) -> int:
     ):
         say("not approved; nothing was changed")
         return 1
-    path = party_folder.approve(study, roster, new_roster=options.new_roster, seen=hashes)
+    path = party_folder.approve(
+        study, roster, new_roster=options.new_roster, seen=hashes, data=options.data
+    )
     named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
-    found = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
-    answer(options, found, f"approved: {study.name}, id {study.id.hex()}")
+    result = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
+    answer(options, result, f"approved: {study.name}, id {study.id.hex()}")
     return 0
 
 
@@ -246,7 +253,7 @@ def _show(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, str])
     said = tomllib.loads(study.as_toml())
     table("The study, word by word", ("", ""), list(_flat(said)))
     if hashes:
-        rows = [(name, found or "not found here") for name, found in hashes.items()]
+        rows = [(name, known_hash or "not found here") for name, known_hash in hashes.items()]
         table("Code that runs at this party, and the SHA-256 of its source", ("", ""), rows)
     else:
         say("code that runs at this party: that of hubbub alone")
@@ -278,5 +285,7 @@ def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
 def _asked(question: str, options: argparse.Namespace) -> bool:
     """Whether the person at the keyboard says yes."""
     if options.json or not sys.stdin.isatty():
-        raise UserError("expected somebody to ask, found no terminal; say --yes to approve")
+        raise UserError(
+            "expected somebody to ask, found no terminal; read what is shown and say --yes"
+        )
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

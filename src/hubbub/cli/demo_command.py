@@ -124,16 +124,16 @@ def _demo(options: argparse.Namespace) -> int:
             f"expected an empty or new folder for the runs, got {out} with files in it; choose "
             "another --out"
         )
-    found, many = {}, _many(options)
+    results, many = {}, _many(options)
     for story in (_FEW, many):
-        found[story.key] = told = _told(story, out, options)
+        results[story.key] = told = _told(story, out, options)
         if not options.json:
             _show(story, told)
     answers = _asked(_ASKED[many is _MANY], out / "statistics", options)
     seconds = time.perf_counter() - start
     if options.json:
-        more = {"many": _content(found["many"]), "statistics": answers}
-        emit({**_content(found["few"]), **more, "seconds": seconds})
+        more = {"many": _content(results["many"]), "statistics": answers}
+        emit({**_content(results["few"]), **more, "seconds": seconds})
     else:
         pages = " and ".join(str(out / key / "report.html") for key in ("few", "statistics"))
         say(f"{seconds:.0f} s; open {pages}")
@@ -146,11 +146,11 @@ def _asked(file: str, out: Path, options: argparse.Namespace) -> dict[str, Any]:
 
     study = Study.parse(study_text(file))
     with bar(study.name, steps_of(study), quiet=options.json) as progress:
-        found = run(study, out, progress=lambda step, _: progress.reach(step))
-    answers = {name: one.to_dict() for name, one in found.statistics.items()}
+        result = run(study, out, progress=lambda step, _: progress.reach(step))
+    answers = {name: one.to_dict() for name, one in result.statistics.items()}
     if not options.json:
         show_answers(answers)
-        say(_SAID.format(epsilon=number(found.epsilon, 3), silos=study.parties.silos))
+        say(_SAID.format(epsilon=number(result.epsilon, 3), silos=study.parties.silos))
     return answers
 
 

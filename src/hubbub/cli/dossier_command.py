@@ -21,7 +21,7 @@ from hubbub.report.dossier import (
     read_written,
 )
 from hubbub.study import Study
-from hubbub.verification import FILE, Finding, check, load
+from hubbub.verification import FILE, Finding, check, former_version, load
 
 _DOSSIER = "write what a run's evidence shows to those who decide: DPIA annex, hazards, model card"
 _FILL = "TOML file of what people write, by name of each blank; it is drafted if it is missing"
@@ -64,18 +64,19 @@ def facts_of(path: Path, *, quiet: bool) -> Facts:
     if not evidence.is_file():
         raise UserError(f"expected evidence at {evidence}, found none; a finished run has one")
     content = load(evidence)
-    found = _verified(path, quiet=quiet) if path.is_dir() else check(evidence)
-    about_study = [one for one in found if "study" in one.about]
+    findings = _verified(path, quiet=quiet) if path.is_dir() else check(evidence)
+    about_study = [one for one in findings if "study" in one.about]
     if not about_study or not all(one.holds for one in about_study):
-        wrong = next((one for one in found if not one.holds), None)
+        wrong = next((one for one in findings if not one.holds), None)
         why = "it is about no study" if wrong is None else f"{wrong.claim}: {wrong.verdict}"
-        raise IntegrityError(f"expected evidence to make a dossier of, got other: {why}")
+        former = former_version(evidence)
+        raise IntegrityError(f"expected evidence to make a dossier of, got other: {former or why}")
     asked = json.loads(Study.parse(content["study"]["toml"]).canonical)
     frames = sum(session["frames"] for session in content["transcripts"])
     replay = {"model": content["model"], "frames": frames}
     return Facts(
         values={**content, "asked": asked, "replay": replay},
-        findings=[(one.claim, one.verdict, _members(one)) for one in found],
+        findings=[(one.claim, one.verdict, _members(one)) for one in findings],
     )
 
 
@@ -109,8 +110,13 @@ def _tell(options: argparse.Namespace, out: Path, dossier: Dossier) -> None:
     counts = dict(sorted(dossier.counts.items()))
     if options.json:
         said = [
-            {"ask": one.ask, "text": one.text, "standing": one.standing, "fields": one.fields}
-            for one in dossier.sentences
+            {
+                "ask": sentence.ask,
+                "text": sentence.text,
+                "standing": sentence.standing,
+                "fields": sentence.fields,
+            }
+            for sentence in dossier.sentences
         ]
         emit(
             {

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hubbub.cli.drafted_validation import TOO_FEW, with_validation
 from hubbub.cli.output import add_command, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
@@ -86,24 +87,24 @@ def _init(options: argparse.Namespace) -> int:
     given = with_time(_answers(options), survey)
     if questions := open_questions(survey, given):
         return _ask(options, survey, questions)
-    made = replace(draft(survey, given), test_share=share, asked=asked)
+    drafted = with_validation(replace(draft(survey, given), test_share=share, asked=asked))
     left_out: dict[str, int] = {}
     if options.tidy is not None:
         with writing(options.tidy, "folder"):
-            left_out = write_tidy(made, options.tidy, replace=options.replace)
-        made = with_tidy(made, options.tidy.as_posix())
-    text = draft_text(made)
+            left_out = write_tidy(drafted, options.tidy, replace=options.replace)
+        drafted = with_tidy(drafted, options.tidy.as_posix())
+    text = draft_text(drafted)
     study = Study.parse(text)
     plan(study)  # a draft is something that can be planned
     with writing(options.out):
         write_text(options.out, text)
-    faults = _faults(made, study, tidied=options.tidy is not None)
-    found = _described(made, faults, left_out) | {"out": str(options.out)}
-    found["next"] = _next(options, made, faults)
+    faults = _faults(drafted, study, tidied=options.tidy is not None)
+    result = _described(drafted, faults, left_out) | {"out": str(options.out)}
+    result["next"] = _next(options, drafted, faults)
     if options.json:
-        emit(found)
+        emit(result)
     else:
-        _show(options, made, faults, left_out)
+        _show(options, drafted, faults, left_out)
     return 0
 
 
@@ -167,10 +168,10 @@ def _share(share: float) -> float:
 
 def _ask(options: argparse.Namespace, survey: Survey, questions: list[Question]) -> int:
     """What has to be known first: nothing is written, and the exit code says so."""
-    likeliest = [word for one in questions for word in one.choices[0].options]
-    unread = options.tidy is None and any(one.refused for one in _form_faults(survey))
+    likeliest = [word for question in questions for word in question.choices[0].options]
+    unread = options.tidy is None and any(form_fault.refused for form_fault in _form_faults(survey))
     following = _again(options, *likeliest, *(_TIDY if unread else ()))
-    asked = [one.to_dict() for one in questions]
+    asked = [question.to_dict() for question in questions]
     if options.json:
         emit({"ready": False, "out": None, "questions": asked, "next": following})
         return 1
@@ -233,9 +234,10 @@ def _described(made: Draft, faults: list[Fault], left_out: dict[str, int]) -> di
         "negative": made.target.negative,
         "classes": made.target.classes,
         "kind": made.target.outcome.kind if made.target.outcome else "class",
-        "columns": [one.name for one in made.used],
+        "columns": [covariate.name for covariate in made.used],
         "patient": made.patient,
-        "left_out": {one.name: one.why for one in made.columns if not one.column},
+        "left_out": {column.name: column.why for column in made.columns if not column.column},
+        "validation": made.validation_epsilon,
         "private": made.private,
         "rows_left_out": left_out,
         "faults": [fault.to_dict() for fault in faults],
@@ -247,13 +249,15 @@ def _show(
     options: argparse.Namespace, made: Draft, faults: list[Fault], left_out: dict[str, int]
 ) -> None:
     """The draft for people."""
-    rows = [(one.name, _becomes(one), one.why) for one in made.columns]
+    rows = [(column.name, _becomes(column), column.why) for column in made.columns]
     title = f"{options.out}: {len(made.parties)} silos, {', '.join(made.parties)}"
     table(title, ("column", "becomes", "note"), [_learned(made), *rows], texts=3)
     for party, rows_lost in left_out.items():
         lost = f", without {rows_lost} rows that have no target or cells" if rows_lost else ""
         say(f"copied to {options.tidy / f'{party}.csv'}{lost}")
     list_faults(faults)
+    if not made.validation_epsilon:
+        say(TOO_FEW)
     private = "; ".join(made.private)
     say(f"from records, so agree on it or replace it before others see it: {private}")
     say("nothing was sent; the list above is for your own eyes")

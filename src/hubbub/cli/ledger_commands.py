@@ -128,15 +128,15 @@ def _show(options: argparse.Namespace) -> int:
                 "left": books.left,
                 "least_cap": books.least_cap,
                 **books.law_unused,
-                "studies": {one["study"]: one["steps"] for one in studies},
+                "studies": {study["study"]: study["steps"] for study in studies},
                 "by_study": studies,
                 "head": head,
             }
         )
         return 0
     rows = [
-        (one["study"][:16], str(one["steps"]), str(one["sessions"]), number(one["epsilon"]))
-        for one in studies
+        (study["study"][:16], str(study["steps"]), str(study["sessions"]), number(study["epsilon"]))
+        for study in studies
     ]
     if rows:
         table(str(options.ledger), ("study", "steps", "sessions", "epsilon alone"), rows)
@@ -171,16 +171,16 @@ def _verify(options: argparse.Namespace) -> int:
     statements = [one.statement if isinstance(one, Witnessed) else one for one in kept]
     with _existing(options.ledger) as ledger, _percent("verifying", options.json) as progress:
         entries = ledger.verify(head=head, witnessed=statements, progress=progress)
-    found: dict[str, Any] = {"entries": entries, "intact": True}
+    result: dict[str, Any] = {"entries": entries, "intact": True}
     lines = [f"{entries} entries, chain and signatures intact"]
     for one, statement in zip(kept, statements, strict=True):
         who = f"witness {one.witness.hex()}" if isinstance(one, Witnessed) else "nobody else"
         lines.append(f"holds the {statement.rows} rows stated at {statement.time}, signed by {who}")
     if kept:
-        found["witnessed"] = [one.to_dict() for one in kept]
+        result["witnessed"] = [one.to_dict() for one in kept]
     elif head is None:
         lines.append("that this is the newest copy shows only against --head or --witness")
-    answer(options, found, *lines)
+    answer(options, result, *lines)
     return 0
 
 

@@ -128,8 +128,10 @@ class _Parser(argparse.ArgumentParser):
     def _near(self, word: str) -> str:
         """The option that somebody may have meant."""
         bare = word.lstrip("-").partition("=")[0]
-        options = [one for action in self._actions for one in action.option_strings]
-        close = [one for one in options if len(bare) > 2 and bare in one]
+        options = [
+            option_string for action in self._actions for option_string in action.option_strings
+        ]
+        close = [option for option in options if len(bare) > 2 and bare in option]
         close += get_close_matches(word, options, n=1, cutoff=_CLOSE)
         return f" (did you mean {close[0]}?)" if close and word.startswith("-") else ""
 

@@ -96,14 +96,14 @@ def _add_serve(commands: Any) -> argparse.ArgumentParser:
 def _moment(text: str) -> float:
     """Seconds since 1970 of a date's end, or of a time."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"expected a date such as 2026-12-24, got {text!r}"
         ) from None
     whole = timedelta(days=1) if "T" not in text and " " not in text else timedelta()
     return (
-        found if found.tzinfo else found.replace(tzinfo=UTC)
+        moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     ).timestamp() + whole.total_seconds()
 
 
@@ -297,15 +297,18 @@ def _both(show: Tell, send: Tell) -> Tell:
 
 def _checked(options: argparse.Namespace, findings: list[Checked]) -> int:
     """Show what a checkup found; 1 if anything is not well."""
-    well = all(one.well for one in findings)
+    well = all(finding.well for finding in findings)
     if options.json:
-        emit({"well": well, "checks": [asdict(one) for one in findings]})
+        emit({"well": well, "checks": [asdict(finding) for finding in findings]})
         return 0 if well else 1
-    rows = [(one.check, one.found if one.well else "see below", _OK[one.well]) for one in findings]
+    rows = [
+        (finding.check, finding.found if finding.well else "see below", _OK[finding.well])
+        for finding in findings
+    ]
     table("Whether this party could take part", ("check", "found", "ok?"), rows, texts=3)
-    for one in findings:
-        if not one.well:
-            say(f"{one.check}: {one.found}")
+    for finding in findings:
+        if not finding.well:
+            say(f"{finding.check}: {finding.found}")
     return 0 if well else 1
 
 
@@ -326,7 +329,7 @@ def _status(options: argparse.Namespace) -> int:
     if options.json:
         emit(status)
         return 0
-    rows = [(key.replace("_", " "), _cell(value)) for key, value in status.items()]
+    rows = [(key.replace("_", " "), _cell(key, value)) for key, value in status.items()]
     table("Where the study stands", ("", ""), rows)
     return 0
 
@@ -343,7 +346,9 @@ def _is_well(options: argparse.Namespace, status: dict[str, Any]) -> int:
     return 0 if well else 1
 
 
-def _cell(value: object) -> str:
+def _cell(key: str, value: object) -> str:
+    if key == "last_progress" and isinstance(value, int | float) and value:
+        return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
     if isinstance(value, float):
         return number(value)
     if isinstance(value, list):

@@ -177,10 +177,10 @@ class Lines:
 
     def _left(self, now: float) -> str:
         """How long it will take yet, as far as that is known."""
-        left, made = self._total - self._done, self._done - self._first
-        if not left or not made:
+        left, done = self._total - self._done, self._done - self._first
+        if not left or not done:
             return ""
-        seconds = (now - self._began) / made * left
+        seconds = (now - self._began) / done * left
         return (
             f"about {seconds:.0f} s left" if seconds < 100 else f"about {seconds / 60:.0f} min left"
         )

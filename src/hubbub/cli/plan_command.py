@@ -43,24 +43,24 @@ def add_commands(commands: Any) -> None:
 
 def _plan(options: argparse.Namespace) -> int:
     study = trial_study.load(options.study, options)
-    made = plan(study)
-    spent = _spending(made, options.ledgers)
+    planned = plan(study)
+    spent = _spending(planned, options.ledgers)
     if options.json:
-        asked = made.study.attestation
+        asked = planned.study.attestation
         more = {"attestation": asked.to_dict()} if asked else {}
-        if made.study.statistics:
-            answers = planned_answers(made).items()
+        if planned.study.statistics:
+            answers = planned_answers(planned).items()
             more["statistics"] = {name: one.to_dict() for name, one in answers}
-        if foreseen := foreseen_validation(made):
+        if foreseen := foreseen_validation(planned):
             more["validation"] = foreseen
         if spent:
             more["ledgers"] = {name: asdict(one) for name, one in spent.items()}
-        emit({**made.to_dict(), "own_code": made.study.own_code, **more})
+        emit({**planned.to_dict(), "own_code": planned.study.own_code, **more})
     else:
         if trial_study.is_trial(options):
             say(trial_study.words(study, options.study))
-        show_plan(made)
-        _show_spending(made, spent)
+        show_plan(planned)
+        _show_spending(planned, spent)
     return 0
 
 
@@ -105,11 +105,11 @@ def show_plan(made: Plan) -> None:
         ("adversary", "noise left (sigma / C)", "epsilon"),
         [
             (
-                one.adversary + ("  <- promised" if one == made.stated else ""),
-                number(one.noise_multiplier),
-                number(one.epsilon),
+                exposure.adversary + ("  <- promised" if exposure == made.stated else ""),
+                number(exposure.noise_multiplier),
+                number(exposure.epsilon),
             )
-            for one in made.exposures
+            for exposure in made.exposures
         ]
         + _patient_row(made),
     )
@@ -175,33 +175,33 @@ def _option_row(row: PlanRow) -> tuple[str, str]:
 
 def _patient_row(made: Plan) -> list[tuple[str, str, str]]:
     """What the promised adversary can learn about a patient, where the study speaks of patients."""
-    found = made.patient
-    if found is None:
+    patient = made.patient
+    if patient is None:
         return []
-    shown = "no account" if found.epsilon is None else number(found.epsilon)
-    who = f"{made.stated.adversary}, about {found.who}"
+    shown = "no account" if patient.epsilon is None else number(patient.epsilon)
+    who = f"{made.stated.adversary}, about {patient.who}"
     return [(who, number(made.stated.noise_multiplier), shown)]
 
 
 def _show_validation(made: Plan) -> None:
     """On which records the model will be scored, and how exactly, before any is touched."""
-    found = foreseen_validation(made)
-    if found is None:
+    foreseen = foreseen_validation(made)
+    if foreseen is None:
         return
-    much = found["flatters"]
+    much = foreseen["flatters"]
     flattered = "not known" if much is None else f"up to about {much:.2g}"
     rows = [
         (
-            f"{name} records" + ("  <- taken" if name == found["records"] else ""),
+            f"{name} records" + ("  <- taken" if name == foreseen["records"] else ""),
             "beyond 1" if error is None else f"{error:.2g}",
             "nothing" if name == "held-back" else flattered,
         )
-        for name, error in found["errors"].items()
+        for name, error in foreseen["errors"].items()
     ]
     if not made.study.data.records:
-        rows = [(found["records"], "not known: state data.records", "")]
+        rows = [(foreseen["records"], "not known: state data.records", "")]
     table(
-        f"Private validation: the {validation_name(found['score'])} of the trained model",
+        f"Private validation: the {validation_name(foreseen['score'])} of the trained model",
         ("compared with", "standard error, noise and chance together", "may flatter by"),
         rows,
         texts=3,

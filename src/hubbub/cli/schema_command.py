@@ -47,8 +47,8 @@ def _data(options: argparse.Namespace) -> int:
     """The data dictionary: on the screen, or as CSV."""
     if len(options.what) != 2 or options.what[0] != "data":
         raise UserError(
-            "expected hubbub schema, or hubbub schema data STUDY, got something else; name the "
-            "study's file"
+            "expected hubbub schema alone, or hubbub schema data study.toml for the data "
+            f"dictionary of a study, got {' '.join(options.what)!r}; name one study's file"
         )
     study = Study.load(options.what[1])
     rows = [one.row() for one in data_dictionary(study)]

@@ -35,21 +35,21 @@ def _table(options: argparse.Namespace) -> int:
         )
     formats, kinds = _named(options.format, FORMATS), _named(options.figures, FIGURES)
     paper = manuscript_of(json_value(read_bytes(path)))
-    found = {name: file for kind in formats for name, file in written(paper, kind).items()}
+    files = {name: file for kind in formats for name, file in written(paper, kind).items()}
     for drawn in paper.figures:
-        found |= {f"{drawn.name}.{kind}": figure_file(drawn.figure, kind) for kind in kinds}
+        files |= {f"{drawn.name}.{kind}": figure_file(drawn.figure, kind) for kind in kinds}
     out = options.out or options.folder / "paper"
     out.mkdir(parents=True, exist_ok=True)
-    for name, file in found.items():
+    for name, file in files.items():
         write_bytes(out / name, file)
-    words = f"written to {out}: {', '.join(found)}"
-    answer(options, {"out": str(out), "files": list(found), "methods": paper.methods}, words)
+    words = f"written to {out}: {', '.join(files)}"
+    answer(options, {"out": str(out), "files": list(files), "methods": paper.methods}, words)
     return 0
 
 
 def _named(text: str, known: tuple[str, ...]) -> list[str]:
     """Words with commas between them, each one of some."""
-    named = [one.strip() for one in text.split(",") if one.strip()]
+    named = [word.strip() for word in text.split(",") if word.strip()]
     if strange := [one for one in named if one not in known]:
         raise UserError(f"expected some of {', '.join(known)}, got {strange[0]!r}; correct it")
     return named

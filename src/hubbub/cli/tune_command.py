@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.cli.output import add_command, bar, emit, say, table, writing
 from hubbub.disk import write_text
-from hubbub.errors import UserError
+from hubbub.errors import DataError, UserError
 from hubbub.study import Study, sources
 from hubbub.tabular import CellFault, Records, csv_text
 
@@ -68,21 +68,21 @@ def _tune(options: argparse.Namespace) -> int:
         )
     public = _public(study, options)
     with bar(f"tuning {study.name}", draws, quiet=options.json) as progress:
-        found = tune(study, public, draws=draws, progress=progress.advance)
+        tuning = tune(study, public, draws=draws, progress=progress.advance)
     with writing(out):
-        write_text(out, tuned_text(study, found.better))
+        write_text(out, tuned_text(study, tuning.better))
     origin = "made-up" if public is None else str(options.public or options.table)
     if options.json:
         emit(
             {
                 "out": str(out),
                 "records": origin,
-                "chosen": found.chosen.to_dict(),
-                "candidates": [one.to_dict() for one in found.candidates],
+                "chosen": tuning.chosen.to_dict(),
+                "candidates": [candidate.to_dict() for candidate in tuning.candidates],
             }
         )
     else:
-        _show(found, origin, out)
+        _show(tuning, origin, out)
     return 0
 
 
@@ -110,11 +110,15 @@ def _public(study: Study, options: argparse.Namespace) -> Records | None:
             "chosen by its records says something of them, and nobody has paid for it; name "
             "another, or try --made-up"
         )
+    named = path
     with TemporaryDirectory() as scratch:
         if options.table:
             path = _complete_rows(study, path, Path(scratch) / "table.csv")
         data = replace(study.data, test=str(path.resolve()))
-        return sources.records(replace(study, data=data), sources.TEST)
+        try:
+            return sources.records(replace(study, data=data), sources.TEST)
+        except DataError as error:
+            raise DataError(str(error).replace(path.name, str(named), 1)) from None
 
 
 def _complete_rows(study: Study, path: Path, copied: Path) -> Path:
@@ -127,7 +131,7 @@ def _complete_rows(study: Study, path: Path, copied: Path) -> Path:
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     rows = list(csv.reader(dropwhile(lambda line: line.startswith("#"), lines)))
     data, header = study.data, [name.strip() for name in rows[0]] if rows else []
-    rules = {one.name: one.rule for one in data.columns if one.name in header}
+    rules = {column.name: column.rule for column in data.columns if column.name in header}
     checked = [(header.index(name), rule) for name, rule in rules.items()]
     targets = [header.index(name) for name in data.targets if name in header]
 
@@ -144,8 +148,10 @@ def _complete_rows(study: Study, path: Path, copied: Path) -> Path:
 
 def _show(found: Tuned, origin: str, out: Path) -> None:
     """The candidates for people."""
-    special = [one for one in found.candidates if one.origin or one is found.chosen]
-    shown = [one for one in found.candidates[:_SHOWN] if one not in special]
+    special = [
+        candidate for candidate in found.candidates if candidate.origin or candidate is found.chosen
+    ]
+    shown = [candidate for candidate in found.candidates[:_SHOWN] if candidate not in special]
     rows = sorted({*shown, *special}, key=lambda one: -one.mean)
     draws = len(found.chosen.explained)
     what = "made-up records" if origin == "made-up" else origin
@@ -155,14 +161,14 @@ def _show(found: Tuned, origin: str, out: Path) -> None:
         ("", "clip_norm", "lr", "schedule", "steps", "explained"),
         [
             (
-                _name(one, found.chosen),
-                f"{one.settings.clip_norm:g}",
-                f"{one.settings.lr:g}",
-                one.settings.schedule,
-                str(one.settings.steps),
-                f"{one.mean:.3f}",
+                _name(row, found.chosen),
+                f"{row.settings.clip_norm:g}",
+                f"{row.settings.lr:g}",
+                row.settings.schedule,
+                str(row.settings.steps),
+                f"{row.mean:.3f}",
             )
-            for one in rows
+            for row in rows
         ],
     )
     say(

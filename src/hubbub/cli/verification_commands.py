@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.cli.output import add_command, answer, bar, emit, number, say, table, writing
 from hubbub.errors import UserError
 from hubbub.study import Study
-from hubbub.verification import Finding, check, remedy, write_audit
+from hubbub.verification import Finding, check, former_version, remedy, write_audit
 
 if TYPE_CHECKING:
     from hubbub.verification.audit import Audit
@@ -51,15 +51,16 @@ def _verify(options: argparse.Namespace) -> int:
         )
     thorough = options.thorough
     if path.is_dir():
-        found = _folder(path, thorough=thorough, quiet=options.json)
+        findings = _folder(path, thorough=thorough, quiet=options.json)
     else:
-        found = check(path, thorough=thorough)
-    holds, complete = all(one.holds for one in found), all(one.is_checked for one in found)
+        findings = check(path, thorough=thorough)
+    holds, complete = all(one.holds for one in findings), all(one.is_checked for one in findings)
     if options.json:
-        plain = [one._asdict() for one in found]
-        emit({"path": str(path), "holds": holds, "complete": complete, "findings": plain})
+        plain = [one._asdict() for one in findings]
+        told = {"path": str(path), "holds": holds, "complete": complete, "findings": plain}
+        emit(told if holds else told | {"former_version": former_version(path)})
     else:
-        _show_findings(path, found)
+        _show_findings(path, findings)
     return 0 if holds and complete else 1
 
 
@@ -73,6 +74,9 @@ def _folder(path: Path, *, thorough: bool, quiet: bool) -> list[Finding]:
 
 def _show_findings(path: Path, found: Sequence[Finding]) -> None:
     table(f"{path}", ("claim", "stands"), [(one.claim, _short(one)) for one in found])
+    former = "" if all(one.holds for one in found) else former_version(path)
+    if former:
+        say(former)
     for one in found:
         if not one.holds:
             say(f"{one.claim}? {one.verdict}")
@@ -104,7 +108,7 @@ def _audit(options: argparse.Namespace) -> int:
     runs, _ = size_of(plan(study), options.runs, options.canaries, options.confidence)
     steps = max(runs, 0) * steps_of(study)
     with bar("auditing", steps, quiet=options.json) as progress:
-        found = audit(
+        result = audit(
             study,
             runs=runs,
             canaries=options.canaries,
@@ -112,12 +116,12 @@ def _audit(options: argparse.Namespace) -> int:
             progress=progress.reach,
         )
     try:
-        emit(found.to_dict()) if options.json else _show_audit(study, found)
+        emit(result.to_dict()) if options.json else _show_audit(study, result)
     finally:  # hours of work must not go with whoever stops reading
         if out is not None:
             with writing(out):
-                write_audit(out, found.to_dict())
-    return int(found.contradicted)
+                write_audit(out, result.to_dict())
+    return int(result.contradicted)
 
 
 def _show_audit(study: Study, found: Audit) -> None:

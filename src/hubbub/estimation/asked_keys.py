@@ -94,10 +94,10 @@ class StatisticKeys:
                 key, "one column, or its break points such as { age = [60, 75] }", "name one"
             )
         inner = Section(self.section.path(key), table, tuple(table))
-        found = self._covariate(inner, next(iter(table)), set())
-        if not isinstance(found, Levels):
+        covariate = self._covariate(inner, next(iter(table)), set())
+        if not isinstance(covariate, Levels):
             raise self.section.refusal(key, "break points of a numeric column", "list them")
-        return found
+        return covariate
 
     def by(self) -> Levels | None:
         """The groups that the key `by` names, if it is there."""
@@ -211,7 +211,9 @@ class StatisticKeys:
 def covariates_table(on: tuple[Levels | Column, ...]) -> dict[str, Any]:
     """The keys `covariates` and `reference` that covariates are read from."""
     first = {
-        one.column.name: one.reference for one in on if isinstance(one, Levels) and one.reference
+        covariate.column.name: covariate.reference
+        for covariate in on
+        if isinstance(covariate, Levels) and covariate.reference
     }
     return {"covariates": dict(map(_told, on)), **({"reference": first} if first else {})}
 

@@ -86,26 +86,29 @@ class Table(OneSum):
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
         groups = {"by": classes_told(self.by)} if self.by else {}
-        return {"columns": [classes_told(one) for one in self.columns], **groups}
+        return {"columns": [classes_told(column) for column in self.columns], **groups}
 
     def __post_init__(self) -> None:
         """Refuses an empty table, and one that divides by what it describes."""
-        names = [column_of(one).name for one in self.columns]
+        names = [column_of(column).name for column in self.columns]
         if not names or len(set(names)) < len(names):
             raise StudyError(
                 f"expected a table of different columns, found {names}; name each of them once"
             )
         if self.by and self.by.column.name in names:
             raise StudyError(
-                f"expected the groups' column outside of the table's, found {self.by.column.name}; "
-                "remove it from columns or from by"
+                f"expected a table that is divided by a column to describe others, found "
+                f"{self.by.column.name} in both columns and by; leave it out of columns, where "
+                "each group would only be itself, or divide by another"
             )
 
     @property
     def title(self) -> str:
         """What it shows, in one line."""
         groups = f" by {self.by.column.name}" if self.by else ""
-        return f"Description of {', '.join(column_of(one).name for one in self.columns)}{groups}"
+        return (
+            f"Description of {', '.join(column_of(column).name for column in self.columns)}{groups}"
+        )
 
     @property
     def size(self) -> int:
@@ -120,12 +123,12 @@ class Table(OneSum):
     @property
     def diameter(self) -> float:
         """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
-        alike = math.sqrt(sum(2.0 if _levels(one) else 4.0 for one in self.columns))
+        alike = math.sqrt(sum(2.0 if _levels(column) else 4.0 for column in self.columns))
         return alike if not self.by else max(alike, math.sqrt(2.0) * self.sensitivity)
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        parts = [_block(cells, one) for one in self.columns]
+        parts = [_block(cells, column) for column in self.columns]
         block = np.column_stack([np.ones(len(parts[0])), *parts])
         if self.by is None:
             return block
@@ -137,12 +140,12 @@ class Table(OneSum):
         """How many records there are, with each class and with two."""
         told: dict[Margin, Array] = {number_of(): np.eye(self._width)[0]}
         start = 1
-        for one in self.columns:
-            if levels := _levels(one):
-                rows = _counts(start, _width(one), self._width)
+        for column in self.columns:
+            if levels := _levels(column):
+                rows = _counts(start, _width(column), self._width)
                 named = zip((*levels.names, MISSING), rows, strict=False)
                 told |= {number_of((levels.column.name, level)): row for level, row in named}
-            start += _width(one)
+            start += _width(column)
         return of_parts((self.by,) if self.by else (), told)
 
     def expected(self, records: float, sigma: float) -> Expectation:
@@ -190,10 +193,10 @@ class Table(OneSum):
         if len(groups) < 2:
             return ()
         return tuple(
-            compare_shares(column_of(one).name, [group.counted(one) for group in groups])
-            if _levels(one)
-            else compare_means(column_of(one).name, [group.moments(one) for group in groups])
-            for one in self.columns
+            compare_shares(column_of(column).name, [group.counted(column) for group in groups])
+            if _levels(column)
+            else compare_means(column_of(column).name, [group.moments(column) for group in groups])
+            for column in self.columns
         )
 
     @property
@@ -216,9 +219,9 @@ class _Group(NamedTuple):
     def rows(self) -> list[Estimate]:
         """All numbers of this group."""
         rows = [replace(count(float(self.block[0]), self.sigma, self._z), group=self.group)]
-        for one in self.table.columns:
-            levels = _levels(one)
-            rows += self._shares(levels) if levels else self._numbers(column_of(one))
+        for column in self.table.columns:
+            levels = _levels(column)
+            rows += self._shares(levels) if levels else self._numbers(column_of(column))
         return rows
 
     def counted(self, one: Described) -> GroupShares:
@@ -265,8 +268,8 @@ class _Group(NamedTuple):
         return rows + gone
 
     def _share(self, column: Column, level: str, part: Array, whole: Array) -> Estimate:
-        found = share(self.block, part, whole, self.sigma, self._z)
-        return replace(found, column=column.name, level=level, group=self.group)
+        estimate = share(self.block, part, whole, self.sigma, self._z)
+        return replace(estimate, column=column.name, level=level, group=self.group)
 
     def _numbers(self, column: Column) -> list[Estimate]:
         """Mean, standard deviation, and who lacks a value."""

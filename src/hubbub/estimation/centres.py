@@ -140,10 +140,10 @@ class Centres(OneSum):
         )
         if len(kept) < 3:
             return self.make_answer(TOO_FEW, notes=notes[:1])
-        found = _Centres(counts[kept], sigma * caution(margins[kept]), self.confidence)
+        centres = _Centres(counts[kept], sigma * caution(margins[kept]), self.confidence)
         names = [self.by.names[place] for place in kept]
-        test = independence(counts[kept], np.diag(np.repeat(found.noise, 2)))
-        return self.make_answer(rows=tuple(self._rows(names, found)), tests=(test,), notes=notes)
+        test = independence(counts[kept], np.diag(np.repeat(centres.noise, 2)))
+        return self.make_answer(rows=tuple(self._rows(names, centres)), tests=(test,), notes=notes)
 
     def _rows(self, names: list[str], found: _Centres) -> list[Estimate]:
         own: dict[str, Any] = {"column": self.outcome.name, "level": self.outcome.categories[1]}

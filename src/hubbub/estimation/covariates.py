@@ -64,24 +64,24 @@ class Covariates:
 
     def __post_init__(self) -> None:
         """Refuses what is no covariate."""
-        names = [column_of(one).name for one in self.on]
+        names = [column_of(covariate).name for covariate in self.on]
         if not names or len(set(names)) < len(names):
             raise StudyError(
                 f"expected different covariates, found {names}; name each of them once"
             )
-        for one in self.on:
-            if isinstance(one, Column):
-                _ = one.bounds
+        for covariate in self.on:
+            if isinstance(covariate, Column):
+                _ = covariate.bounds
 
     @property
     def title(self) -> str:
         """Their names."""
-        return ", ".join(column_of(one).name for one in self.on)
+        return ", ".join(column_of(covariate).name for covariate in self.on)
 
     @property
     def numbers(self) -> int:
         """How many of them are numeric columns."""
-        return sum(isinstance(one, Column) for one in self.on)
+        return sum(isinstance(covariate, Column) for covariate in self.on)
 
     @property
     def width(self) -> int:
@@ -92,12 +92,12 @@ class Covariates:
     def names(self) -> tuple[tuple[str, str], ...]:
         """The column of each component, and what is compared."""
         found: list[tuple[str, str]] = []
-        for one in self.on:
-            if isinstance(one, Column):
-                found.append((one.name, PER_UNIT))
+        for covariate in self.on:
+            if isinstance(covariate, Column):
+                found.append((covariate.name, PER_UNIT))
             else:
-                first, *others = (one.names[place] for place in one.order)
-                found += [(one.column.name, f"{name} against {first}") for name in others]
+                first, *others = (covariate.names[place] for place in covariate.order)
+                found += [(covariate.column.name, f"{name} against {first}") for name in others]
         return tuple(found)
 
     @property
@@ -108,7 +108,9 @@ class Covariates:
     @property
     def column(self) -> tuple[int, ...]:
         """The place of each component's column in `on`."""
-        widths = [1 if isinstance(one, Column) else len(one) - 1 for one in self.on]
+        widths = [
+            1 if isinstance(covariate, Column) else len(covariate) - 1 for covariate in self.on
+        ]
         return tuple(int(place) for place in np.repeat(np.arange(len(widths)), widths))
 
     @property
@@ -125,8 +127,8 @@ class Covariates:
         """(width, width) guessed, as if nothing were correlated."""
         apart = np.not_equal.outer(self.column, self.column)
         blocks = [
-            np.zeros(1) if isinstance(one, Column) else guess.shares(len(one))[1:]
-            for one in self.on
+            np.zeros(1) if isinstance(covariate, Column) else guess.shares(len(covariate))[1:]
+            for covariate in self.on
         ]
         shares = np.concatenate(blocks)
         own = np.where(self.number, guess.variance, shares)
@@ -153,7 +155,7 @@ class Covariates:
 
     def design(self, cells: Cells) -> Array:
         """(n, width) components, nan in what belongs to a missing cell."""
-        blocks = [_block(cells, one) for one in self.on]
+        blocks = [_block(cells, covariate) for covariate in self.on]
         return np.column_stack([np.ones(len(blocks[0])), *blocks])
 
 

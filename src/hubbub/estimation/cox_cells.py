@@ -1,13 +1,14 @@
 """Cox regression on covariates with few classes, from one noisy sum.
 
-Theory of operation. Records are summed like those of survival curves, each pattern of covariates a
-group, and each stratum of it one of its own. The score (`cox_score`) is linear in the noise up to
-second order, so the effects have the covariance I^-1 (I + C) I^-1, with the information I and the
-covariance C of the noise in the score.
+Theory of operation. Records are summed like those of survival curves, by pattern of covariates as
+`pattern_layout` says it, and each stratum of it in a place of its own. The score (`cox_score`) is
+linear in the noise up to second order, so the effects have the covariance I^-1 (I + C) I^-1, with
+the information I and the covariance C of the noise in the score.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,7 +84,7 @@ class HazardRatios(Regression):
         on = keys.covariates(grid["time"], grid["event"])
         more = patterns_asked(keys, on)
         for key in ("strata", "test"):
-            if key in keys.section and not all(isinstance(one, Levels) for one in on):
+            if key in keys.section and not all(isinstance(covariate, Levels) for covariate in on):
                 raise keys.section.refusal(
                     key, "absent beside covariates that are numbers", "give them break points"
                 )
@@ -120,7 +121,9 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     def __post_init__(self) -> None:
         """Refuses a grid, an event, covariates or strata that are none."""
         super().__post_init__()
-        if self.strata and self.strata.column.name in [one.column.name for one in self.on]:
+        if self.strata and self.strata.column.name in [
+            covariate.column.name for covariate in self.on
+        ]:
             raise StudyError(
                 f"expected strata of a column that is no covariate, found "
                 f"{self.strata.column.name}; name another"
@@ -135,12 +138,20 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        return self.sets.encode(cells, self._parts.places(cells))
+        inside = np.zeros(len(cells[self.time.name]), dtype=np.int64)
+        stratum = self.strata.places(cells) if self.strata else inside
+        inner = replace(self.sets, groups=self._strata).encode(cells, stratum)
+        return self.layout.encode(self.covariates.places(cells), inner).reshape(-1, self.size)
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        return self.sensitivity * math.sqrt(self.layout.widest)
 
     @property
     def margins(self) -> Margins:
         """How many are at risk in each bin and have the event, with each class and with two."""
-        return self.sets.margins(self._parts.on)
+        return self.through_layout(self.sets.margins(self._parts.on))
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
@@ -160,13 +171,13 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        cells = sums.reshape(len(self._parts), self.sets.width)
+        cells = self.by_pattern(sums).reshape(-1, self.sets.width)
         answer = self.told_of(cells, sigma)
         if not self.test or answer.refusal:
             return answer
         likelihood = self._of_cells(cells, self.design, sigma)
-        found = likelihood.fit()
-        tested = found and likelihood.proportional(found.values)
+        fit = likelihood.fit()
+        tested = fit and likelihood.proportional(fit.values)
         return replace(answer, tests=(*answer.tests, *([tested] if tested else [])))
 
     def fitted(
@@ -191,7 +202,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     ) -> PartialLikelihood:
         """Of events and numbers at risk, (parts, bins), of all patterns or some."""
         chosen = np.ones(len(design), dtype=np.bool_) if kept is None else kept
-        number = len(self.strata) if self.strata else 1
+        number = self._strata
         strata = [
             Stratum(
                 sets=self.sets,
@@ -199,12 +210,17 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
                 events=events[place::number][chosen],
                 at_risk=at_risk[place::number][chosen],
                 sigma=sigma,
+                mixed=self.layout.counts[chosen],
             )
             for place in range(number)
         ]
         if self.strata:
             strata = [one for one in (each.clear() for each in strata) if one.bins]
         return PartialLikelihood(strata)
+
+    @property
+    def _strata(self) -> int:
+        return len(self.strata) if self.strata else 1
 
     @property
     def _parts(self) -> Patterns:

@@ -53,7 +53,7 @@ def cox(
     Raises:
         StudyError: a grid, an event or covariates that are none.
     """
-    classes = tuple(one for one in on if isinstance(one, Levels))
+    classes = tuple(covariate for covariate in on if isinstance(covariate, Levels))
     if len(classes) == len(on):
         return Cox(time=time, event=event, edges=edges, on=classes, **more)
     return NewtonCox(time=time, event=event, edges=edges, on=on, **more)

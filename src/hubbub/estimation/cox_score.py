@@ -15,7 +15,7 @@ of it; its variance is the information that is left, and its noise is linear in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,7 +37,8 @@ class Stratum:
         design: (patterns, components) without a constant.
         events: (patterns, bins) noisy.
         at_risk: (patterns, bins) noisy; who left in a bin counts for the part of it.
-        sigma: standard deviation of the noise in each number of a pattern's sum.
+        sigma: standard deviation of the noise in each number of the sum.
+        mixed: (patterns, parts) how much of each part of the sum is in a pattern's numbers.
     """
 
     sets: RiskSets
@@ -45,6 +46,7 @@ class Stratum:
     events: Array
     at_risk: Array
     sigma: float
+    mixed: Array
 
     @property
     def bins(self) -> int:
@@ -78,16 +80,11 @@ class Stratum:
 
     def clear(self) -> Stratum:
         """Without the bins from the first on in which who is at risk is not clear of the noise."""
-        noise = self.sigma * np.linalg.norm(self._exposed_rows, axis=1)
-        noisy = self._exposed.sum(axis=0) < CLEAR * noise * np.sqrt(len(self.design))
+        in_all = np.linalg.norm(self.mixed.sum(axis=0))
+        noise = self.sigma * in_all * np.linalg.norm(self._exposed_rows, axis=1)
+        noisy = self._exposed.sum(axis=0) < CLEAR * noise
         end = int(np.argmax(noisy)) if noisy.any() else self.bins
-        return Stratum(
-            sets=self.sets,
-            design=self.design,
-            events=self.events[:, :end],
-            at_risk=self.at_risk[:, :end],
-            sigma=self.sigma,
-        )
+        return replace(self, events=self.events[:, :end], at_risk=self.at_risk[:, :end])
 
     def at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
@@ -115,19 +112,21 @@ class Stratum:
         squares = np.einsum("pk,pi,pj->kij", weights, x, x, optimize=True)
         return np.asarray(squares - means[:, :, None] * means[:, None, :])
 
-    def noise(self, effects: Array, mixed: Array | None = None) -> Array:
+    def noise(self, effects: Array, weights: Array | None = None) -> Array:
         """Covariance of the noise in the score, whose bins are multiplied by (bins, q, q) first."""
         ratios = np.exp(self.design @ effects)
         hazard = np.maximum(self.total, 0.0) / (self._exposed * ratios[:, None]).sum(axis=0)
         means = self._weights(effects).T @ self.design
-        noise = np.zeros((len(effects), len(effects)))
+        rows = []
         for x, ratio in zip(self.design, ratios, strict=True):
             apart = x - means
-            if mixed is not None:
-                apart = np.einsum("kij,kj->ki", mixed, apart)
-            rows = apart.T @ self._event_rows - (apart.T * hazard * ratio) @ self._exposed_rows
-            noise += rows @ rows.T
-        return np.asarray(self.sigma**2 * noise)
+            if weights is not None:
+                apart = np.einsum("kij,kj->ki", weights, apart)
+            rows.append(
+                apart.T @ self._event_rows - (apart.T * hazard * ratio) @ self._exposed_rows
+            )
+        by_part = np.tensordot(self.mixed, np.array(rows), axes=(0, 0))
+        return np.asarray(self.sigma**2 * np.einsum("piw,pjw->ij", by_part, by_part))
 
     def doubt(self, effects: Array) -> Array:
         """(m, q, q) what noise in each number of the sum does to the information."""
@@ -137,13 +136,14 @@ class Stratum:
         spread = self._spread(effects)
         exposed = self._exposed_rows
         of_events = np.einsum("kij,kw->wij", spread, self._event_rows, optimize=True)
-        found = []
+        reasons = []
         for row, ratio in zip(x, ratios, strict=True):
             apart = row - means
             more = apart[:, :, None] * apart[:, None, :] - spread
             weight = (hazard * ratio)[:, None] * exposed
-            found.append(of_events + np.einsum("kij,kw->wij", more, weight, optimize=True))
-        return np.asarray(self.sigma * np.concatenate(found))
+            reasons.append(of_events + np.einsum("kij,kw->wij", more, weight, optimize=True))
+        by_part = np.tensordot(self.mixed, np.array(reasons), axes=(0, 0))
+        return np.asarray(self.sigma * by_part.reshape(-1, *spread.shape[1:]))
 
 
 class PartialLikelihood:
@@ -158,13 +158,13 @@ class PartialLikelihood:
         root = newton(self._at, width, self._strata[0].sigma) if width else None
         if root is None:
             return None
-        noise = np.sum([one.noise(root.values) for one in self._strata], axis=0)
-        doubt = np.concatenate([one.doubt(root.values) for one in self._strata])
+        noise = np.sum([stratum.noise(root.values) for stratum in self._strata], axis=0)
+        doubt = np.concatenate([stratum.doubt(root.values) for stratum in self._strata])
         return sandwich(root, noise, doubt)
 
     def _at(self, effects: Array) -> tuple[Array, Array]:
         """Score and information."""
-        scores, information = zip(*(one.at(effects) for one in self._strata), strict=True)
+        scores, information = zip(*(stratum.at(effects) for stratum in self._strata), strict=True)
         return np.sum(scores, axis=0), np.sum(information, axis=0)
 
     def proportional(self, effects: Array) -> NoisyTest | None:
@@ -173,17 +173,17 @@ class PartialLikelihood:
 
         places, width = self._places(), len(effects)
         score, crossed, squared = np.zeros(width), *np.zeros((2, width, width))
-        for one in self._strata:
-            place = places[: one.bins]
-            by_bin, information = one.by_bin(effects)
+        for stratum in self._strata:
+            place = places[: stratum.bins]
+            by_bin, information = stratum.by_bin(effects)
             score += place @ by_bin
             crossed += np.einsum("k,kij->ij", place, information)
             squared += np.einsum("k,kij->ij", place**2, information)
         taken = np.linalg.solve(self._at(effects)[1], crossed.T).T
         covariance = squared - taken @ crossed.T
-        for one in self._strata:
-            mixed = places[: one.bins, None, None] * np.eye(width) - taken
-            covariance = covariance + one.noise(effects, mixed)
+        for stratum in self._strata:
+            weights = places[: stratum.bins, None, None] * np.eye(width) - taken
+            covariance = covariance + stratum.noise(effects, weights)
         if np.linalg.eigvalsh(covariance)[0] <= 0:
             return None
         statistic = float(score @ np.linalg.solve(covariance, score))
@@ -196,8 +196,8 @@ class PartialLikelihood:
 
     def _places(self) -> Array:
         """(bins,) of each bin's middle among all events, from 0 to 1."""
-        total = np.zeros(max(one.bins for one in self._strata))
-        for one in self._strata:
-            total[: one.bins] += np.maximum(one.total, 0.0)
+        total = np.zeros(max(stratum.bins for stratum in self._strata))
+        for stratum in self._strata:
+            total[: stratum.bins] += np.maximum(stratum.total, 0.0)
         after = np.cumsum(total)
         return np.asarray((after - total / 2) / max(float(after[-1]), 1.0))

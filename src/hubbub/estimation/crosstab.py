@@ -151,13 +151,13 @@ class Crosstab(OneSum):
 
     def _cells(self, sums: Array, sigma: float) -> tuple[Estimate, ...]:
         z, width = normal_quantile(self.confidence), len(self.across)
-        found = []
+        cells = []
         for place, part in enumerate(np.eye(self.size)):
             row, column = divmod(place, width)
             whole = np.zeros(self.size)
             whole[row * width : (row + 1) * width] = 1.0
             of_row = replace(share(sums, part, whole, sigma, z), quantity="share of row")
-            found += [
+            cells += [
                 replace(
                     one,
                     column=self.across.column.name,
@@ -166,7 +166,7 @@ class Crosstab(OneSum):
                 )
                 for one in (count(float(sums[place]), sigma, z), of_row)
             ]
-        return tuple(found)
+        return tuple(cells)
 
 
 def chi_square(counts: Array, sigma: float) -> NoisyTest:

@@ -74,9 +74,9 @@ def compare_means(column: str, groups: Sequence[GroupMean]) -> NoisyTest:
     """Welch's test of two means or more, and how far apart they are in standard deviations."""
     from scipy.special import fdtrc, stdtr  # which take long to import
 
-    sampling = np.array([one.variance / one.records for one in groups])
-    variances = np.maximum(sampling + [one.noise for one in groups], 1e-300)
-    means, below = np.array([(one.mean, one.records - 1.0) for one in groups]).T
+    sampling = np.array([group.variance / group.records for group in groups])
+    variances = np.maximum(sampling + [group.noise for group in groups], 1e-300)
+    means, below = np.array([(group.mean, group.records - 1.0) for group in groups]).T
     weights, own = 1.0 / variances, sampling / variances
     whole, number = weights.sum(), len(groups)
     loose = (1.0 - weights / whole) ** 2 / below
@@ -85,7 +85,7 @@ def compare_means(column: str, groups: Sequence[GroupMean]) -> NoisyTest:
     doubt = float(loose @ own**2)
     degrees_below = min((number**2 - 1) / (3.0 * doubt), 1e9) if doubt > 0 else 1e9
     statistic = square / smaller
-    found = NoisyTest(
+    test = NoisyTest(
         name="Welch's F",
         column=column,
         statistic=statistic,
@@ -95,10 +95,10 @@ def compare_means(column: str, groups: Sequence[GroupMean]) -> NoisyTest:
         smd=_mean_over_pairs(groups, _means_apart),
     )
     if number > 2:
-        return found
+        return test
     t = math.copysign(math.sqrt(square), float(means[0] - means[1]))
     return replace(
-        found,
+        test,
         name="Welch's t",
         statistic=t,
         degrees=degrees_below,
@@ -109,14 +109,14 @@ def compare_means(column: str, groups: Sequence[GroupMean]) -> NoisyTest:
 
 def compare_shares(column: str, groups: Sequence[GroupShares]) -> NoisyTest:
     """The chi-square test of classes by group, and how far apart two groups' shares are."""
-    counts = np.array([one.counts for one in groups])
+    counts = np.array([group.counts for group in groups])
     width = counts.shape[1]
     noise = np.zeros((counts.size, counts.size))
     for place, one in enumerate(groups):
         own = slice(place * width, (place + 1) * width)
         noise[own, own] = one.noise
-    found = independence(counts, noise)
-    return replace(found, column=column, smd=_mean_over_pairs(groups, _shares_apart))
+    test = independence(counts, noise)
+    return replace(test, column=column, smd=_mean_over_pairs(groups, _shares_apart))
 
 
 def _mean_over_pairs(groups: Sequence[Group], apart: Callable[[Group, Group], float]) -> float:

@@ -122,8 +122,8 @@ class Histogram(OneSum):
         for level, part, number in zip(levels, parts, sums, strict=True):
             whole = everybody if level == MISSING else everybody - parts[-1]
             rows += [
-                replace(found, column=self.column.name, level=level)
-                for found in (count(float(number), sigma, z), share(sums, part, whole, sigma, z))
+                replace(estimate, column=self.column.name, level=level)
+                for estimate in (count(float(number), sigma, z), share(sums, part, whole, sigma, z))
             ]
         return tuple(rows)
 

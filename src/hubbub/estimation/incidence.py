@@ -130,9 +130,9 @@ class Incidence(OnRiskSets):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        found = list(self._found(sums.reshape(len(self._groups), -1), sigma))
-        few = [name for name, course, _ in found if not course.length]
-        shown = [one for one in found if one[1].length]
+        estimates = list(self._found(sums.reshape(len(self._groups), -1), sigma))
+        few = [name for name, course, _ in estimates if not course.length]
+        shown = [one for one in estimates if one[1].length]
         cut = [name for name, course, _ in shown if course.length < self.sets.bins]
         return self.make_answer(
             "" if shown else "too few records at risk for the noise",
@@ -162,8 +162,8 @@ class Incidence(OnRiskSets):
     def _rows(self, name: str, course: SurvivalCourse, events: Array) -> Iterator[Estimate]:
         z = normal_quantile(self.confidence)
         error = float(course.at_risk_errors[0] * course.wider[0])
-        found = count(float(course.at_risk[0]), error, z)
-        yield replace(found, group=name)
+        at_risk = count(float(course.at_risk[0]), error, z)
+        yield replace(at_risk, group=name)
         times = [one for one in (*self.at, self.edges[-1]) if one <= course.end]
         for cause, one in self._kinds(course, events):
             low, high = one.ends(z)

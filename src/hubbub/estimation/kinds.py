@@ -86,6 +86,6 @@ def _kind(section: Section) -> type[Statistic]:
     """The class that the key `kind` names."""
     name = section.content.get("kind")
     if isinstance(name, str) and name not in KINDS:
-        for one in entry_points(group=_ENTRY_POINTS, name=name):
-            register(one.load())
+        for entry_point in entry_points(group=_ENTRY_POINTS, name=name):
+            register(entry_point.load())
     return KINDS[section.text("kind", None, options=tuple(KINDS))]

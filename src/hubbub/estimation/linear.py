@@ -101,7 +101,7 @@ class Linear(Regression, OneSum):
     def diameter(self) -> float:
         """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
         numbers = self.covariates.numbers + 1
-        pairs = sum(isinstance(one, Levels) and len(one) == 2 for one in self.on)
+        pairs = sum(isinstance(covariate, Levels) and len(covariate) == 2 for covariate in self.on)
         classes = len(self.on) + 1 - numbers - pairs
         turned = itertools.product(range(numbers + 1), range(classes + 1), range(pairs + 1))
         farthest = max(_distance(numbers, classes, pairs, *one) for one in turned)
@@ -112,8 +112,7 @@ class Linear(Regression, OneSum):
         w = np.column_stack([self.covariates.design(cells), scaled(cells, self.outcome)])
         left, right = self._pairs
         block = w[:, left] * w[:, right] - self._halves
-        block[np.isnan(w).any(axis=1)] = 0.0
-        return np.asarray(block)
+        return np.where(np.isnan(w).any(axis=1, keepdims=True), 0.0, block)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
@@ -130,9 +129,9 @@ class Linear(Regression, OneSum):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        found = self._fit(self._moments(sums), sigma)
+        fit = self._fit(self._moments(sums), sigma)
         low, high = self.outcome.bounds
-        return self.answer_with(found and found.per(self.covariates.per_unit * (high - low) / 2))
+        return self.answer_with(fit and fit.per(self.covariates.per_unit * (high - low) / 2))
 
     def _moments(self, sums: Array) -> Array:
         """The moment matrix of w, from noisy sums of its distinct entries."""
@@ -161,8 +160,8 @@ class Linear(Regression, OneSum):
         each = np.array([self._moments(one) for one in np.eye(self.size)])
         wider = np.einsum("i,mij,j->m", v, each, v) / moments[0, 0] / spread
         apart = each[:, :-1, :-1] - wider[:, None, None] * inner
-        found = sandwich(Root(effects, inner / spread), noise, sigma / spread * apart, first=1)
-        return found and replace(found, wider=_WIDER)
+        covariance = sandwich(Root(effects, inner / spread), noise, sigma / spread * apart, first=1)
+        return covariance and replace(covariance, wider=_WIDER)
 
     def _equations(self, v: Array) -> Array:
         """(width - 1, size): how noise in each sum enters the equations of these residuals."""

@@ -1,9 +1,9 @@
 """Logistic regression: from one noisy sum on classes, by a few sums of scores on numbers.
 
-Theory of operation. On classes, a record's block is the one-hot vector of its pattern of covariates
-and its outcome. With y_p and n_p records of pattern p with the outcome and in all, the score
-U(b) = sum_p x_p (y_p - n_p m_p), m_p = 1 / (1 + exp(-b x_p)), is linear in the noise; its root has
-the covariance I^-1 (I + C) I^-1, with C = sigma^2 sum_p x_p x_p' ((1 - m_p)^2 + m_p^2).
+Theory of operation. On classes, a record's block says its pattern of covariates, as
+`pattern_layout` does, in the place of its outcome. With y_p and n_p records of pattern p with the
+outcome and in all, the score U(b) = sum_p x_p (y_p - n_p m_p), m_p = 1 / (1 + exp(-b x_p)), is
+linear in the noise; its root has the covariance I^-1 (I + C) I^-1, C that of the score's noise.
 
 On numbers, with w = (1, covariates), |w|^2 <= W, a record sends its part (y - m) w of the score
 and, scaled by sqrt(11 / W), its part m (1 - m) w w' of the information: where one is long the other
@@ -55,7 +55,7 @@ def logistic(
     Raises:
         StudyError: an outcome or covariates that are none.
     """
-    classes = tuple(one for one in on if isinstance(one, Levels))
+    classes = tuple(covariate for covariate in on if isinstance(covariate, Levels))
     if len(classes) == len(on):
         return Logistic(outcome=outcome, on=classes, **more)
     return NewtonLogistic(outcome=outcome, on=on, **more)
@@ -112,7 +112,11 @@ class Logistic(_OddsRatios, PatternRegression):
     on: tuple[Levels, ...]
 
     sensitivity = 1.0  # docs/privacy.md P23
-    diameter = math.sqrt(2.0)
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        return math.sqrt(self.layout.widest)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
@@ -127,14 +131,13 @@ class Logistic(_OddsRatios, PatternRegression):
         """The blocks of n records, (n, size)."""
         pattern = self.covariates.places(cells)
         outcome = Levels(column=self.outcome).places(cells)
-        known = (pattern >= 0) & (outcome >= 0)
-        return one_hot(np.where(known, 2 * pattern + outcome, -1), self.size)
+        return self.layout.encode(pattern, one_hot(outcome, 2)).reshape(-1, self.size)
 
     @property
     def margins(self) -> Margins:
         """How many records there are, with each class and with two."""
         levels = (*self.on, Levels(column=self.outcome))
-        return of_parts(levels, {number_of(): np.ones(1)})
+        return self.through_layout(of_parts(levels, {number_of(): np.ones(1)}))
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
@@ -151,7 +154,7 @@ class Logistic(_OddsRatios, PatternRegression):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        return self.told_of(sums.reshape(-1, 2), sigma)
+        return self.told_of(self.by_pattern(sums), sigma)
 
     def fitted(
         self, cells: Array, design: Array, sigma: float, kept: NDArray[np.bool_] | None = None
@@ -160,7 +163,8 @@ class Logistic(_OddsRatios, PatternRegression):
         from scipy.special import expit  # which takes long to import
 
         x = np.column_stack([np.ones(len(design)), design])
-        counts, x = (cells, x) if kept is None else (cells[kept], x[kept])
+        chosen = slice(None) if kept is None else kept
+        counts, x, mixed = cells[chosen], x[chosen], self.layout.counts[chosen]
         total = counts.sum(axis=1)
 
         def at(effects: Array) -> tuple[Array, Array]:
@@ -168,13 +172,15 @@ class Logistic(_OddsRatios, PatternRegression):
             information = (x.T * (total * mean * (1 - mean))) @ x
             return x.T @ (counts[:, 1] - total * mean), information
 
-        found = newton(at, x.shape[1], sigma)
-        if found is None:
+        fit = newton(at, x.shape[1], sigma)
+        if fit is None:
             return None
-        mean = expit(x @ found.values)
-        noise = sigma**2 * (x.T * ((1 - mean) ** 2 + mean**2)) @ x
-        each = sigma * math.sqrt(2.0) * mean * (1 - mean)  # of both counts of a pattern
-        return sandwich(found, noise, each[:, None, None] * _squares(x), first=1)
+        mean = expit(x @ fit.values)
+        # What noise in each part of the sum does to the score, with the outcome and without it.
+        rows = np.concatenate([mixed.T @ (x * part[:, None]) for part in (1 - mean, mean)])
+        each = math.sqrt(2.0) * mean * (1 - mean)  # of both counts of a pattern
+        doubt = np.tensordot(mixed, each[:, None, None] * _squares(x), axes=(0, 0))
+        return sandwich(fit, sigma**2 * rows.T @ rows, sigma * doubt, first=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +216,7 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
         w = self.covariates.design(cells)
         place = Levels(column=self.outcome).places(cells)
         unknown = np.isnan(w).any(axis=1) | (place < 0)
-        w[unknown] = 0.0
+        w = np.where(unknown[:, None], 0.0, w)
         with np.errstate(all="ignore"):
             mean = expit(np.nan_to_num(w @ parameters.astype(np.float64)))
         squares = self._scale * self._triangle.squares(mean * (1 - mean), w)

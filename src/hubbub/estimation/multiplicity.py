@@ -35,18 +35,18 @@ def adjusted(answers: Mapping[str, Answer], family: Sequence[str]) -> dict[str, 
         for name in family
         for p_value in (
             *(row.p_value for row in answers[name].rows),
-            *(one.p_value for one in answers[name].tests),
+            *(test.p_value for test in answers[name].tests),
         )
         if p_value is not None
     ]
     left = iter(holm(told))
-    found = dict(answers)
+    answers_adjusted = dict(answers)
     for name in family:
         answer = answers[name]
         rows = tuple(
             row if row.p_value is None else replace(row, p_adjusted=next(left))
             for row in answer.rows
         )
-        tests = tuple(replace(one, p_adjusted=next(left)) for one in answer.tests)
-        found[name] = replace(answer, rows=rows, tests=tests)
-    return found
+        tests = tuple(replace(test, p_adjusted=next(left)) for test in answer.tests)
+        answers_adjusted[name] = replace(answer, rows=rows, tests=tests)
+    return answers_adjusted

@@ -120,8 +120,8 @@ class NewtonRegression(Regression, Iterated):
 
     def answer_from(self, sums: Array, sigmas: Array) -> Answer:
         """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""
-        found = self._together(sums, sigmas)
-        return self.answer_with(found and found.per(self.covariates.per_unit))
+        root = self._together(sums, sigmas)
+        return self.answer_with(root and root.per(self.covariates.per_unit))
 
     def blurred(self, sigma: float) -> float:
         """The noise of a step but the first, where that of a sum is sigma."""
@@ -137,8 +137,8 @@ class NewtonRegression(Regression, Iterated):
 
     def _together(self, sums: Array, sigmas: Array) -> Effects | None:
         """The effects that all steps near their root say, None where noise hides them."""
-        found, is_near = near_root(list(self._played(sums, sigmas))[1:], self.first, least=2)
-        return found if is_near else None
+        root, is_near = near_root(list(self._played(sums, sigmas))[1:], self.first, least=2)
+        return root if is_near else None
 
     def _played(self, sums: Array, sigmas: Array) -> Iterator[Scored]:
         """Each step at the parameters that those before it gave."""
@@ -162,13 +162,13 @@ def near_root(
     Returns:
         The effects, None where noise hides them; and whether all sums behind them were near.
     """
-    found = None
+    root = None
     while len(told) >= least:
-        found = mean_effects(told, first)
-        if found and np.abs(told[0].at[first:] - found.values).max() <= far:
-            return found, True
+        root = mean_effects(told, first)
+        if root and np.abs(told[0].at[first:] - root.values).max() <= far:
+            return root, True
         told = told[1:]
-    return found, False
+    return root, False
 
 
 def mean_effects(told: Sequence[Scored], first: int) -> Effects | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.covariates import Patterns
 from hubbub.estimation.effects import TOO_NOISY, Effects, Names, Regression, omitted, told
+from hubbub.estimation.pattern_layout import PatternLayout
+from hubbub.estimation.shared_margins import Margins, Told
 from hubbub.estimation.statistic import Answer, Array, Estimate, Levels, NoisyTest, OneSum
 
 PER_CLASS = "trend per class"
@@ -47,7 +50,7 @@ class PatternRegression(Regression, OneSum):
     def __post_init__(self) -> None:
         """Refuses covariates that are none, and what is asked of others."""
         super().__post_init__()
-        known = [one.column.name for one in self.on]
+        known = [covariate.column.name for covariate in self.on]
         pairs = [name for pair in self.interactions for name in pair]
         for name in (*pairs, *self.trend, *([self.subgroups] if self.subgroups else [])):
             if name not in known:
@@ -67,6 +70,27 @@ class PatternRegression(Regression, OneSum):
         """Its covariates, of which all combinations are counted."""
         return Patterns(on=self.on)
 
+    @cached_property
+    def layout(self) -> PatternLayout:
+        """How a record says its pattern: what is asked is more exact than other interactions."""
+        pairs = (*self.interactions, *self._subgroup_pairs())
+        return PatternLayout(
+            shape=tuple(map(len, self.on)),
+            kept=frozenset(frozenset(map(self._place, pair)) for pair in pairs),
+        )
+
+    def by_pattern(self, sums: Array) -> Array:
+        """(patterns, width) noisy numbers of each pattern, from a noisy sum (size,)."""
+        return np.asarray(self.layout.counts @ sums.reshape(len(self.covariates), -1))
+
+    def through_layout(self, margins: Margins) -> Margins:
+        """What a block tells, from what numbers by pattern would."""
+        patterns = len(self.covariates)
+        return {
+            margin: Told((self.layout.counts @ told.inside.reshape(patterns, -1)).ravel(), told.row)
+            for margin, told in margins.items()
+        }
+
     @property
     def design(self) -> Array:
         """(patterns, components) of the model, without the constant."""
@@ -80,12 +104,12 @@ class PatternRegression(Regression, OneSum):
 
     def asked_of_patterns(self) -> dict[str, Any]:
         """The keys of what is asked besides the effects themselves."""
-        found: dict[str, Any] = {
+        asked: dict[str, Any] = {
             "interactions": [list(pair) for pair in self.interactions],
             "trend": list(self.trend),
             "subgroups": self.subgroups,
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in asked.items() if value}
 
     def told_of(self, cells: Array, sigma: float) -> Answer:
         """The whole answer from noisy cells."""
@@ -106,8 +130,8 @@ class PatternRegression(Regression, OneSum):
         start = self.covariates.width - 1
         for pair in self.interactions:
             size = len(self._products((pair,)))
-            if main is not None and (found := wald(main, slice(start, start + size))) is not None:
-                yield replace(found, column=_pair(pair))
+            if main is not None and (test := wald(main, slice(start, start + size))) is not None:
+                yield replace(test, column=_pair(pair))
             start += size
         for pair in self._subgroup_pairs():
             if pair in self.interactions or pair[::-1] in self.interactions:
@@ -115,22 +139,22 @@ class PatternRegression(Regression, OneSum):
             both = self.fitted(cells, self._with((pair,)), sigma)
             if both is not None:
                 first = self.covariates.width - 1
-                found = wald(both, slice(first, len(both.values)))
-                if found is not None:
-                    yield replace(found, column=_pair(pair))
+                test = wald(both, slice(first, len(both.values)))
+                if test is not None:
+                    yield replace(test, column=_pair(pair))
 
     def _trends(self, cells: Array, sigma: float) -> Iterator[Estimate]:
         """One row for each trend that is told."""
         for name in self.trend:
             place = self._place(name)
-            grid = np.indices([len(one) for one in self.on]).reshape(len(self.on), -1)
+            grid = np.indices([len(covariate) for covariate in self.on]).reshape(len(self.on), -1)
             columns = np.array(self.covariates.column)
             others = self.covariates.table[:, columns != place]
             design = np.column_stack([grid[place], others])
-            found = self.fitted(cells, design, sigma)
-            if found is not None and 0 in told(found):
+            fit = self.fitted(cells, design, sigma)
+            if fit is not None and 0 in told(fit):
                 names = ((name, PER_CLASS), *(("", "") for _ in range(others.shape[1])))
-                yield found.rows(names, self.ratio, self.confidence)[0]
+                yield fit.rows(names, self.ratio, self.confidence)[0]
 
     def _of_subgroups(self, cells: Array, sigma: float) -> Iterator[Estimate]:
         """The effect of one covariate alone, in each class of the others."""
@@ -138,18 +162,18 @@ class PatternRegression(Regression, OneSum):
             return
         place, columns = self._place(self.subgroups), np.array(self.covariates.column)
         design = self.covariates.table[:, columns == place]
-        names = tuple(one for one in self.covariates.names if one[0] == self.subgroups)
-        grid = np.indices([len(one) for one in self.on]).reshape(len(self.on), -1)
+        names = tuple(name for name in self.covariates.names if name[0] == self.subgroups)
+        grid = np.indices([len(covariate) for covariate in self.on]).reshape(len(self.on), -1)
         for number, other in enumerate(self.on):
             for level, kept in enumerate(grid[number] == np.arange(len(other))[:, None]):
-                found = None if number == place else self.fitted(cells, design, sigma, kept)
-                if found is not None:
+                fit = None if number == place else self.fitted(cells, design, sigma, kept)
+                if fit is not None:
                     group = f"{other.column.name}: {other.names[level]}"
-                    rows = found.rows(names, self.ratio, self.confidence)
+                    rows = fit.rows(names, self.ratio, self.confidence)
                     yield from (replace(row, group=group) for row in rows)
 
     def _subgroup_pairs(self) -> list[tuple[str, str]]:
-        names = [one.column.name for one in self.on]
+        names = [covariate.column.name for covariate in self.on]
         return [(self.subgroups, name) for name in names if self.subgroups not in ("", name)]
 
     def _with(self, pairs: tuple[tuple[str, str], ...]) -> Array:
@@ -163,7 +187,10 @@ class PatternRegression(Regression, OneSum):
 
     def _products(self, pairs: tuple[tuple[str, str], ...]) -> Names:
         """What the components of products are called."""
-        levels = {one.column.name: [one.names[k] for k in one.order[1:]] for one in self.on}
+        levels = {
+            covariate.column.name: [covariate.names[k] for k in covariate.order[1:]]
+            for covariate in self.on
+        }
         return tuple(
             (_pair(pair), f"{first} and {second}")
             for pair in pairs
@@ -172,7 +199,7 @@ class PatternRegression(Regression, OneSum):
         )
 
     def _place(self, name: str) -> int:
-        return [one.column.name for one in self.on].index(name)
+        return [covariate.column.name for covariate in self.on].index(name)
 
 
 def wald(effects: Effects, which: slice) -> NoisyTest | None:
@@ -201,7 +228,7 @@ def patterns_asked(keys: StatisticKeys, on: tuple[Any, ...]) -> dict[str, Any]:
     """
     section = keys.section
     asked = [key for key in ASKED_OF_PATTERNS if key in section]
-    if asked and not all(isinstance(one, Levels) for one in on):
+    if asked and not all(isinstance(covariate, Levels) for covariate in on):
         raise section.refusal(
             asked[0], "absent beside covariates that are numbers", "give them break points"
         )
@@ -214,10 +241,10 @@ def patterns_asked(keys: StatisticKeys, on: tuple[Any, ...]) -> dict[str, Any]:
     )
     if wrong:
         raise section.refusal("interactions", "pairs of covariates", 'write [["sex", "stage"]]')
-    found: dict[str, Any] = {"interactions": tuple((one, other) for one, other in pairs)}
-    found["trend"] = section.texts("trend", ())
-    found["subgroups"] = section.text("subgroups", "")
-    return {key: value for key, value in found.items() if value}
+    settings: dict[str, Any] = {"interactions": tuple((one, other) for one, other in pairs)}
+    settings["trend"] = section.texts("trend", ())
+    settings["subgroups"] = section.text("subgroups", "")
+    return {key: value for key, value in settings.items() if value}
 
 
 def _pair(pair: tuple[str, str]) -> str:

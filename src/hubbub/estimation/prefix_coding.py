@@ -61,11 +61,13 @@ class PrefixCode:
         return max(math.sqrt(max(widest, 0.0)), self.sensitivity)
 
     def encode(self, places: NDArray[np.int64]) -> Array:
-        """(n, bins): each record's column of F; zeros for places below 0."""
-        block = np.zeros((len(places), self.bins))
-        rows = np.flatnonzero(places >= 0)
-        block[rows] = self.matrix.T[places[rows]]
-        return block
+        """(n, bins): each record's column of F; zeros for places below 0, looked up as the rest."""
+        return np.asarray(self._columns[np.where(places < 0, self.bins, places)])
+
+    @cached_property
+    def _columns(self) -> Array:
+        """(bins + 1, bins): each column of F, and zeros."""
+        return np.vstack([self.matrix.T, np.zeros(self.bins)])
 
 
 def _lower(power: float, size: int) -> Array:

@@ -260,14 +260,14 @@ class Quantiles(OneSum):
 
     def _curve(self, name: str, sums: Array, sigma: float) -> Curve:
         totals, z = self._code.totals, normal_quantile(self.confidence)
-        found = [share(sums, total, totals[-1], sigma, z) for total in totals[:-1]]
+        shares = [share(sums, total, totals[-1], sigma, z) for total in totals[:-1]]
         return Curve(
             name=name if self.by else self.column.name,
             column=self.column.name,
             x=self.edges,
             y=(0.0, *map(float, self._monotone(sums))),
-            low=(0.0, *(one.low for one in found), 1.0),
-            high=(0.0, *(one.high for one in found), 1.0),
+            low=(0.0, *(one.low for one in shares), 1.0),
+            high=(0.0, *(one.high for one in shares), 1.0),
         )
 
     @property

@@ -169,7 +169,7 @@ class EventRates(OneSum):
             "" if told else TOO_FEW,
             rows=(
                 *(row for one in told for row in self._rows(one)),
-                *(row for one in groups[1:] for row in self._ratio(one, groups[0])),
+                *(row for group in groups[1:] for row in self._ratio(group, groups[0])),
             ),
             tests=tuple(self._tests(groups)),
             notes=(
@@ -236,7 +236,7 @@ class EventRates(OneSum):
 
         if len(groups) < 2:
             return []
-        events, time = np.array([(one.events, one.time) for one in groups]).T
+        events, time = np.array([(group.events, group.time) for group in groups]).T
         rate = max(float(events.sum() / time.sum()), 1e-12)
         part = time / time.sum()
         centred = np.eye(len(groups)) - np.outer(part, np.ones(len(groups)))

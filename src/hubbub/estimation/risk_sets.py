@@ -108,9 +108,8 @@ class RiskSets:
         ]
         if self.counted:
             blocks.append(self._partly(np.where(left, place, -1), part))
-        stacked = np.zeros((len(place), self.groups, self.width))
-        rows = np.flatnonzero(known)
-        stacked[rows, group[rows]] = np.column_stack(blocks)[rows]
+        own = one_hot(np.where(known, group, -1), self.groups)[:, :, None]
+        stacked = np.where(own > 0, np.column_stack(blocks)[:, None, :], 0.0)
         return stacked.reshape(len(place), self.size)
 
     def _left(self, place: NDArray[np.int64], part: Array) -> Array:
@@ -144,7 +143,7 @@ class RiskSets:
         """
         times, ended = cells[self.time.name], cells[self.event.name]
         edges = np.asarray(self.edges)
-        place = np.searchsorted(edges[1:], times, side="left")
+        place = (~(times[:, None] <= edges[1:])).sum(axis=1)  # a search takes as long as it must
         died = (ended >= 1) & (ended < 1 + self.causes)
         known = ~np.isnan(times) & (died | ((ended >= 0) & (ended < 1)))
         start, end = edges[:-1], edges[1:]

@@ -44,7 +44,7 @@ class Told(NamedTuple):
     """How a block tells a margin: the same row of some of its parts, added up.
 
     Args:
-        inside: (parts,) 1 for each of the block's parts that counts.
+        inside: (parts,) how much of each of the block's parts counts.
         row: (width,) a linear function of a part.
     """
 
@@ -67,8 +67,8 @@ def of_parts(levels: Sequence[Levels], told: Mapping[Margin, Array]) -> Margins:
         levels: the classes that divide it; none for a single part.
         told: what a part tells, (width,) each.
     """
-    shape = [len(one) for one in levels]
-    found: dict[Margin, Told] = {}
+    shape = [len(level) for level in levels]
+    margins: dict[Margin, Told] = {}
     for number in range(min(_TOGETHER, len(levels)) + 1):
         for named in itertools.combinations(range(len(levels)), number):
             if any(not one.column.complete for k, one in enumerate(levels) if k not in named):
@@ -81,8 +81,8 @@ def of_parts(levels: Sequence[Levels], told: Mapping[Margin, Array]) -> Margins:
                 }
                 for margin, row in told.items():
                     both = Margin(margin.counted, margin.classes | classes)
-                    found[both] = Told(inside, row)
-    return found
+                    margins[both] = Told(inside, row)
+    return margins
 
 
 def _inside(shape: Sequence[int], fixed: Mapping[int, int]) -> Array:

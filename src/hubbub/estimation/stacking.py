@@ -115,7 +115,7 @@ class _Part(NamedTuple):
     def answer(self, noisy: Array, sigma: float, rounds: int) -> Answer:
         """What all noisy sums that were made, (made, size), say."""
         if isinstance(self.asked, Iterated):
-            steps = [self.mean(one, sigma) for one in np.split(noisy, _ends(self.asked, rounds))]
+            steps = [self.mean(word, sigma) for word in np.split(noisy, _ends(self.asked, rounds))]
             sums, sigmas = zip(*steps, strict=True)
             return self.asked.answer_from(np.array(sums), np.array(sigmas))
         return self.asked.answer(*self.mean(noisy, sigma))
@@ -176,7 +176,7 @@ class Stacked:
         ends = [
             _ends(asked, self.rounds) for asked in self.statistics if isinstance(asked, Iterated)
         ]
-        return 1 + max((one[-1] for one in ends if one), default=0)
+        return 1 + max((end[-1] for end in ends if end), default=0)
 
     @property
     def start(self) -> Parameters:

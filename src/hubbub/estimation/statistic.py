@@ -44,11 +44,8 @@ def scaled(cells: Cells, column: Column) -> Array:
 
 
 def one_hot(places: NDArray[np.int64], size: int) -> Array:
-    """(n, size) with a 1 at each place; places below 0 give zeros."""
-    hot = np.zeros((len(places), size))
-    rows = np.flatnonzero(places >= 0)
-    hot[rows, places[rows]] = 1.0
-    return hot
+    """(n, size) with a 1 at each place; places below 0 give zeros, in the same operations."""
+    return np.asarray(places[:, None] == np.arange(size), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -230,10 +230,10 @@ def log_rank(strata: list[list[SurvivalCourse]], sigma: float) -> NoisyTest:
     from scipy.special import chdtrc  # which takes long to import
 
     each = [_compared(courses, sigma) for courses in strata]
-    found = _Compared(*(np.sum(parts, axis=0) for parts in zip(*each, strict=True)))
+    compared = _Compared(*(np.sum(parts, axis=0) for parts in zip(*each, strict=True)))
     degrees = len(strata[0]) - 1
-    statistic = quadratic_form(found.excess, found.covariance, degrees)
-    z = float(found.excess[0] / math.sqrt(found.covariance[0, 0]))
+    statistic = quadratic_form(compared.excess, compared.covariance, degrees)
+    z = float(compared.excess[0] / math.sqrt(compared.covariance[0, 0]))
     return NoisyTest(
         name="log-rank" if len(strata) == 1 else "stratified log-rank",
         statistic=statistic,

@@ -68,10 +68,10 @@ class SurvivalCourse:
         """All groups as one, with the noise of each."""
         return cls(
             sets=courses[0].sets,
-            events=np.sum([one.events for one in courses], axis=0),
-            exposed=np.sum([one.exposed for one in courses], axis=0),
-            partly=np.sum([one.partly for one in courses], axis=0),
-            at_risk=np.sum([one.at_risk for one in courses], axis=0),
+            events=np.sum([course.events for course in courses], axis=0),
+            exposed=np.sum([course.exposed for course in courses], axis=0),
+            partly=np.sum([course.partly for course in courses], axis=0),
+            at_risk=np.sum([course.at_risk for course in courses], axis=0),
             sigma=courses[0].sigma * math.sqrt(len(courses)),
         )
 

@@ -64,10 +64,10 @@ class CurveReadings:
         apart, error = self._area - other._area, math.hypot(self._error, other._error)
         from scipy.special import ndtr  # which takes long to import
 
-        found = self._mean("difference of restricted means", apart, error)
+        difference = self._mean("difference of restricted means", apart, error)
         p_value = float(2.0 * ndtr(-abs(apart) / error))
         level = f"{self._name} against {other._name}"
-        return [replace(found, group="", level=level, p_value=p_value)]
+        return [replace(difference, group="", level=level, p_value=p_value)]
 
     def _mean(self, quantity: str, value: float, error: float) -> Estimate:
         reach = self._z * error

@@ -34,12 +34,12 @@ def compared(
     """
     if counts.shape[1] != 2:
         return ()
-    z, found = normal_quantile(confidence), list[Estimate]()
+    z, estimates = normal_quantile(confidence), list[Estimate]()
     for place in range(1, len(counts)):
         pair, level = counts[[place, 0]], f"{names[place]} against {names[0]}"
-        found.append(_difference(pair, sigma, z, column, level))
-        found += _ratios(pair, sigma, z, column, level)
-    return tuple(found)
+        estimates.append(_difference(pair, sigma, z, column, level))
+        estimates += _ratios(pair, sigma, z, column, level)
+    return tuple(estimates)
 
 
 def _difference(pair: Array, sigma: float, z: float, column: str, level: str) -> Estimate:

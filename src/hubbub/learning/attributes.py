@@ -72,15 +72,15 @@ class _Kept:
 
     def __init__(self, model: nn.Module) -> None:
         tensors = (*model.parameters(), *model.buffers())
-        self._known = {id(one): one for one in (*model.modules(), *tensors)}
-        modules = [one for one in model.modules() if not isinstance(one, LinearProbe)]
-        bases = dict.fromkeys(base for one in modules for base in type(one).__mro__)
+        self._known = {id(module): module for module in (*model.modules(), *tensors)}
+        modules = [module for module in model.modules() if not isinstance(module, LinearProbe)]
+        bases = dict.fromkeys(base for module in modules for base in type(module).__mro__)
         classes = [base for base in bases if not f"{base.__module__}.".startswith(_OURS)]
         self._owners: list[Any] = [*modules, *classes, *tensors]
         self._values = [_own(owner) for owner in self._owners]
         memo = dict(self._known)
         self._copies = [_copied(values, memo) for values in self._values]
-        self._grads = [(one, one.grad) for one in tensors if one.is_leaf]
+        self._grads = [(tensor, tensor.grad) for tensor in tensors if tensor.is_leaf]
         self._containers = [
             (values[name], values[name].copy())
             for values in self._values

@@ -78,5 +78,5 @@ def on_device(
 ) -> Tensors:
     """The tensor, or each of the tuple, changed in one way and on that device."""
     if isinstance(values, tuple):
-        return tuple(change(one).contiguous().to(device) for one in values)
+        return tuple(change(value).contiguous().to(device) for value in values)
     return change(values).contiguous().to(device)

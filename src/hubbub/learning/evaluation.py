@@ -69,10 +69,10 @@ def evaluate(
     """
     logits, losses = _outputs(model, loss, inputs, targets, chunk)
     truth = targets.cpu().numpy()
-    found = {"loss": float(losses.double().mean()), **target_type.scored(logits.numpy(), truth)}
+    scores = {"loss": float(losses.double().mean()), **target_type.scored(logits.numpy(), truth)}
     predicted = target_type.predicted(logits).numpy()
-    found |= {name.rpartition(":")[2]: _scored(name, truth, predicted) for name in own}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    scores |= {name.rpartition(":")[2]: _scored(name, truth, predicted) for name in own}
+    return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 
 def _outputs(
@@ -99,12 +99,12 @@ def _outputs(
 def _scored(name: str, targets: NDArray[Any], predicted: NDArray[Any]) -> float:
     """What a user's metric says; it sees public records only."""
     metric = named_object(name, "training.metrics")
-    found, raised = attempted(partial(metric, targets, predicted), quotes=True)
+    score, raised = attempted(partial(metric, targets, predicted), quotes=True)
     if not raised:
         try:
-            return float(found)
+            return float(score)
         except (TypeError, ValueError):
-            raised = type(found).__name__
+            raised = type(score).__name__
     raise StudyError(
         f"expected {name} to give a number for targets and predictions of the public test "
         f"records, got {raised}; correct the function"

@@ -155,10 +155,10 @@ def _row(
     """
     try:
         with seeded(_SEED, record.device), attributes_restored(module):
-            found, raised = attempted(partial(_features, module, record, shape))
+            features, raised = attempted(partial(_features, module, record, shape))
     except HubbubError:  # whatever it says would tell of a record
         return None
-    row: NDArray[np.float32] = found
+    row: NDArray[np.float32] = features
     return None if raised else row
 
 
@@ -173,14 +173,14 @@ def _features(
 def _convolutions(tensors: Mapping[str, torch.Tensor], name: str) -> int:
     """How many convolutions a file holds, and nothing besides."""
     matches = [_CONVOLUTION.fullmatch(key) for key in tensors]
-    found = {int(match[1]) for match in matches if match}
-    whole = all(matches) and found == set(range(1, 1 + len(found))) and found
-    if not whole or any(tensors.get(f"conv{k}.weight", torch.zeros(0)).dim() != 4 for k in found):
+    ranks = {int(match[1]) for match in matches if match}
+    whole = all(matches) and ranks == set(range(1, 1 + len(ranks))) and ranks
+    if not whole or any(tensors.get(f"conv{k}.weight", torch.zeros(0)).dim() != 4 for k in ranks):
         raise ModelError(
             f"expected conv1.weight, conv1.bias, conv2.weight, … in {name}, each weight of shape "
             f"(out, in, height, width), found {sorted(tensors)[:8]}; save the layers by these names"
         )
-    return len(found)
+    return len(ranks)
 
 
 def _convolution(tensors: Mapping[str, torch.Tensor], name: str) -> nn.Conv2d:

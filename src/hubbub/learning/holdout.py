@@ -37,5 +37,5 @@ def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:
     hashes = [hashlib.sha256(seed) for _ in range(records.units)]
     for unit, one, y in zip(units, records.inputs, records.targets, strict=True):
         hashes[unit].update(one.tobytes() + y.tobytes())
-    first = [int.from_bytes(one.digest()[:8], "big") < limit for one in hashes]
+    first = [int.from_bytes(digest.digest()[:8], "big") < limit for digest in hashes]
     return np.array(first, dtype=bool)[units]

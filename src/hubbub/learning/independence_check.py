@@ -110,8 +110,8 @@ def _said(model: nn.Module, loss: Loss, row: Batch) -> list[torch.Tensor]:
     with torch.no_grad():
         outputs = _outputs(model, row)
     with seeded(0, device_under(model) or _CPU):
-        found = clipped_sum(model, loss, row.inputs, row.labels(), _NO_CLIP, method="loop")
-    return [*outputs, found.vector]
+        parts = clipped_sum(model, loss, row.inputs, row.labels(), _NO_CLIP, method="loop")
+    return [*outputs, parts.vector]
 
 
 def _outputs(model: nn.Module, batch: Batch, seed: int = 0) -> list[torch.Tensor]:
@@ -143,9 +143,9 @@ def _refuse_reaching(model: nn.Module, batch: Batch, together: list[torch.Tensor
     for place in range(batch.size):
         rows = (torch.arange(batch.size, device=batch.inputs[0].device) + 1) % batch.size
         rows[place] = place
-        found = _outputs(model, batch.each(partial(torch.index_select, dim=0, index=rows)))
-        stacks = all(x.dim() and len(x) == batch.size for x in (*together, *found))
-        if not stacks or not _alike([x[place] for x in together], [x[place] for x in found]):
+        outputs = _outputs(model, batch.each(partial(torch.index_select, dim=0, index=rows)))
+        stacks = all(x.dim() and len(x) == batch.size for x in (*together, *outputs))
+        if not stacks or not _alike([x[place] for x in together], [x[place] for x in outputs]):
             raise ModelError(
                 "expected outputs for a record that are the same beside any other records at the "
                 "same seed, found others: " + _MIXING + "; draw as much for any record"

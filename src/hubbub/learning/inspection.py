@@ -79,14 +79,18 @@ def zeros_filled(model: nn.Module) -> Iterator[None]:
 
     At a head of zeros all outputs are alike, and no check would see what comes before it.
     """
-    zeros = [one for one in model.parameters() if one.requires_grad and not one.any()]
+    zeros = [
+        parameter
+        for parameter in model.parameters()
+        if parameter.requires_grad and not parameter.any()
+    ]
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for one in zeros:
-            one.copy_(torch.randn(one.shape, generator=generator) / 4)
+        for zero in zeros:
+            zero.copy_(torch.randn(zero.shape, generator=generator) / 4)
     try:
         yield
     finally:
         with torch.no_grad():
-            for one in zeros:
-                one.zero_()
+            for zero in zeros:
+                zero.zero_()

@@ -224,8 +224,8 @@ def _sign_vectors(matrix: LayerMatrix, draw_key: bytes, layout: ParameterLayout)
     """The vectors that `draw_key` makes."""
     if matrix.kept:
         return SignVectors(outer=None, inner=None, matrix=matrix)
-    signs = (torch.from_numpy(one) for one in matrix.signs(draw_key))
-    outer, inner = (one.to(layout.device, layout.dtype) for one in signs)
+    signs = (torch.from_numpy(sign) for sign in matrix.signs(draw_key))
+    outer, inner = (sign.to(layout.device, layout.dtype) for sign in signs)
     return SignVectors(outer=outer, inner=inner, matrix=matrix)
 
 

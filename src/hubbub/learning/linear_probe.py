@@ -63,7 +63,10 @@ class LinearProbe(nn.Module):
         weights = self.second.weight, self.first.weight
         same = bool(self._known) and self._known[0].dtype == weights[0].dtype
         if not same or not all(map(torch.equal, weights, self._known)):
-            self._known = (*(one.detach().clone() for one in weights), least_squares(*weights))
+            self._known = (
+                *(weight.detach().clone() for weight in weights),
+                least_squares(*weights),
+            )
         return self._known[-1]
 
 
@@ -93,8 +96,8 @@ def least_squares(second: torch.Tensor, first: torch.Tensor, floor: float = FLOO
     even = (second + second.T) / 2
     least = floor * noise * sqrt(2 * width) + _LEAST * even.diagonal().mean().abs() + 1e-30
     values, vectors = torch.linalg.eigh(even)
-    found: torch.Tensor = first @ vectors / values.clamp(min=float(least)) @ vectors.T
-    return found.to(kind)
+    weights: torch.Tensor = first @ vectors / values.clamp(min=float(least)) @ vectors.T
+    return weights.to(kind)
 
 
 def normalised(rows: torch.Tensor) -> torch.Tensor:

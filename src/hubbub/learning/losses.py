@@ -96,9 +96,9 @@ def hazard_errors(
     outputs: torch.Tensor, targets: torch.Tensor, *, grid: tuple[float, ...]
 ) -> torch.Tensor:
     """Squared error of the hazards, in [0, 1]: a record's mean over its own intervals."""
-    found = torch.sigmoid(log_odds(outputs, len(grid)))
+    probabilities = torch.sigmoid(log_odds(outputs, len(grid)))
     without, with_it = intervals(targets, grid)
-    errors = found**2 * without + (1.0 - found) ** 2 * with_it
+    errors = probabilities**2 * without + (1.0 - probabilities) ** 2 * with_it
     return errors.sum(-1) / (without | with_it).sum(-1).clamp(min=1)
 
 

@@ -62,13 +62,13 @@ class LowRank(nn.Module):
 
     def forward(self, records: torch.Tensor) -> torch.Tensor:
         """Logits of (n, ...) records."""
-        found = self.base(records)
-        if found.dim() != 2 or found.shape[1] != self.head.in_features:
+        outputs = self.base(records)
+        if outputs.dim() != 2 or outputs.shape[1] != self.head.in_features:
             raise ModelError(
                 f"expected a frozen module that gives ({self.head.in_features},) features for each "
-                f"record, as model.frozen.features says, found {tuple(found.shape[1:])}; fix one"
+                f"record, as model.frozen.features says, found {tuple(outputs.shape[1:])}; fix one"
             )
-        logits: torch.Tensor = self.head(found)
+        logits: torch.Tensor = self.head(outputs)
         return logits.squeeze(-1) if self.head.out_features == 1 else logits
 
 
@@ -92,7 +92,7 @@ class Adapter(nn.Module):
 def _targets(base: nn.Module, names: tuple[str, ...]) -> list[nn.Linear]:
     """The layers whose names are, or end with, one of those asked for."""
     modules = dict(base.named_modules())
-    found: list[nn.Linear] = []
+    targets: list[nn.Linear] = []
     for name in names:
         mine = [one for key, one in modules.items() if f".{key}".endswith(f".{name}")]
         # A layer of another type may have its weights used without being called itself.
@@ -104,8 +104,8 @@ def _targets(base: nn.Module, names: tuple[str, ...]) -> list[nn.Linear]:
                 "expected model.target_modules to name Linear layers of the frozen module, "
                 f'"{name}" names {kinds}; choose some like {some}'
             )
-        found += linear
-    return list(dict.fromkeys(found))
+        targets += linear
+    return list(dict.fromkeys(targets))
 
 
 def _adapt(layer: nn.Linear, rank: int) -> None:

@@ -56,12 +56,12 @@ class ScoreMarks:
         losses: torch.Tensor,
     ) -> torch.Tensor:
         """(3, n)."""
-        found = target_type.record_score(outputs, targets).double()
+        marks = target_type.record_score(outputs, targets).double()
         # What is not a number counts as the largest loss and error, as a wrong class does (P16).
-        found = found.nan_to_num(nan=1.0).clamp(0.0, 1.0)
+        marks = marks.nan_to_num(nan=1.0).clamp(0.0, 1.0)
         bounded = (losses.double() / MOST_LOSS).nan_to_num(nan=1.0).clamp(0.0, 1.0)
         presence, scale = self.vector.presence, self.vector.scale
-        scores = torch.stack([found, bounded])
+        scores = torch.stack([marks, bounded])
         return torch.cat([torch.full_like(bounded, presence)[None], scale * (scores - 0.5)])
 
 

@@ -42,8 +42,8 @@ def accuracy(outputs: NDArray[Any], targets: NDArray[Any]) -> float:
             f"expected as many outputs as targets and at least one, found {len(outputs)} "
             f"and {len(targets)}"
         )
-    found = outputs > 0 if outputs.ndim == 1 else outputs.argmax(1) == targets
-    return float((found == (targets > 0.5)).mean() if outputs.ndim == 1 else found.mean())
+    right = outputs > 0 if outputs.ndim == 1 else outputs.argmax(1) == targets
+    return float((right == (targets > 0.5)).mean() if outputs.ndim == 1 else right.mean())
 
 
 def brier(logits: NDArray[Any], targets: NDArray[Any]) -> float:
@@ -58,16 +58,16 @@ def calibration_slope(logits: NDArray[Any], targets: NDArray[Any]) -> float:
         The slope; nan where there is none, as all logits are one or tell the classes apart.
     """
     rows = np.column_stack([np.ones(len(logits)), logits.astype(np.float64)])
-    found = np.zeros(2)
+    effects = np.zeros(2)
     for _ in range(_NEWTON):
-        chances = expit(rows @ found)
+        chances = expit(rows @ effects)
         curvature = rows.T @ (rows * (chances * (1 - chances))[:, None])
-        if np.linalg.cond(curvature) > 1e12 or abs(found[1]) > _FAR:
+        if np.linalg.cond(curvature) > 1e12 or abs(effects[1]) > _FAR:
             return float("nan")
         step = np.linalg.solve(curvature, rows.T @ (targets - chances))
-        found = found + step
-        if np.abs(step).max() < 1e-10 * (1 + np.abs(found).max()):
-            return float(found[1])
+        effects = effects + step
+        if np.abs(step).max() < 1e-10 * (1 + np.abs(effects).max()):
+            return float(effects[1])
     return float("nan")
 
 

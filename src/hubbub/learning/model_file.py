@@ -125,9 +125,9 @@ def stored_shape(path: Path) -> tuple[int, ...]:
         IntegrityError: it is damaged, or says none.
     """
     try:
-        found = json_value(_read(path)[1].get("inputs", ""))
-        if isinstance(found, list) and found and all(type(one) is int for one in found):
-            return tuple(found)
+        shape = json_value(_read(path)[1].get("inputs", ""))
+        if isinstance(shape, list) and shape and all(type(one) is int for one in shape):
+            return tuple(shape)
     except ValueError:
         pass
     raise IntegrityError(
@@ -182,10 +182,10 @@ def read_pinned(path: Path, sha256: str) -> dict[str, torch.Tensor]:
             f"expected the public weights {path}, found that they cannot be read: "
             f"{why_of(error)}; put the file there"
         ) from None
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
         raise IntegrityError(
-            f"expected {path} to have the SHA-256 {sha256}, found {found}; get the file that the "
+            f"expected {path} to have the SHA-256 {sha256}, found {digest}; get the file that the "
             "study names"
         )
     try:

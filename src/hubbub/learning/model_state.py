@@ -174,7 +174,9 @@ class _Writes(OperationMode):
         return func(*args, **(kwargs or {}))
 
     def _note(self, written: Any) -> None:
-        tensors = [one for one in tree_leaves(written) if isinstance(one, torch.Tensor)]
+        tensors = [
+            tree_leaf for tree_leaf in tree_leaves(written) if isinstance(tree_leaf, torch.Tensor)
+        ]
         self.names |= {self._known[_address(t)] for t in tensors if _address(t) in self._known}
 
 

@@ -246,12 +246,12 @@ def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
     finally:
         model.train(training)
     if len(shape) not in (1, 2) or shape[1:] == (1,):
-        found = "()" if not shape else f"({', '.join(['n', *map(str, shape[1:])])})"
+        words = "()" if not shape else f"({', '.join(['n', *map(str, shape[1:])])})"
         remedy = "end its forward with .squeeze(-1), or a Sequential with torch.nn.Flatten(0)"
         if not shape:  # of one record
             remedy = "squeeze(-1) in place of squeeze() leaves the records' own dimension"
         raise ModelError(
             "expected a model with outputs of shape (n,) for two classes or (n, classes) for more, "
-            f"found {found}; {remedy}"
+            f"found {words}; {remedy}"
         )
     return shape[1] if len(shape) == 2 else 1

@@ -68,35 +68,35 @@ def beside_null(
     """
     if not np.isfinite(outputs).all() or len(targets) < 2:
         return {}
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     if isinstance(target_type, Classes):
-        found = _classes(outputs, targets)
+        scores = _classes(outputs, targets)
     elif isinstance(target_type, Amount | Count):
         predicted = target_type.predicted(torch.from_numpy(outputs).double()).numpy()
         known = np.asarray(targets, dtype=np.float64)
         least = target_type.low if isinstance(target_type, Amount) and target_type.is_log else 0.0
-        found = _logarithms(predicted, np.maximum(known, least)) if least else {}
-        found |= _numbers(predicted, known, counts=isinstance(target_type, Count))
+        scores = _logarithms(predicted, np.maximum(known, least)) if least else {}
+        scores |= _numbers(predicted, known, counts=isinstance(target_type, Count))
     elif isinstance(target_type, TimeToEvent):
-        found = _times(target_type, outputs, targets)
-    return {name: one for name, one in found.items() if isfinite(one.value)}
+        scores = _times(target_type, outputs, targets)
+    return {name: one for name, one in scores.items() if isfinite(one.value)}
 
 
 def _classes(outputs: NDArray[Any], targets: NDArray[Any]) -> dict[str, Score]:
     """AUC and Brier of two classes that both occur, and accuracy."""
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     labels = (targets > 0.5) if outputs.ndim == 1 else targets
     kinds, counts = np.unique(labels, return_counts=True)
     if outputs.ndim == 1 and len(kinds) == 2:
-        found["auc"] = _rank(metrics.auc(outputs, targets), int(counts[1]), int(counts[0]))
+        scores["auc"] = _rank(metrics.auc(outputs, targets), int(counts[1]), int(counts[0]))
         errors = (expit(outputs.astype(np.float64)) - labels) ** 2
-        found["brier"] = _mean(errors, (labels.mean() - labels) ** 2)
+        scores["brier"] = _mean(errors, (labels.mean() - labels) ** 2)
     said = outputs > 0 if outputs.ndim == 1 else outputs.argmax(1)
     commoner = kinds[np.argmax(counts)]
     wrong, null = (said != labels).astype(float), (labels != commoner).astype(float)
     apart = _mean(wrong, null)
     low, high = _wilson(1 - apart.value, len(labels))
-    found["accuracy"] = Score(
+    scores["accuracy"] = Score(
         value=1 - apart.value,
         low=low,
         high=high,
@@ -104,21 +104,21 @@ def _classes(outputs: NDArray[Any], targets: NDArray[Any]) -> dict[str, Score]:
         records=len(labels),
         is_better=apart.is_better,
     )
-    return found
+    return scores
 
 
 def _numbers(predicted: Array, known: Array, *, counts: bool) -> dict[str, Score]:
     """Errors beside those of everybody's mean; of counts, their deviance first."""
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     mean = known.mean()
     if counts and mean > 0:
         own, null = (_deviances(rate, known) for rate in (predicted, np.full(len(known), mean)))
-        found["poisson_deviance"] = _mean(own, null)
+        scores["poisson_deviance"] = _mean(own, null)
     squares = _mean((predicted - known) ** 2, (mean - known) ** 2)
-    found["rmse"] = _of(squares, lambda value: sqrt(max(value, 0.0)))
+    scores["rmse"] = _of(squares, lambda value: sqrt(max(value, 0.0)))
     middle = np.median(known)
-    found["mae"] = _mean(np.abs(predicted - known), np.abs(middle - known))
-    return found
+    scores["mae"] = _mean(np.abs(predicted - known), np.abs(middle - known))
+    return scores
 
 
 def _logarithms(predicted: Array, known: Array) -> dict[str, Score]:

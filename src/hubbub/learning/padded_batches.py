@@ -116,16 +116,16 @@ class PaddedBatches:
             alone = run(piece)
             return np.zeros(size) if alone is None else alone
         piece = np.where(self._raising[piece], EMPTY, piece)  # EMPTY, the last, never raises
-        found = run(piece)
-        if found is None and run(np.full_like(piece, EMPTY)) is not None:
+        part = run(piece)
+        if part is None and run(np.full_like(piece, EMPTY)) is not None:
             fault = self._at_fault(piece, np.flatnonzero(piece != EMPTY), run)
             self._raising[piece[fault]] = True
             _LOG.warning(
                 "the model raised on %d of this silo's records, which add nothing", len(fault)
             )
             piece[fault] = EMPTY
-            found = run(piece)
-        return np.zeros(size) if found is None else found
+            part = run(piece)
+        return np.zeros(size) if part is None else part
 
     def _run(self, seed: int, work: Work, piece: Rows) -> Array | None:
         """The work on one piece; None where the model raises."""

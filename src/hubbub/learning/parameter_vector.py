@@ -46,10 +46,10 @@ def layout_of(model: nn.Module) -> ParameterLayout:
             )
     kinds = {(p.dtype, p.device) for p in parameters.values()}
     if len(kinds) != 1 or next(iter(kinds))[0] not in _DTYPES:
-        found = sorted(f"{dtype} on {device}" for dtype, device in kinds) or "none"
+        kinds_seen = sorted(f"{dtype} on {device}" for dtype, device in kinds) or "none"
         raise ModelError(
             "expected trainable parameters that are all float32 or all float64 on one device, "
-            f"found {found}; convert the model with model.float()"
+            f"found {kinds_seen}; convert the model with model.float()"
         )
     dtype, device = next(iter(kinds))
     slices, start = {}, 0

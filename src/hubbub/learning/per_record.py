@@ -137,12 +137,12 @@ class Products:
 def _substituted(factor: torch.Tensor, scales: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Q with factor Q = scales values, from the first row to the last."""
     diagonal = factor.diagonal(dim1=1, dim2=2)
-    found = values * (scales / diagonal)[:, :, None]
+    solution = values * (scales / diagonal)[:, :, None]
     factor = factor / diagonal[:, :, None]
-    for row in range(1, found.shape[1]):
+    for row in range(1, solution.shape[1]):
         one = slice(row, row + 1)
-        found[:, one].baddbmm_(factor[:, one, :row], found[:, :row], alpha=-1)
-    return found
+        solution[:, one].baddbmm_(factor[:, one, :row], solution[:, :row], alpha=-1)
+    return solution
 
 
 def _scaled(

@@ -43,16 +43,16 @@ class Scorer(nn.Module):
         super().__init__()
         self._target_type = target_type
         self.model = model
-        found = standardisation
-        self.register_buffer("shift", torch.zeros(1) if found is None else _tensor(found.shift))
-        self.register_buffer("scale", torch.ones(1) if found is None else _tensor(found.scale))
+        scaling = standardisation
+        self.register_buffer("shift", torch.zeros(1) if scaling is None else _tensor(scaling.shift))
+        self.register_buffer("scale", torch.ones(1) if scaling is None else _tensor(scaling.scale))
         self.eval()
 
     def around(self, model: nn.Module) -> Scorer:
         """The same around another model."""
-        made = Scorer(model, None, self._target_type)
-        made.shift, made.scale = self.shift, self.scale
-        return made.eval()
+        scorer = Scorer(model, None, self._target_type)
+        scorer.shift, scorer.scale = self.shift, self.scale
+        return scorer.eval()
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """What the goal predicts: for classes the probability of the second, or of every one."""
@@ -73,8 +73,8 @@ def scores(scorer: Scorer, features: NDArray[np.float32]) -> NDArray[np.float32]
     device = scorer.shift.device
     pieces = np.split(features, range(_CHUNK, len(features), _CHUNK))
     with plain_attention():
-        found = [scorer(torch.from_numpy(piece).to(device)).cpu().numpy() for piece in pieces]
-    return np.concatenate(found)
+        scored = [scorer(torch.from_numpy(piece).to(device)).cpu().numpy() for piece in pieces]
+    return np.concatenate(scored)
 
 
 def write_onnx(path: Path, scorer: Scorer, shape: tuple[int, ...]) -> None:
@@ -97,11 +97,11 @@ def _settled(model: nn.Module) -> nn.Module:
     """A model of the same outputs, in which nothing is left to be solved."""
     if isinstance(model, LinearProbe):
         return model.settled()
-    made = copy.deepcopy(model)
-    for name, part in list(made.named_modules()):
+    settled = copy.deepcopy(model)
+    for name, part in list(settled.named_modules()):
         if isinstance(part, LinearProbe):
-            made.set_submodule(name, part.settled())
-    return made
+            settled.set_submodule(name, part.settled())
+    return settled
 
 
 def _onnx_bytes(scorer: Scorer, example: torch.Tensor) -> bytes:

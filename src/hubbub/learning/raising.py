@@ -65,5 +65,5 @@ class RaisingOperations(OperationMode):
 
 def _addresses(values: Any) -> Iterable[int]:
     """Of the tensors among them; a view has that of its base."""
-    leaves = (one for one in tree_leaves(values) if isinstance(one, torch.Tensor))
-    return [one.untyped_storage().data_ptr() for one in leaves if one.numel()]
+    leaves = (tree_leaf for tree_leaf in tree_leaves(values) if isinstance(tree_leaf, torch.Tensor))
+    return [leaf.untyped_storage().data_ptr() for leaf in leaves if leaf.numel()]

@@ -103,10 +103,10 @@ def _agrees(
 ) -> bool:
     """Whether `method` takes the model and gives the loop's sum."""
     try:
-        found = _sum(model, loss, batch, clip, method)
+        total = _sum(model, loss, batch, clip, method)
     except (HubbubError, *UNABLE):
         return False
-    return bool((found - truth).norm() <= _TOLERANCE * max(clip, float(truth.norm())))
+    return bool((total - truth).norm() <= _TOLERANCE * max(clip, float(truth.norm())))
 
 
 def try_out(

@@ -32,7 +32,7 @@ def scored(hazards: Array, grid: Sequence[float], times: Array, events: Flags) -
     if not np.isfinite(hazards).all():
         return {}
     risk = hazards.sum(1)
-    found = {
+    by_name = {
         "c_index": harrell(risk, times, events),
         "c_index_uno": uno(risk, times, events, tau=grid[-1]),
     }
@@ -42,8 +42,8 @@ def scored(hazards: Array, grid: Sequence[float], times: Array, events: Flags) -
         at = np.array(grid)[within]
         scores = brier_scores(survival, at, times, events)
         areas = np.diff(at) * (scores[1:] + scores[:-1]) / 2
-        found["integrated_brier"] = float(areas.sum() / (at[-1] - at[0]))
-    return {name: value for name, value in found.items() if np.isfinite(value)}
+        by_name["integrated_brier"] = float(areas.sum() / (at[-1] - at[0]))
+    return {name: value for name, value in by_name.items() if np.isfinite(value)}
 
 
 def harrell(risk: Array, times: Array, events: Flags) -> float:

@@ -112,12 +112,12 @@ class Classes(TargetType):
 
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
         """Accuracy; for two classes that both occur also AUC, Brier and calibration slope."""
-        found = {"accuracy": metrics.accuracy(outputs, targets)}
+        scores = {"accuracy": metrics.accuracy(outputs, targets)}
         if outputs.ndim == 1 and len(np.unique(targets)) == 2 and np.isfinite(outputs).all():
-            found["auc"] = metrics.auc(outputs, targets)
-            found["brier"] = metrics.brier(outputs, targets)
-            found["calibration_slope"] = metrics.calibration_slope(outputs, targets)
-        return found
+            scores["auc"] = metrics.auc(outputs, targets)
+            scores["brier"] = metrics.brier(outputs, targets)
+            scores["calibration_slope"] = metrics.calibration_slope(outputs, targets)
+        return scores
 
 
 CLASSES = Classes()
@@ -168,17 +168,17 @@ class Amount(TargetType):
     def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
         """In the target's unit; of logarithms it is about the median."""
         low, high = self._ends
-        found = (outputs * (high - low) + (low + high)) / 2.0
-        return found.exp() if self.is_log else found
+        amounts = (outputs * (high - low) + (low + high)) / 2.0
+        return amounts.exp() if self.is_log else amounts
 
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
         """Errors in the target's unit; of logarithms, too, if those are learned."""
         predicted = np.asarray(self.predicted(torch.from_numpy(outputs).double()))
-        found = metrics.errors(predicted, targets)
+        scores = metrics.errors(predicted, targets)
         if not self.is_log:
-            return found
+            return scores
         known = np.log(np.maximum(targets, self.low))
-        return {"rmsle": metrics.errors(np.log(predicted), known)["rmse"], **found}
+        return {"rmsle": metrics.errors(np.log(predicted), known)["rmse"], **scores}
 
     @property
     def _ends(self) -> tuple[float, float]:

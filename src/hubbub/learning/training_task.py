@@ -169,7 +169,7 @@ class TrainingTask:
     ) -> NDArray[np.float64]:
         """The sum over a piece's kept rows."""
         with attributes_restored(self._model):
-            found = summed(
+            part = summed(
                 self._loss,
                 inputs,
                 targets,
@@ -178,7 +178,7 @@ class TrainingTask:
                 chunk=self._chunk,
                 counted=kept,
             )
-        return found.vector.cpu().numpy().astype(np.float64)
+        return part.vector.cpu().numpy().astype(np.float64)
 
     def _checked(self, trial: Trial, targets: Tensors, rows: int, margin: float) -> int:
         """Rows of a piece of such a batch; sets how many of them the method takes at once.

@@ -53,8 +53,8 @@ class UnitLoss:
 
     def each(self, outputs: torch.Tensor, targets: Weighted) -> torch.Tensor:
         """(n, k): the loss of every place."""
-        found = self.rows(outputs.flatten(0, 1), targets[0].flatten(0, 1))
-        return found.reshape(targets[1].shape)
+        losses = self.rows(outputs.flatten(0, 1), targets[0].flatten(0, 1))
+        return losses.reshape(targets[1].shape)
 
     def __call__(self, outputs: torch.Tensor, targets: Weighted) -> torch.Tensor:
         """(n,), of outputs (n, k, ...)."""

@@ -86,6 +86,6 @@ class _Operations(OperationMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        shapes = tuple(tuple(one.shape) for one in args if isinstance(one, torch.Tensor))
+        shapes = tuple(tuple(arg.shape) for arg in args if isinstance(arg, torch.Tensor))
         self.seen.append((str(func), shapes))
         return func(*args, **(kwargs or {}))

@@ -344,8 +344,8 @@ def vmapped_losses(
         xs: tuple[torch.Tensor, ...], ys: tuple[torch.Tensor, ...]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         outputs = model(*(x.unsqueeze(0) for x in xs))
-        found = loss(outputs, batch.labels(tuple(y.unsqueeze(0) for y in ys)))
-        return outputs.squeeze(0), found.squeeze(0)
+        record_loss = loss(outputs, batch.labels(tuple(y.unsqueeze(0) for y in ys)))
+        return outputs.squeeze(0), record_loss.squeeze(0)
 
     with _Intercept(tape):
         outputs, losses = vmap(one, randomness="different")(batch.inputs, batch.targets)

@@ -249,7 +249,7 @@ class Admission:
         left = plain["left"]
         return cls(
             study=bytes.fromhex(plain["study"]),
-            counts=tuple(_counted(**one) for one in plain["counts"]),
+            counts=tuple(_counted(**count) for count in plain["counts"]),
             left=None if left is None else RemainingBudget(**left),
         )
 

@@ -203,10 +203,10 @@ class Chain:
         query = "SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT 2"
         schema = self._database.execute(query).fetchall()
         names = ("application_id", "user_version")
-        found = tuple(self._database.execute(f"PRAGMA {one}").fetchone()[0] for one in names)
-        if not schema and found == (0, 0):
+        numbers = tuple(self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        if not schema and numbers == (0, 0):
             return True
-        if found != (_APPLICATION, _FORMAT):
+        if numbers != (_APPLICATION, _FORMAT):
             raise IntegrityError(
                 f"expected a {self._kind} of format {_FORMAT} at {self._path}, found another "
                 "database; check the path, or use the version of hubbub that wrote it"

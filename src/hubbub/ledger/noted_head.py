@@ -43,10 +43,10 @@ class NotedHead:
 
     def read(self) -> Head | None:
         """What was noted; None if nothing was, or a power cut took it."""
-        found = self._settled()
-        if not found:
+        stored = self._settled()
+        if not stored:
             return None
-        match = _LINE.fullmatch(found)
+        match = _LINE.fullmatch(stored)
         if match is None:
             raise IntegrityError(
                 f"expected the number and the digest of a row in {self.path}, found something "
@@ -60,11 +60,11 @@ class NotedHead:
         before = None
         while True:
             try:
-                found = read_bytes(self.path, most=_MOST_BYTES)
+                stored = read_bytes(self.path, most=_MOST_BYTES)
             except FileNotFoundError:
                 return b""
             except OSError:
                 return b"?"  # no note, whatever it is
-            if found == before:
-                return found
-            before = found
+            if stored == before:
+                return stored
+            before = stored

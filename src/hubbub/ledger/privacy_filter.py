@@ -52,8 +52,8 @@ class PrivacyFilter:
     @classmethod
     def beginning(cls, cap: Cap, tally: Tally) -> PrivacyFilter:
         """A filter that begins with what a ledger holds."""
-        made = {study: tally.counts(study) for study in tally.studies()}
-        return cls(cap=cap, before=tally.counts(), made=made)
+        counts = {study: tally.counts(study) for study in tally.studies()}
+        return cls(cap=cap, before=tally.counts(), made=counts)
 
     def under(self, cap: Cap) -> PrivacyFilter:
         """The same studies under another cap."""
@@ -78,10 +78,12 @@ class PrivacyFilter:
         Raises:
             BudgetError: the cap has no room for the study.
         """
-        made = tally.attempts(entry.study, entry.kind)
-        if made < self._set_aside(entry.study, entry.kind):
+        attempts_made = tally.attempts(entry.study, entry.kind)
+        if attempts_made < self._set_aside(entry.study, entry.kind):
             return None
-        most = rounded_up(made + 1) if attempts is None else max(attempts, made + 1)
+        most = (
+            rounded_up(attempts_made + 1) if attempts is None else max(attempts, attempts_made + 1)
+        )
         most = max(most, study.get(entry.kind, 0))
         counts = self.wanted(entry.study, {**study, entry.kind: most})
         self._check_unit(counts)

@@ -26,7 +26,9 @@ from hubbub.ledger.hash_chain import Chain, Progress
 from hubbub.ledger.head_statement import HeadStatement
 from hubbub.ledger.privacy_filter import PrivacyFilter
 from hubbub.ledger.row import Row
+from hubbub.ledger.row_cost import attempts_of
 from hubbub.ledger.tally import Tally
+from hubbub.planning import Plan
 
 Content = Entry | Cap | Admission | Closing
 
@@ -84,7 +86,8 @@ class Ledger:
 
         Raises:
             SpentError: the study was closed or has made its attempts; nothing is written.
-            BudgetError: the entry would carry the data set past its cap; nothing is written.
+            BudgetError: the entry would carry the data set past its cap, or leave unknown what its
+                patients have lost; nothing is written.
             IntegrityError: the disk does not take it, or the ledger was altered; nothing must be
                 sent.
         """
@@ -92,6 +95,7 @@ class Ledger:
             with self._chain.writing():
                 last = self._catch_up()
                 self._check_open(entry.study)
+                self._tally.check_units([entry.kind], self._path)
                 self._tally.check_attempts(entry, attempts, self._path)
                 let_in = self._check_cap(entry, attempts, study_attempts or {})
                 rows: list[tuple[Row, Content]] = []
@@ -101,6 +105,14 @@ class Ledger:
                 last = self._chain.append(json.dumps({"charge": entry.to_dict()}), last)
             for row, content in [*rows, (last, entry)]:
                 self._count(row, content)
+
+    def check_units(self, plan: Plan) -> None:
+        """Refuse a study before its first charge whose unit does not go with those before (P21).
+
+        Raises:
+            BudgetError: one is of patients and another of records, of unknown number for a patient.
+        """
+        self.tally.check_units(attempts_of(plan), self._path)
 
     def close_study(self, study: bytes) -> None:
         """Write durably, once, that a study is over: no attempt of it is charged any more (P15).
@@ -194,13 +206,13 @@ class Ledger:
 
     def _place(self, rows: list[Row], head: bytes) -> int:
         """The number of the row that follows a head."""
-        found = next((row.number + 1 for row in rows if row.digest == head), None)
-        if found is None:
+        place = next((row.number + 1 for row in rows if row.digest == head), None)
+        if place is None:
             raise IntegrityError(
                 f"expected {self._path} to hold the row that was noted before, it does not: it is "
                 "an older copy or another ledger; restore the newest one"
             )
-        return found
+        return place
 
     def __len__(self) -> int:
         return len(self.tally)

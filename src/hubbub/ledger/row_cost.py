@@ -76,7 +76,7 @@ def _most_per_patient(mechanism: Mechanism) -> int:
 def rows_of(plan: Plan) -> list[tuple[LedgerMechanism, int, Certificate]]:
     """The rows that a whole study writes: of which kind, how many, with which certificate."""
     parts = (plan.main, *plan.beside)
-    return [(kind_of(one), one.mechanism.rows, one.certificate) for one in parts]
+    return [(kind_of(part), part.mechanism.rows, part.certificate) for part in parts]
 
 
 def attempts_of(plan: Plan) -> dict[LedgerMechanism, int]:

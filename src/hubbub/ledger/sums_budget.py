@@ -89,7 +89,7 @@ class SumsBudget:
         counts = tally.counts()
         unit = unit_of(kind for kind, _ in counts)
         each = (cost_of(kind, count, self.relation, unit) for kind, count in counts)
-        return [one for costs in each for one in costs]
+        return [cost for costs in each for cost in costs]
 
     def _holds(self, costs: Sequence[Release], certificate: Certificate) -> bool:
         """Whether these releases, and what a certificate adds, are within the promise."""
@@ -97,10 +97,10 @@ class SumsBudget:
         if left <= 0:
             return False
         try:
-            found = Composition(costs).epsilon(left, most=MOST_EPSILON).upper
+            spent = Composition(costs).epsilon(left, most=MOST_EPSILON).upper
         except StudyError:  # it is beyond
             return False
-        return found + certificate.epsilon <= self.epsilon
+        return spent + certificate.epsilon <= self.epsilon
 
     @property
     def _kept(self) -> Certificate:

@@ -9,7 +9,7 @@ not know where entries are kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
 from pathlib import Path
@@ -101,7 +101,7 @@ class Tally:
 
     def sessions(self, study: bytes) -> int:
         """In how many sessions a study was run."""
-        return len({one.session for one in self._sessions if one.study == study})
+        return len({session.session for session in self._sessions if session.study == study})
 
     @property
     def unit(self) -> str:
@@ -117,7 +117,7 @@ class Tally:
         """Certified upper epsilon of everything, or of one study alone; inf past all bounds."""
         if study is None:
             return spent(self._kinds, self._sessions, delta, relation)
-        sessions = {one for one in self._sessions if one.study == study}
+        sessions = {session for session in self._sessions if session.study == study}
         return spent(self._studies.get(study, Counter()), sessions, delta, relation)
 
     def after(self, plan: Plan) -> Tally:
@@ -149,13 +149,26 @@ class Tally:
         """All entries as dp-accounting says them; UserError names what it cannot say."""
         return event_of(self._kinds)
 
+    def check_units(self, kinds: Iterable[LedgerMechanism], ledger: Path | str) -> None:
+        """P21: it stays known what a patient has lost; BudgetError if entries would end that."""
+        whole = [*self._kinds, *kinds]
+        if self.is_mixed or unit_of(whole) != PATIENT or not unknown_to_patients(whole):
+            return
+        raise BudgetError(
+            f"expected every study that {ledger} counts to have patients as units or to "
+            "state data.most_per_patient, got some of patients beside others of records that do "
+            "not: nobody could say any more what a patient has lost, so nothing is charged; ask as "
+            "before, and decide on the unit before a data set's first study"
+        )
+
     def check_attempts(self, entry: Entry, most: int | None, ledger: Path) -> None:
         """P15: a study's attempts are a budget over all its sessions; SpentError if spent."""
-        made = self.attempts(entry.study, entry.kind)
-        if most is not None and made >= most:
+        attempts_made = self.attempts(entry.study, entry.kind)
+        if most is not None and attempts_made >= most:
             raise SpentError(
                 f"expected at most {most} attempts of study {entry.study.hex()[:16]} on this data "
-                f"set, {ledger} holds {made} already; resume the run that made them instead of "
+                f"set, {ledger} holds {attempts_made} already; resume the run that made "
+                "them instead of "
                 "beginning anew, or approve a study under another name"
             )
 
@@ -182,8 +195,8 @@ class Tally:
         sessions = frozenset(self._sessions | {Certified.by(entry)})
         counts = self._after(entry)
         least = counts[entry.kind]
-        made = self.attempts(entry.study, entry.kind)
-        most = rounded_up(least) if attempts is None else least - 1 + attempts - made
+        attempts_made = self.attempts(entry.study, entry.kind)
+        most = rounded_up(least) if attempts is None else least - 1 + attempts - attempts_made
         before = self._covered.counts if self._covered is not None else counts
 
         # With what other kinds were allowed before or, if that is too much, with what they took.
@@ -233,7 +246,9 @@ def _keeps(
 
 def certificate_of(sessions: Set[Certified]) -> Certificate:
     """What all sessions certify together."""
-    return reduce(Certificate.after, (one.certificate for one in sorted(sessions)), Certificate())
+    return reduce(
+        Certificate.after, (session.certificate for session in sorted(sessions)), Certificate()
+    )
 
 
 def spent(
@@ -258,10 +273,10 @@ def _bound(
     try:
         unit = unit_of(kind for kind, _ in counts)
         whole = [one for kind, count in counts for one in cost_of(kind, count, relation, unit)]
-        found = Composition(whole).epsilon(delta, most=MOST_EPSILON)
+        bound = Composition(whole).epsilon(delta, most=MOST_EPSILON)
     except StudyError:
         return float("inf"), float("inf")
-    return found.lower, found.upper
+    return bound.lower, bound.upper
 
 
 def rounded_up(count: int) -> int:

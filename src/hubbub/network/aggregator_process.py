@@ -203,9 +203,9 @@ def named_relay(folder: Path, url: str | None, certificate: str | None) -> tuple
     if certificate == "public":
         return ",".join(relay.urls), b""
     if certificate is not None:
-        made = RelayCertificate(path=Path(certificate), key=Path(certificate))
+        relay_certificate = RelayCertificate(path=Path(certificate), key=Path(certificate))
     else:
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(exist_ok=True, mode=0o700)
-        made = RelayCertificate.made(folder, *relay.hosts)
-    return ",".join(relay.urls), made.pin
+        relay_certificate = RelayCertificate.made(folder, *relay.hosts)
+    return ",".join(relay.urls), relay_certificate.pin

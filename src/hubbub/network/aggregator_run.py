@@ -151,7 +151,7 @@ def _closed(
     """The silos' own words about the run."""
     rounds, folder = sessions.opened[sessions.plan.main.purpose].rounds, sessions.folder
     assert folder is not None, "a networked run has one"  # noqa: S101
-    ended = [one for purpose in folder.purposes for one in folder.sessions(purpose)]
+    ended = [session for purpose in folder.purposes for session in folder.sessions(purpose)]
     parameters = np.asarray(trained.parameters, dtype="<f4").tobytes()
     parts = coordinator.close(ended, parameters)
     rounds.recorder.close()
@@ -191,10 +191,10 @@ def _folder(
             )
         check_plan(out / "plan.json", prepared.plan)
         folder.keep_audit(audit)
-        found = folder.last_checkpoint()
-        if found is not None:
-            coordinator.requests.note("resumed", step=found.state.step)
-        yield folder, found.state if found else None
+        kept = folder.last_checkpoint()
+        if kept is not None:
+            coordinator.requests.note("resumed", step=kept.state.step)
+        yield folder, kept.state if kept else None
 
 
 def saved_as_it_goes(

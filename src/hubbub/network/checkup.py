@@ -113,10 +113,12 @@ def _relay(
     except HubbubError as error:
         yield Checked(check="reachability", found=str(error), well=False)
         return
-    for one in trials:
-        yield _found("reachability", partial(_reachability, one))
-        yield _found("certificate", partial(_certificate, relay, one))
-    yield _found("clock", lambda: _clock([one.certificate for one in trials if one.certificate]))
+    for trial in trials:
+        yield _found("reachability", partial(_reachability, trial))
+        yield _found("certificate", partial(_certificate, relay, trial))
+    yield _found(
+        "clock", lambda: _clock([trial.certificate for trial in trials if trial.certificate])
+    )
 
 
 def _reachability(trial: LoginTrial) -> str:
@@ -179,13 +181,13 @@ def _data(party_folder: PartyFolder, machine: Machine) -> str:
     studies = party_folder.studies()
     for study in studies:
         check_records(party_folder, study, machine)
+        party_folder.read(study, machine.data)
         _try_records(study, party_folder.name, machine.data or party_folder.home)
     return "readable" if studies else "nothing is approved that has any"
 
 
 def _try_records(study: Study, party: str, folder: Path) -> None:
-    if study.data.is_extracted:
-        sources.check_readable(study, party, folder)  # and kept: a join reads no database any more
+    if study.data.is_extracted:  # it was read, and is kept: a join reads no database any more
         return
     path = sources.file_of(study, party, folder)
     if path is None:
@@ -234,7 +236,9 @@ def _model(study: Study) -> str:
 def _evidence(party_folder: PartyFolder) -> Iterator[Checked]:
     """Whether this machine's evidence would be enough, where an approved study asks for some."""
     asked = [
-        one.attestation.of(party_folder.role) for one in party_folder.studies() if one.attestation
+        study.attestation.of(party_folder.role)
+        for study in party_folder.studies()
+        if study.attestation
     ]
     for role in filter(None, asked):
         yield _found("evidence", partial(_shown, party_folder, role))
@@ -243,8 +247,8 @@ def _evidence(party_folder: PartyFolder) -> Iterator[Checked]:
 def _shown(party_folder: PartyFolder, role: AttestedRole) -> str:
     """Evidence that is made, verified, and shown to nobody."""
     at, nothing = attestation.clock(), bytes(attestation.REPORT_DATA_BYTES)
-    made = attestation.MachineAttester(party_folder.home / COLLATERAL)(role.platform, nothing, at)
-    claims = attestation.judge(made, role, nothing, at)
+    shown = attestation.MachineAttester(party_folder.home / COLLATERAL)(role.platform, nothing, at)
+    claims = attestation.judge(shown, role, nothing, at)
     return f"{role.platform}, enough until {datetime.fromtimestamp(claims.until, UTC):%F %T} UTC"
 
 
@@ -291,7 +295,9 @@ def _available() -> int | None:
     """Bytes of memory, as the system estimates them; None if it does not."""
     try:
         lines = _MEMORY.read_text(encoding="utf-8").splitlines()
-        return next(int(one.split()[1]) << 10 for one in lines if one.startswith("MemAvailable:"))
+        return next(
+            int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")
+        )
     except (OSError, ValueError, IndexError, StopIteration):
         return None
 

@@ -54,8 +54,8 @@ class Coordinator:
     def __init__(self, party_folder: PartyFolder, study: Study, requests: Requests) -> None:
         check_apart(study)
         self.party_folder, self.study, self.requests = party_folder, study, requests
-        made, asked = MachineAttester(party_folder.home / COLLATERAL), study.attestation
-        self._attests = None if asked is None else StudyAttestation(asked=asked, attester=made)
+        attester, asked = MachineAttester(party_folder.home / COLLATERAL), study.attestation
+        self._attests = None if asked is None else StudyAttestation(asked=asked, attester=attester)
         self.standardisation: Standardisation | None = None
         self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
         self._open: dict[str, Rounds] = {}  # the newest session of each purpose
@@ -105,7 +105,11 @@ class Coordinator:
                 self._doubt(error, in_round=False)
                 parties = self.study.parties
                 needed = self._gathering.failed(error, parties.colluders)
-                liars = [one for one in error.absent.values() if one.why in ("protocol", "garbled")]
+                liars = [
+                    absence
+                    for absence in error.absent.values()
+                    if absence.why in ("protocol", "garbled")
+                ]
                 spared = error.rolled and 0 < needed <= parties.dropouts
                 lies += bool(liars) and not spared  # else the next try is without them
                 if lies >= _LIES:
@@ -210,7 +214,7 @@ class Coordinator:
         self.requests.warn("lost", round=number, said=str(lost))
         self._count_sums()
         self._doubt(lost, in_round=True)
-        refusing = sum(one.why == "budget" for one in lost.absent.values())
+        refusing = sum(absence.why == "budget" for absence in lost.absent.values())
         if refusing > self.study.parties.dropouts:
             raise BudgetError(f"{lost}; no round is possible without them") from None
         self._patience.wait(lost, in_round=True, check=self.check_approval)
@@ -233,9 +237,9 @@ def _blamed(liars: Sequence[Absent], colluders: int) -> str:
 
     One party's word is enough to say that somebody on the way is.
     """
-    caught = [one.culprit for one in liars if one.why == "garbled" and one.culprit]
+    caught = [liar.culprit for liar in liars if liar.why == "garbled" and liar.culprit]
     if caught:
         return caught[0]
-    counts = Counter(one.culprit for one in liars)
+    counts = Counter(liar.culprit for liar in liars)
     name, count = counts.most_common(1)[0] if counts else ("", 0)
     return name if name == "relay" or count > max(1, colluders) else ""

@@ -154,8 +154,8 @@ def run_demo(
                 f"expected the demo to end well, it ended with code {process.returncode}; see "
                 f"{folder}/*/errors.txt and {folder / 'aggregator' / 'events.jsonl'}"
             )
-    found: dict[str, Any] = json.loads(process.output.read_text(encoding="utf-8"))
-    return found
+    results: dict[str, Any] = json.loads(process.output.read_text(encoding="utf-8"))
+    return results
 
 
 def _free_port() -> int:

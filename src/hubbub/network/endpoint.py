@@ -123,7 +123,7 @@ class Endpoint(ABC):
             ReplacedError, StudyError: this process cannot speak for this party any more.
         """
         with self._lock:
-            begun = {one.study.id for one in self._sessions.values()}
+            begun = {session.study.id for session in self._sessions.values()}
             for study in begun | self._refusals.studies:
                 if not self.party_folder.approves(study):
                     self._forget(study)
@@ -144,13 +144,18 @@ class Endpoint(ABC):
     @property
     def at_work(self) -> bool:
         """Whether a session is set up here that is not over."""
-        return any(one.party.agreed and not one.closed for one in self._sessions.values())
+        return any(
+            session.party.agreed and not session.closed for session in self._sessions.values()
+        )
 
     @property
     def largest_request(self) -> int:
         """Bytes of what may be asked as things are; on any thread."""
         return max(
-            [OFFER_LIMIT, *(one.limits.largest_request for one in [*self._sessions.values()])]
+            [
+                OFFER_LIMIT,
+                *(session.limits.largest_request for session in [*self._sessions.values()]),
+            ]
         )
 
     def known(self, _study: bytes, _session: bytes) -> bool:
@@ -190,26 +195,26 @@ class Endpoint(ABC):
         if call in COLLECTING:
             return self._collected(call, session, parts)
         self._check_approval(session)
-        found = self._found(call, session)
+        state = self._found(call, session)
         if call is Call.PING:  # for the relay's eyes too: nothing rests on it
-            if found is None or found.party.agreed is None:
+            if state is None or state.party.agreed is None:
                 return []
-            if found.study.id in self._refusals.studies:
+            if state.study.id in self._refusals.studies:
                 self.check_able()  # others would pay for what it cannot do
-            return [self._frame(session, found.study.id, Tag.READY, b"")]
-        if found is None:
+            return [self._frame(session, state.study.id, Tag.READY, b"")]
+        if state is None:
             raise RefusedError(
                 "no-session",
                 f"expected a session that was opened here, got {call.name} of another; after a "
                 "restart the aggregator sets a new one up",
             )
-        self._asked = (found.study.id, call)
-        answered = self.answer_to(found, call, parts)
+        self._asked = (state.study.id, call)
+        answered = self.answer_to(state, call, parts)
         if call is Call.FINISH:
-            self._finished[found.study.id] = found
+            self._finished[state.study.id] = state
             self.event_log.note("set-up")
         self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
-        self._refusals.answered(found.study.id, call)
+        self._refusals.answered(state.study.id, call)
         return answered
 
     def _collected(self, call: Call, collection: bytes, parts: Sequence[bytes]) -> list[bytes]:

@@ -82,11 +82,11 @@ def _opened(data: bytes, kind: bytes) -> memoryview:
 
 def _parts(rest: memoryview) -> list[bytes]:
     """The parts, to the last byte."""
-    found: list[bytes] = []
+    parts: list[bytes] = []
     while len(rest):
         size = int.from_bytes(rest[:8], "little")
-        if len(rest) < 8 + size or len(found) == _MOST_PARTS:
+        if len(rest) < 8 + size or len(parts) == _MOST_PARTS:
             raise ProtocolError("expected whole parts in an envelope, got others", culprit="relay")
-        found.append(bytes(rest[8 : 8 + size]))
+        parts.append(bytes(rest[8 : 8 + size]))
         rest = rest[8 + size :]
-    return found
+    return parts

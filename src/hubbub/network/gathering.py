@@ -95,7 +95,7 @@ def _suspects(
     Whoever gave no answer; of one that complains and one that it complains of either. But of whom
     more complain than can lie, it is itself.
     """
-    told = {name: {*one.culprit.split(" and ")} for name, one in error.absent.items()}
+    told = {name: {*absence.culprit.split(" and ")} for name, absence in error.absent.items()}
     blamed = Counter(name for names in told.values() for name in names & silos.keys())
     sure = {name for name, count in blamed.items() if count > liars}
     alone, pairs = {(silos[name],) for name in sure}, set[Suspect]()
@@ -114,7 +114,7 @@ def _left_out(suspects: Sequence[Suspect], away: Set[int]) -> list[int]:
     Of each pair one lies. So whoever is in more of them goes first; and once one of each is out, a
     liar that is still in must find somebody new to complain of, which puts it into more.
     """
-    out = [one[0] for one in suspects if len(one) == 1 and one[0] not in away]
-    while left := [one for one in suspects if not {*one} & {*out, *away}]:
-        out.append(Counter(index for one in left for index in one).most_common(1)[0][0])
+    out = [suspect[0] for suspect in suspects if len(suspect) == 1 and suspect[0] not in away]
+    while left := [suspect for suspect in suspects if not {*suspect} & {*out, *away}]:
+        out.append(Counter(index for suspect in left for index in suspect).most_common(1)[0][0])
     return out

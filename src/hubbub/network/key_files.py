@@ -55,10 +55,10 @@ def roster_in(text: str) -> Roster:
 
 def read_identity(path: Path) -> Identity:
     """The one identity in a file."""
-    found = identities(text_of(path))
-    if len(found) != 1:
-        raise StudyError(f"expected one identity in {path}, found {len(found)}; ask for it again")
-    return found[0]
+    listed = identities(text_of(path))
+    if len(listed) != 1:
+        raise StudyError(f"expected one identity in {path}, found {len(listed)}; ask for it again")
+    return listed[0]
 
 
 def text_of(path: Path) -> str:

@@ -64,7 +64,7 @@ class NodeEndpoint(Endpoint):
 
     def answer_to(self, state: SessionState, call: Call, parts: Sequence[bytes]) -> list[bytes]:
         """The answer to a call of an open session."""
-        made = state.party.take(call, parts)()
+        answered = state.party.take(call, parts)()
         if call is Call.TOTAL:
             self.event_log.answered()
-        return made
+        return answered

@@ -5,6 +5,7 @@
     roster.toml          everybody's public halves, got outside the system
     approved/ID.toml     studies that this party's administrator has approved
     approved/ID.code     the hashes of the code that each of them names, as it was here then
+    approved/ID.read     where a silo's records for it were read; not answered before
     audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
     ledger.sqlite        what the silo's data set has spent (another place may be named)
     sessions, graphs     what was opened and drawn here, and paid for: session_notes.py
@@ -50,15 +51,16 @@ from hubbub.network.key_files import (
 from hubbub.network.session_notes import SessionNotes
 from hubbub.planning import is_sparse
 from hubbub.protocol import Keys, Roster
-from hubbub.study import Study, code_hashes, imported_code, known_code
+from hubbub.study import Study, code_hashes, imported_code, known_code, sources
 from hubbub.study.extracts import extract
+from hubbub.study.sql.connection import home_of
 from hubbub.verification import write_audit
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
 APPROVED, AUDITS = "approved", "audits"
 RELAY, LEDGER, COLLATERAL = "relay", "ledger.sqlite", "collateral"
-_CODE = ".code"
+_CODE, _READ = ".code", ".read"
 _ID = re.compile(r"[0-9a-f]{64}")
 _T = TypeVar("_T")
 
@@ -230,8 +232,12 @@ class PartyFolder:
         *,
         new_roster: bool = False,
         seen: Mapping[str, str] | None = None,
+        data: Path | None = None,
     ) -> Path:
         """Take a study and its roster in; from then on the party answers for it.
+
+        A database is asked first: nothing is approved where it fails, and how long it takes is over
+        before anybody can ask (docs/privacy.md P31).
 
         Args:
             study: what is approved.
@@ -239,10 +245,12 @@ class PartyFolder:
             new_roster: it takes the place of the one that is here; studies of that one, whose ids
                 stand for its keys, are answered no more.
             seen: the hashes of the study's code that whoever approves it was shown.
+            data: the folder that a study's file names are relative to; the home if None.
 
         Raises:
             StudyError: they do not belong together, or this party has no part in them, or the code
                 here is not the one that the study states, or that was shown.
+            DataError: a silo's database does not answer.
         """
         check_roster(study, roster)
         code_hashes.refuse_unstated_code(study)
@@ -259,6 +267,7 @@ class PartyFolder:
             )
         path = self._approval(study.id)
         path.parent.mkdir(exist_ok=True, mode=0o700)
+        self.read(study, data)
         write_roster(held, roster)
         write_text(path.with_suffix(_CODE), json.dumps(hashes))
         write_text(path, study.as_toml())
@@ -267,6 +276,22 @@ class PartyFolder:
         if is_sparse(study.parties):
             self.notes.approve_graphs(study.id)
         return path
+
+    def read(self, study: Study, data: Path | None = None) -> None:
+        """Read what a silo reads once of a database, or of parts, unless it has.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        if self.role == "silo" and study.data.is_extracted:
+            folder = data or self.home
+            sources.check_readable(study, self.name, folder)
+            write_text(self._approval(study.id).with_suffix(_READ), str(folder.resolve()))
+
+    def _has_read(self, study: Study) -> bool:
+        """Whether nothing of a study is left to be read here."""
+        once = self.role == "silo" and study.data.is_extracted
+        return not once or self._approval(study.id).with_suffix(_READ).is_file()
 
     def keep_audit(self, study: bytes, audit: Mapping[str, Any]) -> None:
         """Keep what an audit has found for the evidence of the study's run."""
@@ -289,19 +314,28 @@ class PartyFolder:
         path.with_suffix(_CODE).unlink(missing_ok=True)
         self._audit(study).unlink(missing_ok=True)
         imported_code.unbind(study)
+        place = path.with_suffix(_READ)
+        if place.is_file():
+            extract.forget(study, self.name, home_of(Path(text_of(place))))
+            place.unlink()
         extract.forget(study, self.name, self.home)
         return there
 
     def approves(self, study: bytes) -> bool:
         """Whether a study is approved here at this moment, and the roster here is the study's."""
         try:
-            found = self._parsed(self._approval(study), Study.parse)
-            return found.id == study and found.parties.roster == self.roster.digest.hex()
+            approved = self._parsed(self._approval(study), Study.parse)
+            here = approved.id == study and approved.parties.roster == self.roster.digest.hex()
+            return here and self._has_read(approved)
         except UserError:  # not there, altered, or torn: nothing is answered by it
             return False
 
-    def study(self, study: bytes) -> Study | None:
+    def study(self, study: bytes, *, unread: bool = False) -> Study | None:
         """The study with an id; None if none such is approved with the roster that is here.
+
+        Args:
+            study: the id.
+            unread: also one whose database was not asked yet, which to others is not approved.
 
         Raises:
             StudyError: the file was altered since, or the source of code that the study names.
@@ -309,28 +343,31 @@ class PartyFolder:
         path = self._approval(study)
         if not path.is_file():
             return None
-        found = self._parsed(path, Study.parse)
-        if found.id != study:
+        approved_study = self._parsed(path, Study.parse)
+        if approved_study.id != study:
             raise StudyError(
                 f"expected {path} to be the study that was approved, it was altered; approve it "
                 "again"
             )
-        if found.parties.roster != self.roster.digest.hex():
+        other = approved_study.parties.roster != self.roster.digest.hex()
+        if other or not (unread or self._has_read(approved_study)):
             return None
-        check_roster(found, self.roster)
+        check_roster(approved_study, self.roster)
         approved = _hashes(path.with_suffix(_CODE))
-        code_hashes.refuse_changed_code(code_hashes.code_hashes(found), approved)
-        imported_code.bind(found, approved)
-        return found
+        code_hashes.refuse_changed_code(code_hashes.code_hashes(approved_study), approved)
+        imported_code.bind(approved_study, approved)
+        return approved_study
 
     def studies(self) -> list[Study]:
         """All approved studies of the roster that is here."""
         paths = sorted((self.home / APPROVED).glob("*.toml"))
         ids = [path.stem for path in paths if _ID.fullmatch(path.stem)]
         roster = self.roster.digest.hex() if ids else ""
-        studies = [Study.parse(text_of(self._approval(bytes.fromhex(one)))) for one in ids]
+        studies = [Study.parse(text_of(self._approval(bytes.fromhex(hex_id)))) for hex_id in ids]
         current = [one.id for one in studies if one.parties.roster == roster]
-        return [found for one in current if (found := self.study(one)) is not None]
+        return [
+            approved for one in current if (approved := self.study(one, unread=True)) is not None
+        ]
 
     def run(self, study: bytes) -> Path:
         """Where the aggregator keeps the run of a study."""
@@ -354,7 +391,7 @@ def _check_no_keys(path: Path) -> None:
 def _hashes(path: Path) -> Mapping[str, object]:
     """What was approved of code; nothing if no file says it."""
     try:
-        found = json_value(text_of(path))
+        hashes = json_value(text_of(path))
     except (UserError, ValueError):
         return {}
-    return found if isinstance(found, Mapping) else {}
+    return hashes if isinstance(hashes, Mapping) else {}

@@ -78,7 +78,7 @@ class Patience:
         now = self.timeouts.clock.now()
         if self._until is None:
             self._until = now + self.timeouts.waiting
-        silent = all(one.why == "silent" for one in error.absent.values())
+        silent = all(absence.why == "silent" for absence in error.absent.values())
         if silent and not error.begun and not in_round:  # who has only not come yet costs nothing
             seconds = self.pause
         else:

@@ -78,7 +78,7 @@ class Requests(Peers):
         call = Call[name.upper()]
         if call is Call.PING:
             return word_limit(len(self.roster.parties))
-        return max((one.answer(call) for one in self._limits.values()), default=MOST_BYTES)
+        return max((limit.answer(call) for limit in self._limits.values()), default=MOST_BYTES)
 
     def ask(
         self,

@@ -101,8 +101,8 @@ class SessionNotes:
         start, most = f"{study.hex()}:{purpose}:".encode(), dict[int, int]()
         with suppress(FileNotFoundError):
             for line in (self.home / PAID).read_bytes().split():
-                if found := re.fullmatch(re.escape(start) + rb"(\d+):(\d+)", line):
-                    silo, attempts = map(int, found.groups())
+                if paid := re.fullmatch(re.escape(start) + rb"(\d+):(\d+)", line):
+                    silo, attempts = map(int, paid.groups())
                     most[silo] = max(most.get(silo, 0), attempts)
         for silo, attempts in said.items():
             if attempts > most.get(silo, 0):

@@ -112,7 +112,9 @@ class SiloEndpoint(Endpoint):
 
     def known(self, study: bytes, session: bytes) -> bool:
         """Whether the ledger has charged a session, before this process began."""
-        return any((one.study, one.session) == (study, session) for one in self._ledger.entries())
+        return any(
+            (entry.study, entry.session) == (study, session) for entry in self._ledger.entries()
+        )
 
     def check_able(self) -> None:
         """Whether the ledger would take a row now; raises if not, before others pay for nothing."""
@@ -128,6 +130,7 @@ class SiloEndpoint(Endpoint):
     def _known(self, study: Study) -> _Study:
         if study.id not in self._studies:
             check_apart(study)  # refuses, before records are read, what cannot be run apart
+            sources.check_kept(study, self.party_folder.name, self._data)
             plain = PreparedStudy.of(
                 study, device=self._device, whose=[self.party_folder.name], folder=self._data
             )
@@ -137,24 +140,24 @@ class SiloEndpoint(Endpoint):
 
     def _featured(self, plain: PreparedStudy, query: Query, offer: SessionOffer) -> PreparedStudy:
         """The records as a query wants them: with standardised features, or as they are."""
-        made, asked = offer.standardisation, plain.study.data.standardise
-        if query.takes_raw_records or (asked is None and made is None):
+        standardisation, asked = offer.standardisation, plain.study.data.standardise
+        if query.takes_raw_records or (asked is None and standardisation is None):
             return plain
         records = plain.silos[0].records
         fits = (
             asked
-            and made
+            and standardisation
             and records is not None
-            and made.shift.shape == records.inputs.shape[1:]
-            and made.is_within(asked.bound)
+            and standardisation.shift.shape == records.inputs.shape[1:]
+            and standardisation.is_within(asked.bound)
         )
-        if made is None or not fits:
+        if standardisation is None or not fits:
             raise RefusedError(
                 "plan",
                 "expected shifts and scales of all features, within the study's bound, where it "
                 "standardises them, and none elsewhere, got others from the aggregator",
             )
-        return plain.standardised(made)
+        return plain.standardised(standardisation)
 
     def _task_of(
         self, study: Study, offer: SessionOffer, planned: PlannedQuery[Query]
@@ -168,7 +171,7 @@ class SiloEndpoint(Endpoint):
     def ready(self, study: Study) -> dict[str, Any]:
         """How many attempts this silo has paid for, by purpose: a resumed run counts them."""
         plan = self._known(study).plain.plan
-        return {"attempts": {one.purpose: self._paid(study, one) for one in plan.queries}}
+        return {"attempts": {query.purpose: self._paid(study, query) for query in plan.queries}}
 
     def party(
         self,
@@ -197,6 +200,7 @@ class SiloEndpoint(Endpoint):
 
         def record(session: Session, charge: Charge) -> None:
             entry = entry_of(planned, session, charge, kind)
+            self._ledger.check_units(plan)
             set_caps([self._ledger], study.privacy)
             self._ledger.charge(entry, attempts=mechanism.rows, study_attempts=whole)
 
@@ -221,7 +225,7 @@ class SiloEndpoint(Endpoint):
             )
         began, work = time.monotonic(), state.party.take(call, parts)
         with learning.threads_for(state.membership.round_parameters.parameters):
-            made = work()
+            answered = work()
         if call is Call.MODEL and not state.answered:
             state.answered = True
             if is_sparse(state.study.parties):
@@ -233,7 +237,7 @@ class SiloEndpoint(Endpoint):
             self.event_log.answered()
             if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
                 self._tell(state)
-        return made
+        return answered
 
     def _paid(self, study: Study, planned: PlannedQuery[Query]) -> int:
         """Attempts that the rows of a query pay for: a row may be for a whole epoch (P9)."""
@@ -245,8 +249,8 @@ class SiloEndpoint(Endpoint):
         Whoever asks for evaluations before they are due does not make the study's epsilon smaller.
         """
         plan = known.plain.plan
-        paid = {one.purpose: self._paid(plan.study, one) for one in plan.queries}
-        early = [one.mechanism.due_after(paid[one.purpose]) for one in plan.beside]
+        paid = {query.purpose: self._paid(plan.study, query) for query in plan.queries}
+        early = [planned.mechanism.due_after(paid[planned.purpose]) for planned in plan.beside]
         return max(paid[plan.main.purpose], *early, 0)
 
     def _tell(self, state: SessionState) -> None:
@@ -274,16 +278,16 @@ class SiloEndpoint(Endpoint):
             raise ProtocolError("expected CLOSE and RESULT, got other frames", culprit="relay")
         payload = self._from_aggregator(state, parts[0], Tag.CLOSE)
         known = self._known(state.study)
-        listed = {bytes.fromhex(one) for one in _sessions(payload, self.roster.name(0))}
+        listed = {bytes.fromhex(session) for session in _sessions(payload, self.roster.name(0))}
         plan = known.plain.plan
         self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
         self._ledger.close_study(state.study.id)  # P15: before anything is signed, and for ever
-        for one in self._sessions.values():
-            if one.study.id == state.study.id:
-                one.closed = True
-                if isinstance(one.party, SiloParty):
-                    one.party.forget()
-        paid = {one.session for one in self._ledger.entries() if one.study == state.study.id}
+        for session in self._sessions.values():
+            if session.study.id == state.study.id:
+                session.closed = True
+                if isinstance(session.party, SiloParty):
+                    session.party.forget()
+        paid = {entry.session for entry in self._ledger.entries() if entry.study == state.study.id}
         part = part_of(
             self.party_folder.keys,
             study=state.study.id,
@@ -317,13 +321,15 @@ class SiloEndpoint(Endpoint):
             raise ProtocolError(
                 "expected as many sums as answers need, got fewer", culprit=self.roster.name(0)
             ) from None
-        made = state.offer.standardisation
-        if plan.study.data.standardise and made is None:  # it was in no session that said it (P29)
+        standardisation = state.offer.standardisation
+        if (
+            plan.study.data.standardise and standardisation is None
+        ):  # it was in no session that said it (P29)
             self.event_log.note("closed", study=plan.study.name, model="the aggregator's folder")
             return
         folder = self.party_folder.home / "models" / plan.study.id.hex()[:16]
         folder.mkdir(parents=True, exist_ok=True)
-        write_result(folder, known.plain, parameters, made)
+        write_result(folder, known.plain, parameters, standardisation)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes:
@@ -349,7 +355,7 @@ def _check_count(study: Study, name: str, records: int) -> None:
 def _sessions(payload: bytes, sender: str) -> list[str]:
     """The sessions of a study, hexadecimal, as the aggregator lists them."""
     try:
-        return [bytes.fromhex(one).hex() for one in json.loads(payload)["sessions"]]
+        return [bytes.fromhex(session).hex() for session in json.loads(payload)["sessions"]]
     except (ValueError, KeyError, TypeError, RecursionError):
         found = "another"
     raise ProtocolError(f"expected the sessions of a study, got {found}", culprit=sender)

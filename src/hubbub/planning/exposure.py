@@ -158,7 +158,7 @@ def epsilon_against(
         beside: what else is asked of the silos, each with its noise.
         left: its share of the noise, for them; see `accounts.released`.
     """
-    least = min([noise, *(one.noise_multiplier * left for one in beside)])
+    least = min([noise, *(planned.noise_multiplier * left for planned in beside)])
     if noise < accounts.least_certified(account) or least < LEAST_SAMPLED_NOISE:
         return inf
     whole = accounts.releases(account, noise, steps, known_records)
@@ -178,7 +178,9 @@ def stated_adversary(parties: Parties) -> str:
 
 def stated_of(parties: Parties, exposures: tuple[Exposure, ...]) -> Exposure:
     """What the stated adversary can learn, among all."""
-    return next(one for one in exposures if one.adversary == stated_adversary(parties))
+    return next(
+        exposure for exposure in exposures if exposure.adversary == stated_adversary(parties)
+    )
 
 
 def owned_records(mechanism: Mechanism, parties: Parties, silos: int) -> int:

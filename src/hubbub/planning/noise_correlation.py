@@ -110,7 +110,9 @@ def _solved(column: Array, values: Array) -> Array:
 def whole_units(column: Array) -> tuple[int, ...]:
     """A column of norm 1 in whole units, so that its norm is at most 1 without any rounding."""
     units = np.trunc(column / np.linalg.norm(column) * protocol.UNIT).astype(int).tolist()
-    while sum(one * one for one in units) > protocol.UNIT**2:  # pragma: no cover - trunc shortens
+    while (
+        sum(unit * unit for unit in units) > protocol.UNIT**2
+    ):  # pragma: no cover - trunc shortens
         units[0] -= 1
     return tuple(units)
 
@@ -144,8 +146,8 @@ def _lags(steps: int) -> NDArray[np.intp]:
 @lru_cache(maxsize=16)
 def _form(momentum: float, schedule: str, steps: int) -> Array:
     """Q with ||A T||^2 / steps = l' Q l for every lower triangular Toeplitz T of first column l."""
-    made = workload(momentum, schedule, steps)
-    form = made.T @ made / steps
+    workload_form = workload(momentum, schedule, steps)
+    form = workload_form.T @ workload_form / steps
     for row in range(steps - 2, -1, -1):  # sums down the diagonals, from below
         form[row, :-1] += form[row + 1, 1:]
     return form
@@ -153,8 +155,8 @@ def _form(momentum: float, schedule: str, steps: int) -> Array:
 
 def error_of(column: Array, form: Array) -> float:
     """Root of the mean square of A C^-1 Z over the steps, for noise of deviation 1."""
-    made = inverse_of(column, len(form))
-    return sqrt(float(made @ form @ made))
+    inverse = inverse_of(column, len(form))
+    return sqrt(float(inverse @ form @ inverse))
 
 
 @lru_cache(maxsize=256)
@@ -167,17 +169,17 @@ def best_column(bands: int, momentum: float, schedule: str, steps: int) -> tuple
     form = _form(momentum, schedule, min(steps, _HORIZON))
     start = np.cumprod(1 - 0.5 / np.arange(1, bands))
     with np.errstate(over="ignore", invalid="ignore"):  # columns that are far off are refused
-        found = minimize(_loss, start, (form,), jac=True, method="L-BFGS-B").x
+        column = minimize(_loss, start, (form,), jac=True, method="L-BFGS-B").x
         for _ in range(_POLISHINGS):  # to the last units, so that all machines find the same
-            found = found - np.linalg.solve(_curvature(found, form), _loss(found, form)[1])
-    return whole_units(np.concatenate([[1.0], found]))
+            column = column - np.linalg.solve(_curvature(column, form), _loss(column, form)[1])
+    return whole_units(np.concatenate([[1.0], column]))
 
 
 def _loss(free: Array, form: Array) -> tuple[float, Array]:
     """Logarithm of squared norm times squared error, which no scaling changes, and its gradient."""
-    column, made, falls = _falls(free, len(form))
-    pull = form @ made
-    value, size = float(made @ pull), float(column @ column)
+    column, inverse, falls = _falls(free, len(form))
+    pull = form @ inverse
+    value, size = float(inverse @ pull), float(column @ column)
     if not np.isfinite(value):
         return _FAR, np.zeros(free.size)
     return float(np.log(value * size)), 2 * (falls.T @ pull / value + free / size)
@@ -186,8 +188,8 @@ def _loss(free: Array, form: Array) -> tuple[float, Array]:
 def _falls(free: Array, steps: int) -> tuple[Array, Array, Array]:
     """The column, l, and d l / d c_j, which is -(l * l), j places down: (steps, bands - 1)."""
     column = np.concatenate([[1.0], free])
-    made = inverse_of(column, steps)
-    return column, made, _shifted(-_solved(column, made), range(1, free.size + 1))
+    inverse = inverse_of(column, steps)
+    return column, inverse, _shifted(-_solved(column, inverse), range(1, free.size + 1))
 
 
 def _shifted(one: Array, places: range) -> Array:
@@ -198,11 +200,11 @@ def _shifted(one: Array, places: range) -> Array:
 
 def _curvature(free: Array, form: Array) -> Array:
     """The second derivatives of the loss."""
-    column, made, falls = _falls(free, len(form))
-    pull, size, many = form @ made, float(column @ column), free.size
-    value, slopes = float(made @ pull), 2 * falls.T @ pull
+    column, inverse, falls = _falls(free, len(form))
+    pull, size, many = form @ inverse, float(column @ column), free.size
+    value, slopes = float(inverse @ pull), 2 * falls.T @ pull
     # d2 l / d c_i d c_j is 2 (l * l * l), i + j places down.
-    cubes = _solved(column, _solved(column, made))
+    cubes = _solved(column, _solved(column, inverse))
     along = 4 * pull @ _shifted(np.asarray(cubes), range(2, 2 * many + 1))
     bend = 2 * falls.T @ form @ falls + along[np.add.outer(np.arange(many), np.arange(many))]
     return np.asarray(
@@ -259,11 +261,11 @@ def _chosen(
         bands = _least(error, _candidates(steps, rate), alone)
     if bands == 1:
         return None
-    found = error(bands)
+    least = error(bands)
     return Correlation(
         coefficients=best_column(bands, momentum, schedule, steps),
         steps=steps,
-        error=found / alone,
+        error=least / alone,
     )
 
 
@@ -271,9 +273,9 @@ def _least(error: Any, candidates: Iterator[int], least: float) -> int:
     """The best number of bands; the search ends where more of them are worse twice."""
     best, worse = 1, 0
     for many in candidates:
-        found = error(many)
-        best, worse = (many, 0) if found < least else (best, worse + 1)
-        least = min(least, found)
+        smallest = error(many)
+        best, worse = (many, 0) if smallest < least else (best, worse + 1)
+        least = min(least, smallest)
         if worse == 2:
             break
     return best
@@ -317,18 +319,18 @@ def words_about(training: Training, correlated: Correlation | None) -> list[str]
         ]
     if correlated is None:
         return ['noise = "correlated": no number of bands gains here; noise is left independent']
-    found = []
+    words = []
     if _is_adam(training):
-        found.append(
+        words.append(
             'noise = "correlated" with the optimizer adam: its error is that of sums of gradients, '
             "which adam does not take; expect less than from independent noise, or use sgd"
         )
     if correlated.error >= 1:
-        found.append(
+        words.append(
             f"bands = {correlated.bands}: the error of the training's noise is "
             f'{correlated.error:.3g} of that of independent noise; use bands = "auto"'
         )
-    return found
+    return words
 
 
 def _is_adam(training: Training) -> bool:

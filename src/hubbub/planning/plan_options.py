@@ -42,5 +42,5 @@ def option_rows(plan: Plain) -> list[PlanRow]:
     Args:
         plan: as `Plan.to_dict` gives it.
     """
-    found = [row for key, rows in _ROWS.items() if plan.get(key) for row in rows(plan[key])]
-    return found + [PlanRow(**one) for one in plan.get(QUERIES, ())]
+    rows_shown = [row for key, rows in _ROWS.items() if plan.get(key) for row in rows(plan[key])]
+    return rows_shown + [PlanRow(**one) for one in plan.get(QUERIES, ())]

@@ -87,7 +87,7 @@ class Plan:
     @property
     def stepped(self) -> tuple[PlannedQuery[SteppedQuery], ...]:
         """Those whose sums lead from state to state; others are asked at what these have given."""
-        return tuple(one for one in self.queries if is_stepped(one))
+        return tuple(query for query in self.queries if is_stepped(query))
 
     @property
     def mechanism(self) -> Mechanism:
@@ -277,7 +277,7 @@ class Plan:
         Returns:
             The query with its noise; None if the study does not ask for it.
         """
-        return next((one for one in self.queries if one.purpose == purpose), None)
+        return next((query for query in self.queries if query.purpose == purpose), None)
 
     @cached_property
     def stated(self) -> exposure.Exposure:
@@ -330,20 +330,20 @@ class Plan:
         The first two are there always; of the others there is nothing in runs from before them.
         """
         division, correlation = self.main.division, self.mechanism.correlation
-        found: dict[str, Any] = {
+        options: dict[str, Any] = {
             plan_options.PROJECTION: self.projected.to_dict() if self.projected else None,
             plan_options.JOINT_BATCHES: asdict(self.joint_batches) if self.joint_batches else None,
         }
         if correlation is not None:
-            found[plan_options.CORRELATED_NOISE] = correlation.to_dict(self.numbers)
+            options[plan_options.CORRELATED_NOISE] = correlation.to_dict(self.numbers)
         if division.announced:
-            found[plan_options.ANNOUNCED] = division.to_dict(self.share_sigma)
+            options[plan_options.ANNOUNCED] = division.to_dict(self.share_sigma)
         if mask_degree.is_sparse(self.study.parties):
-            found[plan_options.MASK_GRAPH] = mask_degree.to_dict(self.study.parties)
+            options[plan_options.MASK_GRAPH] = mask_degree.to_dict(self.study.parties)
         records = self.study.data.records
-        if told := [row for one in self.queries for row in one.query.plan_rows(one, records)]:
-            found[plan_options.QUERIES] = [row._asdict() for row in told]
-        return found
+        if told := [row for query in self.queries for row in query.query.plan_rows(query, records)]:
+            options[plan_options.QUERIES] = [row._asdict() for row in told]
+        return options
 
     def to_json(self) -> str:
         """`to_dict` as a JSON text."""

@@ -30,30 +30,32 @@ def warnings_of(
         batches, exposures, patient: of its plan.
         words: what the queries have to say themselves, that one last.
     """
-    found = _trusting(study, exposures)
+    sentences = _trusting(study, exposures)
     parties, privacy, data = study.parties, study.privacy, study.data
     if parties.colluders == 0:
-        found.append("colluders = 0: one silo that helps the aggregator weakens the guarantee")
+        sentences.append("colluders = 0: one silo that helps the aggregator weakens the guarantee")
     if parties.compute_nodes == 1:
-        found.append("compute_nodes = 1: that node and the aggregator together see each silo's sum")
+        sentences.append(
+            "compute_nodes = 1: that node and the aggregator together see each silo's sum"
+        )
     if data.records and privacy.delta > 1 / data.records:
-        found.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
+        sentences.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
     if not data.records:
-        found += words[-1].records_unknown
-    found += _about_test_set(study)
-    found += _about_capacity(study, mechanism)
-    found += [sentence for one in words for sentence in one.sums]
+        sentences += words[-1].records_unknown
+    sentences += _about_test_set(study)
+    sentences += _about_capacity(study, mechanism)
+    sentences += [sentence for word in words for sentence in word.sums]
     if privacy.epsilon > 8:
-        found.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
+        sentences.append(f"epsilon = {privacy.epsilon:g} promises little; aim below 8")
     if batches and (said := advice(batches, mechanism.noise_multiplier)):
-        found.append(said)
-    found += words[-1].noise
-    found += _about_tokens(mechanism)
-    found += about_own_code(study)
+        sentences.append(said)
+    sentences += words[-1].noise
+    sentences += _about_tokens(mechanism)
+    sentences += about_own_code(study)
     if patient:
         stated = exposure.stated_of(parties, exposures)
-        found.append(patient.warning(stated.epsilon, privacy.delta))
-    return tuple(found)
+        sentences.append(patient.warning(stated.epsilon, privacy.delta))
+    return tuple(sentences)
 
 
 def about_own_code(study: Study) -> list[str]:
@@ -112,25 +114,25 @@ def _about_tokens(mechanism: Mechanism) -> list[str]:
 
 def _trusting(study: Study, exposures: tuple[exposure.Exposure, ...]) -> list[str]:
     """What rests on attested machines, with the epsilon that holds without the belief in them."""
-    found, asked = [], study.attestation
+    sentences, asked = [], study.attestation
     if study.parties.trust == "tee":
         ends = (exposure.stated_adversary(study.parties), exposure.without_belief(study.parties))
         believed, not_believed = (
             next(one.epsilon for one in exposures if one.adversary == name) for name in ends
         )
         other = f"{not_believed:.4g}" if not_believed < inf else "more than 50"
-        found.append(
+        sentences.append(
             f'trust = "tee": epsilon {believed:.4g} against the {ends[0]} believes that the '
             f"silos' machines keep their noise from their owners; without that belief it is {other}"
         )
         if asked is None or asked.silo is None:
-            found.append(
+            sentences.append(
                 'trust = "tee" without [attestation.silo]: it can be planned, and is refused by '
                 "run and serve"
             )
     if asked is not None and SOFTWARE in asked.platforms:
-        found.append(
+        sentences.append(
             'platform = "software": everybody can make such evidence, so it shows nothing; it is '
             "for tests and demonstrations"
         )
-    return found
+    return sentences

@@ -221,8 +221,8 @@ class Projected:
 
     def lengthened(self, noise: float, plain: Callable[[float], Release]) -> Release:
         """What steps release if no projection is longer than C~, with the slack for those (P8)."""
-        found = plain(noise / self.factor)
-        return with_slack(found, self.slack) if self.slack else found
+        noise_added = plain(noise / self.factor)
+        return with_slack(noise_added, self.slack) if self.slack else noise_added
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -231,15 +231,15 @@ class Projected:
 
 def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
     """What a plan says of the projection; from `Projected.to_dict`."""
-    found = [PlanRow("projection", plain["dimension"], "numbers that are sent for the parameters")]
+    shown = [PlanRow("projection", plain["dimension"], "numbers that are sent for the parameters")]
     if plain["exact"] and plain["kind"] != protocol.LAYERS:
         words = "over the law of the public matrix; costs no δ"
-        return [*found, PlanRow("its account", "exact", words)]
-    found.append(PlanRow("its account", plain["kind"], plain["account"]))
+        return [*shown, PlanRow("its account", "exact", words)]
+    shown.append(PlanRow("its account", plain["kind"], plain["account"]))
     if not plain["slack"]:
-        return found
+        return shown
     return [
-        *found,
+        *shown,
         PlanRow("its longest", plain["factor"], "clipping norms that a projected record may have"),
         PlanRow("slack for longer ones", plain["slack"], "of δ, paid in every step"),
     ]

@@ -159,12 +159,12 @@ def as_table(found: SamplingComparison) -> list[tuple[str, str, str, str]]:
 
     return [
         (
-            f"aggregator + {one.colluding_silos} silo" + "s" * (one.colluding_silos != 1),
-            str(one.known_records),
-            cell(one.epsilon),
-            cell(one.epsilon_poisson),
+            f"aggregator + {colluder.colluding_silos} silo" + "s" * (colluder.colluding_silos != 1),
+            str(colluder.known_records),
+            cell(colluder.epsilon),
+            cell(colluder.epsilon_poisson),
         )
-        for one in found.colluders
+        for colluder in found.colluders
     ]
 
 

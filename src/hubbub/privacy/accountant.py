@@ -33,7 +33,7 @@ class Composition:
             raise StudyError("expected at least one step, got none; pass a list of steps")
         arguments.whole("steps", sum(r.count for r in releases), least=1, most=arguments.MOST_STEPS)
         self._releases = _gathered(releases)
-        ways = max(len(one.laws) for one in self._releases)
+        ways = max(len(release.laws) for release in self._releases)
         self._ways = [one_direction.OneDirection(self._releases, way) for way in range(ways)]
 
     def epsilon(self, delta: float, *, gap: float = GAP, most: float = inf) -> Bound:
@@ -126,7 +126,7 @@ class Composition:
             # Far out, Mill's bound on the tail is a good guess and cannot overflow.
             far = _far_guess(shift, delta)
             return normal.gaussian_epsilon(shift, delta) if far < arguments.MOST_EPSILON else far
-        steps = (one.gaussian for one in self._releases if one.gaussian is not None)
+        steps = (release.gaussian for release in self._releases if release.gaussian is not None)
         alone = max((_far_guess(shift, delta) for shift in steps), default=0.0)
         if alone > 2 * arguments.MOST_EPSILON:  # what is composed with it can only add
             return alone
@@ -144,7 +144,7 @@ class Composition:
     @property
     def _is_enclosed(self) -> bool:
         """Whether a law is known from two sides only, which are some way apart."""
-        return any(isinstance(one.laws[0], laws.Enclosed) for one in self._releases)
+        return any(isinstance(release.laws[0], laws.Enclosed) for release in self._releases)
 
     @property
     def _gaussian(self) -> float | None:
@@ -169,14 +169,14 @@ def _gathered(releases: Sequence[dominating_pairs.Release]) -> list[dominating_p
     counts: dict[tuple[object, ...], dominating_pairs.Release] = {}
     square = 0.0
     ways = max(len(r.laws) for r in releases)
-    for one in releases:
-        if one.gaussian is not None:
-            square += one.count * one.gaussian**2
+    for release in releases:
+        if release.gaussian is not None:
+            square += release.count * release.gaussian**2
             continue
-        key = (repr(one.laws),)
+        key = (repr(release.laws),)
         seen = counts.get(key)
-        total = one.count + (seen.count if seen else 0)
-        counts[key] = dominating_pairs.Release(laws=one.laws, count=total)
+        total = release.count + (seen.count if seen else 0)
+        counts[key] = dominating_pairs.Release(laws=release.laws, count=total)
     merged = list(counts.values())
     if square > 0:
         law = laws.Removal(rate=1.0, shift=sqrt(square))

@@ -41,8 +41,8 @@ def calibrate(
     # On few cells first: where rare large losses decide, the rough noise is far off.
     rough = _root_from_above(lambda noise: spent(noise, ROUGH), near, _FAR_OFF, _LEAST_SLOPE)
     near, slope = rough.enough, rough.steepness
-    found = _root_from_above(lambda noise: spent(noise, GAP), near, _CLOSE, slope)
-    return float(np.exp(found.enough))
+    root = _root_from_above(lambda noise: spent(noise, GAP), near, _CLOSE, slope)
+    return float(np.exp(root.enough))
 
 
 def _rough_noise(

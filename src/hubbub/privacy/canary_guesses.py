@@ -125,8 +125,8 @@ def lower_bound(rates: Rates, delta: float, confidence: float) -> float:
     Requires: the rule was chosen without looking at these trials, which are independent.
     """
     true, false = np.array([rates.true]), np.array([rates.false])
-    found = _bounds(true, rates.positives, false, rates.negatives, delta, confidence)
-    return max(0.0, float(found[0]))
+    epsilon = _bounds(true, rates.positives, false, rates.negatives, delta, confidence)
+    return max(0.0, float(epsilon[0]))
 
 
 def _thresholds(scores: Array) -> tuple[tuple[bool, Array], tuple[bool, Array]]:

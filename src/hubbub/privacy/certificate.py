@@ -62,10 +62,10 @@ class Certificate:
             left = self.ideal_delta(delta, most) if most < 700 else 0.0
             if left <= 0:
                 return inf
-            found = ideal(left) + self.epsilon
-            if found <= most:
-                return found
-            most = 1.01 * found
+            claimed = ideal(left) + self.epsilon
+            if claimed <= most:
+                return claimed
+            most = 1.01 * claimed
         return inf
 
 

@@ -123,13 +123,15 @@ def composition_of(events: object, relation: str) -> accountant.Composition:
         StudyError: there is none, one is no event, has no account of this relation, or so little
             noise that it hides nothing.
     """
-    if not isinstance(events, list | tuple) or not all(isinstance(one, Event) for one in events):
+    if not isinstance(events, list | tuple) or not all(
+        isinstance(event, Event) for event in events
+    ):
         raise StudyError(
             "expected events to be a list of hubbub.Step, JointBatches or ProjectedStep, got "
             "something else; wrap each kind of steps in one"
         )
     arguments.choice("relation", relation, arguments.RELATIONS)
-    return accountant.Composition([release_of(one, relation) for one in events])
+    return accountant.Composition([release_of(event, relation) for event in events])
 
 
 def release_of(event: Event, relation: str) -> Release:

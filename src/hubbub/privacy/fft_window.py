@@ -140,7 +140,9 @@ def step_within(
     `finer` times as many as usual are allowed.
     """
     window, finest = frame.high - frame.low, finer * _FINEST
-    reach = max([window, *(one.high - one.lowest(frame.order) for one in coarse_laws)])
+    reach = max(
+        [window, *(coarse_law.high - coarse_law.lowest(frame.order) for coarse_law in coarse_laws)]
+    )
     return max(min(step, window / _COARSEST), window / finest, reach / (4 * finest))
 
 
@@ -207,21 +209,23 @@ def _curve(
 
     It falls, and then rises: every so many orders show where it is near.
     """
-    found = np.full(ORDERS.size, inf)
+    curve = np.full(ORDERS.size, inf)
 
     def look(some: slice) -> None:
-        found[some] = value(np.asarray(sum(one.at(some) for one in coarse_laws)), ORDERS[some])
+        curve[some] = value(
+            np.asarray(sum(coarse_law.at(some) for coarse_law in coarse_laws)), ORDERS[some]
+        )
 
     look(slice(None, None, FEW))
-    coarse = found[::FEW]
+    coarse = curve[::FEW]
     first, least = np.argmax(is_near(coarse, ORDERS[::FEW])), np.argmin(coarse)
     look(slice(FEW * max(int(first) - 1, 0), FEW * (int(least) + 1)))
-    return found
+    return curve
 
 
 def _cumulants(coarse_laws: Sequence[CoarseLaw], orders: Array) -> Array:
     """Cumulants of the whole composition."""
-    return np.asarray(sum(one.cumulants(orders) for one in coarse_laws))
+    return np.asarray(sum(coarse_law.cumulants(orders) for coarse_law in coarse_laws))
 
 
 def _frame(
@@ -233,11 +237,11 @@ def _frame(
 ) -> TiltedGrid:
     """The window that holds nearly all of the tilted composition, and epsilon."""
     mean, variance = 0.0, 0.0
-    for one in coarse_laws:
-        weight = one.tilted(order)
-        first = float(weight @ one.loss)
-        mean += one.count * first
-        variance += one.count * float(weight @ (one.loss - first) ** 2)
+    for coarse_law in coarse_laws:
+        weight = coarse_law.tilted(order)
+        first = float(weight @ coarse_law.loss)
+        mean += coarse_law.count * first
+        variance += coarse_law.count * float(weight @ (coarse_law.loss - first) ** 2)
     spread = max(variance**0.5, 1e-12)
     # Rare large losses leave a law far wider than its spread: then smaller orders are right.
     offsets = np.geomspace(min(0.02 / spread, 0.1), 200 / spread, 60)
@@ -270,5 +274,5 @@ def _lowest(value: Callable[[Array], Array], places: Array) -> tuple[float, floa
     coarse = places[::FEW]
     least = FEW * int(value(coarse).argmin())
     fine = places[max(least - FEW + 1, 0) : least + FEW]
-    found = value(fine)
-    return float(found.min()), float(fine[found.argmin()])
+    values = value(fine)
+    return float(values.min()), float(fine[values.argmin()])

@@ -53,8 +53,10 @@ class OneDirection:
     """
 
     def __init__(self, releases: Sequence[dominating_pairs.Release], way: int) -> None:
-        self._parts = [(one.laws[min(way, len(one.laws) - 1)], one.count) for one in releases]
-        self._count = sum(one.count for one in releases)
+        self._parts = [
+            (release.laws[min(way, len(release.laws) - 1)], release.count) for release in releases
+        ]
+        self._count = sum(release.count for release in releases)
         self._points = 0.0  # that the last grids had, see `effort`
         self._step_made = 0.0
 
@@ -223,8 +225,8 @@ class OneDirection:
         self._step_made = step
         self._points = (frame.high - frame.low) / step
         effort.spend(self._points)
-        for (law, count), made in zip(self._parts, coarse_laws, strict=True):
-            cells = fft_window.grid(made, frame.saddle, step, frame.order)
+        for (law, count), coarse in zip(self._parts, coarse_laws, strict=True):
+            cells = fft_window.grid(coarse, frame.saddle, step, frame.order)
             points = cells.cuts.size * (_CELL_POINTS + laws.work_of(law))
             effort.spend(points)
             self._points += points

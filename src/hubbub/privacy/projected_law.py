@@ -98,8 +98,8 @@ class ProjectedRemoval:
         for nodes, most in (*NARROW, WIDER):
             narrow = np.flatnonzero((extent > least) & (extent <= most) & seen)
             for cells in _blocks(narrow, shifts.size):
-                found = _narrow(centre[cells], radius[cells], nodes, shifts, weights)
-                absent[cells], present[cells] = found
+                losses = _narrow(centre[cells], radius[cells], nodes, shifts, weights)
+                absent[cells], present[cells] = losses
             least = most
         wide = np.flatnonzero(~(extent <= least) & seen)
         left, right = (odds[wide + end, None] / shifts + shifts / 2 for end in (0, 1))

@@ -155,7 +155,7 @@ def noise_multiplier(
     arguments.choice("relation", relation, arguments.RELATIONS)
     sampled = sampling != "full-batch" and sample_rate < 1
     least = dominating_pairs.LEAST_SAMPLED_NOISE if sampled else 0.0
-    found = calibration.calibrate(
+    root = calibration.calibrate(
         lambda noise: [
             dominating_pairs.release(
                 _step(max(noise, least), sample_rate, steps, sampling), relation
@@ -164,7 +164,7 @@ def noise_multiplier(
         epsilon,
         delta,
     )
-    return max(found, least)
+    return max(root, least)
 
 
 def attack_power(

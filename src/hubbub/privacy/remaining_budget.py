@@ -159,8 +159,10 @@ class StudyLaw:
 @lru_cache(maxsize=256)
 def _law_of(releases: tuple[dominating_pairs.Release, ...], finest: float) -> StudyLaw:
     """See `StudyLaw.of`."""
-    square = sum(one.count * one.gaussian**2 for one in releases if one.gaussian is not None)
-    sampled = [one for one in releases if one.gaussian is None]
+    square = sum(
+        release.count * release.gaussian**2 for release in releases if release.gaussian is not None
+    )
+    sampled = [release for release in releases if release.gaussian is None]
     nothing = (np.zeros(1), np.ones(1), 0.0)
     ways: tuple[tuple[Array, Array, float], ...] = (nothing, nothing)
     if sampled:

@@ -104,7 +104,7 @@ def _looked_at(whole: accountant.Composition, near: float) -> float | None:
     nothing better than 1 is promised.
     """
     levels = (near, *(delta for delta in _LARGER if delta > near))
-    within = (one for one in levels if whole.estimate(one) <= 1.2 * arguments.MOST_EPSILON)
+    within = (level for level in levels if whole.estimate(level) <= 1.2 * arguments.MOST_EPSILON)
     return next(within, None)
 
 

@@ -83,10 +83,10 @@ class UnitRemoval:
             # e^l - w = e^l (1 - w - w (e^-l - 1))
             rest = -np.expm1(none) - np.exp(none) * np.expm1(-np.maximum(loss, 0))
             goal = np.where(loss < 0, small, loss + np.log(rest))
-        found = np.where(goal > 0, np.inf, -np.inf)
+        outcome = np.where(goal > 0, np.inf, -np.inf)
         there = np.isfinite(goal)
-        found[there] = self._solved(goal[there])
-        return np.asarray(found / self.shift)
+        outcome[there] = self._solved(goal[there])
+        return np.asarray(outcome / self.shift)
 
     def _solved(self, goal: Array) -> Array:
         """The u at which the log of the sum over j >= 1 of a_j e^(ju) is the goal."""

@@ -50,6 +50,7 @@ from hubbub.queries.validation import (
     held_back_share,
     planned_validation,
     sums_of,
+    usual_bins,
     validation_of,
     whose_records,
     write_validation,

@@ -16,19 +16,21 @@ _CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_
 def tables_of(answers: Mapping[str, Any]) -> dict[str, str]:
     """Every table, curve and test of some answers as CSV, by the name of its file."""
     taken: set[str] = set()
-    made = {}
+    tables = {}
     for name, answer in answers.items():
         own = _own_name(name, taken)
         for kind, rows in _tables(answer):
-            made[f"{TABLES}/{own}{kind}.csv"] = _text(rows)
-    return made
+            tables[f"{TABLES}/{own}{kind}.csv"] = _text(rows)
+    return tables
 
 
 def _own_name(name: str, taken: set[str]) -> str:
     """What the files of an answer are called, as no other's are; their names are then taken."""
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:_LONGEST]
     numbered = (f"{safe}-{number}" for number in count(2))
-    own = next(one for one in chain([safe], numbered) if not taken & {*_files(one)})
+    own = next(
+        certificate for certificate in chain([safe], numbered) if not taken & {*_files(certificate)}
+    )
     taken.update(_files(own))
     return own
 
@@ -39,12 +41,12 @@ def _files(own: str) -> list[str]:
 
 def _tables(answer: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
     """What of an answer is a table, and the end of its file's name."""
-    found = {
+    tables = {
         "": answer["rows"],
-        "-curves": [row for one in answer["curves"] for row in _points(one)],
+        "-curves": [row for curve in answer["curves"] for row in _points(curve)],
         "-tests": answer["tests"],
     }
-    yield from ((kind, rows) for kind, rows in found.items() if rows)
+    yield from ((kind, rows) for kind, rows in tables.items() if rows)
 
 
 def _points(curve: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

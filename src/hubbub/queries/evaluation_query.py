@@ -106,8 +106,8 @@ class EvaluationQuery(Query):
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All held-back records."""
-        records = Records.together([one.held_back for one in silos if one.held_back is not None])
-        return self._task(silos[0], records, sum(one.max_units for one in silos))
+        records = Records.together([silo.held_back for silo in silos if silo.held_back is not None])
+        return self._task(silos[0], records, sum(silo.max_units for silo in silos))
 
     def _task(self, silo: SiloData, records: Records, capacity: int) -> LocalTask:
         from hubbub import learning

@@ -100,8 +100,8 @@ class StandardisingQuery(SteppedQuery):
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All records."""
-        records = Records.together([_whole(one) for one in silos])
-        return self._task(records, sum(one.max_units for one in silos))
+        records = Records.together([_whole(silo) for silo in silos])
+        return self._task(records, sum(silo.max_units for silo in silos))
 
     def _task(self, records: Records, capacity: int) -> LocalTask:
         return FeatureSums(records, self.asked.bound, capacity, self.data.places)
@@ -147,8 +147,8 @@ class _Standardising:
 
     def step(self, parameters: Parameters, total: Array) -> Parameters:
         """The same parameters as before."""
-        made = standardisation_from(total, self._bound)
-        self._state = {"shift": made.shift, "scale": made.scale}
+        standardisation = standardisation_from(total, self._bound)
+        self._state = {"shift": standardisation.shift, "scale": standardisation.scale}
         return parameters
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -56,13 +56,14 @@ class StatisticTask:
 def pooled(tables: Sequence[CodedCells]) -> CodedCells:
     """All silos' tables, one after the other, for who may see them all."""
     columns = {
-        name: np.concatenate([one.columns[name] for one in tables]) for name in tables[0].columns
+        name: np.concatenate([table.columns[name] for table in tables])
+        for name in tables[0].columns
     }
     if tables[0].units is None:
         return CodedCells(columns)
-    lengths = [len(next(iter(one.columns.values()))) for one in tables]
+    lengths = [len(next(iter(table.columns.values()))) for table in tables]
     firsts = np.cumsum([0, *lengths[:-1]])
-    units = [one.unit_rows for one in tables]
+    units = [table.unit_rows for table in tables]
     rows = [one.rows + first for one, first in zip(units, firsts, strict=True)]
-    shares = np.concatenate([one.shares for one in units])
+    shares = np.concatenate([unit.shares for unit in units])
     return CodedCells(columns, UnitRows(rows=np.concatenate(rows), shares=shares))

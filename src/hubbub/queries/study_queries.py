@@ -50,8 +50,8 @@ def queries_of(
 
 def _of_cells(study: Study) -> list[SteppedQuery]:
     """What is asked of columns as they are; where nothing is trained, the first is the main one."""
-    found: list[SteppedQuery] = [statistics_of(study)] if study.statistics is not None else []
-    return found + ([synthesis_of(study)] if study.synthetic is not None else [])
+    queries: list[SteppedQuery] = [statistics_of(study)] if study.statistics is not None else []
+    return queries + ([synthesis_of(study)] if study.synthetic is not None else [])
 
 
 def main_of(study: Study) -> SteppedQuery:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from hubbub.errors import IntegrityError
+from hubbub.errors import DataError, IntegrityError
 from hubbub.planning import (
     Array,
     Mechanism,
@@ -62,6 +62,11 @@ class SumsQuery(SteppedQuery):
     def answered_in(self) -> str:
         """The file of a run's folder that says what they say, as JSON; the page reads it."""
 
+    @property
+    def most_units(self) -> int | None:
+        """How many units of a silo its arithmetic is exact for; None: as many as there are."""
+        return None
+
     @cached_property
     def mechanism(self) -> Mechanism:
         """Sums over all records, of vectors whose length is 1 at most: C is 1 (P23, P26, P32)."""
@@ -100,14 +105,23 @@ class SumsQuery(SteppedQuery):
         return silo.max_cells
 
     def task(self, silo: SiloData) -> LocalTask:
-        """A silo's cells."""
+        """A silo's cells.
+
+        Raises:
+            DataError: there are more units than sums are exact for.
+        """
         assert silo.cells is not None, "such a query has cells"  # noqa: S101
+        if self.most_units is not None and self.units(silo) > self.most_units:
+            raise DataError(
+                f"expected at most {self.most_units:,} units of a silo for the {self.purpose}, got "
+                "more; divide them among several silos"
+            )
         return StatisticTask(self.layout, silo.cells, silo.max_cells)
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All silos' cells."""
-        cells = [one.cells for one in silos if one.cells is not None]
-        return StatisticTask(self.layout, pooled(cells), sum(one.max_cells for one in silos))
+        cells = [silo.cells for silo in silos if silo.cells is not None]
+        return StatisticTask(self.layout, pooled(cells), sum(silo.max_cells for silo in silos))
 
     def start(self, model: Parameters | None) -> Parameters:
         """What is kept before the first sum."""

@@ -69,6 +69,11 @@ class SynthesisQuery(SumsQuery):
         return SYNTHESIS
 
     @property
+    def most_units(self) -> int:
+        """For which sums of counts are exact (P26 d)."""
+        return synthesis.MOST_UNITS
+
+    @property
     def epsilon(self) -> float | None:
         """Its part beside other queries; None where nothing else is asked."""
         return self.asked.epsilon or None
@@ -95,12 +100,12 @@ class SynthesisQuery(SumsQuery):
         """What noise alone will do to the records, and which columns are too fine for it."""
         if not records:
             return []
-        found = synthesis.foreseen(self.design, planned.total_sigma, records)
-        fine = ", ".join(found.too_fine) or "none"
+        foreseen = synthesis.foreseen(self.design, planned.total_sigma, records)
+        fine = ", ".join(foreseen.too_fine) or "none"
         return [
-            PlanRow("synthetic records", found.column, "share that noise misplaces in a column"),
+            PlanRow("synthetic records", foreseen.column, "share that noise misplaces in a column"),
             PlanRow(
-                "synthetic records", found.pair, "share that noise misplaces in a pair, at most"
+                "synthetic records", foreseen.pair, "share that noise misplaces in a pair, at most"
             ),
             PlanRow("synthetic records", fine, "columns too fine for the noise"),
         ]

@@ -131,8 +131,8 @@ class TrainingQuery(SteppedQuery):
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """All silos' records, one silo's after the other's, for who may see them all."""
-        records = [one.records for one in silos if one.records is not None]
-        capacity, rows = sum(one.max_units for one in silos), sum(map(self._rows, silos))
+        records = [silo.records for silo in silos if silo.records is not None]
+        capacity, rows = sum(silo.max_units for silo in silos), sum(map(self._rows, silos))
         # No grid is certified, so all of the clip may be used.
         return self._task(silos[0], Records.together(records), capacity, rows, margin=1.0)
 

@@ -59,7 +59,7 @@ class VectorQuery(Query):
 
     def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
         """The exact sum of all vectors."""
-        vectors = [one.vector for one in silos if one.vector is not None]
+        vectors = [silo.vector for silo in silos if silo.vector is not None]
         return _GivenSum(np.sum(vectors, axis=0))
 
 

@@ -27,16 +27,16 @@ def explained(adversary: str) -> str:
     """
     broken = _ENCLAVES.fullmatch(adversary)
     name = broken[1] if broken else adversary
-    found = _KNOWN.get(name, "")
+    words = _KNOWN.get(name, "")
     if coalition := _COALITION.fullmatch(name):
         silos = _silos(int(coalition[1]))
-        found = f"the aggregator and {silos} that secretly tell each other all they know"
+        words = f"the aggregator and {silos} that secretly tell each other all they know"
         if not int(coalition[1]):
-            found = "the aggregator, whom no silo helps in secret"
-    if not (broken and found):
-        return found
+            words = "the aggregator, whom no silo helps in secret"
+    if not (broken and words):
+        return words
     whose = f"of {_silos(int(broken[2]))}" if broken[2] else "of all of them"
-    return f"{found}, with the protected hardware {whose} broken into"
+    return f"{words}, with the protected hardware {whose} broken into"
 
 
 def spoken(adversary: str) -> str:

@@ -55,7 +55,7 @@ def figure_of(answer: Answer) -> Figure | None:
 def _curves(answer: Answer) -> Figure:
     """Curves with their intervals, the p-value, and numbers at risk below."""
     curves = answer["curves"][:_MOST_CURVES]
-    places = [x for one in curves for x in one["x"]]
+    places = [x for curve in curves for x in curve["x"]]
     what = _WHAT.get(answer["kind"], "share of records up to here")
     start = [0.0] if answer["kind"] in _WHAT else []
     across = scales.linear([*start, *places], charts.LEFT, charts.RIGHT)
@@ -73,7 +73,7 @@ def _curves(answer: Answer) -> Figure:
     more = _LINE * (2 * known + 2) if known else 0
     if more:
         words += " Below: records at risk just after these times, with noise."
-    drawn = [_drawn(one) for one in curves]
+    drawn = [_drawn(curve) for curve in curves]
     chart = curve_charts.curves(drawn, axes, described=words, extra=extra, more=more)
     return Figure(chart, words, charts.HEIGHT + more)
 
@@ -91,7 +91,7 @@ def _drawn(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:
 
 def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
     """The p-values of the answer's tests, in the lower left of the figure."""
-    said = [f"{one['name']} p {p_words(one['p_value'], equal='= ')}" for one in answer["tests"]]
+    said = [f"{test['name']} p {p_words(test['p_value'], equal='= ')}" for test in answer["tests"]]
     return [curve_charts.note(text, axes, line) for line, text in enumerate(reversed(said))]
 
 
@@ -120,9 +120,9 @@ def _own_numbers(curves: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, 
     Curves of one group, as of competing events, have the same: these are the group's.
     """
     shared: dict[tuple[float, ...], list[Mapping[str, Any]]] = {}
-    for one in curves:
-        if one["at_risk"]:
-            shared.setdefault(tuple(one["at_risk"]), []).append(one)
+    for curve in curves:
+        if curve["at_risk"]:
+            shared.setdefault(tuple(curve["at_risk"]), []).append(curve)
     names = {
         numbers: (same[0]["name"] if len(same) == 1 else same[0]["name"].rpartition(": ")[0])
         for numbers, same in shared.items()
@@ -132,7 +132,9 @@ def _own_numbers(curves: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, 
 
 def _times_at_risk(curves: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
     """Times of the grid, equally many bins apart, at which they are told; none if nowhere."""
-    grid: Sequence[float] = max((one["x"] for one in curves if one["at_risk"]), key=len, default=())
+    grid: Sequence[float] = max(
+        (curve["x"] for curve in curves if curve["at_risk"]), key=len, default=()
+    )
     return tuple(grid[:: -(-len(grid) // _MOST_TIMES)]) if grid else ()
 
 
@@ -150,7 +152,7 @@ def _histogram(answer: Answer) -> Figure:
         charts.BinShare(name=row["level"], value=row["value"], ends=(row["low"], row["high"]))
         for row in bins
     ]
-    tops = [0.0, *(end for one in items for end in one.ends)]
+    tops = [0.0, *(end for item in items for end in item.ends)]
     up = scales.linear(tops, *charts.vertical(charts.HEIGHT))
     how = f"with {_percent(answer)} intervals."
     words = f"{answer['title']}: the share of records in each bin, {how}"

@@ -14,6 +14,7 @@ from hubbub.report.number_format import NOT_KNOWN, amount
 Answer = Mapping[str, Any]
 _LEAST_P = 1e-4
 _MOST_PLACES = 8  # of a curve in a table
+_MOST_ACROSS = 3  # levels of a two-way table
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,15 @@ class TextTable:
 
 def tables_of(answer: Answer) -> Mapping[str, TextTable]:
     """All tables of an answer, by what is said of each: its numbers, comparisons, curves."""
-    found = {"": table_of(answer), "compared": _compared(answer), "over time": _curves(answer)}
-    return {said: one for said, one in found.items() if one is not None}
+    if answer["kind"] == "two-way":
+        return _two_way(answer)
+    tables = {"": table_of(answer), "compared": _compared(answer), "over time": _curves(answer)}
+    return {said: one for said, one in tables.items() if one is not None}
 
 
 def said_of(answer: Answer) -> list[str]:
     """Its tests, but those that a table holds, and its notes, in sentences."""
-    tests = [one for one in answer["tests"] if answer["kind"] != "table"]
+    tests = [test for test in answer["tests"] if answer["kind"] != "table"]
     return [*map(test_words, tests), *answer["notes"]]
 
 
@@ -54,6 +57,21 @@ def table_of(answer: Answer) -> TextTable | None:
     if answer["kind"] == "table":
         return _with_tests(table, rows, answer["tests"])
     return _with_p_values(table, rows)
+
+
+def _two_way(answer: Answer) -> Mapping[str, TextTable]:
+    """A table of each pair of columns."""
+    of: dict[str, list[Mapping[str, Any]]] = {}
+    for row in answer["rows"]:
+        of.setdefault(row["column"], []).append(row)
+    return {name: _grid(rows) for name, rows in of.items()}
+
+
+def _grid(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """Levels down and across; one below the other where a page is too narrow for them."""
+    if len({row["level"] for row in rows}) <= _MOST_ACROSS:
+        return _pivoted(rows, lambda row: row["group"], lambda row: row["level"])
+    return _pivoted(rows, lambda row: f"{row['group']}, {row['level']}", lambda _: "")
 
 
 def _compared(answer: Answer) -> TextTable | None:
@@ -83,7 +101,7 @@ def _with_tests(
     table: TextTable, rows: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, Any]]
 ) -> TextTable:
     """The table, with the test of each column, where groups differ, in its first row."""
-    tested = {one["column"]: one for one in tests if one.get("column")}
+    tested = {test["column"]: test for test in tests if test.get("column")}
     if not tested:
         return table
     first = {row["column"]: _label(row) for row in reversed(rows)}
@@ -101,14 +119,14 @@ def _curves(answer: Answer) -> TextTable | None:
     curves = answer["curves"]
     if answer["kind"] != "survival" or not curves:
         return None
-    places = max((one["x"] for one in curves), key=len)
+    places = max((curve["x"] for curve in curves), key=len)
     shown = places[:: -(-len(places) // _MOST_PLACES)]
-    rows = [(amount(x), *(_survived(one, x) for one in curves)) for x in shown]
+    rows = [(amount(x), *(_survived(curve, x) for curve in curves)) for x in shown]
     whole = "all" if len(curves) > 1 else "without the event"
     return TextTable(
         (
             "after",
-            *(one["name"] or whole for one in curves),
+            *(curve["name"] or whole for curve in curves),
         ),
         tuple(rows),
     )
@@ -177,14 +195,14 @@ def p_words(value: float | None, *, equal: str = "") -> str:
 def _pivoted(rows: Sequence[Mapping[str, Any]], down: Any, across: Any) -> TextTable:
     """Rows and columns in the order in which they first come."""
     names = list(dict.fromkeys(across(row) for row in rows))
-    found: dict[str, dict[str, list[str]]] = {}
+    pivoted: dict[str, dict[str, list[str]]] = {}
     for row in rows:
-        found.setdefault(down(row), {}).setdefault(across(row), []).append(_cell(row))
+        pivoted.setdefault(down(row), {}).setdefault(across(row), []).append(_cell(row))
     whole = "all" if len(names) > 1 else "estimate and interval"
     head = ("", *(name or whole for name in names))
     body = [
         (label, *("; ".join(cells.get(name, [NOT_KNOWN])) for name in names))
-        for label, cells in found.items()
+        for label, cells in pivoted.items()
     ]
     return TextTable(head, tuple(body))
 

@@ -11,6 +11,9 @@ from hubbub.report import markup
 from hubbub.report.answer_figures import figure_of
 from hubbub.report.answer_tables import Answer, said_of, tables_of
 
+_LONG, _LONGER = 12, 40  # rows that are folded away, beside a figure and without one
+_MANY = 3  # tables of an answer; of more each is folded away
+_IN_NUMBERS, _ALL = "The same in numbers", "All numbers"
 _INTERVALS = (
     "Every number comes with an interval that takes both into account: that other people might "
     "have been asked, and the noise that was added. Tests take the noise into account, too."
@@ -32,20 +35,25 @@ def _answer(name: str, answer: Answer) -> list[markup.Html]:
     if drawn:
         shown = markup.figure(drawn.chart, drawn.words)
         parts.append(markup.tag("div", shown, class_="figures"))
-    for what, table in tables_of(answer).items():
+    tables = tables_of(answer)
+    for what, table in tables.items():
         if what == "over time":  # which the figure shows
             continue
         said = f", {what}" if what else ""
         caption = f"{answer['title']}{said}, with {_percent(answer)} intervals"
         numeric = range(1, len(table.head))
         shown = markup.table(caption, table.head, table.rows, numeric=numeric)
-        parts.append(_folded(shown) if drawn and len(table.rows) > 12 else shown)
+        long = len(table.rows) > (_LONG if drawn else _LONGER)
+        if len(tables) > _MANY:
+            parts.append(_folded(shown, what))
+        else:
+            parts.append(_folded(shown, _IN_NUMBERS if drawn else _ALL) if long else shown)
     return parts + [markup.tag("p", f"{_capital(one)}.") for one in said_of(answer)]
 
 
-def _folded(table: markup.Html) -> markup.Html:
-    """A long table that a figure shows already."""
-    return markup.tag("details", markup.tag("summary", "The same in numbers"), table)
+def _folded(table: markup.Html, words: str) -> markup.Html:
+    """A table that is shown to who asks for it."""
+    return markup.tag("details", markup.tag("summary", words), table)
 
 
 def _percent(answer: Answer) -> str:

@@ -43,7 +43,7 @@ class Axes:
 
     def path(self, points: Iterable[tuple[float, float]]) -> list[str]:
         """Points of a line, as SVG lists them."""
-        return [f"{x:.2f},{y:.2f}" for x, y in (self.place(*one) for one in points)]
+        return [f"{x:.2f},{y:.2f}" for x, y in (self.place(*point) for point in points)]
 
     def drawn(self, parts: Sequence[markup.Html], described: str, more: float = 0) -> markup.Html:
         """The chart with these parts on it, and so much more room below."""
@@ -96,7 +96,7 @@ def lines(
 ) -> markup.Html:
     """At most two series as lines with marks, over `extra`."""
     drawn = [_line(one, axes, index) for index, one in enumerate(series)]
-    legend = _legend([one.name for one in series]) if len(series) > 1 else []
+    legend = _legend([line.name for line in series]) if len(series) > 1 else []
     return axes.drawn([*extra, *drawn, *legend], described)
 
 
@@ -192,7 +192,7 @@ def bars(
     across = scales.Scale(low=0, high=len(items), start=LEFT, end=RIGHT, ticks=())
     axes, parts = Axes(across=across, up=up, labels=labels), list[markup.Html]()
     width = (RIGHT - LEFT) / len(items)
-    every = ceil(max(len(one.name) for one in items) * _DIGIT * 0.7 / width)
+    every = ceil(max(len(item.name) for item in items) * _DIGIT * 0.7 / width)
     for index, one in enumerate(items):
         x, middle = across.place(index), across.place(index + 0.5)
         low, high = (up.place(end) for end in one.ends)

@@ -47,7 +47,7 @@ def checks(findings: Sequence[Finding], audit: Audit = None) -> Html:
     rows = [
         (verdict, amount(count), " ".join(_HOW[verdict])) for verdict, count in _counts(findings)
     ]
-    wrongs = [one for one in findings if one[1] not in _HOW]
+    wrongs = [finding for finding in findings if finding[1] not in _HOW]
     parts: list[Html] = [how]
     if wrongs:
         heading = tag("h3", "What does not hold")
@@ -65,7 +65,7 @@ def briefly(findings: Sequence[Finding]) -> str:
     counts = ", ".join(
         f"{count} {verdict} ({_BRIEF[verdict]})" for verdict, count in _counts(findings)
     )
-    wrongs = sum(one[1] not in _HOW for one in findings)
+    wrongs = sum(finding[1] not in _HOW for finding in findings)
     start = f"{amount(wrongs)} claims do not hold" if wrongs else "No claim was found to be wrong"
     return f"{start}: {counts}. How to check it yourself is said below."
 

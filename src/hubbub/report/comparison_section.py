@@ -27,7 +27,9 @@ def joining(found: ArrangementTable | None) -> markup.Html:
         words = "This study was trained in one arrangement only: there is nothing to compare with."
         return markup.section(_HEADING, markup.tag("p", words))
     metric = words_of(found.metric)
-    verdict = _verdict({one.name: one for one in found.arrangements}, metric)
+    verdict = _verdict(
+        {arrangement.name: arrangement for arrangement in found.arrangements}, metric
+    )
     return markup.section(
         _HEADING,
         *([markup.tag("p", verdict, class_="verdict")] if verdict else []),
@@ -40,12 +42,15 @@ def joining(found: ArrangementTable | None) -> markup.Html:
 
 
 def _figure(found: ArrangementTable, metric: MetricWords) -> markup.Html:
-    ends, name = [end for one in found.arrangements for end in _ends(one)], metric.name
+    ends, name = (
+        [end for arrangement in found.arrangements for end in _ends(arrangement)],
+        metric.name,
+    )
     if metric.is_share:
         ends = [min(max(end, 0.0), 1.0) for end in ends]
     axis = scales.scores if metric.is_share else scales.linear
     across = axis(ends, charts.EDGE, charts.WIDTH - charts.VALUE_ROOM)
-    items = [_interval(one) for one in found.arrangements]
+    items = [_interval(arrangement) for arrangement in found.arrangements]
     pairs = zip(items, found.arrangements, strict=True)
     words = "; ".join(f"{item.label} {_in_words(one, metric)}" for item, one in pairs)
     chart = charts.intervals(
@@ -82,13 +87,15 @@ def _in_words(one: Arrangement, metric: MetricWords) -> str:
 def _scores(found: ArrangementTable, metric: MetricWords) -> markup.Html:
     rows = [
         (
-            trust_models.called(one.name),
-            metric.shown(one.mean),
-            _range(one, metric),
-            "none" if one.epsilon is None else at_most(one.epsilon),
-            _NOBODY if one.epsilon is None else adversary_words.spoken(one.adversary or NOT_KNOWN),
+            trust_models.called(arrangement.name),
+            metric.shown(arrangement.mean),
+            _range(arrangement, metric),
+            "none" if arrangement.epsilon is None else at_most(arrangement.epsilon),
+            _NOBODY
+            if arrangement.epsilon is None
+            else adversary_words.spoken(arrangement.adversary or NOT_KNOWN),
         )
-        for one in found.arrangements
+        for arrangement in found.arrangements
     ]
     head = ("Arrangement", f"test {metric.name}", "95 % interval", "ε at most", "ε holds against")
     caption = "The same study in several arrangements"
@@ -98,7 +105,9 @@ def _scores(found: ArrangementTable, metric: MetricWords) -> markup.Html:
 def _meanings(found: ArrangementTable) -> list[markup.Html]:
     """What the arrangements are, for those that have a name here."""
     known = [
-        trust_models.MODES[one.name] for one in found.arrangements if one.name in trust_models.MODES
+        trust_models.MODES[arrangement.name]
+        for arrangement in found.arrangements
+        if arrangement.name in trust_models.MODES
     ]
     rows = [(mode.label, mode.meaning, mode.trust) for mode in known]
     head = ("Arrangement", "what happens", "who must be trusted")

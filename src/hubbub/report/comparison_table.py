@@ -82,7 +82,7 @@ class ArrangementTable:
         Raises:
             KeyError, TypeError, ValueError: it is something else.
         """
-        found = tuple(Arrangement(**one) for one in content["arrangements"])
+        found = tuple(Arrangement(**arrangement) for arrangement in content["arrangements"])
         note = content.get("note", UNCHARGED_REPEATS)
         texts = (content["how"], content["metric"], note)
         if not all(isinstance(text, str) for text in texts) or not content["metric"].isidentifier():

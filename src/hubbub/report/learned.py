@@ -38,16 +38,16 @@ def learning(
         scores: on public test records beside a model that knows nothing, by metric.
         validated: whether the model was scored otherwise.
     """
-    found = metrics_of(rows)
-    curves = _alike(found)
-    figures = [metric_figure(rows, curves, scale_of(rows, curves))] if found else []
+    shown_metrics = metrics_of(rows)
+    curves = _alike(shown_metrics)
+    figures = [metric_figure(rows, curves, scale_of(rows, curves))] if shown_metrics else []
     if against is not None and rows:
         figures.append(_epsilon_figure(rows, against, cost))
-    numbers = _metric_table(rows, found, promised=against is not None)
+    numbers = _metric_table(rows, shown_metrics, promised=against is not None)
     more = [markup.tag("details", markup.tag("summary", "The same in numbers"), numbers)]
     return markup.section(
         "What was learned",
-        *(markup.tag("p", words) for words in _words(found, validated)),
+        *(markup.tag("p", words) for words in _words(shown_metrics, validated)),
         *([_scores(scores)] if scores else []),
         *([markup.tag("div", *figures, class_="figures")] if figures else []),
         *(more if rows else []),
@@ -95,8 +95,10 @@ def metric_figure(
         f"{one.name} {words_of(key).shown(one.points[-1][1])}"
         for key, one in zip(found, series, strict=True)
     )
-    when = "mean of the last evaluations" if any(one.faint for one in series) else "last evaluation"
-    label = " and ".join(one.name for one in series)
+    when = (
+        "mean of the last evaluations" if any(line.faint for line in series) else "last evaluation"
+    )
+    label = " and ".join(line.name for line in series)
     words = f"{label} over the steps; at the end {ends} ({when})"
     return _over_steps(series, rows, up, label, f"{title}: {words}" if title else words)
 

@@ -93,7 +93,8 @@ METRICS = {
     "held_back_accuracy": _share(
         "held-back accuracy",
         "Held-back accuracy is the share of records that are classified rightly among those that "
-        "silos kept out of the training; it is told with noise, which ε includes.",
+        "silos kept out of the training; it is told with noise, which ε includes. Whether that is "
+        "better than always saying the commoner class it cannot say: [validation] does.",
     ),
     "held_back_rmsle": MetricWords(
         name="held-back RMSE of logarithms",

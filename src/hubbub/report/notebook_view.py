@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hubbub.report import charts
+from hubbub.report import charts, score_words, validation_section, validation_words
 from hubbub.report.answer_figures import figure_of
 from hubbub.report.answer_tables import Answer, said_of, tables_of
 from hubbub.report.markup import Html, join, table, tag
@@ -23,6 +23,8 @@ def shown_in_notebook(
     notes: Sequence[str],
     *,
     final: Row | None = None,
+    scores: score_words.Scores | None = None,
+    validation: validation_section.Validation | None = None,
     answers: Mapping[str, Answer],
 ) -> str:
     """HTML for a notebook.
@@ -32,22 +34,55 @@ def shown_in_notebook(
         promise: its epsilon, and against whom.
         notes: further sentences.
         final: the last metrics; None where no model was trained.
+        scores: on public test records, beside a model that knows nothing.
+        validation: as `validation.json` has it; None where none was asked.
         answers: to statistics, by their names, as `statistics.json` has them.
     """
     parts = [tag("h4", heading), tag("p", tag("b", promise))]
     if final is not None:
-        parts.append(_metrics(final))
+        parts += _metrics(final, scores or {}, is_validated=validation is not None)
+    if validation is not None:
+        parts += _validation(validation)
     parts += [one for name, answer in answers.items() for one in _answer(name, answer)]
     return tag("div", join([*parts, *(tag("p", note) for note in notes)])).text
 
 
-def _metrics(final: Row) -> Html:
-    """The metrics of the model that is returned, with what they mean."""
+def _metrics(final: Row, scores: score_words.Scores, *, is_validated: bool) -> Iterator[Html]:
+    """The metrics of the model that is returned: whether it is better than guessing, what next."""
     shown = [(words_of(key), final[key]) for key in metrics_of([final])]
     rows = [(words.name, f"{value:.3f}", words.meaning) for words, value in shown]
-    if not rows:
-        return tag("p", "Not evaluated: no test set was given.")
-    return table("The model", ("metric", "value", "what it says"), rows, numeric=(1,))
+    if rows:
+        if said := score_words.in_a_sentence(scores, final):
+            yield tag("p", f"{_sentence(said)}.")
+        yield table("The model", ("metric", "value", "what it says"), rows, numeric=(1,))
+        if not is_validated:
+            yield tag("p", f"{_sentence(score_words.what_next(scores, final))}.")
+    elif not is_validated:
+        yield tag("p", "Not evaluated: state test or validation to be told how good it is.")
+
+
+def _validation(validation: validation_section.Validation) -> Iterator[Html]:
+    """The private validation: its sentence, its scores, its calibration plot, what to do next."""
+    told = validation["all"]
+    yield tag("p", f"{_sentence(validation_words.sentence(validation))}.")
+    if told is not None and told["scores"]:
+        rows = validation_words.rows(told)
+        caption = "The model on the silos' records"
+        yield table(caption, validation_words.HEAD, rows, numeric=(1, 2, 3))
+        if told["calibration"]:
+            chart, words = validation_section.calibration_chart(told["calibration"])
+            yield _picture(chart, charts.HEIGHT, words)
+    yield tag("p", f"{_sentence(validation_words.next_step(validation))}.")
+
+
+def _picture(chart: Html, height: float, words: str) -> Html:
+    """A picture of its own, so that its style is not the notebook's."""
+    file = b64encode(charts.alone(chart, height).encode()).decode()
+    return tag("img", src=f"data:image/svg+xml;base64,{file}", alt=words, width=charts.WIDTH)
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _answer(name: str, answer: Mapping[str, Any]) -> Iterator[Html]:
@@ -56,11 +91,11 @@ def _answer(name: str, answer: Mapping[str, Any]) -> Iterator[Html]:
         yield tag("p", f"{name}: not answered: {answer['refusal']}.")
         return
     drawn = figure_of(answer)
-    if drawn is not None:  # a picture of its own, so that its style is not the notebook's
-        file = b64encode(charts.alone(drawn.chart, drawn.height).encode()).decode()
-        source = f"data:image/svg+xml;base64,{file}"
-        yield tag("img", src=source, alt=drawn.words, width=charts.WIDTH)
-    for found in tables_of(answer).values():
-        numeric = range(1, len(found.head))
-        yield table(f"{answer['title']} ({name})", found.head, found.rows, numeric=numeric)
-    yield from (tag("p", f"{one[:1].upper()}{one[1:]}.") for one in said_of(answer))
+    if drawn is not None:
+        yield _picture(drawn.chart, drawn.height, drawn.words)
+    for shown_table in tables_of(answer).values():
+        numeric = range(1, len(shown_table.head))
+        yield table(
+            f"{answer['title']} ({name})", shown_table.head, shown_table.rows, numeric=numeric
+        )
+    yield from (tag("p", f"{_sentence(one)}.") for one in said_of(answer))

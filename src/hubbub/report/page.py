@@ -188,16 +188,16 @@ def _lead(plan: Plan, mode: trust_models.Mode) -> str:
 
 
 def _learned_tile(metrics: Metrics, scores: score_words.Scores) -> list[markup.Html]:
-    found = metric_words.metrics_of(metrics[-1:])
-    if not found:
+    shown = metric_words.metrics_of(metrics[-1:])
+    if not shown:
         return []
-    value, step = finite(metrics[-1], found[0]), amount(metrics[-1]["step"])
-    words = metric_words.words_of(found[0])
+    value, step = finite(metrics[-1], shown[0]), amount(metrics[-1]["step"])
+    words = metric_words.words_of(shown[0])
     return [
         _tile(
-            metric_words.label_of(found[0]),
+            metric_words.label_of(shown[0]),
             words.shown(value),
-            f"{_standing(found[0], scores, metrics[-1])} {words.meaning} After {step} steps.",
+            f"{_standing(shown[0], scores, metrics[-1])} {words.meaning} After {step} steps.",
         )
     ]
 

@@ -159,13 +159,13 @@ def _row(row: Exposure, plan: Plan) -> tuple[str, ...]:
 
 def _patient_row(plan: Plan) -> list[tuple[str, ...]]:
     """The promised adversary once more, about a patient, where the study speaks of patients."""
-    found, row = plan.get("patient"), stated(plan)
-    if found is None:
+    patient, row = plan.get("patient"), stated(plan)
+    if patient is None:
         return []
-    about, promise = f"{row['adversary']}, about {found['who']}", "the study's promise"
-    if not found["is_unit"]:
-        promise = "none" if found["epsilon"] is None else "weaker: each record is a unit"
-    epsilon, noise = at_most(found["epsilon"]), amount(row["noise_multiplier"])
+    about, promise = f"{row['adversary']}, about {patient['who']}", "the study's promise"
+    if not patient["is_unit"]:
+        promise = "none" if patient["epsilon"] is None else "weaker: each record is a unit"
+    epsilon, noise = at_most(patient["epsilon"]), amount(row["noise_multiplier"])
     return [(about, epsilon, explained(row["adversary"]), promise, noise)]
 
 
@@ -224,9 +224,9 @@ def _graph_words(plan: Plan) -> str:
 
 def _worst(rows: Sequence[Exposure]) -> dict[int, float | None]:
     """The largest epsilon among the adversaries with equally many silos; None is the largest."""
-    found: dict[int, float | None] = {}
+    worst: dict[int, float | None] = {}
     for row in sorted(rows, key=lambda one: one["colluding_silos"]):
         silos, epsilon = row["colluding_silos"], row["epsilon"]
-        before = found.get(silos, 0.0)
-        found[silos] = None if epsilon is None or before is None else max(epsilon, before)
-    return found
+        before = worst.get(silos, 0.0)
+        worst[silos] = None if epsilon is None or before is None else max(epsilon, before)
+    return worst

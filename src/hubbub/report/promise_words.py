@@ -25,14 +25,16 @@ def broken(plan: Mapping[str, Any], spending: Mapping[str, Any] | None = None) -
     """
     rows = {row["adversary"]: row["epsilon"] for row in plan["epsilon"]}
     stated = rows[plan["stated_adversary"]]
-    found = []
+    sentences = []
     if stated is None:
-        found.append(f"no promise to anybody: against {spoken(plan['stated_adversary'])} epsilon")
-        found[-1] += " is past 50"
-    found += _to_patients(plan.get("patient"), stated)
+        sentences.append(
+            f"no promise to anybody: against {spoken(plan['stated_adversary'])} epsilon"
+        )
+        sentences[-1] += " is past 50"
+    sentences += _to_patients(plan.get("patient"), stated)
     if spending is not None and stated is not None:
-        found += _in_all(spending, stated)
-    return found
+        sentences += _in_all(spending, stated)
+    return sentences
 
 
 def spent_words(spending: Mapping[str, Any]) -> str:

@@ -66,11 +66,11 @@ def ratios(values: Iterable[float], start: float, end: float) -> Scale:
     """A logarithmic scale around 1, with ticks at 1, 2 and 5 times powers of ten."""
     known = [1.0, *(min(max(value, 0.01), 100.0) for value in values)]
     marks = [m * 10.0**k for k in range(-2, 3) for m in (1, 2, 5)]
-    low = max((one for one in marks if one <= min(known) * (1 + 1e-9)), default=marks[0])
-    high = min((one for one in marks if one >= max(known) * (1 - 1e-9)), default=marks[-1])
+    low = max((mark for mark in marks if mark <= min(known) * (1 + 1e-9)), default=marks[0])
+    high = min((mark for mark in marks if mark >= max(known) * (1 - 1e-9)), default=marks[-1])
     if low == high:
         low, high = 0.5, 2.0
-    ticks = tuple(round(one, 12) for one in marks if low <= one <= high)
+    ticks = tuple(round(mark, 12) for mark in marks if low <= mark <= high)
     return Scale(low=low, high=high, start=start, end=end, ticks=ticks, log=True)
 
 

@@ -75,10 +75,13 @@ def what_next(scores: Scores, row: Row) -> str:
             "rehearse, where it costs nothing (docs/howto/bad_model.md)"
         )
     if any(map(is_held_back, row)):
-        return "next: judge it on public records before it is used (data.test)"
+        return (
+            "next: judge it beside a model that knows nothing before it is used: [validation], or "
+            "public records (data.test)"
+        )
     return (
-        "next: judge it on records that were not used for it: data.test, or hubbub init "
-        "--test-share .2, holds some back"
+        "next: judge it before it is used: [validation] tells how good it is for a part of "
+        "epsilon, public records (data.test) at no cost"
     )
 
 
@@ -129,7 +132,7 @@ def _held_back(row: Row) -> str:
     if name == "held_back_accuracy":
         return (
             f"{said}: whether that is better than {_NULL[name]} cannot be told from it; "
-            "public test records (data.test) can tell"
+            "[validation] or public test records (data.test) can tell"
         )
     return f"{said}: what giving everybody the mean would have, no sum has told"
 

@@ -53,38 +53,38 @@ class ReportedRun:
 
 def side_by_side(runs: Sequence[ReportedRun]) -> markup.Html:
     """The section."""
-    found = metric_words.metrics_of([row for one in runs for row in one.metrics])
+    shown_metrics = metric_words.metrics_of([row for run in runs for row in run.metrics])
     head = (
         "Run",
         "arrangement",
         "steps",
-        *map(metric_words.name_of, found),
+        *map(metric_words.name_of, shown_metrics),
         "ε at most",
         "against",
     )
-    rows = [_row(one, found) for one in runs]
-    numeric = range(2, 4 + len(found))
-    note = [markup.tag("p", _NOTE)] if len({one.plan["study_id"] for one in runs}) > 1 else []
+    rows = [_row(run, shown_metrics) for run in runs]
+    numeric = range(2, 4 + len(shown_metrics))
+    note = [markup.tag("p", _NOTE)] if len({run.plan["study_id"] for run in runs}) > 1 else []
     return markup.section(
         "Runs side by side",
         *note,
-        *([_figures(runs, found[0])] if found else []),
+        *([_figures(runs, shown_metrics[0])] if shown_metrics else []),
         markup.table("The last evaluation of each run", head, rows, numeric=numeric),
     )
 
 
 def arrangements_of(runs: Sequence[ReportedRun]) -> comparison_table.ArrangementTable | None:
     """The runs of the first one's study by arrangement, averaged; None if it has but one."""
-    same = [one for one in runs if one.plan["study_id"] == runs[0].plan["study_id"]]
+    same = [run for run in runs if run.plan["study_id"] == runs[0].plan["study_id"]]
     metric = metric_words.metrics_of([one.last for one in same])[:1]
     if not metric or len({one.baseline for one in same}) < 2:
         return None
     together = [[one for one in same if one.mode is mode] for mode in trust_models.MODES.values()]
-    found = [_arrangement(some, metric[0]) for some in together if some]
+    arrangements = [_arrangement(some, metric[0]) for some in together if some]
     how = "From the runs that this page shows side by side, scored on the same test records."
     return comparison_table.ArrangementTable(
         metric=metric[0],
-        arrangements=tuple(filter(None, found)),
+        arrangements=tuple(filter(None, arrangements)),
         how=how,
         note=comparison_table.UNCHARGED_BASELINES,
     )
@@ -92,7 +92,7 @@ def arrangements_of(runs: Sequence[ReportedRun]) -> comparison_table.Arrangement
 
 def _arrangement(runs: Sequence[ReportedRun], metric: str) -> comparison_table.Arrangement | None:
     """Runs of one arrangement, with an interval where there are several."""
-    scores = [value for one in runs if (value := finite(one.last, metric)) is not None]
+    scores = [value for run in runs if (value := finite(run.last, metric)) is not None]
     if not scores:
         return None
     low, high = comparison_table.interval(scores)
@@ -102,7 +102,7 @@ def _arrangement(runs: Sequence[ReportedRun], metric: str) -> comparison_table.A
         mean=sum(scores) / len(scores),
         low=low,
         high=high,
-        epsilon=None if against is None else max(_spent(one) for one in runs),
+        epsilon=None if against is None else max(_spent(run) for run in runs),
         adversary=against,
     )
 
@@ -125,7 +125,7 @@ def _row(one: ReportedRun, found: Sequence[str]) -> list[str]:
 
 def _figures(runs: Sequence[ReportedRun], metric: str) -> markup.Html:
     """A curve for each run, all on one axis."""
-    scored = [one for one in runs if metric in metric_words.metrics_of(one.metrics)]
+    scored = [run for run in runs if metric in metric_words.metrics_of(run.metrics)]
     up = learned.scale_of([row for one in scored for row in one.metrics], [metric])
     figures = [
         learned.metric_figure(one.metrics, [metric], up, f"“{one.folder}”, {one.mode.label}")

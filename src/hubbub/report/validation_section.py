@@ -24,7 +24,7 @@ def validated(validation: Validation) -> markup.Html:
     words = [validation_words.sentence(validation), _INTERVALS]
     if told is not None and (gap := validation_words.miscalibrated(told["scores"])):
         words.append(f"On average {gap.removeprefix('its ')}.")
-    parts = [markup.tag("p", _sentence(one)) for one in words]
+    parts = [markup.tag("p", _sentence(word)) for word in words]
     if told is not None and told["scores"]:
         caption = "The model beside one that knows nothing of a record"
         rows = validation_words.rows(told)
@@ -35,13 +35,13 @@ def validated(validation: Validation) -> markup.Html:
 
 
 def _figures(told: Mapping[str, Any]) -> list[markup.Html]:
-    found = [_calibration(told["calibration"])] if told["calibration"] else []
+    figures = [_calibration(told["calibration"])] if told["calibration"] else []
     decided = told["decisions"]
-    return [*found, *([_decisions(decided)] if decided and _clear(decided[0]).x else [])]
+    return [*figures, *([_decisions(decided)] if decided and _clear(decided[0]).x else [])]
 
 
-def _calibration(curve: Mapping[str, Any]) -> markup.Html:
-    """What came over what was foretold, beside the line on which both are alike."""
+def calibration_chart(curve: Mapping[str, Any]) -> tuple[markup.Html, str]:
+    """What came over what was foretold, beside the line on which both are alike; and in words."""
     values = [*curve["x"], *curve["low"], *curve["high"], *curve["y"]]
     ends = (min(curve["x"]), max(curve["x"]))
     across = scales.linear(curve["x"], charts.LEFT, charts.RIGHT)
@@ -53,7 +53,11 @@ def _calibration(curve: Mapping[str, Any]) -> markup.Html:
     )
     ideal = curve_charts.DrawnCurve(name="perfect", x=ends, y=ends)
     axes = charts.Axes(across=across, up=up, labels=("foretold", "observed"))
-    chart = curve_charts.curves([_drawn(curve), ideal], axes, described=words)
+    return curve_charts.curves([_drawn(curve), ideal], axes, described=words), words
+
+
+def _calibration(curve: Mapping[str, Any]) -> markup.Html:
+    chart, words = calibration_chart(curve)
     return markup.figure(chart, words, _numbers(curve, ("foretold", "observed")))
 
 
@@ -61,7 +65,7 @@ def _decisions(curves: list[Mapping[str, Any]]) -> markup.Html:
     """Net benefit of the model, and of treating everybody, where noise leaves something to see."""
     shown = _clear(curves[0])
     low, top = min([0.0, *shown.low]), max([0.0, *shown.high])
-    drawn = [shown, *(_clipped(one, low, top) for one in curves[1:])]
+    drawn = [shown, *(_clipped(curve, low, top) for curve in curves[1:])]
     places = shown.x
     axes = charts.Axes(
         across=scales.linear([0.0, *places], charts.LEFT, charts.RIGHT),
@@ -115,13 +119,13 @@ def _numbers(curve: Mapping[str, Any], head: tuple[str, str]) -> markup.Html:
 
 def _groups(validation: Validation) -> list[markup.Html]:
     """A table for each column that groups are of."""
-    found = []
+    groups_shown = []
     for by, parts in groupby(validation["groups"], key=lambda one: one["by"]):
         rows = [row for part in parts for row in _group_rows(part, validation["telling"])]
-        found.append(markup.tag("h3", f"By {by}"))
+        groups_shown.append(markup.tag("h3", f"By {by}"))
         caption = f"Scores apart for each {by}"
-        found.append(markup.table(caption, _GROUP_HEAD, rows, numeric=(1, 3, 4)))
-    return found
+        groups_shown.append(markup.table(caption, _GROUP_HEAD, rows, numeric=(1, 3, 4)))
+    return groups_shown
 
 
 def _group_rows(part: Mapping[str, Any], telling: str) -> list[tuple[str, ...]]:

@@ -28,6 +28,7 @@ _NULLS = {
     "accuracy": "always saying the commonest class",
 }
 _CLASS = "found_of_class_"
+_CLOSE = ("brier", "deviance_explained", "r_squared")  # how near numbers are, not only their order
 
 
 def validation_name(score: str) -> str:
@@ -129,10 +130,16 @@ def next_step(validation: Validation) -> str:
             "next: do not use it; look for the reason on public or made-up records with hubbub "
             "rehearse, where it costs nothing (docs/howto/bad_model.md)"
         )
-    if scores.get("brier", first)["is_better"] is not True:
+    if "c_index" in scores and not any(name in scores for name in _CLOSE):
         return (
-            "next: it ranks, but its probabilities are not told from the mean: read ranks, not "
-            "chances, or see docs/howto/bad_model.md"
+            "next: it ranks; how close its numbers are, the noise hides: read ranks, or give the "
+            "validation more of epsilon"
+        )
+    close = next((scores[name] for name in _CLOSE if name in scores), first)
+    if close["is_better"] is not True:
+        return (
+            "next: it ranks, but its numbers are not told from the mean: read ranks, not chances "
+            "or amounts, or see docs/howto/bad_model.md"
         )
     if gap := miscalibrated(scores):
         return f"next: hubbub predict uses it, but {gap}; see the calibration plot"
@@ -149,7 +156,7 @@ def miscalibrated(scores: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _told(validation: Validation) -> list[Mapping[str, Any]]:
-    return [one for one in (validation["all"], *validation["groups"]) if one is not None]
+    return [group for group in (validation["all"], *validation["groups"]) if group is not None]
 
 
 def _interval(one: Mapping[str, Any]) -> str:

@@ -124,10 +124,10 @@ class AttestedSession:
             ProtocolError: there is not one of each who must show some.
         """
         shown = self._payloads(frames, Tag.EVIDENCE, self.attested(silos), 1, _MOST_EVIDENCE)
-        found = [self._checked(index, shown[index], nonces) for index in sorted(shown)]
+        evidence = [self._checked(index, shown[index], nonces) for index in sorted(shown)]
         quotes, collateral = (
             hashlib.sha256(f"hubbub {word} v1".encode() + b"".join(one)).digest()
-            for word, one in zip(("quotes", "collateral"), zip(*found, strict=True), strict=True)
+            for word, one in zip(("quotes", "collateral"), zip(*evidence, strict=True), strict=True)
         )
         return AttestedHashes(quotes, collateral, self.attests.policy)
 
@@ -159,18 +159,18 @@ class AttestedSession:
             return f"expected a {tag.name} to everybody, got a {frame.tag.name} of {name}"
 
         awaited = ExpectedFrames(tag, senders, self.roster, self.study, self.session, misplaced)
-        found = dict[int, bytes]()
+        payloads = dict[int, bytes]()
         for frame in map(awaited.take, frames):
             if not least <= len(frame.payload) <= most:
                 raise ProtocolError(
                     f"expected a {tag.name} of {least} to {most} bytes, got {len(frame.payload)}",
                     culprit=self.roster.name(frame.sender),
                 )
-            found[frame.sender] = bytes(frame.payload)
+            payloads[frame.sender] = bytes(frame.payload)
         if awaited.missing is not None:  # who has taken it away, nobody can say
             name = self.roster.name(awaited.missing)
             raise ProtocolError(f"expected a {tag.name} of {name}, got none", culprit="relay")
-        return found
+        return payloads
 
 
 def digest_of(nonces: dict[int, bytes]) -> bytes:
@@ -224,12 +224,12 @@ class AttestationExchange:
         Raises:
             ProtocolError: they are not that, or were given before.
         """
-        found = self._session.nonces_of(nonces, silos)
+        shown_nonces = self._session.nonces_of(nonces, silos)
         if self._nonces:
             raise ProtocolError("expected nonces once in a session, got more", culprit="relay")
-        if self._nonce and found[self._index] != self._nonce:
+        if self._nonce and shown_nonces[self._index] != self._nonce:
             raise ProtocolError("expected my own nonce back, got another", culprit="relay")
-        self._nonces, self._silos = digest_of(found), silos
+        self._nonces, self._silos = digest_of(shown_nonces), silos
         return self._session.evidence_of(self._keys, self._index, self._nonces)
 
     def check(self, evidence: Sequence[bytes]) -> None:

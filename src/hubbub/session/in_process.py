@@ -88,10 +88,10 @@ class LocalPeers(Peers):
                     continue
                 begun.append((index, pool.submit(work)))
                 if len(begun) > self.threads:  # no more is begun than they can soon use
-                    first, made = begun.popleft()
-                    yield first, made.result()
-            for index, made in begun:
-                yield index, made.result()
+                    first, work_done = begun.popleft()
+                    yield first, work_done.result()
+            for index, work_done in begun:
+                yield index, work_done.result()
 
     def _all_taken(
         self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool
@@ -153,7 +153,7 @@ class Federation:
 
 def raised_by(lost: AbsentError, otherwise: HubbubError | None = None) -> HubbubError:
     """The error of the party of this process that was lost last."""
-    errors = [one.error for one in lost.absent.values() if one.error is not None]
+    errors = [absence.error for absence in lost.absent.values() if absence.error is not None]
     return errors[-1] if errors else otherwise or lost
 
 

@@ -60,36 +60,38 @@ class NoisySums:
         Returns:
             The sum in units of the gradient, None if every attempt failed, and the attempts made.
         """
-        made = 0
-        while made < attempts:
+        attempts_made = 0
+        while attempts_made < attempts:
             try:
-                total, count = self.rounds.round(number, parameters, attempts - made)
+                total, count = self.rounds.round(number, parameters, attempts - attempts_made)
             except AbsentError as lost:
-                made += self.rounds.attempts_begun
+                attempts_made += self.rounds.attempts_begun
                 # P9: where a kept list is lost, its epoch is paid for to the end.
-                made += -(self.round_parameters.steps - attempts + made) % self.epoch
+                attempts_made += (
+                    -(self.round_parameters.steps - attempts + attempts_made) % self.epoch
+                )
                 self.rounds.recorder.seal()
                 self._in_a_row += 1
                 self.lost(number, self._in_a_row, lost)
                 self.rounds.recorder.close()
                 self._open()
                 continue
-            made += count
+            attempts_made += count
             self.rounds.recorder.seal()
             if total is not None:
                 self._in_a_row = 0
-                return self._decoded(total, number, count - 1, parameters), made
-        return None, made
+                return self._decoded(total, number, count - 1, parameters), attempts_made
+        return None, attempts_made
 
     def _decoded(
         self, total: NDArray[np.int64], number: int, attempt: int, parameters: Parameters
     ) -> Array:
         """A sum in units of the gradient, back from the projection where there is one."""
-        found, seed = decoded(self.round_parameters, total), self.rounds.aggregator.seed
+        values, seed = decoded(self.round_parameters, total), self.rounds.aggregator.seed
         if self.lift is None or seed is None:
-            return found
+            return values
         return self.lift(
-            found, draw_of(seed, number, attempt, self.round_parameters.sent(parameters))
+            values, draw_of(seed, number, attempt, self.round_parameters.sent(parameters))
         )
 
     def _open(self) -> None:

@@ -250,8 +250,8 @@ class Party(ABC):
         return [confirm, *checks.values()]
 
     def _finish(self, parts: Sequence[bytes]) -> list[bytes]:
-        confirms = [one for one in parts if tag_of(one) == Tag.CONFIRM]
-        checks = [one for one in parts if tag_of(one) != Tag.CONFIRM]
+        confirms = [part for part in parts if tag_of(part) == Tag.CONFIRM]
+        checks = [part for part in parts if tag_of(part) != Tag.CONFIRM]
         agreed = self._running_agreement.finish(confirms, checks)
         hashes = self._attestation.hashes if self._attestation else None
         self.agreed = replace(agreed, attested=hashes) if hashes else agreed

@@ -182,18 +182,18 @@ class Rounds:
             if self._is_link(index, frames):
                 links[index] = frames[0]
         self._abort_unless_all(active, links.keys())
-        found = [links[index] for index in active]
+        told = [links[index] for index in active]
         try:
-            self.aggregator.learn_seed(found)
+            self.aggregator.learn_seed(told)
         except ProtocolError as error:
             index = next((i for i in active if self.attendance.name(i) == error.culprit), -1)
             if index < 0:
                 raise  # nobody would be left out of the next attempt, so there is none
             self.attendance.raise_or_mark(error, index)
             raise AbortedError(str(error)) from None
-        for link in found:
+        for link in told:
             self.recorder.keep(link)
-        return found
+        return told
 
     def _masked(
         self, call: Call, parts: Sequence[bytes], active: Sequence[int]
@@ -299,8 +299,8 @@ class Rounds:
             frames = made()
         except ProtocolError as error:
             raise AbortedError(str(error)) from None
-        for one in frames.values():
-            self.recorder.keep(one)
+        for frame in frames.values():
+            self.recorder.keep(frame)
         return frames
 
     def _answers(

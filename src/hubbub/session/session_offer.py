@@ -98,12 +98,12 @@ class SessionOffer:
 
     def payload(self) -> bytes:
         """It as bytes."""
-        found = self.standardisation
+        scaling = self.standardisation
         content = {
             "purpose": self.purpose,
             "terms": dict(self.round_parameters),
             "version": self.version,
-            "standardisation": json.loads(found.to_json()) if found else None,
+            "standardisation": json.loads(scaling.to_json()) if scaling else None,
             **({"at": self.at} if self.at else {}),
         }
         return json.dumps(content, sort_keys=True).encode()
@@ -218,7 +218,7 @@ def _same(mine: object, theirs: object) -> bool:
     if isinstance(mine, float) and isinstance(theirs, float):
         return isclose(mine, theirs, rel_tol=_SAME)
     if isinstance(mine, tuple) and isinstance(theirs, list):
-        return all(type(one) is int for one in theirs) and list(mine) == theirs
+        return all(type(their) is int for their in theirs) and list(mine) == theirs
     return type(mine) is type(theirs) and mine == theirs
 
 

@@ -81,7 +81,7 @@ class SetUpRecord:
         Args:
             absent: who gave no answer, or refused, by name.
         """
-        if any(one.error for one in absent.values()):  # in one process, where it is raised
+        if any(absence.error for absence in absent.values()):  # in one process, where it is raised
             return dict(absent)
         commits, reveals, sent, confirmed = (self.heard.get(call, {}) for call in _PHASES)
         faults = self.check.faults(commits, reveals, sent, confirmed, self._context())

@@ -70,22 +70,22 @@ class OpenedList:
         Raises:
             ProtocolError: some are missing.
         """
-        found: dict[Tag, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
+        frames_of: dict[Tag, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
         for data in frames:
             frame = unverified(data)
-            found[frame.tag][frame.attempt].append(data)
-        complaints = [one for each in found[Tag.MIX_COMPLAINT].values() for one in each]
+            frames_of[frame.tag][frame.attempt].append(data)
+        complaints = [one for each in frames_of[Tag.MIX_COMPLAINT].values() for one in each]
         needed = (Tag.MIX_KEY, Tag.MIX_NAMES, Tag.MIX_FORMS, Tag.MIX_OPENED)
-        if len(complaints) != 1 or any(len(found[tag][0]) != len(counts) for tag in needed):
+        if len(complaints) != 1 or any(len(frames_of[tag][0]) != len(counts) for tag in needed):
             raise ProtocolError("expected all that was published of a list, got some of it")
         evidence = PublishedFrames(
             list_context=list_context,
             counts=counts,
-            keys=found[Tag.MIX_KEY][0],
-            names=[names for _, names in sorted(found[Tag.MIX_NAMES].items())],
-            forms=dict(found[Tag.MIX_FORMS]),
+            keys=frames_of[Tag.MIX_KEY][0],
+            names=[names for _, names in sorted(frames_of[Tag.MIX_NAMES].items())],
+            forms=dict(frames_of[Tag.MIX_FORMS]),
         )
-        return cls(evidence=evidence, complaint=complaints[0], keys=found[Tag.MIX_OPENED][0])
+        return cls(evidence=evidence, complaint=complaints[0], keys=frames_of[Tag.MIX_OPENED][0])
 
     def verdict(self) -> ProtocolError:
         """Who lied: everything is done again with everybody's key.
@@ -95,10 +95,10 @@ class OpenedList:
         """
         counts = self.evidence.counts
         with process_pool(len(counts) * sum(counts)) as executor:
-            found = verdict(self.evidence, self.complaint, self.keys, executor)
+            judged = verdict(self.evidence, self.complaint, self.keys, executor)
         return ProtocolError(
-            f"expected a list that everybody made as agreed, got one where {found.reason}",
-            culprit=found.culprit,
+            f"expected a list that everybody made as agreed, got one where {judged.reason}",
+            culprit=judged.culprit,
         )
 
 
@@ -230,8 +230,8 @@ class SiloTokenLists:
         return [commit]
 
     def _show(self, parts: Sequence[bytes]) -> list[bytes]:
-        made = self._making().submit(parts)
-        return [made.names, made.forms]
+        shown = self._making().submit(parts)
+        return [shown.names, shown.forms]
 
     def _look(self, parts: Sequence[bytes]) -> list[bytes]:
         """The end of the step before, if it is still open here, and the names of this one.
@@ -243,16 +243,16 @@ class SiloTokenLists:
         if seen:
             mixer.agree(seen)
         try:
-            found = [mixer.look(names)]
+            looks = [mixer.look(names)]
         except ProtocolError as error:
             step = unverified(names[0]).attempt if len(names) == 1 else 0
             if not step or error.culprit != self.list_context.roster.name(step):
                 raise
             statement = self.list_context.parse(names[0]).signed + names[0][-SIGNATURE_BYTES:]
             repeats = self.list_context.frame(self.keys, self.index, Tag.MIX_SEEN, step, statement)
-            found = [repeats, mixer.complain()]
+            looks = [repeats, mixer.complain()]
         self._note(names)
-        return found
+        return looks
 
     def _mix(self, parts: Sequence[bytes]) -> list[bytes]:
         """This silo's turn; whose fault a form is that does not open, all can only tell together.
@@ -263,15 +263,15 @@ class SiloTokenLists:
         mixer.agree(seen)
         try:
             with self.pool(sum(self.counts)) as executor:
-                made = mixer.mix(forms, executor)
+                mixed = mixer.mix(forms, executor)
         except ProtocolError:
             if not mixer.disputed:
                 raise
             return [mixer.complain()]
         return (
-            [made.names]
+            [mixed.names]
             if self.index == self.list_context.roster.silos[-1]
-            else [made.names, made.forms]
+            else [mixed.names, mixed.forms]
         )
 
     def _take(self, parts: Sequence[bytes]) -> list[bytes]:
@@ -321,5 +321,5 @@ class SiloTokenLists:
 
 def _divided(parts: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
     """What others repeat of the step before, and what is new."""
-    seen = [one for one in parts if unverified(one).tag is Tag.MIX_SEEN]
-    return seen, [one for one in parts if unverified(one).tag is not Tag.MIX_SEEN]
+    seen = [part for part in parts if unverified(part).tag is Tag.MIX_SEEN]
+    return seen, [part for part in parts if unverified(part).tag is not Tag.MIX_SEEN]

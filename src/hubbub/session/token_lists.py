@@ -136,13 +136,13 @@ class _Making:
         both = [*before, *newest]  # the mixer has closed the step before, with the forms
         asked = {index: newest if index == step else both for index in self._silos}
         sizes = {Tag.MIX_SEEN: self._rules.seen_bytes(step)}
-        found = self._ask(Call.LOOK, asked, sizes, step)
-        for index, post in self._taken(found, Tag.MIX_SEEN, step).items():
+        looks = self._ask(Call.LOOK, asked, sizes, step)
+        for index, post in self._taken(looks, Tag.MIX_SEEN, step).items():
             self._list_context.compare(posted, post.payload, index)
-        for received in found.values():
+        for received in looks.values():
             if len(received) > 1:
                 self._settle(received[1])
-        return _column(found)
+        return _column(looks)
 
     def _all(
         self, call: Call, parts: Sequence[bytes], sizes: Mapping[Tag, Sizes], operations: int = 0
@@ -161,8 +161,8 @@ class _Making:
         asked = sum(len(part) for parts in requests.values() for part in parts)
         answered = sum(size for each in sizes.values() for size in each.values())
         seconds = _seconds(operations, asked + answered)
-        found = self._peers.ask_all(call, requests, self._session, seconds)
-        for index, received in found.items():
+        answers = self._peers.ask_all(call, requests, self._session, seconds)
+        for index, received in answers.items():
             tags = [tag_of(one) for one in received]
             if tags == [Tag.MIX_COMPLAINT] and call not in _TOO_LATE:
                 self._settle(received[0])
@@ -171,7 +171,7 @@ class _Making:
                 raise self._garbled(index, f"expected its part of {call.name}, got other frames")
             for data, (tag, size) in zip(received, sizes.items(), strict=False):
                 self._checked(index, data, tag, step, size[index])
-        return dict(sorted(found.items()))
+        return dict(sorted(answers.items()))
 
     # Frames as they come -----------------------------------------------------------------------
 
@@ -218,9 +218,9 @@ class _Making:
             forms=self._forms,
         )
         opened = OpenedList(evidence=evidence, complaint=complaint, keys=_column(keys))
-        found = opened.verdict()
+        judged = opened.verdict()
         self._have_judged(opened.frames())
-        raise found
+        raise judged
 
     def _have_judged(self, frames: Sequence[bytes]) -> None:
         """Everybody tells who lied, for its own people; what was signed has said it already."""

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from hubbub.sklearn.federated_estimator import Federated, dealt
 from hubbub.training import array_inputs
@@ -45,6 +44,11 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         capacity: public number of rows that a silo may hold; None: a step of a public ladder.
         classes: all that y may hold; None: those that occur, of which with `groups` some silo must
             hold all.
+        columns: what each column of a data frame becomes, by the keys of `data.columns` in a
+            study; X is then a frame, not an array. None: X is numbers, used as they are.
+        statistics: what is asked beside the training, as for `hubbub.fit`; takes `columns`.
+        validation: epsilon of a private validation of the model on the rows, or its table, as
+            for `hubbub.fit`; `result_.validation` has its scores.
         out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
             `ledgers`; None: write nothing, keep no ledger.
         clip: what `clip_norm` was called before 0.2; goes with 0.3.
@@ -83,6 +87,9 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         records: int | None = None,
         capacity: int | None = None,
         classes: Sequence[Any] | None = None,
+        columns: Mapping[str, Mapping[str, Any]] | None = None,
+        statistics: Mapping[str, Any] | None = None,
+        validation: Mapping[str, Any] | float | None = None,
         out: str | Path | None = None,
         clip: Any = _FORMER,
     ) -> None:
@@ -98,7 +105,8 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         """Train.
 
         Args:
-            X: (n, features), numbers, brought to about -1 to 1 by public numbers.
+            X: (n, features), numbers, brought to about -1 to 1 by public numbers; with `columns` a
+                data frame.
             y: (n,), classes.
             groups: (n,), whose record each is, by which its silo is called; dealt in turn to
                 `silos` silos if None.
@@ -109,7 +117,7 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         Raises:
             ValueError: the rows or the numbers do not fit.
         """
-        inputs, labels = validate_data(self, X, y, dtype=np.float64)
+        inputs, labels = self._given(X, y)
         check_classification_targets(labels)
         silos = dealt(groups, len(labels), self.silos)
         if self.classes is None and groups is not None:
@@ -137,8 +145,12 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         Raises:
             ValueError: the rows do not fit.
         """
-        found = self._predicted(X)
-        return np.column_stack([1 - found, found]) if found.ndim == 1 else found
+        probabilities = self._predicted(X)
+        return (
+            np.column_stack([1 - probabilities, probabilities])
+            if probabilities.ndim == 1
+            else probabilities
+        )
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class.

@@ -13,9 +13,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hubbub.errors import HubbubError
+from hubbub.errors import DataError, HubbubError
 from hubbub.sklearn.around_fit import warn_of_what_is_around
 from hubbub.study.parties import is_name, is_reserved
 from hubbub.tabular import canonical
@@ -43,6 +44,9 @@ class Federated(BaseEstimator):  # type: ignore[misc]
     relation: str
     records: int | None
     capacity: int | None
+    columns: Mapping[str, Mapping[str, Any]] | None
+    statistics: Mapping[str, Any] | None
+    validation: Mapping[str, Any] | float | None
     out: str | Path | None
 
     def _keep(self, given: Mapping[str, Any]) -> None:
@@ -56,9 +60,34 @@ class Federated(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = True
         return tags
 
+    def _given(self, X: Any, y: Any = None, **how: Any) -> Any:
+        """The rows, and the targets if there are any: numbers, or with `columns` the frame itself.
+
+        Raises:
+            ValueError: they are none, or not as many.
+        """
+        if self.columns is None:
+            both = (X,) if y is None else (X, y)
+            return validate_data(self, *both, dtype=np.float64, **how)
+        targets = None if y is None else validate_data(self, "no_validation", y, **how)
+        frame = self._frame(X, reset=True)
+        if y is None:
+            return frame
+        check_consistent_length(frame, targets)
+        return frame, targets
+
+    def _frame(self, X: Any, *, reset: bool) -> Any:
+        """A data frame that has the columns that are declared."""
+        if not hasattr(X, "columns"):
+            raise ValueError(
+                f"expected X to be a data frame beside columns, got {type(X).__name__}; hand over "
+                "a frame, or leave columns out and scale numbers by public bounds"
+            )
+        return validate_data(self, X, skip_check_array=True, reset=reset)
+
     def _learn(
         self,
-        inputs: Array,
+        inputs: Any,
         targets: Array,
         silos: Mapping[str, Array],
         read_off: Sequence[str],
@@ -67,7 +96,7 @@ class Federated(BaseEstimator):  # type: ignore[misc]
         """The estimator itself, with what `hubbub.fit` learns.
 
         Args:
-            inputs: (n, features).
+            inputs: (n, features) numbers, or a data frame of n rows.
             targets: (n,), or (n, 2) for times.
             silos: by name the rows of each, (n,) true where a row is theirs.
             read_off: in words what was read off the targets, and so is public.
@@ -76,10 +105,11 @@ class Federated(BaseEstimator):  # type: ignore[misc]
         Raises:
             ValueError: the rows or the numbers do not fit.
         """
-        warn_of_what_is_around(inputs, self.epsilon)
+        numbers = np.empty((0, 0)) if self.columns is not None else inputs
+        warn_of_what_is_around(numbers, self.epsilon)
         try:
             learned = fit(
-                {name: (inputs[rows], targets[rows]) for name, rows in silos.items()},
+                {name: (_part(inputs, rows), targets[rows]) for name, rows in silos.items()},
                 epsilon=self.epsilon,
                 delta=self.delta,
                 colluders=self.colluders,
@@ -92,6 +122,9 @@ class Federated(BaseEstimator):  # type: ignore[misc]
                 relation=self.relation,
                 records=self.records,
                 capacity=self.capacity,
+                columns=self.columns,
+                statistics=self.statistics,
+                validation=self.validation,
                 out=None if self.out is None else _new_folder(Path(self.out)),
                 progress=False,
                 **more,
@@ -109,8 +142,22 @@ class Federated(BaseEstimator):  # type: ignore[misc]
             ValueError: the rows do not fit.
         """
         check_is_fitted(self)
-        inputs = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.result_.predict(inputs).astype(np.float64)
+        inputs = (
+            validate_data(self, X, dtype=np.float64, reset=False)
+            if self.columns is None
+            else self._frame(X, reset=False)
+        )
+        try:
+            return self.result_.predict(inputs).astype(np.float64)
+        except DataError as error:
+            raise ValueError(str(error)) from error
+
+
+def _part(inputs: Any, rows: Array) -> Any:
+    """Some rows, (n,) true where they are: of an array, or of a frame as a mapping of columns."""
+    if not hasattr(inputs, "columns"):
+        return inputs[rows]
+    return {str(name): np.asarray(inputs[name], dtype=object)[rows] for name in inputs.columns}
 
 
 def dealt(groups: ArrayLike | None, rows: int, silos: int) -> dict[str, Array]:

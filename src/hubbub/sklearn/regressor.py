@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from hubbub.sklearn.federated_estimator import Federated, dealt, warn_of_read_off
 
@@ -38,6 +37,11 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         relation: of neighbouring data sets, "add-remove" or "substitute".
         records: public number of rows, as which the sum is divided; None: as many as there are.
         capacity: public number of rows that a silo may hold; None: a step of a public ladder.
+        columns: what each column of a data frame becomes, by the keys of `data.columns` in a
+            study; X is then a frame, not an array. None: X is numbers, used as they are.
+        statistics: what is asked beside the training, as for `hubbub.fit`; takes `columns`.
+        validation: epsilon of a private validation of the model on the rows, or its table, as
+            for `hubbub.fit`; `result_.validation` has its scores.
         out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
             `ledgers`; None: write nothing, keep no ledger.
 
@@ -78,6 +82,9 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         relation: str = "add-remove",
         records: int | None = None,
         capacity: int | None = None,
+        columns: Mapping[str, Mapping[str, Any]] | None = None,
+        statistics: Mapping[str, Any] | None = None,
+        validation: Mapping[str, Any] | float | None = None,
         out: str | Path | None = None,
     ) -> None:
         self._keep(locals())
@@ -92,7 +99,8 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         """Train.
 
         Args:
-            X: (n, features), numbers, brought to about -1 to 1 by public numbers.
+            X: (n, features), numbers, brought to about -1 to 1 by public numbers; with `columns` a
+                data frame.
             y: (n,), numbers.
             groups: (n,), whose record each is, by which its silo is called; dealt in turn to
                 `silos` silos if None.
@@ -103,7 +111,7 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         Raises:
             ValueError: the rows or the numbers do not fit.
         """
-        inputs, numbers = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        inputs, numbers = self._given(X, y, y_numeric=True)
         low, high, read_off = self._bounds(numbers)
         silos = dealt(groups, len(numbers), self.silos)
         target = {"kind": "numeric", "low": low, "high": high, "scale": self.scale}

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array
 
 from hubbub.learning.survival_metrics import harrell
 from hubbub.sklearn.federated_estimator import Federated, dealt, warn_of_read_off
@@ -40,6 +40,11 @@ class FederatedSurvival(Federated):
         relation: of neighbouring data sets, "add-remove" or "substitute".
         records: public number of rows, as which the sum is divided; None: as many as there are.
         capacity: public number of rows that a silo may hold; None: a step of a public ladder.
+        columns: what each column of a data frame becomes, by the keys of `data.columns` in a
+            study; X is then a frame, not an array. None: X is numbers, used as they are.
+        statistics: what is asked beside the training, as for `hubbub.fit`; takes `columns`.
+        validation: epsilon of a private validation of the model on the rows, or its table, as
+            for `hubbub.fit`; `result_.validation` has its scores.
         out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
             `ledgers`; None: write nothing, keep no ledger.
 
@@ -78,6 +83,9 @@ class FederatedSurvival(Federated):
         relation: str = "add-remove",
         records: int | None = None,
         capacity: int | None = None,
+        columns: Mapping[str, Mapping[str, Any]] | None = None,
+        statistics: Mapping[str, Any] | None = None,
+        validation: Mapping[str, Any] | float | None = None,
         out: str | Path | None = None,
     ) -> None:
         self._keep(locals())
@@ -86,7 +94,8 @@ class FederatedSurvival(Federated):
         """Train.
 
         Args:
-            X: (n, features), numbers, brought to about -1 to 1 by public numbers.
+            X: (n, features), numbers, brought to about -1 to 1 by public numbers; with `columns` a
+                data frame.
             y: (n, 2), times and 1 or 0 for the event; or (n,) with a field of truth values, the
                 event, and one of numbers, the time, as scikit-survival has it.
             groups: (n,), whose record each is, by which its silo is called; dealt in turn to
@@ -98,7 +107,7 @@ class FederatedSurvival(Federated):
         Raises:
             ValueError: the rows or the numbers do not fit.
         """
-        inputs = validate_data(self, X, dtype=np.float64)
+        inputs = self._given(X)
         followed = _times_and_events(y, len(inputs))
         grid, read_off = self.grid, []
         if grid is None:
@@ -171,15 +180,15 @@ def _times_and_events(y: Any, rows: int) -> NDArray[np.float64]:
             )
         events = kinds.pop("b")
         given = np.column_stack([*kinds.values(), events])
-    found: NDArray[np.float64] = check_array(
+    pairs: NDArray[np.float64] = check_array(
         given, dtype=np.float64, ensure_min_samples=1, input_name="y"
     )
-    events = found[:, -1]
-    if found.shape != (rows, 2) or not np.isin(events, (0.0, 1.0)).all():
+    events = pairs[:, -1]
+    if pairs.shape != (rows, 2) or not np.isin(events, (0.0, 1.0)).all():
         raise ValueError(
             f"expected y of shape ({rows}, 2), times and 1 or 0 for the event, found another shape "
             "or other numbers; give a time and an event for each row"
         )
-    if (found[:, 0] < 0).any() or not found[:, 0].max() > 0:
+    if (pairs[:, 0] < 0).any() or not pairs[:, 0].max() > 0:
         raise ValueError("expected times from 0 in y, and one above it, found others; correct them")
-    return found
+    return pairs

@@ -260,7 +260,7 @@ def _versions(section: Section, known: tuple[str, ...]) -> tuple[tuple[str, int]
 
 def _words(section: Section, key: str) -> tuple[str, ...]:
     """A list of short texts without order."""
-    found: tuple[str, ...] = read_key(AttestedRole, section, key)
-    if len(found) > _MOST_NAMES or not all(1 <= len(word) <= 64 for word in found):
+    words: tuple[str, ...] = read_key(AttestedRole, section, key)
+    if len(words) > _MOST_NAMES or not all(1 <= len(word) <= 64 for word in words):
         raise section.refusal(key, f"at most {_MOST_NAMES} texts of 1 to 64 characters", "fix it")
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(words)))

@@ -43,11 +43,11 @@ def refuse_other_code(study: Study, here: Mapping[str, str]) -> None:
         StudyError: naming the code and its hash here.
     """
     stated = dict(study.code)
-    for name, found in here.items():
-        if found not in ("", stated.get(name, found)):
+    for name, digest in here.items():
+        if digest not in ("", stated.get(name, digest)):
             raise StudyError(
                 f"expected the source of {name} to have the SHA-256 {stated[name]}, as study.code "
-                f"says, found {found}; get the file that all parties agreed on"
+                f"says, found {digest}; get the file that all parties agreed on"
             )
 
 
@@ -62,10 +62,10 @@ def refuse_unstated_code(study: Study) -> None:
     named = [name for name in (study.model.loss, *study.training.metrics) if name in study.own_code]
     for name in named:
         if name not in dict(study.code):
-            found = source_hash(name) or "its SHA-256"
+            digest = source_hash(name) or "its SHA-256"
             raise StudyError(
                 f"expected study.code to state the SHA-256 of the source of {name}, so that all "
-                f'parties run the same, got nothing; add code = {{ "{name}" = "{found}" }}'
+                f'parties run the same, got nothing; add code = {{ "{name}" = "{digest}" }}'
             )
 
 
@@ -79,8 +79,8 @@ def refuse_changed_code(here: Mapping[str, str], approved: Mapping[str, object])
     Raises:
         StudyError: naming the code.
     """
-    for name, found in here.items():
-        if approved.get(name) != found:
+    for name, digest in here.items():
+        if approved.get(name) != digest:
             raise StudyError(
                 f"expected the source of {name} to be the one that was approved, found another or "
                 "none; look at the file, and approve the study again"

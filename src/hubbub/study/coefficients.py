@@ -98,7 +98,7 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
             "likelihood, with an intercept",
             "leave these keys out",
         )
-    effects = sum(max(len(one.categories) - 1, 1) for one in data.features)
+    effects = sum(max(len(feature.categories) - 1, 1) for feature in data.features)
     if effects > _MOST_EFFECTS:
         return (
             f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here: none would "

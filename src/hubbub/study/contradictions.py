@@ -12,6 +12,7 @@ from hubbub.errors import StudyError
 from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.coefficients import Coefficients, check_coefficients
 from hubbub.study.data import Data
+from hubbub.study.import_path import IN_MEMORY
 from hubbub.study.model import HUBER, LINEAR_PROBE, Model
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
@@ -158,7 +159,7 @@ def _check_validation(validation: Validation, training: Training, data: Data) ->
             f"expected validation.holdout = {also.holdout:g}, as training.evaluate.holdout is, "
             f"got {validation.holdout:g}; the same records are held back for both: fix one"
         )
-    if validation.by and not data.files:
+    if validation.by and not data.files and data.source != IN_MEMORY:
         raise StudyError(
             "expected data.files with validation.by, whose columns silos read there, got "
             f"{data.source}; leave validation.by out"

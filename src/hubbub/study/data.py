@@ -277,10 +277,10 @@ def columns_of(data: Data) -> dict[str, Column]:
             f"{' or '.join(datasets.TABLES)}, got "
             f"{data.source or 'no columns'}; declare the columns with their bounds and categories"
         )
-    found = {column.name: column for column in data.columns}
+    by_name = {column.name: column for column in data.columns}
     if data.is_declared and data.target and data.outcome is None:
-        found[data.target] = Column(name=data.target, categories=spellings_of(data))
-    return found
+        by_name[data.target] = Column(name=data.target, categories=spellings_of(data))
+    return by_name
 
 
 def spellings_of(data: Data) -> tuple[str, ...]:

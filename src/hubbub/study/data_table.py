@@ -45,7 +45,7 @@ def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
     if targeted:
         target, outcome = target_from(section, Data.target, files=declared)
     named = (target, *(outcome.columns if outcome else ()))
-    made = read(
+    data = read(
         Data,
         "data",
         stated,
@@ -66,9 +66,9 @@ def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
         tables=lambda _: tables_from(section) if source == SQL else (),
         omop=lambda _: omop_from(section) if source == OMOP else None,
     )
-    if made.is_asked:
-        _check_asked(section, made)
-    return made
+    if data.is_asked:
+        _check_asked(section, data)
+    return data
 
 
 def _check_asked(section: Section, data: Data) -> None:
@@ -83,7 +83,7 @@ def _check_asked(section: Section, data: Data) -> None:
         if data.omop
         else check_query(data.query, data.tables, data.reference, data.patient)
     )
-    wanted = (*data.targets, *(one.name for one in data.columns), *filter(None, [data.order]))
+    wanted = (*data.targets, *(column.name for column in data.columns), *filter(None, [data.order]))
     if absent := [name for name in wanted if name not in found]:
         raise StudyError(
             f"expected data.query or data.omop to give {absent[0]!r}, got {', '.join(found)}; name "

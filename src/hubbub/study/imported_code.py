@@ -100,10 +100,10 @@ def imported(module: str) -> ModuleType:
             raise ModuleNotFoundError(f"no module named {module!r}", name=module)
         _forget_others(source.files)
         with _found_first(source):
-            made = importlib.import_module(module)
+            module_object = importlib.import_module(module)
         for file in source.files:
             _RUN[file.module] = (sys.modules[file.module], file.content)
-        return made
+        return module_object
 
 
 def _forget_others(files: Sequence[SourceFile]) -> None:

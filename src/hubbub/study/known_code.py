@@ -41,11 +41,11 @@ def forget(name: str, digest: str) -> None:
 
 def _is_mine(path: Path) -> bool:
     """Whether a path is this user's, and nobody else may write there; OSError if it is not."""
-    found = path.lstat()
-    is_plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    status = path.lstat()
+    is_plain = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
     if os.name != "posix":
         return is_plain
-    return is_plain and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    return is_plain and status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def _path(name: str, digest: str) -> Path:

@@ -77,33 +77,33 @@ def manifest_records(
 
 def _stacked(manifest: Path, paths: Sequence[str], hashes: Sequence[str]) -> NDArray[np.float32]:
     """All files, each into its place."""
-    found: NDArray[np.float32] | None = None
+    stack: NDArray[np.float32] | None = None
     for place, (name, digest) in enumerate(zip(paths, hashes, strict=True)):
         one = _read(manifest, name, digest)
-        if found is None:
-            found = np.empty((len(paths), *one.shape), dtype=np.float32)
-        if one.shape != found.shape[1:]:
+        if stack is None:
+            stack = np.empty((len(paths), *one.shape), dtype=np.float32)
+        if one.shape != stack.shape[1:]:
             raise DataError(
                 f"expected files of one shape in {manifest.name}, found several; resize or pad them"
             )
-        found[place] = one
-    assert found is not None, "a manifest with rows"  # noqa: S101
-    return found
+        stack[place] = one
+    assert stack is not None, "a manifest with rows"  # noqa: S101
+    return stack
 
 
 def _read(manifest: Path, name: str, digest: str) -> NDArray[np.float32]:
     """One file; what its reader says may name a person, and is not passed on."""
-    made: NDArray[np.float32] | None = None
+    array: NDArray[np.float32] | None = None
     with suppress(Exception):
         content = read_bytes(manifest.parent / name, most=_MOST_BYTES)
         if hashlib.sha256(content).hexdigest() == digest.lower():
-            made = _array(name, content)
-    if made is None:
+            array = _array(name, content)
+    if array is None:
         raise DataError(
             f"expected each file of {manifest.name} as its sha256 says, found one that is not "
             "there, is another or cannot be read; write the manifest anew"
         )
-    return made
+    return array
 
 
 def _array(name: str, content: bytes) -> NDArray[np.float32]:

@@ -25,9 +25,9 @@ _MOST_SILOS = 100_000
 
 def parties_from(stated: Mapping[str, Any]) -> Parties:
     """The parties that a table states."""
-    found = read(Parties, "parties", stated, names=_names, roster=_roster)
-    _check_parties(found)
-    return found
+    parties = read(Parties, "parties", stated, names=_names, roster=_roster)
+    _check_parties(parties)
+    return parties
 
 
 def numbered(count: int) -> tuple[str, ...]:

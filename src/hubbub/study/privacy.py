@@ -11,13 +11,13 @@ from hubbub.settings import later, number, one_of, read, settings
 
 def privacy_from(table: Mapping[str, Any]) -> Privacy:
     """The promise that a table states."""
-    made: Privacy = read(Privacy, "privacy", table)
-    if 0 < made.cap < made.epsilon:
+    privacy: Privacy = read(Privacy, "privacy", table)
+    if 0 < privacy.cap < privacy.epsilon:
         raise StudyError(
-            f"expected privacy.cap to be at least privacy.epsilon = {made.epsilon:g}, got "
-            f"{made.cap:g}; raise it, or leave it out"
+            f"expected privacy.cap to be at least privacy.epsilon = {privacy.epsilon:g}, got "
+            f"{privacy.cap:g}; raise it, or leave it out"
         )
-    return made
+    return privacy
 
 
 @settings

@@ -76,7 +76,7 @@ class Source:
         """
         if len(self.files) < 2:
             return self.files[0].sha256 if self.files else BUILT_IN if self.is_built_in else ""
-        listed = "".join(f"{one.sha256}  {one.name}\n" for one in self.files)
+        listed = "".join(f"{file.sha256}  {file.name}\n" for file in self.files)
         return hashlib.sha256(listed.encode()).hexdigest()
 
 
@@ -106,8 +106,8 @@ def source_of(module: str) -> Source:
             files.append(_read(name, spec))
         elif spec.submodule_search_locations is None:
             return Source(is_built_in=depth == len(names))
-        found = spec.submodule_search_locations
-        places = None if found is None else list(found)
+        locations = spec.submodule_search_locations
+        places = None if locations is None else list(locations)
     is_file = bool(files) and files[-1].module == module  # else a folder without __init__.py
     return Source(files=tuple(files) if is_file else ())
 

@@ -95,18 +95,18 @@ def _found(study: Study, party: str, folder: Path) -> Records:
             f"expected data.options that {study.data.source} takes, got {sorted(options)} "
             f"({error}); correct them"
         ) from None
-    found, raised = attempted(partial(source, party, **options))
+    given, raised = attempted(partial(source, party, **options))
     if raised:
         raise DataError(
             f"expected {study.data.source} to return the records of {party}, it raised {raised}; "
             "call it where the records are to see why"
         )
-    if not isinstance(found, Records):
+    if not isinstance(given, Records):
         raise DataError(
             f"expected {study.data.source} to return hubbub.Records, "
-            f"got {type(found).__name__}; fix the function"
+            f"got {type(given).__name__}; fix the function"
         )
-    return found
+    return given
 
 
 def attempted(work: Callable[[], Any], *, quotes: bool = False) -> tuple[Any, str]:
@@ -214,19 +214,19 @@ def named_object(place: str, key: str) -> Callable[..., Any]:
     """The callable at "module:name" or "python:module:name"."""
     module, _, name = place.removeprefix(import_path.OWN).partition(":")
     if module == import_path.BUILT_IN and not place.startswith(import_path.OWN):
-        found = getattr(datasets, name, None)
-        why = "" if found else f"{module} has no {name!r}"
+        value = getattr(datasets, name, None)
+        why = "" if value else f"{module} has no {name!r}"
     else:
-        found, why = _imported(module, name)
+        value, why = _imported(module, name)
     if why:
         raise StudyError(
             f"expected {key} to name something importable, got {place!r} ({why}); "
             "check the spelling, and that the module is installed here or its folder is in "
             "PYTHONPATH"
         )
-    if not callable(found):
+    if not callable(value):
         raise StudyError(f"expected {key} to name a function, got {place!r}; name a function")
-    return found  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
 def _imported(module: str, name: str) -> tuple[Any, str]:
@@ -256,6 +256,19 @@ def check_file(study: Study, party: str, folder: Path) -> None:
         raise DataError(
             f"expected the records of {party} for {study.name} in {path.resolve()}, found no such "
             "file; put it there, or name the folder with --data"
+        )
+
+
+def check_kept(study: Study, party: str, folder: Path) -> None:
+    """Refuse to read anew, while others wait, what is read once (docs/privacy.md P31).
+
+    Raises:
+        DataError: what was read is gone.
+    """
+    if study.data.is_extracted and not extract.is_kept(study, party, home_of(folder)):
+        raise DataError(
+            f"expected what was read for {study.name} in {home_of(folder).resolve()}, found it "
+            "gone; run hubbub join --check, which reads it, with the same --data"
         )
 
 
@@ -295,14 +308,16 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
     patient = "" if party == TEST else data.patient
     by = study.validation.by if study.validation and party != TEST else ()
     grouping = [one.column.name for one in by]
-    named = [*data.targets, *filter(None, [patient]), *(one.name for one in data.features)]
+    named = [*data.targets, *filter(None, [patient]), *(feature.name for feature in data.features)]
     try:
         wanted = [*dict.fromkeys([*named, *grouping])] if data.features else ()
         cells = _site_cells(path, wanted, party, folder)
-        found = records_of_cells(data, cells, path.name, patient=patient)
+        read_records = records_of_cells(data, cells, path.name, patient=patient)
         if not by:
-            return found
+            return read_records
         coded = coded_cells(target_unified(data, cells), [one.column for one in by], path.name)
-        return replace(found, groups=np.column_stack([one.places(coded.columns) for one in by]))
+        return replace(
+            read_records, groups=np.column_stack([one.places(coded.columns) for one in by])
+        )
     except DataError as error:
         raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

@@ -45,8 +45,8 @@ class Standardisation:
         Who chooses shift and scale must not learn from a refusal that a record has such a feature.
         """
         with np.errstate(over="ignore"):
-            found = (records.inputs - self.shift) / self.scale
-        return records.with_inputs(np.clip(found, -_LARGEST, _LARGEST).astype(np.float32))
+            scaled = (records.inputs - self.shift) / self.scale
+        return records.with_inputs(np.clip(scaled, -_LARGEST, _LARGEST).astype(np.float32))
 
     def __post_init__(self) -> None:
         for array in (self.shift, self.scale):
@@ -81,10 +81,10 @@ class Standardisation:
         if not path.exists():
             return None
         try:
-            found = cls.of_plain(json_value(read_bytes(path, most=_MOST_BYTES)))
-            if found.shift.shape != (features,):
+            standardisation = cls.of_plain(json_value(read_bytes(path, most=_MOST_BYTES)))
+            if standardisation.shift.shape != (features,):
                 raise ValueError("expected another number of features")
-            return found
+            return standardisation
         except (OSError, ValueError, KeyError, TypeError):
             raise IntegrityError(
                 f"expected {path} as this version writes it, found something else; restore it"
@@ -125,10 +125,14 @@ class FeatureSums:
     def clipped_sum(self, parameters: Parameters, rows: NDArray[np.intp]) -> Array:
         """(1 + 2 features,): each unit's part has norm at most sqrt(1 + 1.25 features)."""
         held = rows >= 0
-        sums = [np.zeros((len(rows), self._features.shape[1])) for _ in range(2)]
-        for values, known in zip(sums, (self._features, self._squares), strict=True):
-            values[held] = known[rows[held]]
+        sums = [self._placed(known, held, rows) for known in (self._features, self._squares)]
         return np.concatenate(([held.sum()], *(values.sum(0) for values in sums)))
+
+    @staticmethod
+    def _placed(known: Array, held: NDArray[np.bool_], rows: NDArray[np.intp]) -> Array:
+        """(rows, features) of known ones, and zeros where there is none, in the same operations."""
+        padded = np.vstack([known, np.zeros(known.shape[1])])
+        return np.asarray(padded[np.where(held, rows, len(known))])
 
 
 def standardisation_from(sums: Array, bound: float) -> Standardisation:

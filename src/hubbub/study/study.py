@@ -136,9 +136,9 @@ class Study:
             if not isinstance(given[name], Mapping):
                 del given[name]
         head = {"name": self.name, "transcript": self.transcript, "code": dict(self.code)}
-        made = Study.from_table({"study": head, **given})
+        study = Study.from_table({"study": head, **given})
         for name in (*_TABLES, *_OPTIONAL, "code"):
-            object.__setattr__(self, name, getattr(made, name))
+            object.__setattr__(self, name, getattr(study, name))
 
     @classmethod
     def load(cls, path: str | Path) -> Study:

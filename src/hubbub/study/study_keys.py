@@ -104,7 +104,7 @@ def _data_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
         "anyOf": [{"type": "string"}, _open(known["data.target"])],
     }
     each = schema(known[f"data.columns.{NAME}"])
-    made = schema(
+    data_schema = schema(
         known["data"],
         target=target,
         columns={"additionalProperties": each},
@@ -116,7 +116,7 @@ def _data_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
             columns={"additionalProperties": schema(known[f"data.omop.columns.{NAME}"])},
         ),
     )
-    return made | {"required": []}  # a built-in source has a target of its own
+    return data_schema | {"required": []}  # a built-in source has a target of its own
 
 
 def _statistics_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
@@ -124,8 +124,8 @@ def _statistics_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
     kinds = {kind: listed(_statistic_keys(kind)) for kind in estimation.KINDS}
     each = [schema(keys, kind={"const": kind}) for kind, keys in kinds.items()]
     own = {"properties": {"kind": {"not": {"enum": list(kinds)}}}, "required": ["kind"]}
-    made = schema(known["statistics"])
-    return made | {"additionalProperties": {"type": "object", "anyOf": [*each, own]}}
+    statistics_schema = schema(known["statistics"])
+    return statistics_schema | {"additionalProperties": {"type": "object", "anyOf": [*each, own]}}
 
 
 def _statistic_keys(kind: str = "") -> dict[str, Key]:

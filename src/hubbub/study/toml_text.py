@@ -76,7 +76,7 @@ def _table(settings: Settings) -> dict[str, Any]:
 
 def _attested(asked: attested_roles.AttestedRole) -> dict[str, Any]:
     """What a role must show, as the table that it is read from."""
-    differs = [one.name for one in fields(asked) if getattr(asked, one.name) != one.default]
+    differs = [field.name for field in fields(asked) if getattr(asked, field.name) != field.default]
     return {name: value for name, value in asked.to_dict().items() if name in differs}
 
 

@@ -99,7 +99,11 @@ def usual_for(study: Study) -> UsualTraining:
     data, columns = study.data, study.data.columns
     square = squared_length(columns) if columns else 1.0 + prod(model.inputs) / 3
     if data.standardise is not None:
-        square = 1.0 + sum(one.width for one in columns if one.feature) if columns else 3 * square
+        square = (
+            1.0 + sum(column.width for column in columns if column.feature)
+            if columns
+            else 3 * square
+        )
     kept = 1.0 if training.evaluate is None else 1.0 - training.evaluate.holdout
     return usual_training(
         data.outcome,
@@ -115,7 +119,7 @@ def usual_for(study: Study) -> UsualTraining:
 
 def squared_length(columns: Iterable[Column]) -> float:
     """|x|^2 of a record of these columns, beside its bias: 1 of a category, 1/3 of a number."""
-    return 1.0 + sum(1.0 if one.categories else 1 / 3 for one in columns if one.feature)
+    return 1.0 + sum(1.0 if column.categories else 1 / 3 for column in columns if column.feature)
 
 
 def _two_digits(value: float) -> float:

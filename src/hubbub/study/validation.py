@@ -140,4 +140,4 @@ def _levels(section: Section, name: str, value: object, columns: Mapping[str, Co
             f"expected {key} to be break points that rise between {low:g} and {high:g}, got "
             f"{str(value)[:80]}; write some, such as [60, 75]"
         )
-    return Levels(column=column, cuts=tuple(float(one) for one in cuts))
+    return Levels(column=column, cuts=tuple(float(cut) for cut in cuts))

@@ -3,6 +3,7 @@ from .synthesis_answers import (
     answers_of as answers_of,
 )
 from .design import (
+    MOST_UNITS as MOST_UNITS,
     Design as Design,
 )
 from .expectation import (
@@ -18,9 +19,15 @@ from .synthetic_keys import (
     AskedSynthesis as AskedSynthesis,
     synthesis_from as synthesis_from,
 )
+from .drawn_cells import (
+    Table as Table,
+)
+from .pair_coefficients import (
+    Coefficient as Coefficient,
+    pair_coefficients as pair_coefficients,
+)
 from .release import (
     SyntheticData as SyntheticData,
-    Table as Table,
     summary_of as summary_of,
 )
 

@@ -31,7 +31,9 @@ class SpanningStep:
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Of the column with each of its parents."""
-        return tuple((min(self.column, one), max(self.column, one)) for one in self.parents)
+        return tuple(
+            (min(self.column, parent), max(self.column, parent)) for parent in self.parents
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +80,10 @@ def _dependencies(
     """What each pair has beyond independence, squared and less its noise; and how it stands out."""
     excess, scores = {}, {}
     for pair in combinations(range(len(components.columns)), 2):
-        found = components.effect(pair)
-        known = found.known
-        apart = (found.value - components.expected(pair))[known]
-        variance = found.variance[known]
+        effect = components.effect(pair)
+        known = effect.known
+        apart = (effect.value - components.expected(pair))[known]
+        variance = effect.variance[known]
         excess[pair] = float(np.sum(apart**2 - variance))
         scores[pair] = excess[pair] / float(np.sqrt(2 * np.sum(variance**2)))
     return excess, scores
@@ -105,7 +107,7 @@ def _strongest(
 ) -> tuple[int, int | None]:
     """The column that comes next, and on which it hangs; None where none stands out."""
     links = [(min(a, b), max(a, b), a, b) for a in inside if a not in always for b in outside]
-    links = [one for one in links if scores[one[:2]] > _STANDS_OUT]
+    links = [link for link in links if scores[link[:2]] > _STANDS_OUT]
     if not links:
         return outside[0], None
     _, _, parent, column = max(links, key=lambda one: (excess[one[:2]], -one[0], -one[1]))
@@ -123,7 +125,7 @@ def _further(
     """One more of the parent's own parents, or none."""
     (step,) = (one for one in steps if one.column == parent)
     links = [(min(one, column), max(one, column)) for one in step.parents if one not in always]
-    links = [one for one in links if scores[one] > _SECOND]
+    links = [link for link in links if scores[link] > _SECOND]
     best = max(links, key=lambda one: excess[one], default=None)
     return [] if best is None else [best[0] if best[1] == column else best[1]]
 

@@ -92,13 +92,13 @@ def contrasts_of(groups: tuple[int, ...]) -> Array:
             _against([one for part in some[:k] for one in part], some[k], size)
             for k in range(1, len(some))
         ]
-    made = np.array(columns).T
-    made.setflags(write=False)
-    return made
+    contrasts = np.array(columns).T
+    contrasts.setflags(write=False)
+    return contrasts
 
 
 def _against(before: Sequence[int], one: Sequence[int], size: int) -> Array:
     """The contrast of some levels with others, of length 1."""
-    made = np.zeros(size)
-    made[list(before)], made[list(one)] = 1 / len(before), -1 / len(one)
-    return np.asarray(made / np.sqrt(1 / len(before) + 1 / len(one)))
+    direction = np.zeros(size)
+    direction[list(before)], direction[list(one)] = 1 / len(before), -1 / len(one)
+    return np.asarray(direction / np.sqrt(1 / len(before) + 1 / len(one)))

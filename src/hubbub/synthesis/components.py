@@ -100,12 +100,12 @@ def components_of(
     for total, parts in zip(noisy, blocks, strict=True):
         end = 0
         for block in parts:
-            found = total[end : end + block.numbers]
+            values = total[end : end + block.numbers]
             end += block.numbers
             part = _part(design, block.key, block.numbers)
             shape = weights[block.key][part].shape
             weights[block.key][part] += (block.weight / sigma) ** 2
-            totals[block.key][part] += found.reshape(shape) * block.weight / sigma**2
+            totals[block.key][part] += values.reshape(shape) * block.weight / sigma**2
     by = {
         key: Component(
             value=np.divide(totals[key], weight, out=np.zeros(weight.shape), where=weight > 0),

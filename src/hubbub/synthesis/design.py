@@ -27,9 +27,10 @@ from hubbub.synthesis.coding import CodedColumn, contrasts_of
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
 Key = tuple[int, ...]  # of a block: () the records, (a,) a column, (a, b) a pair, a < b
-# Rows of matrices and shares of records are rounded to these steps: sums of up to 2^22 records of
+# Rows of matrices and shares of records are rounded to these steps: sums of up to so many units of
 # a silo are whole multiples of their product below 2^53, so they are exact in any order (P26).
-_ROW_STEP, SHARE_STEP = 2.0**-17, 2.0**-14
+ROW_STEP, SHARE_STEP = 2.0**-17, 2.0**-14
+MOST_UNITS = 2**22
 _MARGIN = 1.0 - 2.0**-20  # for the rounding of a product with a weight (P26)
 # How much the error of a column counts beside that of a pair, as it is in each pair of the column;
 # and that of a pair with a target (.01 to .02 of AUC for .002 of total variation, seen on rhc).
@@ -39,11 +40,13 @@ _COLUMN, _TARGET, _RECORDS = 0.25, 4.0, 0.02
 @lru_cache(maxsize=4096)
 def matrix_of(groups: tuple[tuple[int, ...], ...], coarse: bool) -> Array:
     """(cells, numbers): what a record in each cell of these columns sends, unweighted."""
-    made: Array = np.ones((1, 1))
-    for one in groups:
-        contrasts = contrasts_of(one)
-        made = np.asarray(np.kron(made, contrasts[:, : len(one) - 1] if coarse else contrasts))
-    rounded: Array = np.rint(made / _ROW_STEP) * _ROW_STEP
+    matrix: Array = np.ones((1, 1))
+    for group in groups:
+        contrasts = contrasts_of(group)
+        matrix = np.asarray(
+            np.kron(matrix, contrasts[:, : len(group) - 1] if coarse else contrasts)
+        )
+    rounded: Array = np.rint(matrix / ROW_STEP) * ROW_STEP
     rounded.setflags(write=False)
     return rounded
 
@@ -122,7 +125,7 @@ class Design:
     @cached_property
     def size(self) -> int:
         """How many numbers a sum has."""
-        return 1 + sum(one.size - 1 for one in self.columns) + self.most_numbers
+        return 1 + sum(column.size - 1 for column in self.columns) + self.most_numbers
 
     sensitivity = 1.0
 
@@ -175,7 +178,7 @@ class Design:
         Returns:
             (size,) numbers; one unit's are no longer than 1.
         """
-        places = [one.places(cells) for one in self.columns]
+        places = [column.places(cells) for column in self.columns]
         many = len(places[0])
         share = np.ones(many) if shares is None else np.asarray(shares, np.float64).reshape(-1)
         share = np.floor(share / SHARE_STEP) * SHARE_STEP
@@ -228,7 +231,9 @@ class Design:
         sqrt(cells d) / weight; the weights make the sum of these small while the squares of
         bounds times weights add up to 1.
         """
-        parts = [((k,), False) for k in range(len(self.columns))] + [(one, coarse) for one in pairs]
+        parts = [((k,), False) for k in range(len(self.columns))] + [
+            (pair, coarse) for pair in pairs
+        ]
         bounds = [bounds_of(self._groups(key), part) for key, part in parts]
         place = 1 if self.relation == "substitute" else 0
         rough = []
@@ -241,8 +246,8 @@ class Design:
         spent = np.array([w * bound[place] for w, bound in zip(rough, bounds, strict=True)])
         scale = np.sqrt((1 - _RECORDS) / np.sum(spent**2)) * _MARGIN
         records = DesignBlock(key=(), matrix=np.ones((1, 1)), weight=np.sqrt(_RECORDS) * _MARGIN)
-        made = [
+        weighted = [
             DesignBlock(key=key, matrix=matrix_of(self._groups(key), part), weight=float(w * scale))
             for (key, part), w in zip(parts, rough, strict=True)
         ]
-        return (records, *made)
+        return (records, *weighted)

@@ -77,29 +77,29 @@ class EntropyModel:
         """
         rng = np.random.default_rng(seed)
         levels = np.zeros((records, len(self.names)), np.int64)
-        for one in self.cliques:
-            table = one.table.reshape(-1, one.table.shape[-1])
+        for clique in self.cliques:
+            table = clique.table.reshape(-1, clique.table.shape[-1])
             whole = table.sum(axis=1, keepdims=True)
             alone = table.sum(axis=0) / table.sum()
             given = np.where(whole > 0, table / np.where(whole > 0, whole, 1.0), alone)
             row = np.zeros(records, np.int64)
-            for parent, size in zip(one.step.parents, one.table.shape, strict=False):
+            for parent, size in zip(clique.step.parents, clique.table.shape, strict=False):
                 row = row * size + levels[:, parent]
             ends = np.cumsum(given, axis=1)[row]
             chance = _even(row, rng) if evenly else rng.random(records)
             drawn = (chance[:, None] > ends).sum(axis=1)
-            levels[:, one.step.column] = np.minimum(drawn, table.shape[1] - 1)
+            levels[:, clique.step.column] = np.minimum(drawn, table.shape[1] - 1)
         return levels
 
     @cached_property
     def pairs(self) -> Mapping[tuple[int, int], Array]:
         """The joint shares of every pair of columns, exactly."""
-        found: dict[tuple[int, int], Array] = {}
+        tables: dict[tuple[int, int], Array] = {}
         for one in range(len(self.names)):
             for other, table in self._beside(one).items():
                 if one < other:
-                    found[one, other] = table
-        return found
+                    tables[one, other] = table
+        return tables
 
     def _beside(self, column: int) -> dict[int, Array]:
         """The joint shares of one column with each other, along the junction tree."""
@@ -116,16 +116,16 @@ class EntropyModel:
                 if near not in joint:
                     joint[near] = self._passed(joint[now], now, near)
                     waiting.append(near)
-        found = {}
+        beside = {}
         for other, home in at.items():
             axes = tuple(range(1, joint[home].ndim - 1))
-            found[other] = joint[home].sum(axis=axes)
-        return found
+            beside[other] = joint[home].sum(axis=axes)
+        return beside
 
     def _passed(self, joint: Array, source: int, target: int) -> Array:
         """A joint table with a column, carried over what two cliques share."""
         here, there = self.cliques[source], self.cliques[target]
-        shared = [one for one in there.members if one in here.members]
+        shared = [member for member in there.members if member in here.members]
         letters = {one: chr(ord("a") + k) for k, one in enumerate({*here.members, *there.members})}
         names = {c: "".join(letters[one] for one in c) for c in (here.members, there.members)}
         between = "".join(letters[one] for one in shared)
@@ -176,7 +176,9 @@ def fitted(components: Components, choice: PairChoice, *, shrink: bool = True) -
     cliques: list[Clique] = []
     for step in choice.steps:
         cliques.append(_clique(step, alone, tables, cliques))
-    return EntropyModel(names=tuple(one.name for one in components.columns), cliques=tuple(cliques))
+    return EntropyModel(
+        names=tuple(column.name for column in components.columns), cliques=tuple(cliques)
+    )
 
 
 def _proper(shares: Array) -> Array:
@@ -187,8 +189,8 @@ def _proper(shares: Array) -> Array:
     if not above.size:  # numbers so large that their differences are lost: they say nothing
         return np.full(len(shares), 1 / len(shares))
     cut = over[above[-1]]
-    found = np.maximum(shares - cut, 1e-9)
-    return np.asarray(found / found.sum())
+    shares_kept = np.maximum(shares - cut, 1e-9)
+    return np.asarray(shares_kept / shares_kept.sum())
 
 
 def _pair_table(
@@ -197,12 +199,12 @@ def _pair_table(
     """The shares of a pair's cells: none below 0, with the columns' own shares."""
     a, b = pair
     independent = np.outer(alone[a], alone[b])
-    found = components.effect(pair)
+    effect = components.effect(pair)
     coded = [components.columns[k] for k in pair]
     by = coded[0].contrasts.T @ independent @ coded[1].contrasts
-    apart = np.where(found.known, found.value / components.records - by, 0.0)
+    apart = np.where(effect.known, effect.value / components.records - by, 0.0)
     if shrink:
-        noise = np.where(found.known, found.variance, 0.0) / components.records**2
+        noise = np.where(effect.known, effect.variance, 0.0) / components.records**2
         coarse = np.zeros(apart.shape, bool)
         coarse[: coded[0].coarse, : coded[1].coarse] = True
         for part in (coarse, ~coarse):

@@ -6,7 +6,7 @@ All of it follows from the sums and public numbers, whoever makes it again (docs
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from hubbub.errors import UserError
 from hubbub.synthesis import share_intervals
 from hubbub.synthesis.choice import PairChoice, choose
-from hubbub.synthesis.coding import MISSING, CodedColumn
 from hubbub.synthesis.components import Component, Components, components_of
 from hubbub.synthesis.design import Design
+from hubbub.synthesis.drawn_cells import Table, cells_of
 from hubbub.synthesis.entropy_model import EntropyModel, fitted
-from hubbub.synthesis.share_intervals import Share
+from hubbub.synthesis.pair_coefficients import Coefficient, pair_coefficients
+from hubbub.synthesis.share_intervals import Combined, Share, combine
 
 Array = NDArray[np.float64]
-Table = dict[str, list[Any]]
 REFITS = 20
 
 
@@ -104,7 +104,7 @@ class SyntheticData:
         if not 1 <= many <= 10_000_000:
             raise UserError(f"expected 1 to 10,000,000 records, got {many}; ask for so many")
         mixed = self._seed(seed)
-        return _cells(self.design.columns, self.model.draw(many, mixed), mixed + 1)
+        return cells_of(self.design.columns, self.model.draw(many, mixed), mixed + 1)
 
     def to_frame(self, records: int | None = None, *, seed: int = 0) -> Any:
         """The same as `draw`, as a data frame of pandas, which must be installed.
@@ -133,10 +133,10 @@ class SyntheticData:
         Returns:
             The tables, one after the other, each as `draw` gives one.
         """
-        for number, model in enumerate(self._refitted(many)):
+        for number, model in enumerate(self.refitted(many)):
             mixed = self._seed(1000 + number)
             levels = model.draw(max(round(self.components.records), 1), mixed, evenly=False)
-            yield _cells(self.design.columns, levels, mixed + 1)
+            yield cells_of(self.design.columns, levels, mixed + 1)
 
     def shares(self, column: str, *, confidence: float = 0.95) -> dict[str, Share]:
         """The shares of a column's levels, with intervals; from the sums, not from records.
@@ -152,8 +152,8 @@ class SyntheticData:
             UserError: there is no such column.
         """
         place = self._place(column)
-        found = share_intervals.one_way(self.components, place, confidence)
-        return dict(zip(self.design.columns[place].names, found, strict=True))
+        intervals = share_intervals.one_way(self.components, place, confidence)
+        return dict(zip(self.design.columns[place].names, intervals, strict=True))
 
     def pair_shares(
         self, first: str, second: str, *, confidence: float = 0.95
@@ -179,20 +179,109 @@ class SyntheticData:
             return {(y, x): one for (x, y), one in turned.items()}
         models = [] if self.components.is_whole((a, b)) else [self.model, *self._refits]
         tables = np.array([one.pairs[a, b] for one in models])
-        found = share_intervals.two_way(self.components, (a, b), confidence, models=tables)
+        intervals = share_intervals.two_way(self.components, (a, b), confidence, models=tables)
         names = [self.design.columns[k].names for k in (a, b)]
         return {
             (x, y): one
-            for x, row in zip(names[0], found, strict=True)
+            for x, row in zip(names[0], intervals, strict=True)
             for y, one in zip(names[1], row, strict=True)
         }
 
+    def coefficients(
+        self, outcome: str, level: str, column: str, *, confidence: float = 0.95
+    ) -> dict[str, Coefficient]:
+        """Logistic regression of a level of one column on another, from the sums.
+
+        Args:
+            outcome: the name of the column that is explained.
+            level: which of its levels.
+            column: the one that explains it; numbers count as the middles of their ranges.
+            confidence: of each interval, a probability.
+
+        Returns:
+            Logarithms of odds ratios: by the column's levels but the first, or for a number under
+            its name, of one unit more. Records that lack a cell are left out.
+
+        Raises:
+            UserError: there is no such column or level, the pair was not measured level by level,
+                or noise leaves too little.
+
+        >>> from hubbub.synthesis.examples import example
+        >>> slope = example().coefficients("died", "yes", "age")["age"]
+        >>> 0.01 < slope.low < slope.high < 0.04
+        True
+        """
+        a, b = self._place(outcome), self._place(column)
+        levels = self.design.columns[a].names
+        if level not in levels:
+            raise UserError(f"expected a level of {outcome}, {', '.join(levels)}, got {level!r}")
+        if a == b or not self.components.is_whole((min(a, b), max(a, b))):
+            raise UserError(
+                f"expected a pair that was measured level by level, got {outcome} and {column}; "
+                "name the outcome in synthetic.targets, or combine an analysis of twenty tables"
+            )
+        return pair_coefficients(self.components, (a, b), levels.index(level), confidence)
+
+    def basis(self, *columns: str) -> str:
+        """What an analysis of these columns by several tables rests on.
+
+        Args:
+            columns: the names of all that it looks at, each once.
+
+        Returns:
+            "measured" for one column and for a pair that was chosen, so that records are drawn by
+            it; else "model-dependent": the model says how the columns go together.
+
+        Raises:
+            UserError: there is no such column, or none is named.
+
+        >>> from hubbub.synthesis.examples import example
+        >>> example().basis("age", "died"), example().basis("age", "died", "sex")
+        ('measured', 'model-dependent')
+        """
+        places = tuple(sorted({self._place(column) for column in columns}))
+        if not places:
+            raise UserError("expected the columns of an analysis, got none; name all of them")
+        known = len(places) == 1 or places in self.choice.pairs
+        return share_intervals.MEASURED if known else share_intervals.MODEL_DEPENDENT
+
+    def analyse(
+        self,
+        analysis: Callable[[Table], float],
+        columns: Sequence[str],
+        *,
+        many: int = REFITS,
+        confidence: float = 0.95,
+    ) -> Combined:
+        """An analysis of several tables, combined, and what it rests on.
+
+        Args:
+            analysis: of a table to one number; it gets these columns and no others.
+            columns: all that it looks at.
+            many: how many tables.
+            confidence: of the interval, a probability.
+
+        Returns:
+            The mean of its results, with an interval, in their unit.
+
+        Raises:
+            UserError: there is no such column, or a result is not finite.
+
+        >>> from hubbub.synthesis.examples import example
+        >>> died = example().analyse(lambda table: table["died"].count("yes") / 2000, ["died"])
+        >>> 0.2 < died.low < died.high < 0.4, died.basis
+        (True, 'measured')
+        """
+        basis = self.basis(*columns)
+        found = [analysis({name: table[name] for name in columns}) for table in self.tables(many)]
+        return combine(found, confidence=confidence, basis=basis)
+
     @cached_property
     def _refits(self) -> list[EntropyModel]:
-        return list(self._refitted(REFITS))
+        return list(self.refitted(REFITS))
 
-    def _refitted(self, many: int) -> Iterator[EntropyModel]:
-        """Models of the components with fresh noise."""
+    def refitted(self, many: int = REFITS) -> Iterator[EntropyModel]:
+        """Models of the components with fresh noise, from each of which `tables` draws one."""
         rng = np.random.default_rng(self._seed(999))
         for _ in range(many):
             noisy = {
@@ -219,39 +308,18 @@ def _fresh(rng: np.random.Generator, one: Component) -> Array:
     return np.where(one.known, drawn * np.sqrt(np.where(one.known, one.variance, 0.0)), 0.0)
 
 
-def _cells(columns: tuple[CodedColumn, ...], levels: NDArray[np.int64], seed: int) -> Table:
-    """Levels as cells."""
-    rng = np.random.default_rng(seed)
-    return {one.name: _column(one, levels[:, k], rng) for k, one in enumerate(columns)}
-
-
-def _column(coded: CodedColumn, places: NDArray[np.int64], rng: np.random.Generator) -> list[Any]:
-    """The cells of one column: numbers are drawn evenly from their range."""
-    if coded.levels.column.categories:
-        return [
-            None if coded.names[k] == MISSING and k == len(coded.levels) else coded.names[k]
-            for k in places
-        ]
-    low, high = coded.levels.column.bounds
-    edges = np.array([low, *coded.levels.cuts, high])
-    at = np.minimum(places, len(coded.levels) - 1)
-    drawn = edges[at] + (edges[at + 1] - edges[at]) * rng.random(len(places))
-    digits = 4 - int(np.floor(np.log10(high - low)))
-    missing = places >= len(coded.levels)
-    cells = zip(np.round(drawn, digits).tolist(), missing, strict=True)
-    return [None if gone else value for value, gone in cells]
-
-
 def summary_of(data: SyntheticData) -> Mapping[str, Any]:
     """What was chosen and the numbers that the model is made of, as plain values."""
-    names = [one.name for one in data.design.columns]
+    names = [column.name for column in data.design.columns]
     chosen = set(data.choice.pairs)
     return {
         "records": data.components.records,
-        "columns": [{"name": one.name, "levels": list(one.names)} for one in data.design.columns],
+        "columns": [
+            {"name": column.name, "levels": list(column.names)} for column in data.design.columns
+        ],
         "drawn": [
-            {"column": names[one.column], "given": [names[k] for k in one.parents]}
-            for one in data.choice.steps
+            {"column": names[step.column], "given": [names[k] for k in step.parents]}
+            for step in data.choice.steps
         ],
         "pairs": [
             {
@@ -262,7 +330,7 @@ def summary_of(data: SyntheticData) -> Mapping[str, Any]:
             for (a, b), score in data.choice.scores.items()
         ],
         "cliques": [
-            {"columns": [names[k] for k in one.members], "shares": one.table.tolist()}
-            for one in data.model.cliques
+            {"columns": [names[k] for k in clique.members], "shares": clique.table.tolist()}
+            for clique in data.model.cliques
         ],
     }

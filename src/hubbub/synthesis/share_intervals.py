@@ -20,6 +20,7 @@ from hubbub.errors import UserError
 from hubbub.synthesis.components import Components
 
 Array = NDArray[np.float64]
+MEASURED, MODEL_DEPENDENT = "measured", "model-dependent"
 _HALVINGS = 60
 _UPPER = 0.10  # chance with which the model's true error is beyond what is allowed for it
 
@@ -44,10 +45,10 @@ class Share:
 
 def one_way(components: Components, column: int, confidence: float) -> list[Share]:
     """The shares of a column's levels."""
-    found = components.shares((column,))
+    shares = components.shares((column,))
     contrasts = components.columns[column].contrasts
     noise = contrasts**2 @ components.by[(column,)].variance
-    return _shares(components, found, noise, confidence, "measured")
+    return _shares(components, shares, noise, confidence, MEASURED)
 
 
 def two_way(
@@ -69,14 +70,14 @@ def two_way(
     coded = [components.columns[k] for k in pair]
     value, variance, basis = _interaction(components, pair, models)
     first, second = (one.contrasts for one in coded)
-    found = components.shares((pair[0],))[:, None] / coded[1].size
-    found = found + components.shares((pair[1],))[None, :] / coded[0].size
-    found = found - 1.0 / (coded[0].size * coded[1].size) + first @ value @ second.T
+    shares = components.shares((pair[0],))[:, None] / coded[1].size
+    shares = shares + components.shares((pair[1],))[None, :] / coded[0].size
+    shares = shares - 1.0 / (coded[0].size * coded[1].size) + first @ value @ second.T
     noise = (first**2 @ variance @ (second**2).T) * components.records**2
     for k, other in ((0, 1), (1, 0)):
         mine = coded[k].contrasts ** 2 @ components.by[(pair[k],)].variance
         noise += np.expand_dims(mine, other) / coded[other].size ** 2
-    flat = _shares(components, found.reshape(-1), noise.reshape(-1), confidence, basis)
+    flat = _shares(components, shares.reshape(-1), noise.reshape(-1), confidence, basis)
     return [flat[k * coded[1].size : (k + 1) * coded[1].size] for k in range(coded[0].size)]
 
 
@@ -106,7 +107,7 @@ def _interaction(
     """A pair's interaction as shares, and the variance of each entry besides sampling."""
     effect, many = components.effect(pair), components.records
     if components.is_whole(pair):
-        return effect.value / many, effect.variance / many**2, "measured"
+        return effect.value / many, effect.variance / many**2, MEASURED
     first, second = (components.columns[k].contrasts for k in pair)
     model = models[0]
     modelled = first.T @ model @ second
@@ -152,6 +153,8 @@ class Combined:
         standard_error: of sampling and noise together.
         low, high: ends of its interval.
         tables: how many there were.
+        basis: "measured", where it rests on one column, or on a pair that was measured level by
+            level; else "model-dependent": the interval holds if the model does.
     """
 
     value: float
@@ -159,9 +162,15 @@ class Combined:
     low: float
     high: float
     tables: int
+    basis: str
 
 
-def combine(estimates: Array | list[float], *, confidence: float = 0.95) -> Combined:
+def combine(
+    estimates: Array | list[float],
+    *,
+    confidence: float = 0.95,
+    basis: str = MODEL_DEPENDENT,
+) -> Combined:
     """One estimate, with an interval, from the same analysis of several synthetic tables.
 
     The tables of `SyntheticData.tables` differ from each other by noise and by sampling, as the
@@ -171,19 +180,26 @@ def combine(estimates: Array | list[float], *, confidence: float = 0.95) -> Comb
     Args:
         estimates: the m estimates, one of each table, such as coefficients; 5 at the least.
         confidence: of the interval, a probability.
+        basis: what the analysis rests on, as `SyntheticData.basis` says of its columns; who says
+            nothing of them gets a result that is model-dependent.
 
     Returns:
         The mean of the estimates, with an interval, in their unit.
 
     Raises:
-        UserError: there are fewer than 5, or one is not finite.
+        UserError: there are fewer than 5, or one is not finite, or there is no such basis.
 
     Source: docs/synthetic.md.
 
     >>> made = combine([0.9, 1.0, 1.1, 1.0, 1.0])
-    >>> made.value, round(made.low, 2), round(made.high, 2)
-    (1.0, 0.78, 1.22)
+    >>> made.value, round(made.low, 2), round(made.high, 2), made.basis
+    (1.0, 0.78, 1.22, 'model-dependent')
     """
+    if basis not in (MEASURED, MODEL_DEPENDENT):
+        raise UserError(
+            f"expected a basis {MEASURED!r} or {MODEL_DEPENDENT!r}, got {basis!r}; take what "
+            "SyntheticData.basis says"
+        )
     values = np.asarray(estimates, np.float64)
     if values.ndim != 1 or len(values) < 5 or not np.isfinite(values).all():
         raise UserError(
@@ -194,7 +210,12 @@ def combine(estimates: Array | list[float], *, confidence: float = 0.95) -> Comb
     error = sqrt((1 + 1 / many) * float(np.var(values, ddof=1)))
     mean, reach = float(np.mean(values)), float(stdtrit(many - 1, 0.5 + confidence / 2)) * error
     return Combined(
-        value=mean, standard_error=error, low=mean - reach, high=mean + reach, tables=many
+        value=mean,
+        standard_error=error,
+        low=mean - reach,
+        high=mean + reach,
+        tables=many,
+        basis=basis,
     )
 
 

@@ -9,7 +9,8 @@ from hubbub.estimation import Answer, Estimate
 from hubbub.synthesis import share_intervals
 from hubbub.synthesis.release import SyntheticData
 
-KIND = "synthetic"
+KIND, TWO_WAY = "synthetic", "two-way"
+_MOST_TABLES = 8  # two-way tables that are shown
 # The sentence that stands wherever records are handed out.
 CAUTION = (
     "these records are made up from noisy sums: intervals that an analysis of one such table "
@@ -27,6 +28,7 @@ def answers_of(data: SyntheticData, confidence: float = 0.95) -> dict[str, Answe
     return {
         "synthetic records": _one_way(data, confidence),
         "synthetic pairs": _pairs(data, confidence),
+        "synthetic tables": _two_way(data, confidence),
     }
 
 
@@ -65,33 +67,92 @@ def _one_way(data: SyntheticData, confidence: float) -> Answer:
 
 def _pairs(data: SyntheticData, confidence: float) -> Answer:
     """How far synthetic pairs are from the noisy sums, and how far noise alone would bring them."""
-    names = [one.name for one in data.design.columns]
-    chosen, rows = set(data.choice.pairs), []
-    for (a, b), score in data.choice.scores.items():
-        apart, noise = _variation(data, (a, b))
-        what = f"{names[a]} and {names[b]}"
-        how = "whole" if (a, b) in chosen else "in groups of levels"
+    chosen, rows = _chosen(data), []
+    others = [pair for pair in data.choice.scores if pair not in chosen]
+    for pair in (*chosen, *others):
+        apart, noise = _variation(data, pair)
+        how = "whole" if pair in chosen else "in groups of levels"
+        score = data.choice.scores[pair]
         level = f"{how}, dependency {score:.1f} standard deviations over noise"
         rows += [
-            _plain("share", what, level, "apart", apart),
-            _plain("share", what, level, "noise alone", noise),
+            _plain("share", _pair_name(data, pair), level, "apart", apart),
+            _plain("share", _pair_name(data, pair), level, "noise alone", noise),
         ]
-    whole = len(chosen)
     return Answer(
         kind=KIND,
         title="Pairs of columns: total variation between synthetic records and the noisy sums",
         confidence=confidence,
         rows=tuple(rows),
         notes=(
-            f"{whole} of {len(data.design.pairs)} pairs were measured level by level: each column "
-            "with the targets, and with those on which the first noisy sum says it depends most",
+            f"{len(chosen)} of {len(data.design.pairs)} pairs were measured level by level: each "
+            "column with the targets, and with those on which the first noisy sum says it depends "
+            "most",
+            "model-dependent is what rests on another pair, or on three columns or more",
         ),
     )
 
 
+def _two_way(data: SyntheticData, confidence: float) -> Answer:
+    """Tables of pairs that were measured: each cell by the sums, and in the model."""
+    shown, inside = _chosen(data)[:_MOST_TABLES], 0
+    rows: list[Estimate] = []
+    for pair in shown:
+        found = share_intervals.two_way(
+            data.components, pair, confidence, models=data.model.pairs[pair][None]
+        )
+        a, b = (data.design.columns[k] for k in pair)
+        for i, one in enumerate(a.names):
+            for j, other in enumerate(b.names):
+                share, drawn = found[i][j], float(data.model.pairs[pair][i, j])
+                inside += share.low <= drawn <= share.high
+                down, across = (one, other) if a.size >= b.size else (other, one)
+                rows += _cell(_pair_name(data, pair), (down, across), share, drawn)
+    cells = len(rows) // 2
+    return Answer(
+        kind=TWO_WAY,
+        title="Two-way tables: shares by the noisy sums; in synthetic records",
+        confidence=confidence,
+        rows=tuple(rows),
+        notes=(
+            f"of {cells} cells the synthetic share is inside the interval of the sums in {inside}",
+            f"these are {len(shown)} of {len(_chosen(data))} pairs that were measured level by "
+            "level, those with a target first, then those that depend most; pair_shares has all",
+        ),
+    )
+
+
+def _cell(
+    name: str, levels: tuple[str, str], share: share_intervals.Share, drawn: float
+) -> tuple[Estimate, Estimate]:
+    """A cell by the sums, and in the model; levels down and across."""
+    measured = Estimate(
+        quantity="share",
+        column=name,
+        level=levels[1],
+        group=levels[0],
+        value=share.value,
+        standard_error=share.standard_error,
+        low=share.low,
+        high=share.high,
+    )
+    return measured, _plain("share", name, levels[1], levels[0], drawn)
+
+
+def _chosen(data: SyntheticData) -> list[tuple[int, int]]:
+    """Pairs that were measured level by level, those with a target first, by their dependency."""
+    targets, scores = set(data.design.targets), data.choice.scores
+    return sorted(data.choice.pairs, key=lambda one: (not targets & set(one), -scores[one]))
+
+
+def _pair_name(data: SyntheticData, pair: tuple[int, int]) -> str:
+    """What a pair is called: the column with more levels first, as tables have it down."""
+    a, b = (data.design.columns[k] for k in pair)
+    return f"{a.name} and {b.name}" if a.size >= b.size else f"{b.name} and {a.name}"
+
+
 def _order(data: SyntheticData) -> list[tuple[str, list[str]]]:
-    names = [one.name for one in data.design.columns]
-    return [(names[one.column], [names[k] for k in one.parents]) for one in data.choice.steps]
+    names = [column.name for column in data.design.columns]
+    return [(names[step.column], [names[k] for k in step.parents]) for step in data.choice.steps]
 
 
 def _variation(data: SyntheticData, pair: tuple[int, int]) -> tuple[float, float]:

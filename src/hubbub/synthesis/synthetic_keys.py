@@ -86,12 +86,12 @@ class AskedSynthesis:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the columns."""
-        return tuple(one.name for one in self.columns)
+        return tuple(column.name for column in self.columns)
 
     @property
     def target_places(self) -> tuple[int, ...]:
         """Where the targets stand among the columns."""
-        return tuple(self.names.index(one) for one in self.targets)
+        return tuple(self.names.index(target) for target in self.targets)
 
     def to_table(self) -> dict[str, Any]:
         """The table that it is read from."""

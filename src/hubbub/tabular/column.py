@@ -239,8 +239,8 @@ class Column:
         else:
             self._check_numeric()
         if self.complete and (self.missing or self.default is not None):
-            found = (*self.missing, self.default)
-            self._refuse("no missing and no default beside complete = true", found, "remove one")
+            gaps = (*self.missing, self.default)
+            self._refuse("no missing and no default beside complete = true", gaps, "remove one")
         if self.indicator and self.default is None:
             self._refuse(
                 "a default beside indicator = true", None, "add default or remove indicator"

@@ -156,8 +156,8 @@ def _targets(
 ) -> NDArray[Any]:
     if not (positive or classes):
         return read_column(texts, number_rule, where).astype(np.float32)
-    found = read_column(texts, class_rule(positive, negative, classes), where)
-    return found.astype(np.int64 if len(classes) > 2 and not positive else np.float32)
+    targets = read_column(texts, class_rule(positive, negative, classes), where)
+    return targets.astype(np.int64 if len(classes) > 2 and not positive else np.float32)
 
 
 def class_rule(positive: Sequence[str], negative: Sequence[str], classes: Sequence[str]) -> Rule:

@@ -33,10 +33,10 @@ def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> t
     """What the classes are called, in the order of their numbers."""
     if stated is not None:
         return _stated(stated)
-    found = {who: _values(_pair(who, table)[1]) for who, table in silos.items()}
-    for who, targets in found.items():
+    values_of = {who: _values(_pair(who, table)[1]) for who, table in silos.items()}
+    for who, targets in values_of.items():
         _check_targets(who, targets)
-    values = {value for targets in found.values() for value in targets}
+    values = {value for targets in values_of.values() for value in targets}
     try:
         ordered = sorted(values)
     except TypeError:
@@ -52,7 +52,7 @@ def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> t
             f"expected targets of at most {_MOST} classes, found {len(known)}: each would be "
             "public; state classes if that is meant"
         )
-    refuse_several_codings(found)
+    refuse_several_codings(values_of)
     return known
 
 
@@ -84,13 +84,13 @@ def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
 
 def _stated(classes: Any) -> tuple[str, ...]:
     """The classes that somebody has stated."""
-    found = () if isinstance(classes, int) else tuple(map(_spelled, classes))
-    if len(set(found)) < max(2, len(found)):
+    spelled = () if isinstance(classes, int) else tuple(map(_spelled, classes))
+    if len(set(spelled)) < max(2, len(spelled)):
         raise DataError(
             f'expected classes to be at least two different values, such as ["well", "ill"], got '
             f"{classes!r}; state each once"
         )
-    return found
+    return spelled
 
 
 def _check_targets(who: str, targets: list[Any]) -> None:
@@ -153,14 +153,14 @@ def records_of(
             targets=_array(who, targets, np.float64, "targets"),
         )
     number = {name: k for k, name in enumerate(classes)}
-    found = [number.get(_spelled(value), -1) for value in _values(targets)]
-    if -1 in found:
+    places = [number.get(_spelled(value), -1) for value in _values(targets)]
+    if -1 in places:
         raise DataError(
             f"expected targets out of {list(classes)} for {who}, found another at "
-            f"{found.index(-1)}; correct it, or add it to classes"
+            f"{places.index(-1)}; correct it, or add it to classes"
         )
     kind = np.float32 if len(classes) == 2 else np.int64
-    return Records(inputs=_features(who, features, columns), targets=np.array(found, dtype=kind))
+    return Records(inputs=_features(who, features, columns), targets=np.array(places, dtype=kind))
 
 
 def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Records:
@@ -169,6 +169,13 @@ def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Re
         raise DataError(f"expected the patients of {who} beside its records, found none; add them")
     numbers = tabular.patient_numbers(keys_of(patients[who]), f"of {who}, at {{}}".format)
     return replace(records, patients=numbers)
+
+
+def with_groups(who: str, records: Records, table: Table, by: Sequence[tabular.Levels]) -> Records:
+    """The records with the places of each among the public classes of columns of its frame."""
+    columns = [one.column for one in by]
+    coded = tabular.coded_cells(tabular.cells_of(table[0]), columns, who)
+    return replace(records, groups=np.column_stack([one.places(coded.columns) for one in by]))
 
 
 def keys_of(patients: Any) -> list[Any]:

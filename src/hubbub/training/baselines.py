@@ -123,7 +123,7 @@ def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> lo
             for key in at_once[0]
             if all(key in row for row in at_once)
         }
-        for at_once in zip(*(one.rows for one in runs), strict=True)
+        for at_once in zip(*(run.rows for run in runs), strict=True)
     )
     return replace(runs[0], rows=rows)
 

@@ -118,10 +118,10 @@ def newest_checkpoint(folder: Path) -> Checkpoint | None:
     Raises:
         IntegrityError: the file is not what was written, or was made by something else.
     """
-    found = _found(folder)
-    if not found:
+    checkpoints = _found(folder)
+    if not checkpoints:
         return None
-    _, path = found[-1]
+    _, path = checkpoints[-1]
     try:
         content = read_bytes(path, most=_MOST_BYTES)
     except OSError as error:

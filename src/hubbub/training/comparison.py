@@ -73,8 +73,8 @@ class Comparison:
         """For the report: mean and 95 % interval of every mode, and whom its epsilon holds for."""
         kind = "splits of the records" if self.is_split else "draws of coins and noise"
         how = f"Scored on public test records, over {self.repeats} {kind}."
-        found = tuple(self._arrangement(mode) for mode in self.values)
-        return ArrangementTable(metric=self.metric, arrangements=found, how=how)
+        arrangements = tuple(self._arrangement(mode) for mode in self.values)
+        return ArrangementTable(metric=self.metric, arrangements=arrangements, how=how)
 
     def _arrangement(self, mode: str) -> Arrangement:
         low, high = interval(self.values[mode])
@@ -138,16 +138,18 @@ def compare(
     assert first is not None  # noqa: S101  # repeats >= 1
     if metric is None:
         metric = metrics_of([first.final])[0]
-    found = Comparison(
+    comparison = Comparison(
         metric=metric,
         values={mode: [row[metric] for row in rows] for mode, rows in finals.items()},
         is_split=is_split,
         first=first,
     )
     if out is not None:
-        write_text(out / report_of_run.COMPARISON, json.dumps(found.table().to_dict(), indent=2))
+        write_text(
+            out / report_of_run.COMPARISON, json.dumps(comparison.table().to_dict(), indent=2)
+        )
         report_of_run.write_report(out)
-    return found
+    return comparison
 
 
 def _check_asked(study: Study, metric: str | None) -> None:

@@ -148,12 +148,12 @@ def write_result(
 
 def _released(plan: Plan, states: Mapping[str, QueryState]) -> list[Released]:
     """What queries give people, where they have come so far."""
-    made = [
-        one.query.released(plan, states[one.purpose].parameters)
-        for one in plan.stepped
-        if one.purpose in states
+    released = [
+        planned.query.released(plan, states[planned.purpose].parameters)
+        for planned in plan.stepped
+        if planned.purpose in states
     ]
-    return [one for one in made if one.files]
+    return [one for one in released if one.files]
 
 
 def _write_released(folder: Path, released: Sequence[Released]) -> None:

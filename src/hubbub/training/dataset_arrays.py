@@ -22,13 +22,13 @@ def arrays_of(who: str, table: Any) -> Any:
     if isinstance(table, tuple | list) or not _is_dataset(table):
         return table
     pairs = [table[place] for place in range(len(table))]
-    if not pairs or not all(isinstance(one, tuple | list) and len(one) == 2 for one in pairs):
+    if not pairs or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
         raise DataError(
             f"expected a data set of pairs, features and target, for {who}, found others or none; "
             "let its __getitem__ give (x, y)"
         )
     features = [_array(one) for one, _ in pairs]
-    if len({one.shape for one in features}) > 1:
+    if len({feature.shape for feature in features}) > 1:
         raise DataError(
             f"expected features of one shape from the data set of {who}, found several; resize or "
             "pad them"
@@ -48,5 +48,5 @@ def _array(value: Any) -> Any:
 
 
 def _target(value: Any) -> Any:
-    found = _array(value)
-    return found.item() if found.ndim == 0 else found
+    target = _array(value)
+    return target.item() if target.ndim == 0 else target

@@ -12,6 +12,7 @@ import numpy as np
 
 from hubbub import tabular
 from hubbub.errors import ModelError, StudyError
+from hubbub.queries import usual_bins
 from hubbub.section import Section
 from hubbub.study import IN_MEMORY, Study, sources
 from hubbub.study.target import target_from
@@ -53,6 +54,7 @@ def fit(
     patients: Mapping[str, Any] | None = None,
     most_per_patient: int | None = None,
     statistics: Mapping[str, Any] | None = None,
+    validation: Mapping[str, Any] | float | None = None,
     name: str = "fit",
     out: str | Path | None = None,
     baseline: str | None = None,
@@ -113,6 +115,10 @@ def fit(
             `{"epsilon": 0.5, "baseline": {"kind": "table"}}`, of the data frames' `columns`; what
             the model must not see of them has `"feature": False`. Its epsilon is a part of the
             whole.
+        validation: how good the model is on the silos' own records, told with noise and an
+            interval (docs/validation.md): the epsilon that it may cost, a part of the whole, or
+            `[validation]` of a study, such as `{"epsilon": 0.3, "centres": True}`; `by` takes
+            `columns`.
         name: of the study.
         out: folder for the results, with the silos' ledgers in `ledgers` beside it; None: write
             nothing, keep no ledger.
@@ -123,7 +129,8 @@ def fit(
         clip: what `clip_norm` was called before 0.2; goes with 0.3.
 
     Returns:
-        The model, its metrics and its epsilon; with `statistics` their answers, too.
+        The model, its metrics and its epsilon; with `statistics` their answers, with `validation`
+        its scores, too.
 
     Raises:
         StudyError: the numbers contradict each other.
@@ -141,6 +148,14 @@ def fit(
     ...              classes=["well", "ill"], test=silo())
     >>> result.final["auc"] > 0.8, result.predict(np.eye(3)).shape
     (True, (3,))
+
+    Without a public test set the silos' own records say how good it is:
+
+    >>> result = fit({"north": silo(), "south": silo(), "east": silo()}, epsilon=8, steps=20,
+    ...              classes=["well", "ill"], validation=3.0)
+    >>> score = result.validation["all"]["scores"]["auc"]
+    >>> score["low"] > 0.5, score["is_better"], result.epsilon <= 8
+    (True, True, True)
     """
     if clip is not None:
         said = "clip is called clip_norm; the former name goes with 0.3"
@@ -202,9 +217,13 @@ def fit(
                 },
                 "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
                 **({} if statistics is None else {"statistics": statistics}),
+                **({} if validation is None else {"validation": _validation(validation)}),
             }
         )
     )
+    if study.validation is not None and study.validation.by:
+        by = study.validation.by
+        parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
     run_checks.check_wanted(study, out, baseline)
     handed = prepared_study.InMemory(
         records=parts,
@@ -226,10 +245,14 @@ def fit(
 
 
 def _with_usual(table: dict[str, Any]) -> Study:
-    """The study, whose clip and optimizer follow the rule where they are not stated."""
-    usual = usual_for(Study.from_table(table))
+    """The study, whose clip, optimizer and bins follow the rules where they are not stated."""
+    stated = Study.from_table(table)
+    usual = usual_for(stated)
     followed = {"clip_norm": usual.clip_norm, "optimizer": usual.optimizer}
-    return Study.from_table({**table, "training": {**followed, **table["training"]}})
+    table = {**table, "training": {**followed, **table["training"]}}
+    if stated.validation is not None and (bins := usual_bins(stated)):
+        table["validation"] = {"bins": bins, **table["validation"]}
+    return Study.from_table(table)
 
 
 def _cells(
@@ -241,6 +264,11 @@ def _cells(
     """What statistics are made of: the data frames beside the targets."""
     frames = {who: table[0] for who, table in silos.items()}
     return notebook_tables.tables_of(frames, columns, patients, most_per_patient).cells
+
+
+def _validation(asked: Any) -> Any:
+    """The table of a validation, or of its epsilon alone."""
+    return asked if isinstance(asked, Mapping) else {"epsilon": asked}
 
 
 def _one_or_each(capacity: Any) -> Any:

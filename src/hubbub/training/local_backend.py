@@ -120,14 +120,14 @@ class LocalBackend:
         """
         if self.folder is None:
             return 0
-        made = {
+        charges = {
             (entry.session, entry.round, entry.attempt)
             for index in self.ledgers
             for entry in self._paid(index, purpose)
         }
         main = main_of(self.study).mechanism
         epoch = main.epoch if purpose == main.purpose else 1
-        return len(made) * epoch  # a new shuffled token list is a new epoch
+        return len(charges) * epoch  # a new shuffled token list is a new epoch
 
     @property
     def spending(self) -> spending.Spending | None:
@@ -144,7 +144,7 @@ class LocalBackend:
         """Whether sessions that the run does not know have paid for attempts since it began."""
         if self.folder is None:
             return False
-        known = {one for name in self.folder.purposes for one in self.folder.sessions(name)}
+        known = {session for name in self.folder.purposes for session in self.folder.sessions(name)}
         return any(
             entry.session not in known
             for index, ledger in self.ledgers.items()
@@ -192,7 +192,9 @@ class LocalBackend:
         """A silo's entries since the run began, but those that are surely for other purposes."""
         assert self.folder is not None, "what is counted began with a folder"  # noqa: S101
         folder = self.folder
-        others = {one for name in folder.purposes - {purpose} for one in folder.sessions(name)}
+        others = {
+            session for name in folder.purposes - {purpose} for session in folder.sessions(name)
+        }
         since = self._since(self.ledgers[index], index)
         return [entry for entry in since if entry.session not in others]
 

@@ -76,8 +76,8 @@ class InMemoryLedgers:
         uncounted.warn_if_uncounted(self.tables)
         for one, tally in zip(self.tables.items(), self.tallies(), strict=True):
             _charged[one] = tally.after(prepared.plan)
-        found = run_study.run_prepared(prepared, None)
-        return _answers.setdefault(self._key(prepared.study), found)
+        result = run_study.run_prepared(prepared, None)
+        return _answers.setdefault(self._key(prepared.study), result)
 
     def _key(self, study: Study) -> tuple[bytes, frozenset[tuple[str, str]]]:
         """A study of these tables."""
@@ -121,16 +121,16 @@ class FolderLedgers:
 
     def answer(self, plan: Plan) -> Result | None:
         """What a query has given, if it was answered; SpentError if it was asked of others."""
-        found = answered_in(self._folder(plan.study), plan)
+        result = answered_in(self._folder(plan.study), plan)
         mark = self._mark(plan.study)
-        if found is None or not mark.exists():
-            return found
+        if result is None or not mark.exists():
+            return result
         if not hmac.compare_digest(read_bytes(mark, most=_KEY), self._marked(plan.study)):
             raise SpentError(
                 f"expected the tables of which this was asked out of {self.home} before, got "
                 "others; ask with another epsilon, which is another release"
             )
-        return found
+        return result
 
     def release(self, prepared: prepared_study.PreparedStudy) -> Result:
         """Charge a query and ask it."""

@@ -264,9 +264,9 @@ def _learner(
     if first is not None:
         method = learning.method_for(per_unit_model, shape, first.targets, target_type=target_type)
     if not settings.is_built_in:
-        for one in (*records.values(), test):
-            if one is not None:
-                learning.check_classes(model, one)
+        for record in (*records.values(), test):
+            if record is not None:
+                learning.check_classes(model, record)
     if not settings.is_built_in or training.metrics or target_type.loss_name:
         learning.try_out(model, test, target_type=target_type, own=training.metrics)
     return learning.Learner(

@@ -34,20 +34,20 @@ def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
     """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
     if not study.has_joint_batches or len(counts) < study.parties.silos:
         return
-    found = list(counts.values())
-    stated = study.data.counts or found
-    if list(stated) != list(found) or sum(found) != study.data.records:
+    values = list(counts.values())
+    stated = study.data.counts or values
+    if list(stated) != list(values) or sum(values) != study.data.records:
         raise DataError(
             f"expected {list(study.data.counts) or study.data.records} records, as the study "
-            f"states, got {list(found)}, {sum(found)} in all; joint batches make the numbers "
+            f"states, got {list(values)}, {sum(values)} in all; joint batches make the numbers "
             "public: fix data.records or data.counts"
         )
     together = study.parties.colluders + 1
     most = owned_records(training_of(study).mechanism, study.parties, together)
-    if sum(sorted(found)[-together:]) > most > 0:
+    if sum(sorted(values)[-together:]) > most > 0:
         raise DataError(
             f"expected no {together} silos to hold more than {most} of the records, as if all held "
-            f"equally many, got {list(found)}; state data.counts"
+            f"equally many, got {list(values)}; state data.counts"
         )
 
 
@@ -81,7 +81,7 @@ def _check_targets(name: str, records: Records, study: Study) -> None:
 
 def check_classes(records: Sequence[Records]) -> None:
     """All silos' records are at hand: one class alone is a mistake in a list of spellings."""
-    if len(np.unique(np.concatenate([one.targets for one in records]))) == 1:
+    if len(np.unique(np.concatenate([record.targets for record in records]))) == 1:
         raise DataError(
             "expected targets of two classes or more among all silos' records, found one; correct "
             "data.positive and data.negative, or data.classes (hubbub check shows them)"

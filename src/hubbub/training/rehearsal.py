@@ -60,9 +60,9 @@ def rehearse(
     Study.expect(study)
     sources.read_anew(study, Path())
     prepared = prepared_study.PreparedStudy.of(study, device=device)
-    found = []
+    results = []
     for _ in range(repeats):
-        found.append(run_study.run_prepared(prepared, None, baseline=REHEARSAL))
+        results.append(run_study.run_prepared(prepared, None, baseline=REHEARSAL))
         if progress is not None:
             progress()
-    return tuple(found)
+    return tuple(results)

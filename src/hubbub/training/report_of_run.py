@@ -14,7 +14,7 @@ from hubbub.errors import IntegrityError, UserError
 from hubbub.queries import ANSWER_FILES, VALIDATED
 from hubbub.report import ArrangementTable, ReportedRun, render
 from hubbub.training.spending import SPENDING
-from hubbub.verification import FILE, check_content, load, read_whole
+from hubbub.verification import FILE, check_content, former_version, load, read_whole
 
 REPORT = "report.html"
 COMPARISON = "comparison.json"
@@ -46,19 +46,22 @@ def write_report(
         UserError: there is no run in one of the folders.
         IntegrityError: a file in one of them was altered.
     """
-    for one in (folder, *beside):
-        if not (one / "plan.json").is_file():
+    for planned in (folder, *beside):
+        if not (planned / "plan.json").is_file():
             raise UserError(
-                f"expected the folder of a run at {one}, found no plan.json in it; name the folder "
+                f"expected the folder of a run at {planned}, found no plan.json in it; "
+                "name the folder "
                 "that --out named"
             )
     try:
         page = _page(folder, beside, seconds, thorough).encode()
     except _MALFORMED as error:
         where = ", ".join(map(str, (folder, *beside)))
+        former = filter(None, map(former_version, (folder, *beside)))
         raise IntegrityError(
             f"expected plan, metrics, comparison and evidence in {where} as a run writes them, "
-            f"found something else ({type(error).__name__}); restore them from a backup"
+            f"found something else ({type(error).__name__}); "
+            f"{next(former, 'restore them from a backup')}"
         ) from None
     write_bytes(folder / REPORT, page)
     return folder / REPORT
@@ -75,7 +78,7 @@ def _page(
     metrics = run.metrics
     compared = _optional(folder / COMPARISON, None)
     content = load(folder / FILE) if (folder / FILE).exists() else None
-    found = check_content(content, thorough=thorough) if content else []
+    findings = check_content(content, thorough=thorough) if content else []
     if seconds is None and metrics:
         seconds = metrics[-1].get("seconds")
     return render(
@@ -85,7 +88,7 @@ def _page(
         comparison=None if compared is None else ArrangementTable.from_dict(compared),
         beside=[run, *map(_run, beside)] if beside else [],
         parts=content["silos"] if content else (),
-        checked=[(one.claim, one.verdict) for one in found],
+        checked=[(one.claim, one.verdict) for one in findings],
         audit=content.get("audit") if content else None,
         attempts=content["epsilon"]["attempts"] if content else None,
         seconds=seconds,
@@ -98,8 +101,8 @@ def _page(
 
 def _answers(folder: Path) -> dict[str, Any]:
     """What all queries say, by name."""
-    found = (_optional(folder / name, {"statistics": {}})["statistics"] for name in ANSWER_FILES)
-    return {name: one for answers in found for name, one in answers.items()}
+    parts = (_optional(folder / name, {"statistics": {}})["statistics"] for name in ANSWER_FILES)
+    return {name: one for answers in parts for name, one in answers.items()}
 
 
 def _run(folder: Path) -> ReportedRun:

@@ -110,6 +110,8 @@ class Result:
             self._promise,
             [*self._read_off, *([f"written to {self.folder}"] if self.folder else [])],
             final=None if self.model is None else self.final,
+            scores=scores_to_dict(self.scores),
+            validation=self.validation,
             answers={name: one.to_dict() for name, one in self.statistics.items()},
         )
 
@@ -130,7 +132,8 @@ class Result:
         known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
         if self.model is not None:
             shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
-            yield shown or "not evaluated"
+            if shown or self.validation is None:
+                yield shown or "not evaluated: state test or validation to be told how good it is"
             if said := report.in_a_sentence(scores_to_dict(self.scores), self.final):
                 yield said
         if self.validation is not None:

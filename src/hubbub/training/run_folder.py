@@ -119,7 +119,8 @@ class RunFolder:
             if notes.study != study.id.hex():
                 raise IntegrityError(
                     f"expected {path / 'study.toml'} to be the study that was started, it was "
-                    "altered; restore it, or start a new run"
+                    "altered, or another version of hubbub began the run; restore it, let that "
+                    "version finish, or start a new run"
                 )
             yield cls(path, notes, full=study.transcript == "full"), study
 
@@ -210,11 +211,11 @@ class RunFolder:
         with _usable(self.path, apart=self._apart):
             for path in files(self.path):
                 recover(path)
-            found = checkpoint.newest_checkpoint(self.path / "checkpoints")
-            rows = found.state.rows if found else ()
+            newest = checkpoint.newest_checkpoint(self.path / "checkpoints")
+            rows = newest.state.rows if newest else ()
             write_text(self.path / "metrics.jsonl", "".join(_line(row) for row in rows))
         self._rows = len(rows)
-        return found
+        return newest
 
     def keep(self, state: loop.State, heads: Mapping[str, bytes]) -> None:
         """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""

@@ -36,8 +36,8 @@ class RunMetadata:
         ids = [one for opened in self.sessions.values() for one in opened]
         Path(self.ledgers)  # TypeError unless it is a text
         if (
-            not all(len(bytes.fromhex(one)) == SESSION_BYTES for one in ids)
-            or not all(len(bytes.fromhex(one)) == 32 for one in self.heads.values())
+            not all(len(bytes.fromhex(hex_id)) == SESSION_BYTES for hex_id in ids)
+            or not all(len(bytes.fromhex(head)) == 32 for head in self.heads.values())
             or (ids and self.ledgers and self.baseline is None and not self.heads)
         ):
             raise ValueError("notes of something else")
@@ -57,7 +57,7 @@ def read_metadata(path: Path) -> RunMetadata:
         said = json_value(read_bytes(path))
         if said.pop("format") != _FORMAT:
             raise ValueError
-        sessions = {purpose: tuple(found) for purpose, found in said.pop("sessions").items()}
+        sessions = {purpose: tuple(opened) for purpose, opened in said.pop("sessions").items()}
         return RunMetadata(**said, sessions=sessions)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise IntegrityError(

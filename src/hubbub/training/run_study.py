@@ -137,6 +137,8 @@ def run_prepared(
             run_folder.make_room(Path(out))
             home = home or Path(out).parent / "ledgers"
         books = local_backend.opened_ledgers(home, study, stack) if baseline is None else {}
+        for book in books.values():
+            book.check_units(prepared.plan)
         folder = None
         if out is not None:
             folder = stack.enter_context(
@@ -225,13 +227,13 @@ def resume(
         imported_code.keep_known(study, study.own_code, trusted=trust_code)
         prepared = prepared_study.PreparedStudy.of(study, device=device)
         books = local_backend.opened_ledgers(opened.ledgers, study, stack)
-        found = opened.last_checkpoint()
-        _check_heads(study, books, found)
+        newest = opened.last_checkpoint()
+        _check_heads(study, books, newest)
         opened.begin(_heads(study, books))
         run_checks.check_plan(opened.path / "plan.json", prepared.plan)
         if (opened.path / AUDIT).exists():
             opened.keep_audit(read_audit(opened.path / AUDIT, prepared.plan))
-        start = found.state if found else None
+        start = newest.state if newest else None
         told = stack.enter_context(progress_bar.telling(progress, study))
         return _finished(prepared, None, told, notice, books, opened, start)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ class Spending:
     """What the records of the silo that has spent most have spent, this run included.
 
     Args:
-        silo: its name.
+        silo: its name; "every silo" where all have spent alike.
         before: epsilon of all that was charged before the run; None past what is certified.
         epsilon: of all that was ever charged, the run's included: *spent in all*; the same.
         delta, relation: at which both are counted, as the study's.
@@ -64,12 +64,14 @@ def spending(
         heads: what each of them ended with before the run; None: all of it is the run's.
         privacy: of the run's study.
     """
-    most: Spending | None = None
-    for name, ledger in ledgers.items():
-        epsilon = _known(ledger.tally, privacy)
-        if most is None or (epsilon or inf) > (most.epsilon or inf):
-            most = _of(name, ledger, heads.get(name), epsilon, privacy)
-    return most
+    spent = {name: _known(ledger.tally, privacy) for name, ledger in ledgers.items()}
+    if not spent:
+        return None
+    counted = {name: inf if epsilon is None else epsilon for name, epsilon in spent.items()}
+    name = max(counted, key=counted.__getitem__)
+    found = _of(name, ledgers[name], heads.get(name), spent[name], privacy)
+    alike = len(counted) > 1 and len(set(counted.values())) == 1
+    return replace(found, silo="every silo") if alike else found
 
 
 def set_caps(ledgers: Iterable[Ledger], privacy: Privacy) -> None:
@@ -107,8 +109,8 @@ def _of(
 def _charges(entries: Iterable[Entry]) -> int:
     """In how many sessions studies were asked: of those for several purposes only one counts."""
     seen: dict[bytes, dict[str, set[bytes]]] = {}
-    for one in entries:
-        seen.setdefault(one.study, {}).setdefault(one.kind.purpose, set()).add(one.session)
+    for entry in entries:
+        seen.setdefault(entry.study, {}).setdefault(entry.kind.purpose, set()).add(entry.session)
     return sum(max(map(len, purposes.values())) for purposes in seen.values())
 
 

@@ -7,7 +7,7 @@ together is cheaper still in one query, whose sums are shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -18,7 +18,7 @@ from typing import Any
 from hubbub import tabular
 from hubbub.errors import BudgetError, SpentError, StudyError
 from hubbub.estimation import Expectation
-from hubbub.ledger import SumsBudget, Tally
+from hubbub.ledger import SumsBudget, Tally, attempts_of
 from hubbub.planning import Plan
 from hubbub.queries import expected_answers
 from hubbub.queries import plan as plan_study
@@ -173,7 +173,9 @@ class StatisticsContext:
         """Epsilon of all that was charged, at the silo that has the most; no unit."""
         privacy = self.tables["privacy"]
         delta, relation = privacy["delta"], privacy["relation"]
-        return max(one.epsilon(delta=delta, relation=relation) for one in self.ledgers.tallies())
+        return max(
+            tally.epsilon(delta=delta, relation=relation) for tally in self.ledgers.tallies()
+        )
 
     def remaining(self, queries: int = 1) -> float:
         """The most epsilon that each of so many further queries may have.
@@ -189,7 +191,7 @@ class StatisticsContext:
         """
         if not 1 <= queries <= 1000:
             raise StudyError(f"expected 1 to 1000 queries, got {queries}; ask for some")
-        return min(self.budget.left(one, queries) for one in self.ledgers.tallies())
+        return min(self.budget.left(tally, queries) for tally in self.ledgers.tallies())
 
     def query(self, questions: Questions | None = None, *, epsilon: float) -> ReleasableQuery:
         """A query that may be released; nothing is spent yet.
@@ -206,9 +208,35 @@ class StatisticsContext:
         if not query.is_charged and not 0 < epsilon <= (left := self.remaining()):
             raise StudyError(
                 f"expected an epsilon above 0 and up to {_rounded_down(left)}, what is left, got "
-                f"{epsilon:g}; ask for less"
+                f"{epsilon:g}: {self.remedy(query.plan)}"
             )
         return query
+
+    def remedy(self, plan: Plan) -> str:
+        """Why a query has no room, and what total would have let it in."""
+        spent = _rounded_down(self.spent)
+        less = "ask for less, or" if self.remaining() else "nothing more can be asked:"
+        words = (
+            f"epsilon {self.epsilon:g} is the total of all that is asked of these tables, "
+            f"statistics and synthetic records together, and {spent} of it is spent"
+        )
+        total = next((one for one in self._totals if self._has_room(plan, one)), None)
+        if total is None:
+            return f"{words}; ask for less, or of other tables"
+        return (
+            f"{words}; {less} state a larger total if everybody agrees, here {total:g} "
+            "(statistics: epsilon, synthesize: total)"
+        )
+
+    @property
+    def _totals(self) -> Iterator[float]:
+        """Larger totals, in steps of a twentieth."""
+        return (float(f"{self.epsilon * (1 + k / 20):.3g}") for k in range(1, 61))
+
+    def _has_room(self, plan: Plan, total: float) -> bool:
+        """Whether a total would let a query in beside what was charged."""
+        wider = replace(self.budget, epsilon=total)
+        return all(wider.allows(tally, plan) for tally in self.ledgers.tallies())
 
     def study(self, questions: Questions, epsilon: float) -> Study:
         """A query as a study.
@@ -241,7 +269,7 @@ class ReleasableQuery:
     @property
     def is_charged(self) -> bool:
         """Whether a silo was charged for it before."""
-        return any(one.attempts(self.study.id) for one in self.context.ledgers.tallies())
+        return any(tally.attempts(self.study.id) for tally in self.context.ledgers.tallies())
 
     def release(self) -> Result:
         """Ask the silos, and spend the query's epsilon; once, however often it is called.
@@ -258,9 +286,9 @@ class ReleasableQuery:
             UserError: another program asks out of the same folder, or it cannot be written.
         """
         with self.context.ledgers.alone():
-            found = self.context.ledgers.answer(self.plan) or self._asked()
+            result = self.context.ledgers.answer(self.plan) or self._asked()
         read_off = (self.study.data.unit_count,) if self.context.reads_records else ()
-        return replace(found, made_public=read_off)
+        return replace(result, made_public=read_off)
 
     def _asked(self) -> Result:
         """The answers of a query that has none yet."""
@@ -282,10 +310,12 @@ class ReleasableQuery:
 
     def _check_left(self, tallies: Iterable[Tally]) -> None:
         """Refuse what would carry a silo past the promise."""
-        if not all(self.context.budget.allows(one, self.plan) for one in tallies):
+        for tally in tallies:
+            tally.check_units(attempts_of(self.plan), "these tables")
+        if not all(self.context.budget.allows(tally, self.plan) for tally in tallies):
             raise BudgetError(
                 f"expected epsilon {self.study.privacy.epsilon:g} to be left, "
-                f"{_rounded_down(self.context.remaining())} is; ask for less"
+                f"{_rounded_down(self.context.remaining())} is: {self.context.remedy(self.plan)}"
             )
 
 
@@ -301,13 +331,13 @@ def _named(questions: Questions) -> dict[str, Mapping[str, Any]]:
     """Questions by their names; those of a list are called by their kind."""
     if isinstance(questions, Mapping):
         return dict(questions)
-    if not all(isinstance(one, Mapping) for one in questions):
+    if not all(isinstance(question, Mapping) for question in questions):
         raise StudyError(
             'expected questions such as {"kind": "table"}, got something else; write tables'
         )
-    found: dict[str, Mapping[str, Any]] = {}
-    for one in questions:
-        kind = str(one.get("kind", "question"))
-        more = sum(name.rpartition(" ")[0] == kind or name == kind for name in found)
-        found[f"{kind} {more + 1}" if more else kind] = one
-    return found
+    named: dict[str, Mapping[str, Any]] = {}
+    for question in questions:
+        kind = str(question.get("kind", "question"))
+        more = sum(name.rpartition(" ")[0] == kind or name == kind for name in named)
+        named[f"{kind} {more + 1}" if more else kind] = question
+    return named

@@ -27,6 +27,7 @@ def synthesize(
     bins: int = 8,
     cuts: Mapping[str, Sequence[float]] | None = None,
     size: int = 0,
+    total: float | None = None,
     colluders: int = 1,
     relation: str = "add-remove",
     records: int | None = None,
@@ -52,6 +53,8 @@ def synthesize(
         bins: ranges of equal width of a numeric column.
         cuts: by column its public break points instead.
         size: synthetic records to draw; 0: about as many as there are units.
+        total: epsilon of all that is asked of these tables, earlier and later `hubbub.statistics`
+            too; None: `epsilon`, which nothing else may have a part of.
         colluders: number of silos that may join the adversary.
         relation: of neighbouring data sets, "add-remove" or "substitute".
         records: public number of units in all; None: as many as there are, which then is public.
@@ -89,7 +92,7 @@ def synthesize(
     context = statistics(
         silos,
         columns=columns,
-        epsilon=epsilon,
+        epsilon=epsilon if total is None else total,
         delta=delta,
         colluders=colluders,
         relation=relation,

@@ -182,14 +182,14 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
     hubbub.errors.UserError: expected a finished run in no/such/run, found no model in it; ...
     """
     path = Path(folder)
-    found = _study_in(path)
-    _refuse_strange_code(found, builds=model is None, trusted=trust_code)
+    study = _study_in(path)
+    _refuse_strange_code(study, builds=model is None, trusted=trust_code)
     shape = learning.stored_shape(path / MODEL)
-    module = _built(found, path / MODEL, model, shape)
+    module = _built(study, path / MODEL, model, shape)
     learning.load_model(path / MODEL, module)
     standardised = Standardisation.read(path / STANDARDISED, shape[0])
     return TrainedModel(
-        study=found, module=module.eval(), shape=shape, standardisation=standardised
+        study=study, module=module.eval(), shape=shape, standardisation=standardised
     )
 
 
@@ -206,10 +206,10 @@ def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
     """The module that is given, or the study's own, no larger than the file of its numbers."""
     if model is not None:
         return model
-    made = partial(learning.model_of, study, shape)
+    build = partial(learning.model_of, study, shape)
     if study.learning[0].is_built_in:
-        learning.refuse_other_model(path, made)
-    return made()
+        learning.refuse_other_model(path, build)
+    return build()
 
 
 def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
@@ -220,20 +220,20 @@ def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
         "score of CLASS" for each of more, and "predicted", the most probable class. For amounts
         and counts "predicted"; for times to an event "free of it after TIME" for each of the grid.
     """
-    found, classes = trained.predict(table), trained.classes
-    columns: dict[str, list[Any]] = {"row": list(range(1, len(found) + 1))}
+    predicted, classes = trained.predict(table), trained.classes
+    columns: dict[str, list[Any]] = {"row": list(range(1, len(predicted) + 1))}
     outcome = trained.study.data.outcome
     if outcome is not None and not outcome.grid:
-        return columns | {"predicted": _rounded(found)}
+        return columns | {"predicted": _rounded(predicted)}
     if outcome is not None:
         named = (f"free of it after {time:g}" for time in outcome.grid)
-        return columns | {one: _rounded(found[:, k]) for k, one in enumerate(named)}
-    if found.ndim == 1:
-        columns["score"] = _rounded(found)
-        best = (found > 0.5).astype(int)
+        return columns | {one: _rounded(predicted[:, k]) for k, one in enumerate(named)}
+    if predicted.ndim == 1:
+        columns["score"] = _rounded(predicted)
+        best = (predicted > 0.5).astype(int)
     else:
-        columns |= {f"score of {one}": _rounded(found[:, k]) for k, one in enumerate(classes)}
-        best = found.argmax(1)
+        columns |= {f"score of {one}": _rounded(predicted[:, k]) for k, one in enumerate(classes)}
+        best = predicted.argmax(1)
     return columns | {"predicted": [classes[k] for k in best.tolist()]}
 
 
@@ -249,16 +249,16 @@ def _study_in(folder: Path) -> Study:
         UserError: there is no model in the folder, or no study.
         StudyError: the study was damaged.
     """
-    found = Study.load(folder / "study.toml") if (folder / "study.toml").is_file() else None
-    if found is not None and found.model is None:
+    study = Study.load(folder / "study.toml") if (folder / "study.toml").is_file() else None
+    if study is not None and study.model is None:
         raise UserError(
             f"expected a run that trained a model in {folder}, got one of statistics alone; its "
             "answers are in statistics.json"
         )
-    if found is None or not (folder / MODEL).is_file():
-        what = "study.toml" if found is None and (folder / MODEL).is_file() else "model"
+    if study is None or not (folder / MODEL).is_file():
+        what = "study.toml" if study is None and (folder / MODEL).is_file() else "model"
         raise UserError(
             f"expected a finished run in {folder}, found no {what} in it; name the folder that "
             "--out named, or go on with hubbub run --resume"
         )
-    return found
+    return study

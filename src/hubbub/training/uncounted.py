@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hubbub.errors import UncountedWarning
 
-_SHOWN = 3  # names
+_SHOWN = 5  # names
 _ledgers_of: dict[str, set[Path | str | None]] = {}
 
 
@@ -35,10 +35,16 @@ def warn_if_uncounted(ledgers: Mapping[str, Path | str | None]) -> None:
         counted = all(ledgers[name] is not None for name in apart)
         warnings.warn(
             "expected one folder of ledgers over all that is learned from "
-            f"{', '.join(apart[:_SHOWN])}, found that something was learned before which "
+            f"{_few(apart)}, found that something was learned before which "
             f"{'this one does not count' if counted else 'no ledger counts'}: each is a "
             "release of its own and their epsilons add up; state out beside the others each time, "
             "unless these are other records, or public ones",
             UncountedWarning,
             stacklevel=3,
         )
+
+
+def _few(names: list[str]) -> str:
+    """Names, of many only the first, and how many more."""
+    rest = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -54,14 +54,16 @@ class LinearHead(ABC):
 
         By Newton's method, for outputs of which none changes another's slope.
         """
-        found = np.zeros((1, 1, self.intercepts or self.outputs))
+        constants = np.zeros((1, 1, self.intercepts or self.outputs))
         for _ in range(_NEWTON):
             slope, ahead = (
-                self.slopes((found + apart).repeat(len(known), 0), known).mean(0)
+                self.slopes((constants + apart).repeat(len(known), 0), known).mean(0)
                 for apart in (0.0, _APART)
             )
-            found = found - np.clip(slope / np.maximum((ahead - slope) / _APART, 1e-6), -2, 2)
-        return found
+            constants = constants - np.clip(
+                slope / np.maximum((ahead - slope) / _APART, 1e-6), -2, 2
+            )
+        return constants
 
     @abstractmethod
     def losses(self, found: Array, known: Array) -> Array:

@@ -73,8 +73,8 @@ class LinearModels:
     def outputs(self, rows: Array) -> Array:
         """(m, B, k) of rows (m, features + 1)."""
         features, models, outputs = self.weights.shape
-        found = (rows @ self.weights.reshape(features, -1)).reshape(-1, models, outputs)
-        return found + self.intercepts if self.head.intercepts else found
+        predicted = (rows @ self.weights.reshape(features, -1)).reshape(-1, models, outputs)
+        return predicted + self.intercepts if self.head.intercepts else predicted
 
     def losses(self, inputs: NDArray[np.generic], targets: NDArray[np.generic]) -> Array:
         """Mean loss of each model on records, (B,)."""
@@ -109,9 +109,9 @@ def rehearsed(
         law: of a run with so many steps.
         random: of the batches and the noise.
     """
-    [steps] = {one.steps for one in candidates}
+    [steps] = {candidate.steps for candidate in candidates}
     rows, known = with_bias(inputs), head.known(targets)
-    clips = np.array([one.clip_norm for one in candidates])
+    clips = np.array([candidate.clip_norm for candidate in candidates])
     models = _Training(head, rows.shape[1], candidates)
     squares = (rows**2).sum(1)
     for step in range(steps):
@@ -147,13 +147,13 @@ class _Training:
     def __init__(self, head: LinearHead, features: int, candidates: Sequence[Settings]) -> None:
         count, steps = len(candidates), candidates[0].steps
         self._steps = steps
-        self._rates = np.array([one.lr for one in candidates])[:, None]
-        self._decays = np.array([_DECAYS[one.schedule] for one in candidates])[:, None]
+        self._rates = np.array([candidate.lr for candidate in candidates])[:, None]
+        self._decays = np.array([_DECAYS[candidate.schedule] for candidate in candidates])[:, None]
         self.at = LinearModels(
             head, np.zeros((features, count, head.outputs)), np.zeros((count, head.intercepts))
         )
         parts = (self.at.weights, self.at.intercepts)
-        self._memories = [(np.zeros_like(one), np.zeros_like(one)) for one in parts]
+        self._memories = [(np.zeros_like(part), np.zeros_like(part)) for part in parts]
 
     def step(self, step: int, *gradients: Array) -> None:
         """One step of Adam, as `learning.Optimizer` takes it."""

@@ -27,10 +27,10 @@ def made_up_records(
 ) -> tuple[Array, NDArray[np.generic]]:
     """Features (count, features) and targets, as `Records` have them, of one made-up world."""
     model, _ = study.learning
-    columns = [one for one in study.data.columns if one.feature]
+    columns = [column for column in study.data.columns if column.feature]
     shared = random.normal(size=(count, _FACTORS))
     if columns:
-        inputs = np.column_stack([_features(one, shared, random) for one in columns])
+        inputs = np.column_stack([_features(column, shared, random) for column in columns])
     else:
         inputs = np.column_stack([_number(shared, random) for _ in range(prod(model.inputs))])
     if study.data.standardise is not None:
@@ -44,21 +44,21 @@ def _features(column: Column, shared: Array, random: np.random.Generator) -> Arr
     if column.categories:
         shares = random.dirichlet(np.full(len(column.categories), 1.5))
         places = random.choice(len(shares), count, p=shares)
-        made = np.eye(len(shares))[places] if len(shares) > 2 else (2.0 * places - 1.0)[:, None]
+        features = np.eye(len(shares))[places] if len(shares) > 2 else (2.0 * places - 1.0)[:, None]
     else:
-        made = _number(shared, random)[:, None]
+        features = _number(shared, random)[:, None]
     if column.indicator:
-        made = np.column_stack([made, random.random(count) < _GONE])
-    return np.asarray(made, dtype=np.float64)
+        features = np.column_stack([features, random.random(count) < _GONE])
+    return np.asarray(features, dtype=np.float64)
 
 
 def _number(shared: Array, random: np.random.Generator) -> Array:
     """A number within its bounds, here -1 and 1, symmetrical or with a tail to one side."""
-    found = shared @ random.normal(0, 0.5, _FACTORS) + random.normal(size=len(shared))
-    found = found / found.std() * random.uniform(0.25, 0.6)
+    values = shared @ random.normal(0, 0.5, _FACTORS) + random.normal(size=len(shared))
+    values = values / values.std() * random.uniform(0.25, 0.6)
     if random.random() < 1 / 3:
-        found = np.exp(2.0 * found) / 3.0 - 1.0
-    return np.asarray(np.clip(found, -1.0, 1.0))
+        values = np.exp(2.0 * values) / 3.0 - 1.0
+    return np.asarray(np.clip(values, -1.0, 1.0))
 
 
 def _predictor(inputs: Array, random: np.random.Generator) -> Array:
@@ -66,11 +66,11 @@ def _predictor(inputs: Array, random: np.random.Generator) -> Array:
     features = inputs.shape[1]
     matters = random.random(features) < random.choice([0.25, 0.5, 1.0])
     weights = random.normal(size=features) * matters
-    found = inputs @ weights
-    spread = found.std()
+    signal = inputs @ weights
+    spread = signal.std()
     if spread:
-        found = (found - found.mean()) / spread * random.uniform(0.6, 1.8)
-    return np.asarray(found)
+        signal = (signal - signal.mean()) / spread * random.uniform(0.6, 1.8)
+    return np.asarray(signal)
 
 
 def _targets(study: Study, signal: Array, random: np.random.Generator) -> NDArray[np.generic]:
@@ -92,10 +92,10 @@ def _outcomes(outcome: Outcome, signal: Array, random: np.random.Generator) -> A
     if outcome.kind == NUMERIC:
         low, high = (outcome.low, outcome.high)
         ends = (log(low), log(high)) if outcome.is_log else (low, high)
-        found = signal + random.normal(size=count)
+        values = signal + random.normal(size=count)
         middle = ends[0] + (ends[1] - ends[0]) * random.uniform(0.3, 0.6)
-        found = middle + (ends[1] - ends[0]) / 8 * found / found.std() * random.uniform(0.7, 1.3)
-        return np.asarray(np.clip(np.exp(found) if outcome.is_log else found, low, high))
+        values = middle + (ends[1] - ends[0]) / 8 * values / values.std() * random.uniform(0.7, 1.3)
+        return np.asarray(np.clip(np.exp(values) if outcome.is_log else values, low, high))
     if outcome.kind == COUNT:
         mean = outcome.high * random.uniform(*_COUNTS)
         shape = random.choice([1.0, 3.0, 100.0])  # the smaller, the more of them are large

@@ -44,7 +44,7 @@ def tuned_text(before: Study, after: Study) -> str:
 
 def _replaced(text: str, lines: Mapping[str, str]) -> str:
     """The text with these lines in the table `[training]`, those that it lacks behind its head."""
-    made: list[str] = []
+    text_lines: list[str] = []
     inside, left = False, dict(lines)
     for line in text.splitlines():
         header = _HEADER.fullmatch(line)
@@ -52,10 +52,12 @@ def _replaced(text: str, lines: Mapping[str, str]) -> str:
         key = _KEY.match(line)
         if inside and key and key.group(1) in lines:
             if key.group(1) in left:
-                made.append(left.pop(key.group(1)))
+                text_lines.append(left.pop(key.group(1)))
             continue
-        made.append(line)
-    head = next((k for k, line in enumerate(made) if re.match(r"\s*\[training\]", line)), None)
+        text_lines.append(line)
+    head = next(
+        (k for k, line in enumerate(text_lines) if re.match(r"\s*\[training\]", line)), None
+    )
     if head is not None:
-        made[head + 1 : head + 1] = left.values()
-    return "\n".join(made) + "\n"
+        text_lines[head + 1 : head + 1] = left.values()
+    return "\n".join(text_lines) + "\n"

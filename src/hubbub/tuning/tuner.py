@@ -81,7 +81,7 @@ class Tuned:
     def chosen(self) -> RankedCandidate:
         """The best; the rule's own, unless the best is told apart from it and worth another."""
         best = self.candidates[0]
-        rule = next(one for one in self.candidates if one.origin == "rule")
+        rule = next(candidate for candidate in self.candidates if candidate.origin == "rule")
         return best if best.mean - rule.mean > max(_WORTH, best.doubt(rule)) else rule
 
     @property
@@ -197,10 +197,10 @@ def _refuse_others(study: Study) -> None:
 def _candidates(study: Study) -> list[tuple[Settings, str]]:
     """The rule's settings and others around them, and what the study has now, if it differs."""
     _, training = study.learning
-    made: list[tuple[Settings, str]] = []
+    candidates: list[tuple[Settings, str]] = []
     for steps in _STEPS:
         usual = usual_for(replace(study, toml="", training=replace(training, steps=steps)))
-        made += [
+        candidates += [
             (
                 Settings(
                     clip_norm=_rounded(usual.clip_norm * c), steps=steps, lr=_rounded(usual.lr * r)
@@ -218,19 +218,19 @@ def _candidates(study: Study) -> list[tuple[Settings, str]]:
             lr=float(now["lr"]),
             schedule=str(now["schedule"]),
         )
-        made += [] if own in [one for one, _ in made] else [(own, "study")]
-    return made
+        candidates += [] if own in [one for one, _ in candidates] else [(own, "study")]
+    return candidates
 
 
 def _law(study: Study, steps: int) -> RehearsalLaw:
     """How much noise a run of so many steps has, by its plan."""
     _, training = study.learning
     settings = Settings(clip_norm=training.clip_norm, steps=steps, lr=0.1)
-    made = plan(with_settings(study, settings), dimension=1)
+    planned = plan(with_settings(study, settings), dimension=1)
     return RehearsalLaw(
-        noise_multiplier=made.total_noise_multiplier,
+        noise_multiplier=planned.total_noise_multiplier,
         sample_rate=training.sample_rate,
-        divisor=made.divisor,
+        divisor=planned.divisor,
     )
 
 

@@ -29,6 +29,7 @@ from hubbub.verification.evidence import (
     checked_part,
     collect,
     difference,
+    former_version,
     load,
     part_of,
     read_audit,

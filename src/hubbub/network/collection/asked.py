@@ -74,10 +74,10 @@ class AskedCollection:
 
     def one(self, tag: Tag) -> bytes:
         """The only frame of a kind; ProtocolError if there is another number of them."""
-        found = self.all(tag)
-        if len(found) != 1:
-            raise ProtocolError(f"expected one {tag.name}, got {len(found)}", culprit="relay")
-        return found[0]
+        frames = self.all(tag)
+        if len(frames) != 1:
+            raise ProtocolError(f"expected one {tag.name}, got {len(frames)}", culprit="relay")
+        return frames[0]
 
 
 def approved(party_folder: PartyFolder, study_id: bytes) -> tuple[Study, Roster]:

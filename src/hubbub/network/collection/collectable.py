@@ -52,14 +52,14 @@ def check_collectable(plan: Plan) -> list[PlannedQuery[Query]]:
     Raises:
         StudyError: the study cannot be collected; it says why, and what to do.
     """
-    found: list[PlannedQuery[Query]] = []
+    collectable: list[PlannedQuery[Query]] = []
     for planned in plan.stepped:
         why = why_not(plan.study, planned)
-        if why and not (found and planned is plan.main):
+        if why and not (collectable and planned is plan.main):
             raise StudyError(f"expected with --until {why}")
         if not why:
-            found.append(planned)
-    return found
+            collectable.append(planned)
+    return collectable
 
 
 def refuse_uncollectable(study: Study, planned: PlannedQuery[Query]) -> None:

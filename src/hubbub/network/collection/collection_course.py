@@ -106,26 +106,26 @@ class Collecting:
 
     def _due(self) -> Due:
         """From whom what is to be had, as things are."""
-        found, roster = self.box.collector, self.requests.roster
-        keys = [found.node_keys[node] for node in sorted(found.node_keys)]
-        base, due = [found.collect, *keys], Due()
-        if found.opening is None:
-            left = set(roster.nodes) - found.node_keys.keys()
-            return {node: (Call.COLLECT_KEY, [found.collect]) for node in left}
-        if not found.fixed:
-            for silo in set(roster.silos) - found.deposits.keys():
+        collector, roster = self.box.collector, self.requests.roster
+        keys = [collector.node_keys[node] for node in sorted(collector.node_keys)]
+        base, due = [collector.collect, *keys], Due()
+        if collector.opening is None:
+            left = set(roster.nodes) - collector.node_keys.keys()
+            return {node: (Call.COLLECT_KEY, [collector.collect]) for node in left}
+        if not collector.fixed:
+            for silo in set(roster.silos) - collector.deposits.keys():
                 due[silo] = (Call.COLLECT_DEPOSIT, base)
             for node in roster.nodes:
-                if silos := found.to_look(node):
+                if silos := collector.to_look(node):
                     self._shown[node] = silos
                     due[node] = (Call.COLLECT_LOOK, [*base, *self._heads(silos)])
             return due
-        heads = self._heads(found.named)
+        heads = self._heads(collector.named)
         for node in roster.nodes:
-            if node not in found.promises:
-                due[node] = (Call.COLLECT_PROMISE, [*base, found.fixed, *heads])
-            elif found.all_promised and node not in found.totals:
-                promises = [found.promises[one] for one in sorted(found.promises)]
+            if node not in collector.promises:
+                due[node] = (Call.COLLECT_PROMISE, [*base, collector.fixed, *heads])
+            elif collector.all_promised and node not in collector.totals:
+                promises = [collector.promises[promise] for promise in sorted(collector.promises)]
                 due[node] = (Call.COLLECT_TOTAL, [*base, *heads, *promises])
         return due
 
@@ -154,11 +154,11 @@ class Collecting:
 
     def _receipt(self, index: int) -> bytes:
         """How far it is, and what has come of this party."""
-        found, place = self.box.collector, self.box.collector.place
-        own = found.deposits.get(index)
+        collector, place = self.box.collector, self.box.collector.place
+        own = collector.deposits.get(index)
         said = {
             "until": int(self.until),
-            "come": len(found.deposits),
+            "come": len(collector.deposits),
             "quorum": self._quorum,
             "taken": "" if own is None else read_deposit(place, own.deposit).digest.hex(),
         }
@@ -198,29 +198,33 @@ class Collecting:
 
     def _fix_if_due(self) -> None:
         """Fix the set when all have come, or time is up and enough have."""
-        found, roster = self.box.collector, self.requests.roster
-        if found.fixed or found.opening is None:
+        collector, roster = self.box.collector, self.requests.roster
+        if collector.fixed or collector.opening is None:
             return
-        looked = not any(found.to_look(node) for node in roster.nodes)
-        all_here = len(found.deposits) == len(roster.silos)
-        if looked and len(found.ready) >= self._quorum and (all_here or self.wall() >= self.until):
+        looked = not any(collector.to_look(node) for node in roster.nodes)
+        all_here = len(collector.deposits) == len(roster.silos)
+        if (
+            looked
+            and len(collector.ready) >= self._quorum
+            and (all_here or self.wall() >= self.until)
+        ):
             self.box.fix(self.keys)
             nodes = ", ".join(roster.name(node) for node in roster.nodes)
-            self.requests.note("fixed", silos=len(found.named), missing=nodes)
+            self.requests.note("fixed", silos=len(collector.named), missing=nodes)
 
     @property
     def missing(self) -> list[str]:
         """Whom it waits for."""
-        found, roster = self.box.collector, self.requests.roster
+        collector, roster = self.box.collector, self.requests.roster
         left: set[int] = set(self._due())
-        if not found.fixed and found.opening is None:
+        if not collector.fixed and collector.opening is None:
             left |= set(roster.silos)
         return [roster.name(index) for index in sorted(left)]
 
     def _tell(self) -> None:
         """Where it stands, for `hubbub status`."""
-        found, roster = self.box.collector, self.requests.roster
-        come = [roster.name(silo) for silo in sorted(found.deposits)]
+        collector, roster = self.box.collector, self.requests.roster
+        come = [roster.name(silo) for silo in sorted(collector.deposits)]
         told = {
             "state": WAITING,
             "study": self.study,
@@ -237,12 +241,12 @@ class Collecting:
     @property
     def phase(self) -> str:
         """What it waits for, in a few words."""
-        found = self.box.collector
-        if found.opening is None:
+        collector = self.box.collector
+        if collector.opening is None:
             return "nodes' keys"
-        if not found.fixed:
+        if not collector.fixed:
             return "deposits"
-        return "nodes' totals" if found.all_promised else "nodes' promises"
+        return "nodes' totals" if collector.all_promised else "nodes' promises"
 
     def _remind(self) -> None:
         """Remind of who is missing, now and then."""

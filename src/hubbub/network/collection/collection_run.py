@@ -129,9 +129,9 @@ class CollectedSums(RunSessions):
         """The collection that was begun, or a new one."""
         home, study = self.coordinator.party_folder, self.coordinator.study
         kept = KeptFrames(home.home / FOLDER / f"{study.id.hex()[:16]}-{planned.purpose}")
-        found = CollectorBox.found(kept, study.id, home.roster, numbers)
-        if found is not None:
-            return found
+        box = CollectorBox.found(kept, study.id, home.roster, numbers)
+        if box is not None:
+            return box
         place = CollectionPlace(roster=home.roster, study=study.id, id=os.urandom(SESSION_BYTES))
         offer = SessionOffer.of(planned.purpose, numbers, self.coordinator.standardisation)
         collect = collect_frame(place, home.keys, offer, self.until)
@@ -217,7 +217,7 @@ def _last_words(
     box = sums.boxes.get(purpose)
     if box is None:  # the sum was taken by a process that has ended since
         box = sums.box_of(plan.main, round_parameters_of(plan.main))
-    sessions = [one for each in folder.purposes for one in folder.sessions(each)]
+    sessions = [session for each in folder.purposes for session in folder.sessions(each)]
     parts = []
     for silo in box.collector.named:
         word = box.last_word(silo)

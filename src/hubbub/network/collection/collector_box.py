@@ -86,8 +86,8 @@ class CollectorBox:
         """A silo's deposit, and its last word where there is one."""
         if len(frames) not in (2, 3):
             raise ProtocolError("expected DEPOSIT and VECTOR, got others", culprit="relay")
-        for one in frames:
-            self._check(silo, one)
+        for frame in frames:
+            self._check(silo, frame)
         if self.collector.take_deposit(Deposited(deposit=frames[0], vector=frames[1])):
             self.kept.keep(f"deposit-{silo}", *frames)
 

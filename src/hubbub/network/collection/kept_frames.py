@@ -75,7 +75,7 @@ class KeptFrames:
         """The files that are there."""
         if not self.folder.is_dir():
             return []
-        return sorted(one.name for one in self.folder.iterdir() if one.suffix != ".part")
+        return sorted(entry.name for entry in self.folder.iterdir() if entry.suffix != ".part")
 
     def erase(self, name: str) -> None:
         """Overwrite a file where it stands, if it is there, and remove it.

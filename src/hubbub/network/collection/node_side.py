@@ -87,9 +87,9 @@ class NodeSide(PartySide):
         """The key of a collection, made once."""
         if state is not None:
             return state
-        made = node.begin(asked.collect)
-        self._keep(asked.place, None, made)
-        return made
+        begun = node.begin(asked.collect)
+        self._keep(asked.place, None, begun)
+        return begun
 
     def look(self) -> None:
         """Erase keys of collections whose studies are approved here no more."""

@@ -98,8 +98,8 @@ class SiloSide(PartySide):
                 mask_stream=self._mask_stream,
             )
             with learning.threads_for(numbers.parameters):
-                made = maker.made(task, numbers.sent(parameters), self._source_of())
-            frames = [made.deposit, made.vector]
+                deposit = maker.made(task, numbers.sent(parameters), self._source_of())
+            frames = [deposit.deposit, deposit.vector]
             if planned.purpose == plan.main.purpose:
                 frames.append(self._last_word(asked))
             kept.keep("deposit", *frames)  # P30: on disk before it leaves, and no other leaves
@@ -134,7 +134,7 @@ class SiloSide(PartySide):
     def _rounds_paid(self, asked: AskedCollection) -> set[int]:
         """The rounds of the ledger's rows of this id: 0 is a collection's own."""
         own, entries = (asked.place.study, asked.place.id), self._ledger.entries()
-        return {one.round for one in entries if (one.study, one.session) == own}
+        return {entry.round for entry in entries if (entry.study, entry.session) == own}
 
     def _liar(self, asked: AskedCollection, before: list[bytes]) -> str:
         """Who has signed two things for one place."""
@@ -144,12 +144,13 @@ class SiloSide(PartySide):
             return place.roster.name(0)
         mine = {place.parsed(one, Tag.NODE_KEY).digest for one in before[1:]}
         keys = [place.parsed(one, Tag.NODE_KEY) for one in asked.all(Tag.NODE_KEY)]
-        return next(place.roster.name(one.sender) for one in keys if one.digest not in mine)
+        return next(place.roster.name(key.sender) for key in keys if key.digest not in mine)
 
     def _charge(self, asked: AskedCollection, plan: Plan, planned: PlannedQuery[Query]) -> None:
         """The row of this collection, once."""
         if 0 in self._rounds_paid(asked):
             return
+        self._ledger.check_units(plan)
         set_caps([self._ledger], asked.study.privacy)  # P24: before the first charge
         self._ledger.charge(
             Entry(
@@ -168,7 +169,7 @@ class SiloSide(PartySide):
         """The silo's part of the evidence: the study is over here with this deposit (P15)."""
         study = asked.study
         self._ledger.close_study(study.id)
-        paid = {one.session for one in self._ledger.entries() if one.study == study.id}
+        paid = {entry.session for entry in self._ledger.entries() if entry.study == study.id}
         part = part_of(
             self._folder.keys,
             study=study.id,

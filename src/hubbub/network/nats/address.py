@@ -41,7 +41,7 @@ class Relay:
         """
         if "@" in text:  # of the whole text: a password may hold a comma
             raise _no_url("one with credentials; leave them out, a relay wants none")
-        return cls(urls=tuple(_url(one.strip()) for one in text.split(",")), pin=pin)
+        return cls(urls=tuple(_url(word.strip()) for word in text.split(",")), pin=pin)
 
     @property
     def host(self) -> str:
@@ -51,12 +51,12 @@ class Relay:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Of all servers."""
-        return tuple(urlsplit(one).hostname or "" for one in self.urls)
+        return tuple(urlsplit(url).hostname or "" for url in self.urls)
 
     @property
     def routes(self) -> tuple[str, ...]:
         """Host and port at which the servers of a cluster meet; none where there is one alone."""
-        named = [urlsplit(one) for one in self.urls] if len(self.urls) > 1 else []
+        named = [urlsplit(url) for url in self.urls] if len(self.urls) > 1 else []
         return tuple(
             f"{one.netloc.rpartition(':')[0]}:{(one.port or 0) + _ROUTES}" for one in named
         )

@@ -47,7 +47,7 @@ class Carrier:
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or Clock()
-        ends = {one.name: (answers_of(one), asked_of(one)) for one in roster.parties[1:]}
+        ends = {party.name: (answers_of(party), asked_of(party)) for party in roster.parties[1:]}
         self._line = RelayConnection(
             relay,
             seed_of(keys),
@@ -88,12 +88,12 @@ class Carrier:
         try:
             while waiting:
                 try:
-                    party, found = self._clock.take(arrived, end - self._clock.now())
+                    party, answer = self._clock.take(arrived, end - self._clock.now())
                 except queue.Empty:
                     break
                 if party in waiting:
                     waiting.discard(party)
-                    yield party, found
+                    yield party, answer
             yield from ((one, Missing(why=self._line.missing(one))) for one in sorted(waiting))
         finally:
             for party in requests:

@@ -68,7 +68,11 @@ class LeafFiles:
         lines = ["# Written by hubbub leaf; has transport keys: for the server's user alone"]
         lines += base_lines(folder.resolve(), here, tls_lines(own), len(parties))
         lines += ["accounts {", *(_account(keys) for keys in parties), "}"]
-        lines += ["leafnodes { remotes: [", *(_remote(one, hub, trusted) for one in parties), "] }"]
+        lines += [
+            "leafnodes { remotes: [",
+            *(_remote(party, hub, trusted) for party in parties),
+            "] }",
+        ]
         path = folder / CONFIGURATION
         write_text(path, "\n".join(lines) + "\n", mode=PRIVATE)
         return cls(configuration=path, certificate=own)

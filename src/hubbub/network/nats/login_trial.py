@@ -40,11 +40,13 @@ class ShownCertificate:
     def read(cls, data: bytes) -> ShownCertificate | None:
         """The certificate in DER; None if it is none."""
         try:
-            found = x509.load_der_x509_certificate(data)
+            certificate = x509.load_der_x509_certificate(data)
         except ValueError:
             return None
         return cls(
-            begins=found.not_valid_before_utc, ends=found.not_valid_after_utc, pin=pin_of(found)
+            begins=certificate.not_valid_before_utc,
+            ends=certificate.not_valid_after_utc,
+            pin=pin_of(certificate),
         )
 
 

@@ -216,15 +216,15 @@ class MessageDelivery:
     def _answer(self, *, again: bool = False) -> None:
         """Say how much has come; who was asked to send on is not told less by a later word."""
         assert self._coming is not None  # noqa: S101 (of which a packet came)
-        found, before = self._coming.answer(again=again), self._words.get(PacketKind.HAVE)
+        packet, before = self._coming.answer(again=again), self._words.get(PacketKind.HAVE)
         if (
             before
             and before.again
             and (before.number, before.digest)
             == (
-                found.number,
-                found.digest,
+                packet.number,
+                packet.digest,
             )
         ):
-            found = replace(found, again=True)
-        self._words[PacketKind.HAVE] = found
+            packet = replace(packet, again=True)
+        self._words[PacketKind.HAVE] = packet

@@ -77,7 +77,7 @@ class Packet:
         """
         try:
             magic, version, kind, again, number, digest, size, place = _HEADER.unpack_from(data)
-            found = cls(
+            packet = cls(
                 kind=PacketKind(kind),
                 number=number,
                 digest=digest,
@@ -90,15 +90,15 @@ class Packet:
             raise ProtocolError(
                 "expected a packet of hubbub, got other bytes", culprit="relay"
             ) from None
-        length = piece_bytes(size, place) if found.kind is PacketKind.PIECE else 0
+        length = piece_bytes(size, place) if packet.kind is PacketKind.PIECE else 0
         known = (magic, version) == (_MAGIC, _VERSION)
         if not known or not 0 <= size <= MOST_BYTES or place > pieces_of(size):
             raise ProtocolError("expected a packet of hubbub, got another", culprit="relay")
-        if len(found.data) != length:
+        if len(packet.data) != length:
             raise ProtocolError(
-                f"expected a piece of {length} bytes, got {len(found.data)}", culprit="relay"
+                f"expected a piece of {length} bytes, got {len(packet.data)}", culprit="relay"
             )
-        return found
+        return packet
 
 
 def pieces_of(size: int) -> int:

@@ -78,9 +78,9 @@ class Proxy:
         Raises:
             UserError: what the environment says cannot be used.
         """
-        named, found = urlsplit(url), getproxies()
+        named, proxies = urlsplit(url), getproxies()
         kind = "https" if named.scheme == "wss" else "all"
-        text = found.get(kind, "")
+        text = proxies.get(kind, "")
         if kind == "all" and not text.lower().startswith(("http://", "https://")):
             return None
         if not text or proxy_bypass(f"{named.hostname}:{named.port or 443}"):

@@ -310,13 +310,13 @@ class RelayConnection:
             return
         if not self._replies:
             end.link.most = self._most()
-        was_there, kind, found = end.link.present, None, None
+        was_there, kind, heard = end.link.present, None, None
         try:
             packet = Packet.read(message.data)
         except ProtocolError:  # as if it had been lost
             end.link.waste += 1
         else:
-            kind, found = packet.kind, end.link.hear(packet, now)
+            kind, heard = packet.kind, end.link.hear(packet, now)
         end.wake.set()
         if end.is_flooding(now):
             end.unheard = True
@@ -326,8 +326,8 @@ class RelayConnection:
         if end.link.twice != end.told_twice:
             end.told_twice = end.link.twice
             self._twice(name)
-        if found is not None or (kind is PacketKind.BYE and was_there is not False):
-            self._arrived(name, found)
+        if heard is not None or (kind is PacketKind.BYE and was_there is not False):
+            self._arrived(name, heard)
 
     def _abandon(self, client: Any) -> None:
         """Close a client in its own time."""

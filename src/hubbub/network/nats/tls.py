@@ -51,24 +51,25 @@ class RelayCertificate:
         Raises:
             UserError: there is none.
         """
-        found = cls(path=folder / CERTIFICATE, key=folder / KEY)
-        if not found.path.is_file() or not found.key.is_file():
+        certificate = cls(path=folder / CERTIFICATE, key=folder / KEY)
+        if not certificate.path.is_file() or not certificate.key.is_file():
             raise UserError(
-                f"expected the relay's certificate and key as {found.path.resolve()} and "
-                f"{found.key}, found none; put them there, or name a relay that runs with --relay"
+                f"expected the relay's certificate and key as {certificate.path.resolve()} and "
+                f"{certificate.key}, found none; put them there, or name a relay that "
+                "runs with --relay"
             )
-        return found
+        return certificate
 
     @classmethod
     def made(cls, folder: Path, *hosts: str) -> RelayCertificate:
         """The certificate in a folder, made or renewed if need be; its key stays the same."""
-        found = cls(path=folder / CERTIFICATE, key=folder / KEY)
-        if not found.key.is_file():
+        certificate = cls(path=folder / CERTIFICATE, key=folder / KEY)
+        if not certificate.key.is_file():
             private = ec.generate_private_key(ec.SECP256R1())
-            write_bytes(found.key, _pem(private), mode=PRIVATE)
-        if not found.path.is_file() or found.days_left < _RENEW_DAYS:
-            write_bytes(found.path, _signed(found.key, hosts))
-        return found
+            write_bytes(certificate.key, _pem(private), mode=PRIVATE)
+        if not certificate.path.is_file() or certificate.days_left < _RENEW_DAYS:
+            write_bytes(certificate.path, _signed(certificate.key, hosts))
+        return certificate
 
     @property
     def pin(self) -> bytes:
@@ -116,15 +117,18 @@ def pin_of(certificate: x509.Certificate) -> bytes:
 
 def client_context(pin: bytes) -> RelayContext:
     """TLS 1.3 with a server of this key or, if it is empty, one that a public CA vouches for."""
-    found = RelayContext(ssl.PROTOCOL_TLS_CLIENT)
-    found.pin = pin
+    context = RelayContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.pin = pin
     if pin:
-        found.check_hostname, found.verify_mode = False, ssl.CERT_NONE  # `_Compared` checks instead
+        context.check_hostname, context.verify_mode = (
+            False,
+            ssl.CERT_NONE,
+        )  # `_Compared` checks instead
     else:
-        found.load_default_certs()
-        found.verify_flags |= ssl.create_default_context().verify_flags
-    found.minimum_version = ssl.TLSVersion.TLSv1_3
-    return found
+        context.load_default_certs()
+        context.verify_flags |= ssl.create_default_context().verify_flags
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return context
 
 
 def check(certificate: bytes | None, pin: bytes) -> None:
@@ -138,8 +142,8 @@ def check(certificate: bytes | None, pin: bytes) -> None:
     except ValueError:
         raise _refused("expected a certificate of the relay, got other bytes") from None
     if pin_of(read) != pin:
-        found = f"{pin_of(read).hex()[:16]}, {_about(read)}"
-        raise _refused(f"expected the relay's key {pin.hex()[:16]} of the roster, got {found}")
+        described = f"{pin_of(read).hex()[:16]}, {_about(read)}"
+        raise _refused(f"expected the relay's key {pin.hex()[:16]} of the roster, got {described}")
     now = datetime.now(UTC)
     if not read.not_valid_before_utc - timedelta(days=1) <= now <= read.not_valid_after_utc:
         dates = f"{read.not_valid_before_utc:%F} to {read.not_valid_after_utc:%F}"
@@ -215,7 +219,7 @@ def _signed(key: Path, hosts: Sequence[str]) -> bytes:
     private = serialization.load_pem_private_key(key.read_bytes(), None)
     assert isinstance(private, ec.EllipticCurvePrivateKey)  # noqa: S101 (made here)
     now = datetime.now(UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(_NAME)
         .issuer_name(_NAME)
@@ -223,9 +227,11 @@ def _signed(key: Path, hosts: Sequence[str]) -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=_DAYS))
-        .add_extension(x509.SubjectAlternativeName([_named(one) for one in hosts]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([_named(host) for host in hosts]), critical=False
+        )
     )
-    return made.sign(private, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return certificate.sign(private, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def _named(host: str) -> x509.GeneralName:

@@ -191,22 +191,22 @@ async def web_socket(url: str, context: RelayContext) -> Any:
     transport.aiohttp, transport.multidict = aiohttp, multidict  # see `without_web`
     proxy, watched = Proxy.to(url), aiohttp.TraceConfig()
     watched.on_request_redirect.append(_refuse_redirect)
-    made = transport.WebSocketTransport()
-    await made._client.close()  # noqa: SLF001 (its session knows no proxies, and no option)
-    made._client = aiohttp.ClientSession(trace_configs=[watched])  # noqa: SLF001
+    line = transport.WebSocketTransport()
+    await line._client.close()  # noqa: SLF001 (its session knows no proxies, and no option)
+    line._client = aiohttp.ClientSession(trace_configs=[watched])  # noqa: SLF001
 
     async def connect_tls(*_: Any, **__: Any) -> None:
         """As the library's, but for the proxy; an error of aiohttp may quote what was sent to it.
 
         What is raised instead is raised when that error is gone: nothing of it is in its context.
         """
-        if not made._ws:  # noqa: SLF001
-            said = await _connected(aiohttp, made, url, proxy, context)
+        if not line._ws:  # noqa: SLF001
+            said = await _connected(aiohttp, line, url, proxy, context)
             if said:
                 raise RefusedAddressError(said)
 
-    made.connect_tls = connect_tls  # type: ignore[method-assign]
-    return made
+    line.connect_tls = connect_tls  # type: ignore[method-assign]
+    return line
 
 
 async def _connected(

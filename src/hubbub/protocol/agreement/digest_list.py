@@ -48,10 +48,10 @@ def check_digests(digests: bytes, index: int, own: bytes, roster: Roster, silos:
         raise ProtocolError(
             "expected the digest of what I sent in the list of all, got another", culprit="relay"
         )
-    for one in {0, *roster.silos} - silos:
-        if listed(one) != _NOTHING:
+    for silo in {0, *roster.silos} - silos:
+        if listed(silo) != _NOTHING:
             raise ProtocolError(
-                f"expected no digest for {roster.name(one)}, which sends no secret in this "
+                f"expected no digest for {roster.name(silo)}, which sends no secret in this "
                 "session, got one",
                 culprit="relay",
             )

@@ -110,7 +110,9 @@ class SetUpCheck:
         if found or not confirmed or context is None:
             return found
         start = transcript.start_of(self.study, self.session, self.roster, context)
-        by_receiver = {i: {receiver_of(one): one for one in frames} for i, frames in sent.items()}
+        by_receiver = {
+            i: {receiver_of(frame): frame for frame in frames} for i, frames in sent.items()
+        }
         digests = sent_digests(by_receiver, len(self.roster.parties))
         shown = (start, told, digests) if shares else (start, digests)
         for index, frames in confirmed.items():

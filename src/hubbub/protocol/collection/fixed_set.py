@@ -62,22 +62,22 @@ class FixedSet:
         Raises:
             ProtocolError: one is missing, doubled, another, or for another opening.
         """
-        found: dict[int, ReadDeposit] = {}
+        deposits_read: dict[int, ReadDeposit] = {}
         for data in deposits:
             deposit = read_deposit(opening.place, data)
-            if deposit.silo in found or self.deposits.get(deposit.silo) != deposit.digest:
+            if deposit.silo in deposits_read or self.deposits.get(deposit.silo) != deposit.digest:
                 raise ProtocolError(
                     "expected the deposits of the SET, each once, got another or one twice",
                     culprit="relay",
                 )
             check_opening(opening, deposit)
-            found[deposit.silo] = deposit
-        if len(found) < len(self.deposits):
+            deposits_read[deposit.silo] = deposit
+        if len(deposits_read) < len(self.deposits):
             raise ProtocolError(
-                f"expected the {len(self.deposits)} deposits of the SET, got {len(found)}",
+                f"expected the {len(self.deposits)} deposits of the SET, got {len(deposits_read)}",
                 culprit="relay",
             )
-        return found
+        return deposits_read
 
 
 def fixed_set(

@@ -100,15 +100,15 @@ class CollectionNode:
             ProtocolError: the key is gone, or a frame is not of this collection.
         """
         opening = self._opening(state, node_keys)
-        found: dict[int, ReadDeposit] = {}
+        deposits_read: dict[int, ReadDeposit] = {}
         for data in deposits:
             deposit = read_deposit(self.place, data)
-            if deposit.silo in found:
+            if deposit.silo in deposits_read:
                 raise ProtocolError("expected one deposit of a silo, got two", culprit="relay")
             check_opening(opening, deposit)
-            found[deposit.silo] = deposit
-        closed = self._closed(state, opening, found)
-        shown = digest_of_shown(opening, {silo: one.digest for silo, one in found.items()})
+            deposits_read[deposit.silo] = deposit
+        closed = self._closed(state, opening, deposits_read)
+        shown = digest_of_shown(opening, {silo: one.digest for silo, one in deposits_read.items()})
         payload = self.round_parameters.named_payload(closed, shown)
         return self.place.frame(Tag.LOOKED, self.node, payload).sealed(self.keys)
 
@@ -137,8 +137,8 @@ class CollectionNode:
             return state
         opening = self._opening(state, node_keys)
         named = FixedSet.read(opening, fixed, self.round_parameters)
-        found = named.of(opening, deposits)
-        for silo in sorted(self._closed(state, opening, found)):
+        fixed_set = named.of(opening, deposits)
+        for silo in sorted(self._closed(state, opening, fixed_set)):
             raise ProtocolError(
                 "expected a seed that is sealed to my key of this collection, got one that does "
                 "not open; nothing is promised",

@@ -175,11 +175,13 @@ class Keys:
 
     def networked(self, transport: bytes = b"") -> Keys:
         """The same party with a transport key: this private half of 32 bytes, or a fresh one."""
-        made = Ed25519PrivateKey.generate()
+        transport_key = Ed25519PrivateKey.generate()
         if transport:
-            made = Ed25519PrivateKey.from_private_bytes(transport)
-        public = made.public_key().public_bytes_raw()
-        return replace(self, identity=replace(self.identity, transport=public), _transport=made)
+            transport_key = Ed25519PrivateKey.from_private_bytes(transport)
+        public = transport_key.public_key().public_bytes_raw()
+        return replace(
+            self, identity=replace(self.identity, transport=public), _transport=transport_key
+        )
 
     def naming(self, relay: str, relay_key: bytes) -> Keys:
         """The same party, whose identity names a relay; see `Identity`."""
@@ -267,7 +269,7 @@ class Roster:
             {party.sealing[:_MLKEM_BYTES] for party in self.parties},
             {_point_of(party.sealing[_MLKEM_BYTES:]) for party in self.parties},
         )
-        if min(len(one) for one in keys) < len(names):
+        if min(len(key) for key in keys) < len(names):
             raise StudyError(
                 "expected every key in the roster once, and every half of one, got one of two "
                 "parties, who could speak or read for each other; have each make its own"
@@ -285,7 +287,7 @@ class Roster:
     @classmethod
     def of(cls, keys: Sequence[Keys]) -> Roster:
         """The roster of parties whose keys are at hand (in-process runs and tests)."""
-        return cls(parties=tuple(one.identity for one in keys))
+        return cls(parties=tuple(key.identity for key in keys))
 
     @cached_property
     def silos(self) -> range:

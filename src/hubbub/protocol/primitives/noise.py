@@ -149,13 +149,13 @@ def _decide(
 
 def _tail(source: randomness.SecureSource, count: int) -> Array:
     """|x| given |x| > start (Marsaglia 1964): exponentials with a uniform test."""
-    found, start = np.empty(0), layers().tail
-    while found.size < count:
-        missing = 2 * (count - found.size) + 4
+    draws, start = np.empty(0), layers().tail
+    while draws.size < count:
+        missing = 2 * (count - draws.size) + 4
         x = -np.log(_fine_unit(source, missing)) / start
         y = -np.log(_fine_unit(source, missing))
-        found = np.concatenate([found, start + x[2 * y > x * x]])
-    return found[:count]
+        draws = np.concatenate([draws, start + x[2 * y > x * x]])
+    return draws[:count]
 
 
 def _unit(source: randomness.SecureSource, count: int) -> Array:

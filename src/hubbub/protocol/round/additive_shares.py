@@ -121,8 +121,8 @@ class Collection:
         Returns:
             The silos whose shares do not open, and the digest of all that was looked at.
         """
-        found = {silo: self._residues(silo, place) for silo in silos}
-        self._opened = {silo: one for silo, one in found.items() if one is not None}
+        opened = {silo: self._residues(silo, place) for silo in silos}
+        self._opened = {silo: one for silo, one in opened.items() if one is not None}
         self._place = place
         for silo in self._opened:  # what is open is not kept twice
             self._held[silo] = replace(self._held[silo], sealed=b"")

@@ -131,17 +131,17 @@ def poisson_batches(
         capacities, rate: as for `most_rows`, for each silo.
     """
     ends = np.cumsum(capacities)
-    most = np.array([most_rows(one, rate) for one in capacities])
+    most = np.array([most_rows(capacity, rate) for capacity in capacities])
     heads = source.chosen(int(ends[-1]), rate)
     parts = np.split(heads, np.searchsorted(heads, ends[:-1]))
-    first, found = 0, []
+    first, batches = 0, []
     for silo, (start, part) in enumerate(zip(ends - capacities, parts, strict=True)):
         here = part - start
         while here.size > most[silo]:
             here = source.chosen(capacities[silo], rate)
-        found.append(first + here[here < records[silo]])
+        batches.append(first + here[here < records[silo]])
         first += records[silo]
-    return np.concatenate(found)
+    return np.concatenate(batches)
 
 
 def joint_rows(source: SecureSource, chosen: NDArray[np.intp], batch: int, records: int) -> Rows:

@@ -175,7 +175,7 @@ class Masking:
         """The mask of every compute node, or of every active neighbour with its sign."""
         pairwise = self._round_parameters.nodes == 0
         secrets = self._session.secrets
-        others = [one for one in secrets if not pairwise or one in attempt.active]
+        others = [secret for secret in secrets if not pairwise or secret in attempt.active]
         if not others:
             raise ProtocolError(
                 "expected somebody to share a mask with, got nobody; nothing is sent"

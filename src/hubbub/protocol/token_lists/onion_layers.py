@@ -210,7 +210,7 @@ def wrapped(
 ) -> tuple[Forms, list[Names]]:
     """Forms of list 0 and the names in every list, in the order of the tokens."""
     pieces = _pieces(tokens, TOKEN_BYTES, _WRAPS)
-    jobs = [Wrap(tokens=one, publics=tuple(publics), places=tuple(places)) for one in pieces]
+    jobs = [Wrap(tokens=piece, publics=tuple(publics), places=tuple(places)) for piece in pieces]
     done = list(executor(jobs))
     columns: list[list[bytes]] = [[] for _ in places]
     for one in done:
@@ -223,7 +223,7 @@ def wrapped(
 def peeled(private: bytes, place: bytes, forms: bytes, size: int, executor: Executor) -> Done:
     """All forms with one layer less, in the same order; `bad` are places in the whole list."""
     pieces = _pieces(forms, size, _PEELS)
-    jobs = [Peel(private=private, place=place, forms=one, size=size) for one in pieces]
+    jobs = [Peel(private=private, place=place, forms=piece, size=size) for piece in pieces]
     done = list(executor(jobs))
     return Done(
         forms=b"".join(one.forms for one in done),

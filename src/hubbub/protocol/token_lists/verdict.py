@@ -113,15 +113,17 @@ def verdict(
         if onion_layers.public_of(privates[index]) != publics[index]:
             return evidence.blamed("the key that it shows is not its", index)
     places = token_list.list_places(list_context, evidence.counts, list(publics.values()))
-    found = _input(evidence, places[0])
+    layer_input = _input(evidence, places[0])
     for layer in silos:
-        if isinstance(found, Verdict):
-            return found
+        if isinstance(layer_input, Verdict):
+            return layer_input
         if layer > len(evidence.names):
             break
-        found = _peeled(evidence, found, layer, privates[layer], places[layer], executor)
-    if isinstance(found, Verdict):
-        return found
+        layer_input = _peeled(
+            evidence, layer_input, layer, privates[layer], places[layer], executor
+        )
+    if isinstance(layer_input, Verdict):
+        return layer_input
     return evidence.blamed("it complained about a list that is as it should be", complained.sender)
 
 

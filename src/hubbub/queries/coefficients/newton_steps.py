@@ -85,11 +85,11 @@ class NewtonSteps:
         told = self._played(noisy, sigma, np.split(parameters, 2)[0])
         if not told:
             return self._named(self.asked.make_answer(LOST))
-        found, is_near = estimation.near_root(told, self.asked.first, far=_FAR_OFF)
-        if found is not None and not is_near:
+        root, is_near = estimation.near_root(told, self.asked.first, far=_FAR_OFF)
+        if root is not None and not is_near:
             return self._named(self.asked.make_answer(FAR))
         return self._named(
-            self.asked.answer_with(found and found.per(self.asked.covariates.per_unit))
+            self.asked.answer_with(root and root.per(self.asked.covariates.per_unit))
         )
 
     def expected(self, records: float, sigma: float, sums: int) -> estimation.Expectation:

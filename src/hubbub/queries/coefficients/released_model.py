@@ -17,7 +17,7 @@ from hubbub.tabular import Column, Levels
 
 def covariates_of(columns: Sequence[Column]) -> tuple[Levels | Column, ...]:
     """The columns that a model sees, as covariates of a regression."""
-    return tuple(Levels(column=one) if one.categories else one for one in columns)
+    return tuple(Levels(column=column) if column.categories else column for column in columns)
 
 
 def effects_of(columns: Sequence[Column], model: Parameters) -> Parameters:

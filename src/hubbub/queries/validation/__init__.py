@@ -5,6 +5,7 @@
 asked; `validation_query` is the query and `answers` what it says.
 """
 
+from hubbub.queries.validation.usual_bins import usual_bins
 from hubbub.queries.validation.validation_answers import (
     VALIDATED,
     foreseen_validation,

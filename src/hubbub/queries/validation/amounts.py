@@ -1,4 +1,8 @@
-"""Amounts and counts: R squared, errors and calibration of binned predictions and outcomes."""
+"""Amounts and counts: c-index, R squared, errors and calibration, of binned numbers.
+
+The c-index comes first: noise hides an R squared of a few thousand records, and not which of two
+records is higher.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +58,7 @@ class Amounts:
         first = (self._deviance(table),) if self.counts else ()
         return ValidationScores(
             scores=known(
+                self._c_index(table),
                 *first,
                 self._r_squared(table),
                 self._rmse(table),
@@ -79,28 +84,33 @@ class Amounts:
         )
         return np.asarray(records * cells / cells.sum())
 
+    def _c_index(self, table: NoisyTable) -> ValidationScore | None:
+        """How often the model puts that of two records higher which is (Harrell et al. 1982)."""
+        found = table.ratio(_ordered_alike, _apart)
+        return score("c_index", found.within(0.0, 1.0), null=0.5, gain=found.less(0.5))
+
     def _r_squared(self, table: NoisyTable) -> ValidationScore | None:
-        found = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
-        return score("r_squared", found, null=0.0, gain=found)
+        interval = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
+        return score("r_squared", interval.within(-np.inf, 1.0, wide=1.0), null=0.0, gain=interval)
 
     def _rmse(self, table: NoisyTable) -> ValidationScore | None:
-        found = table.ratio(self._squares, _all)
+        interval = table.ratio(self._squares, _all)
         null = table.ratio(self._spread, lambda n: _all(n) ** 2).value
         gain = table.ratio(lambda n: self._spread(n) - _all(n) * self._squares(n), self._spread)
-        return score("rmse", _root(found), null=sqrt(max(null, 0.0)), gain=gain)
+        told = _root(interval).within(0.0, self._range)
+        return score("rmse", told, null=sqrt(max(null, 0.0)), gain=gain)
 
     def _mean_error(self, table: NoisyTable) -> ValidationScore | None:
         apart = np.abs(np.array(self.bins.values)[:, None] - np.array(self.seen.values))
-        found = table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
-        told = found.is_known and found.value > 0  # else noise has left nothing of it
-        return score("mae", found.within(0.0, np.inf) if told else UNKNOWN)
+        interval = table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
+        told = interval if interval.value > 0 else UNKNOWN  # else noise has left nothing of it
+        return score("mae", told.within(0.0, self._range))
 
     def _gap(self, table: NoisyTable) -> ValidationScore | None:
         """Mean prediction less the mean of what came."""
         apart = np.array(self.bins.values)[:, None] - np.array(self.seen.values)
-        return score(
-            "calibration_gap", table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
-        )
+        found = table.ratio(lambda n: np.asarray((n * apart).sum((-1, -2))), _all)
+        return score("calibration_gap", found.within(-self._range, self._range))
 
     def _slope(self, table: NoisyTable) -> ValidationScore | None:
         """Of a line through what came over what was foretold, by least squares."""
@@ -129,8 +139,15 @@ class Amounts:
             null = 2.0 * ((n.sum(-2) * alone).sum(-1) - total * np.log(total / records))
             return np.asarray(1.0 - (n * own).sum((-1, -2)) / null)
 
-        found = table.smooth(explained)
-        return score("deviance_explained", found, null=0.0, gain=found)
+        interval = table.smooth(explained)
+        told = interval.within(-np.inf, 1.0, wide=1.0)
+        return score("deviance_explained", told, null=0.0, gain=interval)
+
+    @property
+    def _range(self) -> float:
+        """The most that a prediction can be off, as both are rounded."""
+        ends = (*self.bins.values, *self.seen.values)
+        return max(ends) - min(ends)
 
     def _squares(self, n: Array) -> Array:
         apart = np.array(self.bins.values)[:, None] - np.array(self.seen.values)
@@ -148,12 +165,26 @@ class Amounts:
             rows = table.counts[group].sum(axis=1)
             part = NoisyTable(counts=table.counts[group], sigma=table.sigma)
             at = float(np.clip((rows * x[group]).sum() / rows.sum(), *x[group][[0, -1]]))
-            points.append((at, part.ratio(lambda n: np.asarray((n * y).sum((-1, -2))), _all)))
+            found = part.ratio(lambda n: np.asarray((n * y).sum((-1, -2))), _all)
+            points.append((at, found.within(float(y[0]), float(y[-1]), wide=np.inf)))
         return curve("observed", points)
 
 
 def _all(n: Array) -> Array:
     return np.asarray(n.sum((-1, -2)))
+
+
+def _ordered_alike(n: Array) -> Array:
+    """Pairs in other bins of outcomes that are ordered alike, and half of those foretold alike."""
+    below = np.cumsum(n, axis=-1) - n  # of each prediction, with a lower outcome
+    lower = np.cumsum(below, axis=-2) - below / 2
+    return np.asarray((n * lower).sum((-1, -2)))
+
+
+def _apart(n: Array) -> Array:
+    """Pairs in other bins of outcomes."""
+    columns = n.sum(-2)
+    return np.asarray((columns * (np.cumsum(columns, axis=-1) - columns)).sum(-1))
 
 
 def _root(found: ScoreInterval) -> ScoreInterval:

@@ -70,9 +70,9 @@ def of_counts(high: float, number: int) -> Bins:
     else:
         rough = [round(last * (k / number) ** 2) for k in range(number)]
         starts = sorted({0, 1, *rough})
-    ends = [*(one - 1 for one in starts[1:]), last]
+    ends = [*(start - 1 for start in starts[1:]), last]
     return Bins(
-        cuts=tuple(one - 0.5 for one in starts[1:]),
+        cuts=tuple(start - 0.5 for start in starts[1:]),
         values=tuple((a + b) / 2 for a, b in zip(starts, ends, strict=True)),
     )
 

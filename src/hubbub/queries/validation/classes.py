@@ -57,20 +57,18 @@ class ClassValidation:
         common = int(columns.argmax())
         gain = table.ratio(lambda n: _right(n) - n[..., common].sum(-1), _all)
         null = float(np.clip(columns[common] / max(columns.sum(), 1.0), 0.0, 1.0))
-        found = table.ratio(_right, _all)
-        known = found.within(0.0, 1.0) if found.is_known else found
-        return score("accuracy", known, null=null, gain=gain)
+        interval = table.ratio(_right, _all)
+        return score("accuracy", interval.within(0.0, 1.0), null=null, gain=gain)
 
     def _found(self, table: NoisyTable) -> list[ValidationScore | None]:
-        found = []
+        scores = []
         for one in range(self.many):
             share = table.ratio(
                 lambda n, k=one: n[..., k, k],  # type: ignore[misc]
                 lambda n, k=one: n[..., k].sum(-1),  # type: ignore[misc]
             )
-            share = share.within(0.0, 1.0) if share.is_known else share
-            found.append(score(f"found_of_class_{one}", share))
-        return found
+            scores.append(score(f"found_of_class_{one}", share.within(0.0, 1.0)))
+        return scores
 
 
 def _all(n: Array) -> Array:

@@ -45,10 +45,26 @@ class ScoreInterval:
         """Whether the interval says anything."""
         return bool(np.isfinite([self.value, self.low, self.high]).all())
 
-    def within(self, low: float, high: float) -> ScoreInterval:
-        """The part of it that is possible at all."""
+    def within(self, low: float, high: float, *, wide: float | None = None) -> ScoreInterval:
+        """The part of it that is possible at all; unknown where it leaves much of that open.
+
+        Args:
+            low, high: between which the score is.
+            wide: an interval as wide as that says nothing; None: half of what is possible.
+        """
+        if not self.is_known:
+            return UNKNOWN
         value, *ends = (float(min(max(x, low), high)) for x in (self.value, self.low, self.high))
-        return ScoreInterval(value=value, low=ends[0], high=ends[1])
+        most = (high - low) / 2 if wide is None else wide
+        return (
+            UNKNOWN
+            if ends[1] - ends[0] >= most
+            else ScoreInterval(value=value, low=ends[0], high=ends[1])
+        )
+
+    def less(self, null: float) -> ScoreInterval:
+        """How far it is above another value."""
+        return ScoreInterval(value=self.value - null, low=self.low - null, high=self.high - null)
 
 
 UNKNOWN = ScoreInterval(value=float("nan"), low=float("-inf"), high=float("inf"))

@@ -68,18 +68,14 @@ class Risks:
         return np.column_stack([rows * (1 - chance), rows * chance])
 
     def _auc(self, table: NoisyTable) -> ValidationScore | None:
-        found = table.ratio(_ranked, _pairs)
-        gain = ScoreInterval(value=found.value - 0.5, low=found.low - 0.5, high=found.high - 0.5)
-        return score(
-            "auc", found.within(0.0, 1.0) if found.is_known else found, null=0.5, gain=gain
-        )
+        interval = table.ratio(_ranked, _pairs)
+        return score("auc", interval.within(0.0, 1.0), null=0.5, gain=interval.less(0.5))
 
     def _brier(self, table: NoisyTable) -> ValidationScore | None:
-        found = table.ratio(self._squares, _all)
+        interval = table.ratio(self._squares, _all)
         gain = table.ratio(lambda n: _pairs(n) - self._squares(n) * _all(n), _pairs)
         share = float(np.clip(table.ratio(_second, _all).value, 0.0, 1.0))
-        known = found.within(0.0, 1.0) if found.is_known else found
-        return score("brier", known, null=share * (1 - share), gain=gain)
+        return score("brier", interval.within(0.0, 1.0), null=share * (1 - share), gain=gain)
 
     def _gap(self, table: NoisyTable) -> ValidationScore | None:
         """Mean chance less the share that had the outcome."""
@@ -88,7 +84,8 @@ class Risks:
         def foretold_less_seen(n: NDArray[np.float64]) -> NDArray[np.float64]:
             return np.asarray((n.sum(-1) * values).sum(-1) - _second(n))
 
-        return score("calibration_gap", table.ratio(foretold_less_seen, _all))
+        found = table.ratio(foretold_less_seen, _all)
+        return score("calibration_gap", found.within(-1.0, 1.0))
 
     def _slope(self, table: NoisyTable) -> ValidationScore | None:
         """Of a logistic regression of what came on the log-odds of the chance."""
@@ -106,8 +103,8 @@ class Risks:
             rows = table.counts[group].sum(axis=1)
             part = NoisyTable(counts=table.counts[group], sigma=table.sigma)
             x = float(np.clip((rows * values[group]).sum() / rows.sum(), *values[group][[0, -1]]))
-            found = part.ratio(_second, _all)
-            points.append((x, found.within(0.0, 1.0) if found.is_known else found))
+            interval = part.ratio(_second, _all)
+            points.append((x, interval.within(0.0, 1.0, wide=np.inf)))
         return curve("observed", points)
 
     def _decisions(self, table: NoisyTable) -> tuple[ScoreCurve | None, ScoreCurve | None]:
@@ -167,5 +164,5 @@ def _logistic_slope(x: Array, table: NoisyTable) -> ScoreInterval:
         return UNKNOWN
     # d effects / d count = slope^-1 w (outcome - share)
     each = np.linalg.solve(slope, design.T)[1]
-    found = table.linear(float(effects[1]), np.column_stack([-each * share, each * (1 - share)]))
-    return found if found.high - found.low < _WIDE else UNKNOWN
+    interval = table.linear(float(effects[1]), np.column_stack([-each * share, each * (1 - share)]))
+    return interval if interval.high - interval.low < _WIDE else UNKNOWN

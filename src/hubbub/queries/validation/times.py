@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.queries.validation.bins import Array, Bins
-from hubbub.queries.validation.noisy_table import NoisyTable, ScoreInterval
+from hubbub.queries.validation.noisy_table import NoisyTable
 from hubbub.queries.validation.validation_scores import (
     ScoreCurve,
     ValidationScore,
@@ -73,11 +73,8 @@ class Times:
         return np.hstack([events, lost, (left / 2)[:, None]])
 
     def _concordance(self, table: NoisyTable) -> ValidationScore | None:
-        found = table.ratio(self._ranked, self._comparable)
-        gain = ScoreInterval(value=found.value - 0.5, low=found.low - 0.5, high=found.high - 0.5)
-        return score(
-            "c_index", found.within(0.0, 1.0) if found.is_known else found, null=0.5, gain=gain
-        )
+        interval = table.ratio(self._ranked, self._comparable)
+        return score("c_index", interval.within(0.0, 1.0), null=0.5, gain=interval.less(0.5))
 
     def _brier(self, table: NoisyTable) -> ValidationScore | None:
         """At the horizon, who was lost weighed by the inverse chance (Graf et al. 1999)."""
@@ -91,11 +88,10 @@ class Times:
             came, stayed = (one.sum(-1) for one in self._weighed(n))
             return np.asarray(came * stayed / (came + stayed) / _all(n))
 
-        found, null = table.smooth(own), table.smooth(of_null)
+        interval, null = table.smooth(own), table.smooth(of_null)
         gain = table.smooth(lambda n: of_null(n) - own(n))
-        return score(
-            "brier", found.within(0.0, 1.0) if found.is_known else found, null=null.value, gain=gain
-        )
+        share = float(np.clip(null.value, 0.0, 0.25))
+        return score("brier", interval.within(0.0, 1.0), null=share, gain=gain)
 
     def _gap(self, table: NoisyTable) -> ValidationScore | None:
         """Mean risk less the share with the event by the horizon."""
@@ -105,7 +101,7 @@ class Times:
             came, stayed = (one.sum(-1) for one in self._weighed(n))
             return np.asarray((n.sum(-1) * risk).sum(-1) / _all(n) - came / (came + stayed))
 
-        return score("calibration_gap", table.smooth(apart))
+        return score("calibration_gap", table.smooth(apart).within(-1.0, 1.0))
 
     def _calibration(self, table: NoisyTable) -> ScoreCurve | None:
         """The risk that was seen, by a life table of each group, over that which was foretold."""
@@ -114,8 +110,8 @@ class Times:
             rows = table.counts[group].sum(axis=1)
             part = NoisyTable(counts=table.counts[group], sigma=table.sigma)
             at = float(np.clip((rows * risk[group]).sum() / rows.sum(), *risk[group][[0, -1]]))
-            found = part.smooth(lambda n: 1.0 - self.survival(n))
-            points.append((at, found.within(0.0, 1.0) if found.is_known else found))
+            interval = part.smooth(lambda n: 1.0 - self.survival(n))
+            points.append((at, interval.within(0.0, 1.0, wide=np.inf)))
         return curve("observed", points)
 
     def survival(self, n: Array) -> Array:

@@ -23,7 +23,7 @@ from hubbub.queries.validation.classes import ClassValidation
 from hubbub.queries.validation.noisy_table import NoisyTable
 from hubbub.queries.validation.risks import Risks
 from hubbub.queries.validation.times import Times
-from hubbub.queries.validation.validation_scores import ValidationScores
+from hubbub.queries.validation.validation_scores import ValidationScore, ValidationScores
 from hubbub.study import Study, Validation
 
 Array = NDArray[np.float64]
@@ -32,6 +32,7 @@ CENTRE = "centre"
 _RISKS, _OTHERS, _INTERVALS = 16, 10, 8  # bins by default, and most intervals of time
 _MOST_CLASSES, _MOST_NUMBERS = 100, 2**20
 _WIDTH = 3.92  # of an interval, in standard errors
+_VERY_MANY = 1e6  # records
 _ALL_OF_IT = 0.5  # of the budget for the table of all records, where there are others
 
 
@@ -96,7 +97,7 @@ class ValidationLayout:
     @cached_property
     def size(self) -> int:
         """Of the vector."""
-        return self.cells * sum(len(one.groups) for one in self.blocks)
+        return self.cells * sum(len(block.groups) for block in self.blocks)
 
     def tables(
         self, total: Array, sigma: float
@@ -109,6 +110,11 @@ class ValidationLayout:
                 yield block, group, NoisyTable(counts=counts, sigma=sigma / block.scale)
                 begin += self.cells
 
+    @property
+    def usual(self) -> ValidationScore:
+        """The telling score of a usual model on very many records, without noise."""
+        return self.kind.scored(NoisyTable(counts=self.kind.guess(_VERY_MANY), sigma=0.0)).scores[0]
+
     def foreseen(self, records: float, sigma: float) -> tuple[str, float]:
         """The telling score of all records, and the standard error to expect of it.
 
@@ -117,7 +123,7 @@ class ValidationLayout:
             sigma: of the noise in each number of the vector.
         """
         counts, noise = self.kind.guess(records), sigma / self.blocks[0].scale
-        first = self.kind.scored(NoisyTable(counts=counts, sigma=0.0)).scores[0]
+        first = self.usual
         noisy = self.kind.scored(NoisyTable(counts=counts, sigma=noise)).scores
         widths = [one.high - one.low for one in noisy if one.name == first.name]
         return first.name, widths[0] / _WIDTH if widths else inf
@@ -139,15 +145,15 @@ def layout_of(study: Study) -> ValidationLayout:
         ValidationBlock(by=by, groups=groups, part=(1.0 - whole) / len(named))
         for by, groups in named
     )
-    made = ValidationLayout(
+    layout = ValidationLayout(
         kind=_kind(study, asked), blocks=(ValidationBlock(by="", groups=("",), part=whole), *others)
     )
-    if made.size > _MOST_NUMBERS:
+    if layout.size > _MOST_NUMBERS:
         raise StudyError(
-            f"expected a validation of at most {_MOST_NUMBERS} numbers, got {made.size}; take "
+            f"expected a validation of at most {_MOST_NUMBERS} numbers, got {layout.size}; take "
             "fewer bins or groups"
         )
-    return made
+    return layout
 
 
 def _kind(study: Study, asked: Validation) -> Kind:

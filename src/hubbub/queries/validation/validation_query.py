@@ -40,7 +40,6 @@ VALIDATION = "validation"
 VALIDATION_SUMS = "validation-sums.json"
 _SUMS = "sums"
 _MOST_BYTES = 2**30
-_NOTHING = 0.2  # standard error of a score, from which on it says nothing
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class ValidationQuery(SteppedQuery):
 
     def warnings(self, parties: Parties) -> QueryWarnings:
         """Of the records that it is asked of, and of a sum that may be lost."""
-        found = []
+        sentences = []
         whose = self.whose
         if not whose.held_back:
             by = (
@@ -113,22 +112,22 @@ class ValidationQuery(SteppedQuery):
                 if whose.flatters is None
                 else (f"its {whose.score.replace('_', ' ')} by up to about {whose.flatters:.2g}")
             )
-            found.append(
+            sentences.append(
                 "[validation] is asked of the records of the training, because too few could be "
                 f"held back or the study says so: it may flatter the model, {by}"
             )
-        if whose.error is not None and whose.error > _NOTHING:
-            found.append(
+        if not whose.is_telling:
+            sentences.append(
                 "[validation] will say next to nothing: its records are too few for its noise; "
-                "raise validation.epsilon, or leave it out"
+                "raise validation.epsilon, take fewer bins (validation.bins = 6), or leave it out"
             )
         if self.asked.sums == 1 and parties.dropouts and not parties.compute_nodes:
-            found.append(
+            sentences.append(
                 "dropouts without compute nodes: a silo that drops out of the validation's only "
                 "sum loses it; ask for validation.sums = 2, which costs no accuracy, or use "
                 "compute nodes"
             )
-        return QueryWarnings(sums=tuple(found))
+        return QueryWarnings(sums=tuple(sentences))
 
     def units(self, silo: SiloData) -> int:
         """Records that it is asked of, or patients."""
@@ -151,13 +150,13 @@ class ValidationQuery(SteppedQuery):
         from hubbub import learning
 
         places, learner = self.study.data.places, silos[0].learner
-        found = [(one, self._records(one)) for one in silos]
-        known = [(one, records) for one, records in found if records is not None]
+        held = [(silo, self._records(silo)) for silo in silos]
+        known = [(one, records) for one, records in held if records is not None]
         evaluation = learning.EvaluationTask(
             learner.per_unit_model,
             Records.together([records for _, records in known]),
             method=learner.method,
-            capacity=sum(one.max_units for one in silos),
+            capacity=sum(silo.max_units for silo in silos),
             device=learner.device,
             target_type=learner.target_type,
             marks=learning.CellMarks(self.layout.kind),
@@ -210,12 +209,12 @@ class _Kept:
 
 def sums_of(kept: Mapping[str, NDArray[Any]], size: int) -> Array:
     """The noisy sums in what a stepper remembers; IntegrityError if they are of something else."""
-    made = np.asarray(kept.get(_SUMS, np.zeros((0, size))), dtype=np.float64)
-    if made.ndim != 2 or made.shape[1] != size or not np.isfinite(made).all():
+    sums = np.asarray(kept.get(_SUMS, np.zeros((0, size))), dtype=np.float64)
+    if sums.ndim != 2 or sums.shape[1] != size or not np.isfinite(sums).all():
         raise IntegrityError(
             f"expected sums of a validation of {size} numbers, found others; restore the run"
         )
-    return made
+    return sums
 
 
 def sums_in(folder: Path, size: int) -> Array:
@@ -229,11 +228,11 @@ def sums_in(folder: Path, size: int) -> Array:
         return np.zeros((0, size))
     try:
         said = json_value(read_bytes(path, most=_MOST_BYTES))
-        made = np.array(said[_SUMS], dtype=np.float64)
+        sums = np.array(said[_SUMS], dtype=np.float64)
         if set(said) != {_SUMS}:
             raise ValueError("expected sums alone")
     except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
         raise IntegrityError(
             f"expected {path} as this version writes it, found something else; restore it"
         ) from None
-    return sums_of({_SUMS: made.reshape(len(made), -1)}, size) if made.size else np.zeros((0, size))
+    return sums_of({_SUMS: sums.reshape(len(sums), -1)}, size) if sums.size else np.zeros((0, size))

@@ -65,7 +65,7 @@ class ValidationScores:
         return {
             "scores": {one.name: _plain(asdict(one)) for one in self.scores},
             "calibration": None if self.calibration is None else _plain(asdict(self.calibration)),
-            "decisions": [_plain(asdict(one)) for one in self.decisions],
+            "decisions": [_plain(asdict(decision)) for decision in self.decisions],
         }
 
 

@@ -16,9 +16,9 @@ from hubbub.queries.validation.validation_layout import layout_of
 from hubbub.study import Study
 from hubbub.study.validation import AUTO, HELD_BACK
 
-_GOOD_ENOUGH = 0.03  # standard error of a held-back AUC, c-index, R squared or accuracy
-_RANKS = 0.17  # of sqrt(parameters / records): what was seen of AUC and c-index at most
-_SHARES = 2.0  # of parameters / records: what a least-squares fit gains in R squared
+_GOOD_ENOUGH = 0.03  # standard error of a held-back AUC, c-index or accuracy
+_RANKS = 0.17  # of sqrt(parameters / records): what was seen of AUC at most
+_NOTHING = 0.1  # standard error of a score, from which on a good model is not told from a bad one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +45,11 @@ class WhoseRecords:
     def error(self) -> float | None:
         """The standard error to expect on the records that are taken; None if it is not known."""
         return None if self.errors is None else self.errors[not self.held_back]
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether the score will stand out from the noise, as far as is known."""
+        return self.error is None or self.error <= _NOTHING
 
 
 @lru_cache(maxsize=16)
@@ -108,7 +113,4 @@ def _flattery(study: Study, records: int) -> float | None:
     parameters = model_dimension(study)
     if parameters is None:
         return None
-    outcome = study.data.outcome
-    if outcome is not None and outcome.kind in ("numeric", "count"):
-        return min(1.0, _SHARES * parameters / records)
     return min(0.5, _RANKS * sqrt(parameters / records))

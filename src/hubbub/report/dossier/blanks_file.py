@@ -32,17 +32,17 @@ def read_written(text: str, where: str) -> Mapping[str, str]:
         UserError: the text is no TOML, a name is unknown, or a value is no text.
     """
     try:
-        found = tomllib.loads(text)
+        written = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"expected TOML in {where}, got: {error}; mend it") from None
     known = blanks_of()
-    odd = sorted(set(found) - set(known))
+    odd = sorted(set(written) - set(known))
     if odd:
         raise UserError(
             f"expected names of blanks in {where}, got {', '.join(odd)}; they are "
             f"{', '.join(known)}"
         )
-    other = [name for name, value in found.items() if not isinstance(value, str)]
+    other = [name for name, value in written.items() if not isinstance(value, str)]
     if other:
         raise UserError(f"expected texts in {where}, got something else for {', '.join(other)}")
-    return found
+    return written

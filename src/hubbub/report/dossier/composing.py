@@ -57,7 +57,10 @@ class Dossier:
     def sentences(self) -> tuple[Sentence, ...]:
         """All sentences in order."""
         return tuple(
-            part for one in self.chapters for part in one.parts if isinstance(part, Sentence)
+            part
+            for chapter in self.chapters
+            for part in chapter.parts
+            if isinstance(part, Sentence)
         )
 
     @property
@@ -65,8 +68,8 @@ class Dossier:
         """Names of what a person has still to write."""
         names = (
             part.blank.name
-            for one in self.chapters
-            for part in one.parts
+            for chapter in self.chapters
+            for part in chapter.parts
             if isinstance(part, Written) and not part.text
         )
         return tuple(dict.fromkeys(names))
@@ -74,7 +77,7 @@ class Dossier:
     @property
     def counts(self) -> Mapping[str, int]:
         """How many sentences stand how."""
-        return Counter(one.standing for one in self.sentences)
+        return Counter(sentence.standing for sentence in self.sentences)
 
 
 def compose(facts: Facts, written: Mapping[str, str] | None = None) -> Dossier:
@@ -107,7 +110,7 @@ def compose(facts: Facts, written: Mapping[str, str] | None = None) -> Dossier:
 
 
 def _shown(parts: Sequence[Part], facts: Facts, written: Mapping[str, str]) -> tuple[Shown, ...]:
-    return tuple(_answered(one, facts, written) for one in parts)
+    return tuple(_answered(part, facts, written) for part in parts)
 
 
 def _answered(part: Part, facts: Facts, written: Mapping[str, str]) -> Shown:

@@ -42,11 +42,13 @@ def _opening(dossier: Dossier) -> list[Html]:
         *(tag("p", words) for words in OPENING),
         tag("p", counted(dossier)),
     ]
-    found = [tag("header", *parts)]
+    elements = [tag("header", *parts)]
     if dossier.wrongs:
         items = (tag("li", claim, class_="alarm") for claim in dossier.wrongs)
-        found.append(tag("section", tag("h2", WRONG_TITLE), tag("ul", *items), class_="warnings"))
-    return found
+        elements.append(
+            tag("section", tag("h2", WRONG_TITLE), tag("ul", *items), class_="warnings")
+        )
+    return elements
 
 
 def _chapter(chapter: Composed) -> Html:

@@ -145,16 +145,16 @@ def beyond(one: Reader) -> str:
 
 def unit(one: Reader) -> str:
     """What one unit of protection is."""
-    found = one("plan.patient")
+    patient = one("plan.patient")
     if one("plan.unit") == "patient":
         return (
             "One unit is a patient with all records at one silo; a patient of two silos is two "
-            f"units, for whom epsilon is at most {at_most(found['in_two_silos'])} together."
+            f"units, for whom epsilon is at most {at_most(patient['in_two_silos'])} together."
         )
-    if found is not None:
+    if patient is not None:
         return (
-            f"One unit is one record. For {found['who']} epsilon is at most "
-            f"{at_most(found['epsilon'])}."
+            f"One unit is one record. For {patient['who']} epsilon is at most "
+            f"{at_most(patient['epsilon'])}."
         )
     return (
         "One unit is one record. The study does not say that a person may have several; a person "
@@ -204,12 +204,12 @@ def ledgers(one: Reader) -> str:
 
 def audit(one: Reader) -> str:
     """What an attack on the training found."""
-    found = one("audit")
+    result = one("audit")
     return (
-        f"An audit played {amount(found['runs'])} trainings with {amount(found['canaries'])} "
+        f"An audit played {amount(result['runs'])} trainings with {amount(result['canaries'])} "
         f"made-up records each and tried to tell which were used: it showed an epsilon of at least "
-        f"{at_least(found['epsilon_lower'])}, where the sums may tell "
-        f"{at_most(found['epsilon_audited'])}. A small number proves nothing; a larger one than "
+        f"{at_least(result['epsilon_lower'])}, where the sums may tell "
+        f"{at_most(result['epsilon_audited'])}. A small number proves nothing; a larger one than "
         "that would have shown a defect."
     )
 
@@ -309,8 +309,8 @@ def apart(one: Reader) -> str:
 
 def software(one: Reader) -> str:
     """Which versions ran."""
-    found = one("versions")
-    said = ", ".join(f"{name} {number}" for name, number in found.items() if number)
+    versions = one("versions")
+    said = ", ".join(f"{name} {number}" for name, number in versions.items() if number)
     return f"By its aggregator's word it was made with {said}."
 
 
@@ -344,12 +344,12 @@ def enclaves(one: Reader) -> str:
 
 def row_of(one: Reader, adversary: str) -> dict[str, Any]:
     """The plan's row of an adversary; NotShownError if there is none."""
-    found: dict[str, Any] | None = next(
+    chosen: dict[str, Any] | None = next(
         (row for row in one("plan.epsilon") if row["adversary"] == adversary), None
     )
-    if found is None:
+    if chosen is None:
         raise NotShownError("the plan has no row for it")
-    return found
+    return chosen
 
 
 def never(_: Reader) -> str:

@@ -28,19 +28,19 @@ def as_docx(dossier: Dossier) -> bytes:
         raise UserError(
             f"expected python-docx to be installed for a docx file; {with_extra('paper')}"
         ) from None
-    made = Document()
-    made.core_properties.title = f"{dossier.study}: dossier"
-    made.core_properties.author = ""
-    made.core_properties.created = made.core_properties.modified = _TIME
-    _opening(made, dossier)
+    document = Document()
+    document.core_properties.title = f"{dossier.study}: dossier"
+    document.core_properties.author = ""
+    document.core_properties.created = document.core_properties.modified = _TIME
+    _opening(document, dossier)
     for chapter in dossier.chapters:
-        made.add_heading(chapter.title, level=1)
-        made.add_paragraph(chapter.source)
+        document.add_heading(chapter.title, level=1)
+        document.add_paragraph(chapter.source)
         for part in chapter.parts:
-            _add(made, part)
-    _listed(made, TRUST_TITLE, [f"{capital(claim)}." for claim in dossier.trusted])
+            _add(document, part)
+    _listed(document, TRUST_TITLE, [f"{capital(claim)}." for claim in dossier.trusted])
     out = BytesIO()
-    made.save(out)
+    document.save(out)
     return out.getvalue()
 
 

@@ -137,7 +137,7 @@ def _length(element: ET.Element, name: str) -> float:
 
 
 def _points(element: ET.Element) -> list[tuple[float, float]]:
-    pairs = (one.split(",") for one in element.get("points", "").split())
+    pairs = (word.split(",") for word in element.get("points", "").split())
     return [(float(x), float(y)) for x, y in pairs]
 
 
@@ -154,7 +154,7 @@ def _pieces(path: str) -> Iterator[list[tuple[float, float]]]:
             yield piece
         way = step.lower()
         pairs = (
-            [(one, 0.0) if way == "h" else (0.0, one) for one in numbers]
+            [(number, 0.0) if way == "h" else (0.0, number) for number in numbers]
             if way in "hv"
             else list(zip(numbers[::2], numbers[1::2], strict=True))
         )

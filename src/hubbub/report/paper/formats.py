@@ -38,7 +38,7 @@ def written(paper: Manuscript, kind: str) -> Mapping[str, bytes]:
     """
     if kind == "csv":
         return {
-            **{f"{one.name}.csv": _csv(one).encode() for one in paper.tables},
+            **{f"{table.name}.csv": _csv(table).encode() for table in paper.tables},
             "methods.txt": f"{paper.methods}\n".encode(),
         }
     if kind == "docx":
@@ -87,19 +87,19 @@ def _html(paper: Manuscript) -> str:
 def _latex(paper: Manuscript) -> str:
     """Tables with booktabs, and figures that `--figures pdf` writes beside them."""
     lines = ["% needs \\usepackage{booktabs,graphicx}", _escaped(paper.methods), ""]
-    for one in paper.tables:
-        columns = "l" + "r" * (len(one.table.head) - 1)
+    for table in paper.tables:
+        columns = "l" + "r" * (len(table.table.head) - 1)
         lines += [
             r"\begin{table}",
-            rf"\caption{{{_escaped(one.caption)}}}",
+            rf"\caption{{{_escaped(table.caption)}}}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
-            _cells(one.table.head),
+            _cells(table.table.head),
             r"\midrule",
-            *map(_cells, one.table.rows),
+            *map(_cells, table.table.rows),
             r"\bottomrule",
             r"\end{tabular}",
-            *(rf"\par\footnotesize {_escaped(_capital(note))}." for note in one.notes),
+            *(rf"\par\footnotesize {_escaped(_capital(note))}." for note in table.notes),
             r"\end{table}",
             "",
         ]

@@ -82,7 +82,7 @@ def manuscript_of(told: Mapping[str, Any]) -> Manuscript:
     """What a paper prints, from what `statistics.json` holds."""
     answers: Mapping[str, Answer] = told["statistics"]
     flow = _flow(answers, told["unit"])
-    tables = [one for name, answer in answers.items() for one in _tables(name, answer, answers)]
+    tables = [table for name, answer in answers.items() for table in _tables(name, answer, answers)]
     drawn = [(name, figure_of(answer)) for name, answer in answers.items()]
     return Manuscript(
         study=told["study"],
@@ -94,10 +94,12 @@ def manuscript_of(told: Mapping[str, Any]) -> Manuscript:
 
 def methods_sentence(told: Mapping[str, Any]) -> str:
     """What the section on methods says."""
-    kinds = dict.fromkeys(one["kind"] for one in told["statistics"].values() if not one["refusal"])
+    kinds = dict.fromkeys(
+        statistic["kind"] for statistic in told["statistics"].values() if not statistic["refusal"]
+    )
     done = "; ".join(_METHODS[kind] for kind in kinds if kind in _METHODS)
     changed = "exchanged" if told["relation"] == "substitute" else "added or removed"
-    family = any(_is_adjusted(one) for one in told["statistics"].values())
+    family = any(_is_adjusted(statistic) for statistic in told["statistics"].values())
     return (f"{_capital(done)}. " if done else "") + (
         "All numbers are read from sums over all sites to which noise was added before anybody saw "
         "them; no site's numbers were seen by anybody. They have distributed differential privacy "
@@ -110,7 +112,7 @@ def methods_sentence(told: Mapping[str, Any]) -> str:
 
 def _is_adjusted(answer: Answer) -> bool:
     parts = (*answer["rows"], *answer["tests"])
-    return any(one.get("p_adjusted") is not None for one in parts)
+    return any(part.get("p_adjusted") is not None for part in parts)
 
 
 def _tables(name: str, answer: Answer, answers: Mapping[str, Answer]) -> Iterator[PaperTable]:
@@ -133,7 +135,9 @@ def _tables(name: str, answer: Answer, answers: Mapping[str, Answer]) -> Iterato
 
 def _flow(answers: Mapping[str, Answer], unit: str) -> PaperTable | None:
     """How many records each question is about, with noise, and how many lack something for it."""
-    known = {name: found for name, one in answers.items() if (found := _counted(one)) is not None}
+    known = {
+        name: counted for name, one in answers.items() if (counted := _counted(one)) is not None
+    }
     if not known:
         return None
     whole, _ = max(known.values(), key=lambda one: one[0])

@@ -24,7 +24,7 @@ def table_one(answer: Answer, quantiles: Sequence[Answer]) -> TextTable:
         quantiles: answers of that kind; medians of what they describe are told besides.
     """
     groups = list(dict.fromkeys(row["group"] for row in answer["rows"]))
-    tests = {one["column"]: one for one in answer["tests"] if one.get("column")}
+    tests = {test["column"]: test for test in answer["tests"] if test.get("column")}
     head = ["", *(_head(answer, group) for group in groups), *(["p", "SMD"] if tests else [])]
     rows: list[tuple[str, ...]] = []
     for column in dict.fromkeys(row["column"] for row in answer["rows"] if row["column"]):
@@ -102,17 +102,17 @@ def _medians(
     column: str, groups: Sequence[str], quantiles: Sequence[Answer]
 ) -> Iterator[tuple[str, list[str]]]:
     """The median and quartiles, of all or by group, where somebody asked for them."""
-    found = {
+    medians = {
         (row["group"], row["level"]): row["value"]
         for answer in quantiles
         for row in answer["rows"]
         if row["column"] == column and row["quantity"] == "quantile"
     }
     levels = ("0.5", "0.25", "0.75")
-    known = [all((group, level) in found for level in levels) for group in groups]
+    known = [all((group, level) in medians for level in levels) for group in groups]
     if any(known):
         cells = [
-            "{} [{}, {}]".format(*(_short(found[group, level]) for level in levels))
+            "{} [{}, {}]".format(*(_short(medians[group, level]) for level in levels))
             if there
             else NOT_KNOWN
             for group, there in zip(groups, known, strict=True)

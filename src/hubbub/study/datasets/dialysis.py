@@ -172,8 +172,8 @@ def _read(pickled: bytes) -> Mapping[str, Sequence[str]]:
     numbers, _, _, centres, diseases, ages = buffers
     pid, event, time = np.frombuffer(numbers, "<i8").reshape(3, -1).tolist()
     age, begin = np.frombuffer(ages, "<i8").reshape(2, -1).tolist()
-    found = {"pid": pid, "event": event, "time": time, "age": age, "begin": begin}
-    texts = {name: list(map(str, values)) for name, values in found.items()}
+    arrays = {"pid": pid, "event": event, "time": time, "age": age, "begin": begin}
+    texts = {name: list(map(str, values)) for name, values in arrays.items()}
     texts["centre"] = list(map(str, np.frombuffer(centres, "i1").tolist()))
     texts["disease"] = [_DISEASES[code] for code in np.frombuffer(diseases, "i1").tolist()]
     return texts

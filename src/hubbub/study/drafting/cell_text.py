@@ -74,8 +74,8 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
         return text
     core = text.strip(_UNITS).replace("\u2212", "-")  # the minus of typesetters
     ways = (_with_comma, _with_point) if decimal == "," else (_with_point, _with_comma)
-    found = (way(core) for way in ways)
-    return next((one for one in found if one is not None and number_in(one) is not None), None)
+    numbers = (way(core) for way in ways)
+    return next((one for one in numbers if one is not None and number_in(one) is not None), None)
 
 
 def measured(text: str, decimal: str = ".") -> str | None:
@@ -104,8 +104,8 @@ def is_code(text: str) -> bool:
 def decimal_of(texts: Collection[str], usual: str) -> str:
     """Which decimal sign a column has: the one that some cell has beyond doubt, or the usual."""
     cores = [text.strip(_UNITS) for text in texts]
-    comma = sum(_with_comma(one) is not None and _with_point(one) is None for one in cores)
-    point = sum(_with_point(one) is not None and _with_comma(one) is None for one in cores)
+    comma = sum(_with_comma(core) is not None and _with_point(core) is None for core in cores)
+    point = sum(_with_point(core) is not None and _with_comma(core) is None for core in cores)
     return usual if comma == point else "," if comma > point else "."
 
 

@@ -77,8 +77,8 @@ def column_draft(name: str, files: Sequence[Sequence[str]], usual: str = ".") ->
         return ColumnDraft(
             name=name, why="it looks like a row's key, which tells nothing about others"
         )
-    found = _number(name, cells, there, usual)
-    return found or _noted(_categories(name, cells), files)
+    draft = _number(name, cells, there, usual)
+    return draft or _noted(_categories(name, cells), files)
 
 
 def _noted(made: ColumnDraft, files: Sequence[Sequence[str]]) -> ColumnDraft:
@@ -305,8 +305,8 @@ def _are_categories(spellings: Collection[str], cells: int) -> bool:
     """Whether spellings are few, short and come back."""
     few = len(spellings) <= min(_MOST_CATEGORIES, max(2, cells // 2))
     return few and all(
-        len(one) <= _LONGEST and one.isprintable() and one.casefold() != NOT_RECORDED
-        for one in spellings
+        len(spelling) <= _LONGEST and spelling.isprintable() and spelling.casefold() != NOT_RECORDED
+        for spelling in spellings
     )
 
 

@@ -54,8 +54,8 @@ def _data(made: Draft) -> list[str]:
         f"capacity = {made.capacity}                   # from records, rounded up: of each silo",
         "",
         "[data.columns]                   # bounds, categories, defaults, missing: from records",
-        *(_column(one.column) for one in made.used if one.column),
-        *[line for one in made.columns if not one.column for line in _left_out(one)],
+        *(_column(covariate.column) for covariate in made.used if covariate.column),
+        *[line for column in made.columns if not column.column for line in _left_out(column)],
     ]
 
 
@@ -145,17 +145,24 @@ def _training(made: Draft) -> list[str]:
 
 
 def _validation(made: Draft) -> list[str]:
-    shown = "" if made.is_validated else "# "
+    if not made.validation_epsilon:
+        return [
+            "# No [validation], which would tell how good the model is: of so few records at this",
+            "# epsilon the noise would hide it. With more of either, hubbub init drafts it; public",
+            "# records (data.test) tell it at no cost.",
+        ]
     why = "how good the model is, with intervals: its part of epsilon"
-    if not made.is_validated:
-        why = "with so few records the noise would hide what it shows: remove the # to try"
     share = [f"holdout = {made.test_share:g}"] if made.test_share else []
+    bins = [
+        f"bins = {made.validation_bins}                         # fewer tell more of few records"
+    ]
     whose = "those kept from the training; of it where too few: hubbub plan tells which"
     return [
-        f"{shown}[validation]",
-        f"{shown}epsilon = {made.validation_share * EPSILON:g}                    # {why}",
-        f'{shown}records = "auto"                 # {whose}',
-        *(f"{shown}{line}" for line in share),
+        "[validation]",
+        f"epsilon = {made.validation_epsilon:g}                    # {why}",
+        f'records = "auto"                 # {whose}',
+        *(bins if made.validation_bins else []),
+        *share,
     ]
 
 

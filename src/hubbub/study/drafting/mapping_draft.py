@@ -69,9 +69,9 @@ def _lines(cells: Sequence[str], column: Column | None, name: str, data: Data) -
     strange = sorted({canonical(c) for c in cells if c} - set(map(canonical, known)))[:20]
     near = {cell: next((k for k in known if folded(k) == folded(cell)), "") for cell in strange}
     sure = [f"{_text(cell)} = {_text(to)}" for cell, to in near.items() if to]
-    found = [f"spellings = {{ {', '.join(sure)} }}"] if sure else []
+    lines = [f"spellings = {{ {', '.join(sure)} }}"] if sure else []
     left = ", ".join(_text(cell) for cell, to in near.items() if not to)
-    return [*found, *([f"# spellings: what are {left}?"] if left else [])]
+    return [*lines, *([f"# spellings: what are {left}?"] if left else [])]
 
 
 def _number_lines(cells: Sequence[str], column: Column) -> list[str]:
@@ -79,7 +79,7 @@ def _number_lines(cells: Sequence[str], column: Column) -> list[str]:
     lines, plain = [], [number_in(canonical(cell)) for cell in cells]
     if None in plain:
         commas = [number_in(cell.replace(",", ".")) for cell in cells]
-        if sum(one is not None for one in commas) > sum(one is not None for one in plain):
+        if sum(comma is not None for comma in commas) > sum(one is not None for one in plain):
             lines, plain = ['decimal = ","'], commas
     numbers = [one for one in plain if one is not None]
     if cells and not numbers:
@@ -96,7 +96,7 @@ def _factor(numbers: Sequence[float], column: Column) -> float:
     low, high = column.bounds
 
     def inside(factor: float) -> float:
-        return sum(low <= one * factor <= high for one in numbers) / max(len(numbers), 1)
+        return sum(low <= number * factor <= high for number in numbers) / max(len(numbers), 1)
 
     if not numbers or inside(1) >= _FEW_INSIDE:
         return 0.0

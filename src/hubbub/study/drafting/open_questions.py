@@ -43,7 +43,7 @@ def with_time(given: Answers, survey: Survey) -> Answers:
     if given.event is None or given.target is not None:
         return given
     pairs = time_event_pairs(survey.cells, survey.usual_decimal)
-    times = [one.time for one in pairs if one.event == given.event]
+    times = [pair.time for pair in pairs if pair.event == given.event]
     times = times or list(times_in(survey.cells, survey.usual_decimal))
     if not times:
         raise DataError(
@@ -67,14 +67,14 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
     """Rows that may belong to one person."""
     if given.patient is not None or given.records_are_units:
         return
-    found = likely_keys(survey)
-    if not found:
+    keys = likely_keys(survey)
+    if not keys:
         return
-    first = found[0]
-    others = [one.name for one in found[1:3]]
+    first = keys[0]
+    others = [one.name for one in keys[1:3]]
     also = f" (or {' or '.join(map(repr, others))})" if others else ""
     yield Question(
-        columns=tuple(one.name for one in found),
+        columns=tuple(one.name for one in keys),
         asked=f"whose is a row? {first.name!r}{also} has {first.values} values in {first.rows} "
         f"rows, one of them in {first.most}: if that is a person, the promise must be to the "
         "person, with all rows",
@@ -96,7 +96,7 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
         return
     pairs = time_event_pairs(survey.cells, survey.usual_decimal)
     if given.target is not None:
-        mine = [one for one in pairs if one.time == given.target]
+        mine = [pair for pair in pairs if pair.time == given.target]
         if mine:
             yield _pair_question(mine[0], survey)
         return
@@ -110,7 +110,7 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
 
 def target_tiers(survey: Survey, given: Answers) -> list[list[str]]:
     """The columns that may be learned, the likeliest first; none says whose a row is."""
-    whose = {given.patient, *(one.name for one in likely_keys(survey))}
+    whose = {given.patient, *(likely_key.name for likely_key in likely_keys(survey))}
     cells = {name: own for name, own in survey.cells.items() if name not in whose}
     return candidates(cells, survey.usual_decimal)
 

@@ -31,7 +31,7 @@ def party_names(paths: Sequence[Path]) -> tuple[tuple[str, ...], str]:
     texts = [path.as_posix() + "/" * path.is_dir() for path in paths]
     before, after = _shared(texts)
     names = [text[len(before) : len(text) - len(after)] for text in texts]
-    fits = all(one.endswith(_ENDS) for one in texts) and after.endswith(_ENDS)
+    fits = all(text.endswith(_ENDS) for text in texts) and after.endswith(_ENDS)
     if fits and _are_good(names):
         return tuple(names), f"{before}{{name}}{after}"
     return _made_up([path.stem for path in paths]), ""

@@ -39,7 +39,9 @@ class Question:
 
     def to_dict(self) -> dict[str, object]:
         """The question as plain values."""
-        choices = [{"means": one.means, "options": list(one.options)} for one in self.choices]
+        choices = [
+            {"means": choice.means, "options": list(choice.options)} for choice in self.choices
+        ]
         return {"columns": list(self.columns), "asked": self.asked, "choices": choices}
 
 

@@ -214,10 +214,10 @@ class _Reading:
     def _separator(self, text: str) -> str:
         """What stands between cells: what makes the first lines equally many cells."""
         sample = text[:_SAMPLE].rpartition("\n")[0] if len(text) > _SAMPLE else text
-        found = max(_SEPARATORS, key=lambda one: _agreement(sample, one))
-        if found != ",":
-            self._say(f"its cells are separated by {_SEPARATORS[found]}, not by commas", SAVE)
-        return found
+        separator = max(_SEPARATORS, key=lambda one: _agreement(sample, one))
+        if separator != ",":
+            self._say(f"its cells are separated by {_SEPARATORS[separator]}, not by commas", SAVE)
+        return separator
 
     def _lines(self, text: str, separator: str) -> list[list[str]]:
         """All lines that are not blank, as stripped cells."""

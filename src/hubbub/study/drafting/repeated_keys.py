@@ -55,8 +55,8 @@ def repeated_keys(tables: Sequence[RawTable], names: Sequence[str]) -> list[Repe
         names: of the columns.
     """
     kept = [_Rows(table) for table in tables]
-    found = [(_rank(name), one) for name in names if (one := _repeated(name, kept)) is not None]
-    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+    ranked = [(_rank(name), one) for name in names if (one := _repeated(name, kept)) is not None]
+    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
 
 
 class _Rows:

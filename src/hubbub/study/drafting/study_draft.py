@@ -30,8 +30,7 @@ _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
 _TELLS_WHOSE = "it says whose a row is, which tells nothing about others"
 _OTHERS = 3  # columns that may be the target instead
 _NAMED = 12  # columns, before the rest are counted
-_VALIDATED = 500  # records from which on a validation says something
-_MANY = (2000, 10_000)  # records from which on it needs less of epsilon
+_MANY = (2000, 10_000)  # records from which on a validation needs less of epsilon
 _CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # records of a patient
 
 
@@ -51,6 +50,8 @@ class Draft:
         patient: the column that says whose a record is; empty: each record is a unit.
         most_per_patient: records of one patient at most, rounded up; 0 without `patient`.
         test_share: share of each silo's records that scores the model; 0: nobody asked for it.
+        validation_epsilon: what the validation costs; 0: there is none.
+        validation_bins: of its predictions; 0: as many as a study has that says nothing.
         asked: the query that the tables came from; None: files.
     """
 
@@ -65,12 +66,14 @@ class Draft:
     patient: str = ""
     most_per_patient: int = 0
     test_share: float = 0.0
+    validation_epsilon: float = 0.0
+    validation_bins: int = 0
     asked: AskedQuery | None = None
 
     @property
     def used(self) -> tuple[ColumnDraft, ...]:
         """The columns that become features."""
-        return tuple(one for one in self.columns if one.column)
+        return tuple(column for column in self.columns if column.column)
 
     @property
     def usual(self) -> UsualTraining:
@@ -81,7 +84,7 @@ class Draft:
             epsilon=EPSILON,
             silos=len(self.parties),
             colluders=self.colluders,
-            square=squared_length(one.column for one in self.used if one.column),
+            square=squared_length(covariate.column for covariate in self.used if covariate.column),
         )
 
     @property
@@ -95,31 +98,34 @@ class Draft:
         return float(f"1e-{max(5, ceil(log10(self.records)) + 1)}")
 
     @property
-    def is_validated(self) -> bool:
-        """Whether the records suffice for a validation that says something."""
-        return self.test_share > 0 or self.records >= _VALIDATED
-
-    @property
-    def validation_share(self) -> float:
-        """The part of epsilon that it gets.
+    def validation_shares(self) -> tuple[float, ...]:
+        """The parts of epsilon that a validation may have, the first of which is enough.
 
         Of .5, .3 and .2 the training has 17, 6 and 3 % more noise, which adds up in squares.
         """
-        return next(
-            (part for most, part in zip(_MANY, (0.5, 0.3), strict=True) if self.records < most), 0.2
-        )
+        parts = (0.5, 0.3, 0.2)
+        usual = sum(self.records >= most for most in _MANY)
+        return parts[usual::-1]
 
     @property
     def private(self) -> tuple[str, ...]:
         """The keys of the study whose values were taken from records."""
         spelled = "data.classes" if self.target.classes else "data.positive, data.negative"
         spelled = "data.target" if self.target.outcome else spelled
-        bounded = [one.name for one in self.used if one.column and not one.column.categories]
-        listed = [one.name for one in self.used if one.column and one.column.categories]
-        found = [spelled, "data.records", "data.capacity"]
-        found += ["data.most_per_patient"] if self.patient else []
-        found += [f"bounds, typical values and missing of {_few(bounded)}"] if bounded else []
-        return (*found, *([f"categories of {_few(listed)}"] if listed else []))
+        bounded = [
+            covariate.name
+            for covariate in self.used
+            if covariate.column and not covariate.column.categories
+        ]
+        listed = [
+            covariate.name
+            for covariate in self.used
+            if covariate.column and covariate.column.categories
+        ]
+        read_off = [spelled, "data.records", "data.capacity"]
+        read_off += ["data.most_per_patient"] if self.patient else []
+        read_off += [f"bounds, typical values and missing of {_few(bounded)}"] if bounded else []
+        return (*read_off, *([f"categories of {_few(listed)}"] if listed else []))
 
 
 def draft(survey: Survey, given: Answers) -> Draft:
@@ -141,22 +147,24 @@ def draft(survey: Survey, given: Answers) -> Draft:
     columns = {name: cells for name, cells in survey.cells.items() if name in by_file}
     wanted = learned(columns, asked, kind=given.kind, event=given.event, usual=usual)
     wanted = replace(wanted, guessed=given.target is None, others=_others(tiers, wanted))
-    keys = {one.name for one in likely_keys(survey)}
+    keys = {likely_key.name for likely_key in likely_keys(survey)}
     happened = wanted.happened(columns)
     ends = _ends(survey, wanted)
-    made = []
+    columns_drafted = []
     for name, cells in by_file.items():
         if name in wanted.columns:
             continue
         why = _TELLS_WHOSE if name in keys else ends.get(name, "")
         why = why or telling(columns[name], happened, wanted.sides)
-        made.append(ColumnDraft(name=name, why=why) if why else column_draft(name, cells, usual))
-    made += [
+        columns_drafted.append(
+            ColumnDraft(name=name, why=why) if why else column_draft(name, cells, usual)
+        )
+    columns_drafted += [
         ColumnDraft(name=name, why=f"not in {files}: if it has another name there, rename it")
         for name, files in survey.elsewhere.items()
     ]
-    if not any(one.column for one in made):
-        why = "; ".join(f"{one.name}: {one.why}" for one in made) or "there is no other"
+    if not any(one.column for one in columns_drafted):
+        why = "; ".join(f"{one.name}: {one.why}" for one in columns_drafted) or "there is no other"
         raise DataError(
             f"expected a column besides the target {wanted.name!r} that can be used, found none "
             f"({why}); correct the files"
@@ -171,7 +179,7 @@ def draft(survey: Survey, given: Answers) -> Draft:
         parties=names,
         files=files,
         target=wanted,
-        columns=tuple(made),
+        columns=tuple(columns_drafted),
         tables=survey.tables,
         faults=survey.faults,
         records=max(_two_digits(total), len(names)),
@@ -207,7 +215,7 @@ def _ends(survey: Survey, wanted: TargetDraft) -> dict[str, str]:
         "both together"
     )
     pairs = time_event_pairs(survey.cells, survey.usual_decimal)
-    return {one.time: why for one in pairs if one.is_sure and one.event == wanted.name}
+    return {pair.time: why for pair in pairs if pair.is_sure and pair.event == wanted.name}
 
 
 def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[str]]:
@@ -219,10 +227,10 @@ def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[
             f"expected --patient to name a column of every file, got {patient!r}; choose one of "
             f"{', '.join(cells)}"
         )
-    found = [[*filter(None, map(patient_key, one))] for one in cells.pop(patient)]
-    if not all(found):
+    keys = [[*filter(None, map(patient_key, one))] for one in cells.pop(patient)]
+    if not all(keys):
         raise DataError(f"expected patients in column {patient!r}, found none; fill it in")
-    return found
+    return keys
 
 
 def _few(names: Sequence[str]) -> str:

@@ -41,12 +41,12 @@ class Survey:
     def common(self) -> list[str]:
         """The columns that every file with records has."""
         first = self.full[0].header
-        return [name for name in first if all(name in one.header for one in self.full)]
+        return [name for name in first if all(name in covariate.header for covariate in self.full)]
 
     @cached_property
     def by_file(self) -> Mapping[str, list[list[str]]]:
         """The cells of each common column, file by file."""
-        return {name: [one.column(name) for one in self.full] for name in self.common}
+        return {name: [covariate.column(name) for covariate in self.full] for name in self.common}
 
     @cached_property
     def cells(self) -> Mapping[str, list[str]]:
@@ -56,21 +56,26 @@ class Survey:
     @property
     def usual_decimal(self) -> str:
         """The decimal sign where a cell may mean two numbers."""
-        return next((one.usual_decimal for one in self.full if one.usual_decimal == ","), ".")
+        return next(
+            (covariate.usual_decimal for covariate in self.full if covariate.usual_decimal == ","),
+            ".",
+        )
 
     @property
     def elsewhere(self) -> dict[str, str]:
         """The columns that some file lacks, and which files."""
-        names = dict.fromkeys(name for one in self.full for name in one.header)
+        names = dict.fromkeys(name for covariate in self.full for name in covariate.header)
         return {
-            name: ", ".join(one.origin for one in self.full if name not in one.header)
+            name: ", ".join(
+                covariate.origin for covariate in self.full if name not in covariate.header
+            )
             for name in names
             if name not in self.common
         }
 
     def refuse_absent(self, name: str | None) -> None:
         """Refuse a column that only some files have, by the names of those that lack it."""
-        lacking = [one for one in self.full if name not in one.header]
+        lacking = [covariate for covariate in self.full if name not in covariate.header]
         if name is None or not 0 < len(lacking) < len(self.full):
             return
         raise DataError(

@@ -164,17 +164,26 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
     numbers = [number_in(canonical(cell)) for cell in table.column(column.name)]
     absent = set(map(column.spelled, ("", *column.missing)))
     cells = map(column.spelled, table.column(column.name))
-    outside = sum(
-        number is not None and cell not in absent and not low <= number <= high
-        for cell, number in zip(cells, numbers, strict=True)
-    )
-    if outside * _WORTH_SAYING > len(numbers):
+    outside = [
+        (number, row)
+        for cell, number, row in zip(cells, numbers, table.numbers, strict=True)
+        if number is not None and cell not in absent and not low <= number <= high
+    ]
+    if len(outside) * _WORTH_SAYING > len(numbers):
         yield _odd(
             table,
-            f"{outside} of {len(numbers)} values lie outside {low:g} to {high:g}",
+            f"{len(outside)} of {len(numbers)} values lie outside {low:g} to {high:g}",
             "they will count as the nearer bound: widen the bounds if that is too many",
             column.name,
         )
+        return
+    span = high - low
+    far = [(number, row) for number, row in outside if not low - span <= number <= high + span]
+    if far:
+        said = f"{far[0][0]:g} lies far outside {low:g} to {high:g}"
+        remedy = "a slip of the pen, or another unit? it will count as the nearer bound"
+        rows = [row for _, row in far]
+        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
 
 
 def _pooled(table: RawTable, column: Column) -> Iterator[Fault]:
@@ -281,7 +290,9 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         said = f"there are {len(table.rows)} records only"
         remedy = "few records learn little behind the noise: check that the file is whole"
         yield _odd(table, said, remedy)
-    used = [one.name for one in data.columns] or [n for n in table.header if n not in data.targets]
+    used = [column.name for column in data.columns] or [
+        n for n in table.header if n not in data.targets
+    ]
     for name in used:
         if name in table.header and is_key(name, [table.column(name)]):
             said = "it looks like a row's key, which tells nothing about others"
@@ -297,11 +308,11 @@ def _classes(table: RawTable, data: Data) -> set[str]:
     """The classes that occur, each by its first spelling."""
     if data.target not in table.header or data.outcome is not None:
         return set()
-    found = set(map(canonical, table.column(data.target)))
+    classes = set(map(canonical, table.column(data.target)))
     if not data.positive:
-        return found & set(map(canonical, data.classes))
+        return classes & set(map(canonical, data.classes))
     lists = (data.positive, data.negative)
-    return {one[0] for one in lists if found & set(map(canonical, one))}
+    return {listed[0] for listed in lists if classes & set(map(canonical, listed))}
 
 
 def _one_class(names: Sequence[str], classes: set[str], data: Data) -> Iterator[Fault]:

@@ -102,13 +102,13 @@ def counts_something(name: str, cells: Sequence[str], usual: str = ".") -> bool:
     >>> counts_something("stage", ["0", "1", "2", "3", "4"])
     False
     """
-    found = _numbers(cells, usual)
-    if not found or min(found) < 0 or any(one % 1 for one in found):
+    numbers = _numbers(cells, usual)
+    if not numbers or min(numbers) < 0 or any(one % 1 for one in numbers):
         return False
-    several, most = len(set(found)), max(found)
+    several, most = len(set(numbers)), max(numbers)
     if _counted(name):
         return several >= 3 and most <= 10 * _LARGEST_COUNT
-    small = min(found) == 0 and most <= _LARGEST_COUNT and median(found) <= most / 3
+    small = min(numbers) == 0 and most <= _LARGEST_COUNT and median(numbers) <= most / 3
     return several >= _FEWEST_COUNTS and small
 
 
@@ -141,8 +141,8 @@ def _numbers(cells: Sequence[str], usual: str) -> list[float]:
 
 def _known(names: Sequence[str], ranks: Sequence[str]) -> list[str]:
     """The columns that have such a name, in the order of these."""
-    found = [name for name in names if _rank(name, ranks)]
-    return sorted(found, key=lambda name: _rank(name, ranks))
+    ranked = [name for name in names if _rank(name, ranks)]
+    return sorted(ranked, key=lambda name: _rank(name, ranks))
 
 
 def _rank(name: str, ranks: Sequence[str]) -> int:

@@ -79,11 +79,11 @@ class TargetDraft:
         outcome = self.outcome
         if outcome is not None and not outcome.event:
             numbers = (measured(cell, self.decimal) for cell in columns[self.name])
-            return [None if one is None else float(one) > 0 for one in numbers]
+            return [None if number is None else float(number) > 0 for number in numbers]
         lists = (self.positive, self.negative)
         if outcome is not None:
             lists = (outcome.positive, outcome.negative)
-        ones, zeros = ({*map(canonical, one)} for one in lists)
+        ones, zeros = ({*map(canonical, listed)} for listed in lists)
         cells = map(canonical, columns[outcome.event if outcome else self.name])
         return [True if cell in ones else False if cell in zeros else None for cell in cells]
 
@@ -95,7 +95,7 @@ class TargetDraft:
             return f"{self.name!r} is above 0", f"{self.name!r} is 0"
         name = outcome.event if outcome else self.name
         lists = (outcome.positive, outcome.negative) if outcome else (self.positive, self.negative)
-        yes, no = (f"{name!r} is {' or '.join(one[:2])}" for one in lists)
+        yes, no = (f"{name!r} is {' or '.join(listed[:2])}" for listed in lists)
         return yes, no
 
     @property
@@ -230,16 +230,16 @@ def _event_of(columns: Mapping[str, Sequence[str]], name: str) -> TargetDraft:
     Raises:
         DataError: the column has not two answers.
     """
-    found = _class_draft(columns, name)
-    if found.classes:
+    draft = _class_draft(columns, name)
+    if draft.classes:
         raise DataError(
             f"expected the event's column {name!r} to say yes or no, found "
-            f"{', '.join(found.classes)}; write who had the event in a column of two values"
+            f"{', '.join(draft.classes)}; write who had the event in a column of two values"
         )
-    if not is_censoring(name) or {"censored", "event"} & {*map(folded, found.positive)}:
-        return found
-    note = f"{name!r} says who was censored, so its {found.positive[0]!r} is no event"
-    return replace(found, positive=found.negative, negative=found.positive, notes=(note,))
+    if not is_censoring(name) or {"censored", "event"} & {*map(folded, draft.positive)}:
+        return draft
+    note = f"{name!r} says who was censored, so its {draft.positive[0]!r} is no event"
+    return replace(draft, positive=draft.negative, negative=draft.positive, notes=(note,))
 
 
 def _class_draft(columns: Mapping[str, Sequence[str]], asked: str) -> TargetDraft:
@@ -258,23 +258,23 @@ def _class_draft(columns: Mapping[str, Sequence[str]], asked: str) -> TargetDraf
 
 def _values(cells: Sequence[str]) -> dict[str, Counter[str]]:
     """By folded text the spellings that occur, with their counts; without missing cells."""
-    found: dict[str, Counter[str]] = {}
+    values: dict[str, Counter[str]] = {}
     for cell, times in Counter(cells).items():
         if not is_absent(cell):
-            found.setdefault(folded(canonical(cell)), Counter())[cell] += times
-    return found
+            values.setdefault(folded(canonical(cell)), Counter())[cell] += times
+    return values
 
 
 def _classes_of(name: str, cells: Sequence[str]) -> TargetDraft:
     """The classes of a column."""
-    found = _values(cells)
-    if found and set(found) <= {*ONES, *ZEROS}:
-        return _answers(name, found)
-    if len(found) == 2:
-        return _two(name, found)
-    if 2 < len(found) <= min(MOST_CLASSES, max(3, len(cells) // 3)):
-        return _several(name, found)
-    what = "one value only" if len(found) == 1 else f"{len(found)} values"
+    values_of = _values(cells)
+    if values_of and set(values_of) <= {*ONES, *ZEROS}:
+        return _answers(name, values_of)
+    if len(values_of) == 2:
+        return _two(name, values_of)
+    if 2 < len(values_of) <= min(MOST_CLASSES, max(3, len(cells) // 3)):
+        return _several(name, values_of)
+    what = "one value only" if len(values_of) == 1 else f"{len(values_of)} values"
     raise DataError(
         f"expected a target {name!r} of two to {MOST_CLASSES} classes, found {what} in all files; "
         "name another column with --target, or say --kind numeric, count or time-to-event"

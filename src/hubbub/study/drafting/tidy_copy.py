@@ -56,7 +56,7 @@ def _rows(made: Draft, table: RawTable) -> list[list[str]]:
     if not table.rows:
         return []
     learned = made.target
-    decimals = {one.name: one.decimal for one in made.used}
+    decimals = {covariate.name: covariate.decimal for covariate in made.used}
     columns = [table.column(name) for name in (*learned.columns, *decimals)]
     own = len(learned.columns)
     signs = (learned.decimal, *[""] * (own - 1), *decimals.values())
@@ -88,4 +88,6 @@ def _cell(cell: str, decimal: str) -> str:
 
 def _text(made: Draft, rows: list[list[str]]) -> str:
     whose = [made.patient] if made.patient else []
-    return csv_text([[*whose, *made.target.columns, *(one.name for one in made.used)], *rows])
+    return csv_text(
+        [[*whose, *made.target.columns, *(covariate.name for covariate in made.used)], *rows]
+    )

@@ -72,19 +72,19 @@ def time_event_pairs(columns: Mapping[str, Sequence[str]], usual: str = ".") -> 
     """
     times = times_in(columns, usual)
     events = [name for name in columns if _rank(name) and _are_events(columns[name])]
-    found = [
+    pairs = [
         Pair(time=time, event=event, is_sure=sure)
         for time, sure in times.items()
         for event in events
     ]
-    return sorted(found, key=_order)
+    return sorted(pairs, key=_order)
 
 
 def times_in(columns: Mapping[str, Sequence[str]], usual: str = ".") -> dict[str, bool]:
     """Columns of times, and whether their names say that they end with something; those first."""
     times = {name: is_sure for name in columns if (is_sure := _ends(name)) is not None}
-    found = {name: sure for name, sure in times.items() if _are_times(columns[name], usual)}
-    return dict(sorted(found.items(), key=lambda pair: not pair[1]))
+    likely = {name: sure for name, sure in times.items() if _are_times(columns[name], usual)}
+    return dict(sorted(likely.items(), key=lambda pair: not pair[1]))
 
 
 def is_censoring(name: str) -> bool:
@@ -129,7 +129,7 @@ def _are_times(cells: Sequence[str], usual: str) -> bool:
 
 def _are_events(cells: Sequence[str]) -> bool:
     """Whether cells are two to four answers, in nearly every row."""
-    found = {folded(cell) for cell in cells if not is_missing(cell)}
+    spellings = {folded(cell) for cell in cells if not is_missing(cell)}
     gone = sum(map(is_missing, cells))
-    meant = all(one in _SAID or _MEANING.fullmatch(one) for one in found)
-    return 2 <= len(found) <= 4 and meant and gone * 10 <= len(cells)
+    meant = all(one in _SAID or _MEANING.fullmatch(one) for one in spellings)
+    return 2 <= len(spellings) <= 4 and meant and gone * 10 <= len(cells)

@@ -1,34 +1,34 @@
-"""The extract: what a source gave a study at one reading, encoded, kept at the site.
+"""The extract: what a source gave a study at one reading, encoded and sealed, kept at the site.
 
 A table may change while a study goes on, and a view or a grant may go. Nothing of that is seen by
 anybody: a study's records are read once, before others are told that this party is there, and what
 was read is used until the study is over, withdrawn or begun anew under another id. It lies in the
-party's own folder, for its owner alone, as files of records do:
+party's own folder, sealed, for its owner alone:
 
-    extracts/ID-NAME/    by study and silo: arrays, and extract.json with their SHA-256
+    extracts/ID-NAME/    by study and silo: arrays
+    extracts.key         what they are sealed by
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
 
-from hubbub.disk import json_value, read_text, sync_folder, why_of, write_text
+from hubbub.disk import locked, sync_folder, why_of
 from hubbub.errors import DataError
 from hubbub.study.data import columns_of
 from hubbub.study.extracts.cell_stream import CellStream
-from hubbub.study.extracts.extract_gathering import Arrays, gather
+from hubbub.study.extracts.extract_gathering import gather
+from hubbub.study.extracts.sealed_arrays import HEAD, Arrays, Seal, key_in, read_arrays, write_head
 from hubbub.study.study import Study
 from hubbub.tabular import CodedCells, Records, unit_rows
 
-EXTRACTS, _HEAD = "extracts", "extract.json"
+EXTRACTS, _MAKING, _LOCK = "extracts", ".making-", "lock"
 
 
 def records_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> Records:
@@ -43,18 +43,20 @@ def records_in(study: Study, party: str, home: Path, opened: Callable[[], CellSt
     Raises:
         DataError: the source cannot be read, or the extract was damaged.
     """
-    found = _extract(study, party, home, opened)
-    return Records(inputs=found["inputs"], targets=found["targets"], patients=found.get("patients"))
+    extract = _extract(study, party, home, opened, ("inputs", "targets", "patients"))
+    return Records(
+        inputs=extract["inputs"], targets=extract["targets"], patients=extract.get("patients")
+    )
 
 
 def cells_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> CodedCells:
     """A silo's cells for statistics; see `records_in`."""
-    found = _extract(study, party, home, opened)
+    extract = _extract(study, party, home, opened, ("cells", "patients"))
     names = list(columns_of(study.data))
     units = None
-    if "patients" in found:
-        units = unit_rows(np.asarray(found["patients"]), study.data.most_per_patient)
-    return CodedCells({name: found["cells"][:, k] for k, name in enumerate(names)}, units)
+    if "patients" in extract:
+        units = unit_rows(np.asarray(extract["patients"]), study.data.most_per_patient)
+    return CodedCells({name: extract["cells"][:, k] for k, name in enumerate(names)}, units)
 
 
 def forget(study: bytes, party: str, home: Path) -> None:
@@ -64,62 +66,68 @@ def forget(study: bytes, party: str, home: Path) -> None:
 
 def is_kept(study: Study, party: str, home: Path) -> bool:
     """Whether a study's extract is there."""
-    return (_place(study.id, party, home) / _HEAD).is_file()
+    return (_place(study.id, party, home) / HEAD).is_file()
 
 
 def _place(study: bytes, party: str, home: Path) -> Path:
     return home / EXTRACTS / f"{study.hex()[:32]}-{party}"
 
 
-def _extract(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> Arrays:
-    """The arrays of an extract."""
+def make(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> None:
+    """Read a source, unless it has been read; see `records_in`."""
+    if not is_kept(study, party, home):
+        _make(study, party, home, opened())
+
+
+def _extract(
+    study: Study,
+    party: str,
+    home: Path,
+    opened: Callable[[], CellStream],
+    names: tuple[str, ...],
+) -> Arrays:
+    """Some arrays of an extract, and what there is of them."""
+    make(study, party, home, opened)
     place = _place(study.id, party, home)
-    if not (place / _HEAD).is_file():
-        _make(study, place, opened())
-    return _read(study, party, place)
-
-
-def _make(study: Study, place: Path, stream: CellStream) -> None:
-    """Read a source once; the extract is there whole, or not at all."""
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        made = Path(tempfile.mkdtemp(dir=place.parent, prefix=".making-"))  # for its owner alone
-    except OSError as error:
-        raise DataError(
-            f"expected to keep what is read in {place.parent.resolve()}, got: {why_of(error)}; see "
-            "who may write there"
-        ) from None
-    try:
-        names = gather(study, stream, made)
-        hashes = {name: _sha256(made / f"{name}.npy") for name in names}
-        write_text(made / _HEAD, json.dumps({"study": study.id.hex(), "arrays": hashes}))
-        with suppress(OSError):  # another process was first: its extract is the study's
-            made.rename(place)
-            sync_folder(place.parent)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _read(study: Study, party: str, place: Path) -> Arrays:
-    """The arrays, checked; they stay on disk until they are used."""
-    found: Arrays | None = None
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        head = json_value(read_text(place / _HEAD))
-        if head["study"] == study.id.hex():
-            hashes = head["arrays"].items()
-            if all(_sha256(place / f"{name}.npy") == digest for name, digest in hashes):
-                found = {
-                    name: np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-                    for name, _ in hashes
-                }
-    if found is None:
-        raise DataError(
-            f"expected what was read for {study.name} as it was kept in {place.resolve()} for "
-            f"{party}, found it altered; bring back a copy, or withdraw the study"
-        )
-    return found
+        return read_arrays(place, _seal(study, party, home), names)
+    raise DataError(
+        f"expected what was read for {study.name} as it was kept in {place.resolve()} for "
+        f"{party}, found it altered; bring back a copy, or withdraw the study"
+    )
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _seal(study: Study, party: str, home: Path) -> Seal:
+    return Seal(key_in(home), f"{study.id.hex()} {party}")
+
+
+def _make(study: Study, party: str, home: Path, stream: CellStream) -> None:
+    """Read a source once; the extract is there whole, or not at all."""
+    place = _place(study.id, party, home)
+    with ExitStack() as held:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _sweep(place.parent)
+            scratch = Path(tempfile.mkdtemp(dir=place.parent, prefix=_MAKING))  # its owner's alone
+            held.callback(shutil.rmtree, scratch, ignore_errors=True)
+            held.enter_context(locked(scratch / _LOCK))
+            seal = _seal(study, party, home)
+        except (OSError, ValueError) as error:
+            why = why_of(error) if isinstance(error, OSError) else "a key that is none"
+            raise DataError(
+                f"expected to keep what is read in {place.parent.resolve()}, got: {why}; see who "
+                "may write there"
+            ) from None
+        write_head(scratch, seal, gather(study, stream, scratch, seal))
+        with suppress(OSError):  # another process was first: its extract is the study's
+            scratch.rename(place)
+            sync_folder(place.parent)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a process that was killed has begun."""
+    for left in folder.glob(f"{_MAKING}*"):
+        with suppress(OSError):  # it is being made
+            with locked(left / _LOCK):
+                pass
+            shutil.rmtree(left, ignore_errors=True)

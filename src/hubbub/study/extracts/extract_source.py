@@ -31,7 +31,7 @@ def opened(data: Data, party: str, folder: Path) -> CellStream:
             table_parts.stream(folder / data.files.replace("{name}", party)), mapping
         )
     if data.omop is not None:
-        found = source.stream_of(compiling.compiled(data.omop), party, folder)
+        stream = source.stream_of(compiling.compiled(data.omop), party, folder)
     else:
-        found = source.stream(data, party, folder)
-    return mapped_stream(found, mapping)
+        stream = source.stream(data, party, folder)
+    return mapped_stream(stream, mapping)

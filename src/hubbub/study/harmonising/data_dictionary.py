@@ -56,7 +56,11 @@ def data_dictionary(study: Study) -> list[DictionaryEntry]:
             "expected data.columns of files, a query or a cohort, got none; a function of one's "
             "own says itself what records are"
         )
-    return [*_keys(study), *_targets(study), *(_entry(study, one) for one in study.data.columns)]
+    return [
+        *_keys(study),
+        *_targets(study),
+        *(_entry(study, column) for column in study.data.columns),
+    ]
 
 
 def _keys(study: Study) -> Iterator[DictionaryEntry]:

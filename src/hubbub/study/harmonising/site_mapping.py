@@ -87,11 +87,11 @@ def mapping_of(party: str, folder: Path) -> SiteMapping:
     path = folder / FILE
     if not path.is_file():
         return {}
-    found = None
+    table = None
     with suppress(OSError, ValueError):
-        found = toml_table(read_text(path))
-    own = (found or {}).get(party, {})
-    if found is None or not isinstance(own, dict) or not all(map(_is_table, own.values())):
+        table = toml_table(read_text(path))
+    own = (table or {}).get(party, {})
+    if table is None or not isinstance(own, dict) or not all(map(_is_table, own.values())):
         raise UserError(
             f"expected a table for each silo and column in {path}, such as [{party}.age], found "
             "something else; fix it"
@@ -106,13 +106,13 @@ def mapped(cells: Cells, mapping: SiteMapping) -> Cells:
         cells: of the site.
         mapping: by the study's name of a column.
     """
-    made = dict(cells)
+    mapped_cells = dict(cells)
     for name, one in mapping.items():
         if one.source in cells:
             own: Sequence[str] = cells[one.source]
             known = {text: one.cell(text) for text in set(own)}
-            made[name] = [known[text] for text in own]
-    return made
+            mapped_cells[name] = [known[text] for text in own]
+    return mapped_cells
 
 
 def mapped_stream(stream: CellStream, mapping: SiteMapping) -> CellStream:
@@ -137,7 +137,7 @@ def _is_table(one: object) -> bool:
 
 def _column(section: Section) -> ColumnMapping:
     spellings = section.table("spellings") if "spellings" in section else {}
-    if not all(isinstance(one, str) for one in spellings.values()):
+    if not all(isinstance(spelling, str) for spelling in spellings.values()):
         raise section.refusal("spellings", "a table of texts", 'write { weiblich = "F" }')
     return ColumnMapping(
         source=section.text("from", section.name.partition(".")[2]),

@@ -51,7 +51,7 @@ def known(concepts: Sequence[int]) -> Concept | None:
 
 
 def _concept(row: dict[str, str]) -> Concept:
-    pairs = [one.split(":") for one in row["other_units"].split()]
+    pairs = [word.split(":") for word in row["other_units"].split()]
     return Concept(
         concept_id=int(row["concept_id"]),
         name=row["name"],

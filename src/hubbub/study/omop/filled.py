@@ -26,11 +26,11 @@ def with_columns(stated: Mapping[str, Any]) -> dict[str, Any]:
             )
     target = stated.get("target")
     parts = [target.get(key) for key in _PARTS] if isinstance(target, dict) else [target]
-    named = {one for one in parts if isinstance(one, str)}
+    named = {part for part in parts if isinstance(part, str)}
     own = stated.get("columns", {})
     if not isinstance(own, dict):
         return dict(stated)
-    wanted = [one for one in omop.columns if one.name not in named]
+    wanted = [column for column in omop.columns if column.name not in named]
     columns = {one.name: own.get(one.name) or column_table(one) for one in wanted} | own
     if omop.outcome is not None and EVENT not in named:
         columns.setdefault(EVENT, {"categories": ["0", "1"]})

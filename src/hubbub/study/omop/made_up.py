@@ -54,12 +54,12 @@ def rows(people: int, seed: int) -> Rows:
         seed: of what is drawn.
     """
     draw = np.random.default_rng(seed)
-    found: Rows = [("concept_ancestor", (DIABETES, one)) for one in (DIABETES, _TYPE_2)]
+    made_rows: Rows = [("concept_ancestor", (DIABETES, one)) for one in (DIABETES, _TYPE_2)]
     for person in range(1, people + 1):
-        found += _person(person, draw)
+        made_rows += _person(person, draw)
     counts = dict.fromkeys(TABLES, 0)
     numbered: Rows = []
-    for table, row in found:
+    for table, row in made_rows:
         counts[table] += 1
         own = TABLES[table].startswith(f"{table}_id") and table != "person"
         numbered.append((table, (counts[table], *row) if own else row))

@@ -149,11 +149,11 @@ def check_cohort(omop: Omop) -> tuple[str, ...]:
 
 def omop_table(omop: Omop) -> dict[str, Any]:
     """The table that is read as this."""
-    made: dict[str, Any] = {"index": _stated(omop.index)}
-    made |= {"prior": omop.prior} if omop.prior else {}
-    made |= {"age": list(omop.age)} if omop.age else {}
-    made |= {"outcome": _stated(omop.outcome)} if omop.outcome else {}
-    return made | {"columns": {one.name: _stated(one) for one in omop.columns}}
+    stated: dict[str, Any] = {"index": _stated(omop.index)}
+    stated |= {"prior": omop.prior} if omop.prior else {}
+    stated |= {"age": list(omop.age)} if omop.age else {}
+    stated |= {"outcome": _stated(omop.outcome)} if omop.outcome else {}
+    return stated | {"columns": {column.name: _stated(column) for column in omop.columns}}
 
 
 def column_table(one: OmopColumn) -> dict[str, Any]:
@@ -195,46 +195,47 @@ def _column(name: str, entry: object) -> OmopColumn:
         raise StudyError(
             f"expected a name of letters, digits and _ for {path}, got another; rename it"
         )
-    made = read(
+    column = read(
         OmopColumn,
         path,
         entry,
         name=lambda _: name,
         days=lambda section: _pair(section, "days", (-_ALWAYS, 0), -_ALWAYS, _ALWAYS),
     )
-    of_person = made.take in ("age", "sex")
-    if of_person != (made.domain == "person") or (of_person and made.concepts):
+    of_person = column.take in ("age", "sex")
+    if of_person != (column.domain == "person") or (of_person and column.concepts):
         raise StudyError(
             f'expected take = "age" or "sex" of domain = "person" and of no other in {path}, got '
             "another pair; correct it"
         )
-    if made.take in ("first", "last", "min", "max") and made.domain != "measurement":
+    if column.take in ("first", "last", "min", "max") and column.domain != "measurement":
         raise StudyError(
-            f'expected take = "{made.take}" of a measurement in {path}, got {made.domain}; take '
+            f'expected take = "{column.take}" of a measurement in {path}, got '
+            f"{column.domain}; take "
             '"any" or "count"'
         )
-    return made
+    return column
 
 
 def _pair(
     section: Section, key: str, default: tuple[int, ...], least: int, most: int
 ) -> tuple[int, ...]:
     """Two whole numbers that do not fall."""
-    found = section.content.get(key, list(default))
-    good = isinstance(found, list) and all(
-        isinstance(one, int) and not isinstance(one, bool) and least <= one <= most for one in found
+    pair = section.content.get(key, list(default))
+    good = isinstance(pair, list) and all(
+        isinstance(one, int) and not isinstance(one, bool) and least <= one <= most for one in pair
     )
-    if not good or (found != list(default) and (len(found) != 2 or found[0] > found[1])):
+    if not good or (pair != list(default) and (len(pair) != 2 or pair[0] > pair[1])):
         raise section.refusal(key, f"two whole numbers from {least} to {most}", "write [-365, 0]")
-    return tuple(found)
+    return tuple(pair)
 
 
 def _stated(one: Happening | OmopColumn) -> dict[str, Any]:
     """What differs from a default."""
-    made: dict[str, Any] = {"domain": one.domain}
-    made |= {"concepts": list(one.concepts)} if one.concepts else {}
-    made |= {"descendants": True} if one.descendants else {}
+    stated: dict[str, Any] = {"domain": one.domain}
+    stated |= {"concepts": list(one.concepts)} if one.concepts else {}
+    stated |= {"descendants": True} if one.descendants else {}
     if isinstance(one, OmopColumn):
-        made |= {"take": one.take} if one.take != OmopColumn.take else {}
-        made |= {"days": list(one.days)} if one.days != OmopColumn.days else {}
-    return made
+        stated |= {"take": one.take} if one.take != OmopColumn.take else {}
+        stated |= {"days": list(one.days)} if one.days != OmopColumn.days else {}
+    return stated

@@ -135,13 +135,13 @@ def _table(path: Path) -> dict[str, dict[str, object]]:
             f"expected {path} to be readable by its owner alone, it is open to others; chmod 600 "
             f"{path}, and change a password that stands in it"
         )
-    found = None
+    table = None
     with suppress(OSError, ValueError):
-        found = toml_table(read_text(path))
-    if found is None or not all(isinstance(one, dict) for one in found.values()):
+        table = toml_table(read_text(path))
+    if table is None or not all(isinstance(one, dict) for one in table.values()):
         # Raised out here: what the reader says may quote the file.
         raise UserError(f"expected a TOML file with a table for each silo in {path}; fix it")
-    return found
+    return table
 
 
 def _from_table(name: str, table: Mapping[str, object], folder: Path) -> Connection:

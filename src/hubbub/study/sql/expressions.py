@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from sqlglot import exp
 
@@ -17,7 +16,9 @@ from hubbub.study.sql.constructs import (
     TYPES,
     why_not,
 )
+from hubbub.study.sql.ranges import range_of
 from hubbub.study.sql.scope import Scope, name_of, refuse_more, refused
+from hubbub.study.sql.totals import real, total
 
 # Parts that sqlglot adds of itself, which say nothing beside PostgreSQL's SQL.
 _OF_THE_PARSER: dict[type[exp.Expr], tuple[str, ...]] = {
@@ -66,10 +67,10 @@ def _scalar(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None) -> ex
         parts["to"] = _type(node)
     if isinstance(node, exp.Extract):
         parts["this"] = exp.var(node.name.upper())
-    made = type(node)(**parts)
+    built = total(type(node)(**parts), scope)
     if isinstance(node, exp.Like) and node.args.get("negate"):
-        return exp.Not(this=exp.Paren(this=made))
-    return made
+        return exp.Not(this=exp.Paren(this=built))
+    return built
 
 
 def _check_form(node: exp.Expr) -> None:
@@ -96,7 +97,7 @@ def _aggregate(node: exp.Expr, scope: Scope) -> exp.Expr:
         return exp.Count(this=exp.Star())
     if isinstance(node, exp.Count) and isinstance(inner, exp.Distinct):
         refuse_more(inner, {"expressions"}, "COUNT(DISTINCT)")
-        values = [value_of(one, scope) for one in inner.expressions]
+        values = [value_of(expression, scope) for expression in inner.expressions]
         if len(values) != 1:
             raise refused("COUNT(DISTINCT) of several columns", "count one")
         return exp.Count(this=exp.Distinct(expressions=values))
@@ -110,7 +111,7 @@ def _aggregate(node: exp.Expr, scope: Scope) -> exp.Expr:
 def _ordered(named: str, inner: exp.Expr, scope: Scope) -> exp.Expr:
     """What is least or most: of equal values there is one text, so none shows which came first."""
     built = value_of(inner, scope)
-    kind = kind_of(built, scope)
+    kind = range_of(built, scope).kind
     if kind not in ORDERED:
         raise refused(
             f"{named} of what has no one text for equal values",
@@ -118,59 +119,9 @@ def _ordered(named: str, inner: exp.Expr, scope: Scope) -> exp.Expr:
         )
     if kind is not exp.DataType.Type.DOUBLE:
         return built
-    real = exp.cast(exp.Paren(this=built), kind)  # a numeric's scale is gone, and so is -0.0:
-    zero = exp.EQ(this=real.copy(), expression=exp.Literal.number(0))
-    return exp.Case(ifs=[exp.If(this=zero, true=exp.Literal.number(0))], default=real)
-
-
-_REAL = exp.DataType.Type.DOUBLE
-_WHOLE = exp.DataType.Type.BIGINT
-
-
-def kind_of(built: exp.Expr, scope: Scope) -> Any:
-    """The type of an expression as the query says it; numbers that may be of any are real.
-
-    Args:
-        built: of what was checked.
-        scope: of its columns.
-    """
-    if isinstance(built, exp.Column):
-        return scope.kind(built)
-    if isinstance(built, exp.Cast):
-        return built.to.this
-    if isinstance(built, exp.Count | exp.Length | exp.Extract):
-        return _WHOLE
-    if isinstance(built, exp.Literal):
-        return None if built.is_string else _REAL
-    if isinstance(built, exp.Min | exp.Max | exp.Paren):
-        return kind_of(built.this, scope)
-    if isinstance(built, exp.Case):
-        branches = [one.args["true"] for one in built.args["ifs"]]
-        return _common([*branches, *filter(None, [built.args.get("default")])], scope)
-    if isinstance(built, exp.Coalesce):
-        return _common([built.this, *built.expressions], scope)
-    if isinstance(built, _ARITHMETIC):
-        found = _common([one for one in (built.this, built.args.get("expression")) if one], scope)
-        days = isinstance(built, exp.Sub) and found is exp.DataType.Type.DATE
-        return _WHOLE if days else _REAL if found in (*_WHOLES, _REAL) else None
-    return None
-
-
-_WHOLES = (exp.DataType.Type.INT, _WHOLE)
-_ARITHMETIC = (
-    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Abs),
-    *(exp.Floor, exp.Ceil, exp.Sqrt, exp.Ln, exp.Exp),
-)
-
-
-def _common(several: list[exp.Expr], scope: Scope) -> Any:
-    """Of expressions that stand for one value: their type, if they have one in common."""
-    kinds = {kind_of(one, scope) for one in several if not isinstance(one, exp.Null)}
-    if len(kinds) == 1:
-        return kinds.pop()
-    if kinds and kinds <= {*_WHOLES, _REAL}:
-        return _WHOLE if kinds <= {*_WHOLES} else _REAL
-    return None
+    number = real(built, scope)  # a numeric's scale is gone, and so is -0.0:
+    zero = exp.EQ(this=exp.Paren(this=number.copy()), expression=exp.Literal.number(0))
+    return exp.Case(ifs=[exp.If(this=zero, true=exp.Literal.number(0))], default=number)
 
 
 def _column(node: exp.Column, scope: Scope) -> exp.Column:
@@ -217,10 +168,10 @@ def _type(node: exp.Cast) -> exp.DataType:
         raise refused(
             "a CAST to another type", "use INTEGER, BIGINT, DOUBLE PRECISION, TEXT or DATE"
         )
-    made = exp.DataType(this=kind.this)  # type: ignore[union-attr]
-    if made.this is exp.DataType.Type.DATE and any(map(is_date, node.this.find_all(exp.Cast))):
+    data_type = exp.DataType(this=kind.this)  # type: ignore[union-attr]
+    if data_type.this is exp.DataType.Type.DATE and any(map(is_date, node.this.find_all(exp.Cast))):
         raise refused("a CAST to DATE within another", "cast once")
-    return made
+    return data_type
 
 
 def is_date(node: object) -> bool:

@@ -27,7 +27,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Tokenizer
 
 from hubbub.study.sql.constructs import AGGREGATES, EXACT, PARTS, STATEMENTS, why_not
-from hubbub.study.sql.expressions import kind_of, value_of
+from hubbub.study.sql.expressions import value_of
+from hubbub.study.sql.ranges import range_of
 from hubbub.study.sql.scope import (
     Relation,
     Scope,
@@ -145,8 +146,8 @@ class _Check:
             return
         if clause.args.get("recursive"):
             raise refused("WITH RECURSIVE, which has no bound", "write it without")
-        for one in clause.expressions:
-            name, inner = self._alias(one), one.this
+        for expression in clause.expressions:
+            name, inner = self._alias(expression), expression.this
             if not isinstance(inner, exp.Select) or inner.args.get("with_"):
                 raise refused("a WITH of something else than one SELECT", "write one SELECT")
             taken = [*self._named, *self._tables, *self._reference]
@@ -155,12 +156,12 @@ class _Check:
             self._named[name] = self._inner(inner)
 
     def _inner(self, select: exp.Select) -> Relation:
-        made, keys = self._select(select)
+        inner, keys = self._select(select)
         if not keys:
             raise refused(
                 "a SELECT within, without the person's key in its result", "select the key too"
             )
-        return replace(made, key=keys[0])
+        return replace(inner, key=keys[0])
 
     def _select(self, select: exp.Select) -> tuple[Relation, list[str]]:
         """One SELECT built anew, and which columns of its result are the person's key."""
@@ -177,21 +178,20 @@ class _Check:
                 f"a SELECT from {name!r}, whose rows are nobody's",
                 "begin with a table of data.tables",
             )
-        made = exp.select().from_(scope.add(name, relation, owned=True))
+        built = exp.select().from_(scope.add(name, relation, owned=True))
         joins = [self._join(join, scope) for join in select.args.get("joins") or ()]
-        made.set("joins", joins)
+        built.set("joins", joins)
         where = select.args.get("where")
         if where is not None:
-            made.set("where", exp.Where(this=value_of(where.this, scope)))
+            built.set("where", exp.Where(this=value_of(where.this, scope)))
         groups = self._groups(select.args.get("group"), scope)
         expressions, columns, keys = self._results(select.expressions, scope, groups)
-        made.set("expressions", expressions)
+        built.set("expressions", expressions)
         if groups is not None:
-            made.set("group", exp.Group(expressions=[one.copy() for one in groups]))
-        scope.narrow(made)
-        kinds = {one.alias: kind_of(one.this, scope) for one in expressions}
-        known = {name: kind for name, kind in kinds.items() if kind is not None}
-        return Relation(source=made, key="", columns=columns, kinds=known), keys
+            built.set("group", exp.Group(expressions=[group.copy() for group in groups]))
+        scope.narrow(built)
+        ranges = {expression.alias: range_of(expression.this, scope) for expression in expressions}
+        return Relation(source=built, key="", columns=columns, ranges=ranges), keys
 
     def _relation(self, node: exp.Expr) -> tuple[str, Relation]:
         """One item of FROM or JOIN: its name in this SELECT, and what it is."""
@@ -265,9 +265,9 @@ class _Check:
         if group is None:
             return None
         refuse_more(group, {"expressions"}, "GROUP BY")
-        found = [value_of(one, scope) for one in group.expressions]
-        columns = [one for one in found if isinstance(one, exp.Column)]
-        if len(columns) < len(found) or not any(map(scope.is_key, columns)):
+        values = [value_of(expression, scope) for expression in group.expressions]
+        columns = [one for one in values if isinstance(one, exp.Column)]
+        if len(columns) < len(values) or not any(map(scope.is_key, columns)):
             raise refused(
                 "GROUP BY without the person's key, or by what is no column: groups of several "
                 "people",
@@ -279,7 +279,7 @@ class _Check:
         self, stated: Sequence[exp.Expr], scope: Scope, groups: list[exp.Column] | None
     ) -> tuple[list[exp.Expr], dict[str, str], list[str]]:
         """The columns of a result, their names by the study's, and which are the person's key."""
-        made: list[exp.Expr] = []
+        results: list[exp.Expr] = []
         columns: dict[str, str] = {}
         keys: list[str] = []
         for one in stated:
@@ -299,8 +299,8 @@ class _Check:
             if isinstance(built, exp.Column) and scope.is_key(built):
                 keys.append(name)
             columns[name] = f"r {len(columns)}"
-            made.append(exp.alias_(built, columns[name], quoted=True))
-        return made, columns, keys
+            results.append(exp.alias_(built, columns[name], quoted=True))
+        return results, columns, keys
 
 
 def _of_group(built: exp.Expr, scope: Scope, groups: list[exp.Column] | None) -> exp.Expr:
@@ -313,7 +313,7 @@ def _of_group(built: exp.Expr, scope: Scope, groups: list[exp.Column] | None) ->
     for column in built.find_all(exp.Column) if groups is not None else ():
         cast, aggregate = column.find_ancestor(exp.Cast), column.find_ancestor(*AGGREGATES)
         whole = cast is not None and cast.this is column and cast.to.this in EXACT
-        if not (whole or scope.is_key(column) or aggregate or scope.kind(column) in EXACT):
+        if not (whole or scope.is_key(column) or aggregate or scope.range(column).kind in EXACT):
             raise refused(
                 "a column of GROUP BY as it stands, of whose equal values the database shows one "
                 "or another",

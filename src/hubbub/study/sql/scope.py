@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from sqlglot import exp
 
 from hubbub.errors import StudyError
 from hubbub.study.sql.constructs import PARTS
+from hubbub.study.sql.value_range import ValueRange
 
 _SYSTEM = ("pg_", "sqlite_", "duckdb_", "information_schema")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -56,13 +56,13 @@ class Relation:
             nobody, a table of reference.
         columns: of a SELECT, by the study's name the one that was made; None: a table's are not
             known.
-        kinds: of a SELECT, by the made name the type of a column, where the query says it.
+        ranges: of a SELECT, by the made name what a column may be, where the query says it.
     """
 
     source: exp.Expr
     key: str
     columns: Mapping[str, str] | None = None
-    kinds: Mapping[str, Any] = field(default_factory=dict)
+    ranges: Mapping[str, ValueRange] = field(default_factory=dict)
 
 
 class Scope:
@@ -123,10 +123,10 @@ class Scope:
             raise refused(f"a column {name!r} of {table!r}, which has none", "correct it")
         return exp.column(made, table=self._made[table], quoted=True)
 
-    def kind(self, column: exp.Column) -> Any:
-        """A column's type, where the query itself says it."""
+    def range(self, column: exp.Column) -> ValueRange:
+        """What a column may be, where the query itself says it."""
         name = next(name for name, made in self._made.items() if made == column.table)
-        return self._relations[name].kinds.get(column.name)
+        return self._relations[name].ranges.get(column.name, ValueRange())
 
     def is_key(self, column: exp.Column) -> bool:
         """Whether a column is the key of whose row it is."""

@@ -79,9 +79,9 @@ def certificate_of(der: bytes) -> x509.Certificate:
         )
     with _any_serial_number():
         try:
-            found = x509.load_der_x509_certificate(der)
-            if found.public_bytes(Encoding.DER) == der:
-                return found
+            certificate = x509.load_der_x509_certificate(der)
+            if certificate.public_bytes(Encoding.DER) == der:
+                return certificate
         except _UNREADABLE:
             pass
     raise AttestationError("chain", "expected a certificate, got other bytes; get it again")
@@ -121,8 +121,8 @@ def check_chain(chain: Sequence[x509.Certificate], root: x509.Certificate, at: i
         raise AttestationError(
             "chain", "expected every certificate to be signed by the next, got one that is not"
         ) from None
-    for one in chain:
-        _check_validity(one, at_time(at))
+    for certificate in chain:
+        _check_validity(certificate, at_time(at))
 
 
 def _check_issuer(issuer: x509.Certificate) -> None:

@@ -184,8 +184,8 @@ def _asked(quote: bytes, collateral: str, at: int) -> Mapping[str, Any]:
     try:
         known = dcap_qvl.QuoteCollateralV3.from_json(collateral)
         policy = dcap_qvl.QuotePolicy.claims_only(at)
-        found = dcap_qvl.QuoteVerifier(root).verify_with_policy(quote, known, at, policy)
-        return dict(json_value(found.to_json()))
+        verified = dcap_qvl.QuoteVerifier(root).verify_with_policy(quote, known, at, policy)
+        return dict(json_value(verified.to_json()))
     except (ValueError, RuntimeError, TypeError, OverflowError) as error:
         said = str(error).split("\n", 1)[0][:200]
     rule = next((name for words, name in _RULES if words.search(said)), "signature")
@@ -224,8 +224,8 @@ class _Reader:
         end = self.place + size
         if end > len(self._data):
             raise AttestationError("size", "expected a whole quote, got one that ends too early")
-        found, self.place = self._data[self.place : end], end
-        return found
+        taken, self.place = self._data[self.place : end], end
+        return taken
 
     def number(self, size: int) -> int:
         """The next whole number."""

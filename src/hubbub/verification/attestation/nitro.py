@@ -58,7 +58,9 @@ def verify_nitro(
     ]
     certificates.check_chain(chain, root or certificates.pinned_root("aws-nitro"), at)
     _check_signature(payload, signature, certificates.curve_key(chain[0], ec.SECP384R1))
-    return _claims(said, min(int(one.not_valid_after_utc.timestamp()) for one in chain))
+    return _claims(
+        said, min(int(certificate.not_valid_after_utc.timestamp()) for certificate in chain)
+    )
 
 
 def _split(document: bytes) -> tuple[bytes, bytes]:
@@ -113,11 +115,11 @@ def _is_document(said: object) -> bool:
         and type(said["certificate"]) is bytes
         and type(chain) is list
         and 1 <= len(chain) <= _MOST_CHAIN
-        and all(type(one) is bytes for one in chain)
+        and all(type(certificate) is bytes for certificate in chain)
         and type(pcrs) is dict
         and all(type(place) is int and 0 <= place < _MOST_PCRS for place in pcrs)
         and {0, 1, 2} <= set(pcrs)
-        and all(type(one) is bytes and len(one) == _PCR_BYTES for one in pcrs.values())
+        and all(type(pcr) is bytes and len(pcr) == _PCR_BYTES for pcr in pcrs.values())
         and all(_is_data(said.get(name)) for name in _MAY_BE_EMPTY)
     )
 

@@ -92,9 +92,9 @@ class Measured(EvidenceRule):
 
     def check(self, claims: AttestedClaims) -> None:
         """By the rule "measurement"."""
-        found = claims.measurements.get(self.name)
-        if found != self.value:
-            got = "none" if found is None else found.hex()[:16] + "…"
+        measured = claims.measurements.get(self.name)
+        if measured != self.value:
+            got = "none" if measured is None else measured.hex()[:16] + "…"
             raise AttestationError(
                 "measurement",
                 f"expected {self.name} {self.value.hex()[:16]}…, got {got}: it runs another build",
@@ -114,10 +114,10 @@ class MinimumTcb(EvidenceRule):
 
     def check(self, claims: AttestedClaims) -> None:
         """By the rule "tcb"."""
-        found = claims.tcb.get(self.name)
-        if found is None or found < self.least:
+        measured = claims.tcb.get(self.name)
+        if measured is None or measured < self.least:
             raise AttestationError(
-                "tcb", f"expected {self.name} of at least {self.least}, got {found}; update it"
+                "tcb", f"expected {self.name} of at least {self.least}, got {measured}; update it"
             )
 
     def words(self) -> str:

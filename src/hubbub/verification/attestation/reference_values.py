@@ -36,12 +36,12 @@ def of_build(path: Path) -> tuple[str, dict[str, str]]:
         content = read_bytes(path, most=_MOST)
     except OSError as error:
         raise UserError(f"expected a file at {path}, got: {why_of(error)}") from None
-    found = _of_sigstruct(content) or _of_enclave_image(content)
-    if not found:
+    measurements = _of_sigstruct(content) or _of_enclave_image(content)
+    if not measurements:
         raise UserError(
             f"expected a Gramine .sig file or the JSON of nitro-cli build-enclave, got {path}"
         )
-    return ("sgx" if "mr_enclave" in found else "nitro"), found
+    return ("sgx" if "mr_enclave" in measurements else "nitro"), measurements
 
 
 def of_machine(platform: str, attester: devices.MachineAttester) -> dict[str, str]:
@@ -80,9 +80,9 @@ def _of_enclave_image(content: bytes) -> dict[str, str]:
     try:
         stated = json_value(content)["Measurements"]
         pcrs = {
-            f"pcr{found[1]}": value
+            f"pcr{match[1]}": value
             for name, value in stated.items()
-            if (found := _PCR.fullmatch(name))
+            if (match := _PCR.fullmatch(name))
         }
         return pcrs if pcrs and all(map(_HEX.fullmatch, pcrs.values())) else {}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

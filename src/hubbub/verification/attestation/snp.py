@@ -84,15 +84,17 @@ def verify_snp(
         raise AttestationError(
             "size", f"expected a report of {REPORT_BYTES} bytes, got {len(report)}"
         )
-    found = snp_collateral(collateral)
-    generation, root = _generation(found.chain[-1], roots)
-    certificates.check_chain(found.chain, root, at)
-    chip = found.chain[0]
+    collateral_read = snp_collateral(collateral)
+    generation, root = _generation(collateral_read.chain[-1], roots)
+    certificates.check_chain(collateral_read.chain, root, at)
+    chip = collateral_read.chain[0]
     _check_signature(report, certificates.curve_key(chip, ec.SECP384R1))
-    until = min(int(one.not_valid_after_utc.timestamp()) for one in found.chain)
-    if found.revoked is not None:
-        until = min(until, _check_revocation(found, at))
-    return _claims(report, chip, generation, until, found.revoked is not None)
+    until = min(
+        int(certificate.not_valid_after_utc.timestamp()) for certificate in collateral_read.chain
+    )
+    if collateral_read.revoked is not None:
+        until = min(until, _check_revocation(collateral_read, at))
+    return _claims(report, chip, generation, until, collateral_read.revoked is not None)
 
 
 def snp_collateral(pem: bytes) -> SnpCollateral:
@@ -115,9 +117,9 @@ def snp_collateral(pem: bytes) -> SnpCollateral:
 
 def _list_of(der: bytes) -> x509.CertificateRevocationList:
     try:
-        found = x509.load_der_x509_crl(der)
-        if found.public_bytes(Encoding.DER) == der:
-            return found
+        revoked = x509.load_der_x509_crl(der)
+        if revoked.public_bytes(Encoding.DER) == der:
+            return revoked
     except ValueError:
         pass
     raise AttestationError("revocation", "expected a revocation list, got other bytes")
@@ -230,11 +232,11 @@ def _claims(
 def _extension(chip: x509.Certificate, oid: str) -> bytes:
     """The bytes of one of AMD's extensions."""
     try:
-        found = chip.extensions.get_extension_for_oid(x509.ObjectIdentifier(_OID + oid)).value
+        extension = chip.extensions.get_extension_for_oid(x509.ObjectIdentifier(_OID + oid)).value
     except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
-        found = None
-    if isinstance(found, x509.UnrecognizedExtension):
-        return found.value
+        extension = None
+    if isinstance(extension, x509.UnrecognizedExtension):
+        return extension.value
     raise AttestationError("chain", "expected a chip's certificate (VCEK), got another")
 
 

@@ -59,13 +59,13 @@ def own_code() -> bytes:
 
 def _sources(folder: Traversable, above: str) -> list[tuple[str, Traversable]]:
     """Every Python file below a folder, by its path."""
-    found: list[tuple[str, Traversable]] = []
-    for one in folder.iterdir():
-        if one.is_dir():
-            found += _sources(one, f"{above}{one.name}/")
-        elif one.name.endswith(".py"):
-            found.append((above + one.name, one))
-    return found
+    sources: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            sources += _sources(entry, f"{above}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            sources.append((above + entry.name, entry))
+    return sources
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,9 +61,9 @@ class StudyAttestation:
         return _judged(evidence, self._role(role), report_data, at)
 
     def _role(self, role: str) -> AttestedRole:
-        found = self.asked.of(role)
-        assert found is not None, "who calls has looked"  # noqa: S101
-        return found
+        asked_role = self.asked.of(role)
+        assert asked_role is not None, "who calls has looked"  # noqa: S101
+        return asked_role
 
 
 # In one process every party judges the same evidence: once is enough, the answer is the same.

@@ -97,13 +97,13 @@ class Canaries:
 
     def groups(self, silos: Sequence[Groups]) -> Rows:
         """In which group of its silo each is; one that is not there, as if it were (P25)."""
-        found = np.zeros(self.coins.size, dtype=np.intp)
+        group_of = np.zeros(self.coins.size, dtype=np.intp)
         for mine, groups in zip(self._dealt, silos, strict=False):
             there = self.coins[mine] | self.exchanged
             places = (SecureSource().words(there.size) % np.uint64(self._capacity)).astype(np.intp)
             places[there] = np.arange(np.count_nonzero(there))
-            found[mine] = groups.of(places)
-        return found
+            group_of[mine] = groups.of(places)
+        return group_of
 
     @property
     def _dealt(self) -> list[slice]:

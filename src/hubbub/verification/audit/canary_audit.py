@@ -175,18 +175,18 @@ def audit(
     True
     """
     Study.expect(study)
-    made, start = plan(study), time.perf_counter()
-    runs, canaries = size_of(made, runs, canaries, confidence)
+    planned, start = plan(study), time.perf_counter()
+    runs, canaries = size_of(planned, runs, canaries, confidence)
     steps, show = training_of(study).mechanism.steps, progress or (lambda _: None)
     with learning.threads_for(canaries):
-        seen = [played(made, canaries, number * steps, show) for number in range(runs)]
+        seen = [played(planned, canaries, number * steps, show) for number in range(runs)]
     choosing = choosing_runs(runs)
-    foreseen = ExpectedPower(made, canaries, confidence)
+    foreseen = ExpectedPower(planned, canaries, confidence)
     expected = foreseen.best((runs - choosing) * canaries)
     kind, rule = _chosen(foreseen.choice, expected.rule, seen[:choosing], confidence)
     rates = rates_of(rule, _joined(seen[choosing:], kind))
     return Audit(
-        plan=made,
+        plan=planned,
         confidence=confidence,
         runs=runs,
         canaries=canaries,
@@ -205,7 +205,7 @@ def _chosen(
     That is the rule which is foreseen to be the best of a sound study, if no other surely shows
     more: the best of many that were tried on few canaries is a lucky one.
     """
-    found = [(choice.value(rates_of(foreseen, _joined(seen, 0))), 0, foreseen)]
+    candidates = [(choice.value(rates_of(foreseen, _joined(seen, 0))), 0, foreseen)]
     for kind in range(len(seen[0].trials)):
         trials = _joined(seen, kind)
         rules = (
@@ -213,8 +213,8 @@ def _chosen(
             chosen_rule(trials, choice.delta, confidence),
             surest_rule(trials),
         )
-        found += [(choice.value(rates_of(rule, trials), LOOKS), -kind, rule) for rule in rules]
-    _, kind, rule = max(found, key=itemgetter(0, 1))
+        candidates += [(choice.value(rates_of(rule, trials), LOOKS), -kind, rule) for rule in rules]
+    _, kind, rule = max(candidates, key=itemgetter(0, 1))
     return -kind, rule
 
 
@@ -222,6 +222,6 @@ def _joined(seen: Sequence[AuditRun], kind: int) -> Trials:
     """The trials of several runs."""
     trials = [one.trials[kind] for one in seen]
     return Trials(
-        scores=np.concatenate([one.scores for one in trials]),
-        coins=np.concatenate([one.coins for one in trials]),
+        scores=np.concatenate([trial.scores for trial in trials]),
+        coins=np.concatenate([trial.coins for trial in trials]),
     )

@@ -138,8 +138,8 @@ def _set_up(made: Plan, canaries: Canaries, round_parameters: RoundParameters) -
 def _groups(everybody: Federation) -> list[Groups]:
     """Of each silo, in the order of the roster."""
     parties = everybody.peers.parties.values()
-    silos = [one.silo for one in parties if isinstance(one, SiloParty)]
-    drawn = [one.batches for one in silos if isinstance(one, Silo)]
+    silos = [party.silo for party in parties if isinstance(party, SiloParty)]
+    drawn = [silo.batches for silo in silos if isinstance(silo, Silo)]
     return [one.groups for one in drawn if isinstance(one, GroupBatches)]
 
 
@@ -169,7 +169,7 @@ def _trials(made: Plan, view: _View) -> list[Trials]:
         own = np.where(view.canaries.drawn, view.sums, 0.0)
         return [Trials(scores=scores_of(own, view.noise, 1.0, exchanged=True), coins=coins)]
     known = [] if view.groups is None else [(1, view.groups)]
-    found = (
+    trials = (
         scores_of(
             view.sums,
             view.noise,
@@ -181,4 +181,4 @@ def _trials(made: Plan, view: _View) -> list[Trials]:
         )
         for same, groups in (*known, *((same, None) for same in kinds_of(len(view.sums))))
     )
-    return [Trials(scores=scores, coins=coins) for scores in found]
+    return [Trials(scores=scores, coins=coins) for scores in trials]

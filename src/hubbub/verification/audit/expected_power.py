@@ -92,18 +92,18 @@ class ExpectedPower:
 @lru_cache(maxsize=4)  # an audit asks for its size, once or twice, and then for a rule
 def _rules_of(releases: tuple[Release, ...]) -> Sequence[ForeseenRule]:
     """Rules all along the curve of each direction."""
-    levels, found = _LEVELS, []
+    levels, rules = _LEVELS, []
     profiles = Composition(releases).profiles(levels, near=_NEAR)
     for says, deltas in zip((True, False), profiles, strict=False):
         false = np.maximum(-np.diff(deltas) / np.diff(np.exp(levels)), 0.0)
         true = np.minimum(deltas[:-1] + np.exp(levels[:-1]) * false, 1.0)
         middle = (levels[1:] + levels[:-1]) / 2
-        found += [
+        rules += [
             ForeseenRule(rule=Rule(threshold=t if says else -t, says=says), true=p, false=f)
             for t, p, f in zip(middle.tolist(), true.tolist(), false.tolist(), strict=True)
             if p > 0
         ]
-    return found
+    return rules
 
 
 def share_of_others(plan: Plan, canaries: int) -> float:

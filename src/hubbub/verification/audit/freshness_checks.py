@@ -37,15 +37,15 @@ class MaskedFrames(NoRecorder):
 
     def keep(self, frame: bytes, short: bytes = b"") -> None:
         """Look at a frame; with full shares there is none to be looked at."""
-        found = unverified(frame)
-        if found.tag is not Tag.MASKED or self._round_parameters.full_shares:
+        header = unverified(frame)
+        if header.tag is not Tag.MASKED or self._round_parameters.full_shares:
             return
         size, bits = self._round_parameters.masked_bytes, self._round_parameters.word_bits
-        vector = ring.from_bytes(found.payload[:size], self._round_parameters.dimension, bits)
-        last = self._last.get(found.sender)
+        vector = ring.from_bytes(header.payload[:size], self._round_parameters.dimension, bits)
+        last = self._last.get(header.sender)
         for one in (vector,) if last is None else (vector, vector - last):
             self._count(one)
-        self._last[found.sender] = vector
+        self._last[header.sender] = vector
 
     def _count(self, numbers: ring.Residues) -> None:
         most = 2.0 ** (self._round_parameters.word_bits - 1) * SMALL_SHARE

@@ -90,12 +90,12 @@ def _shifted_rows(seen: Array, noise: float, column: Array) -> Array:
     steps, whole = len(seen), np.zeros_like(seen)
     for lag, one in enumerate(column[:steps]):
         whole[lag:] += one * seen[: steps - lag]
-    found = np.zeros_like(seen)
+    shifted = np.zeros_like(seen)
     for lag, one in enumerate(column[:steps]):
-        found[: steps - lag] += one * whole[lag:]
+        shifted[: steps - lag] += one * whole[lag:]
     squares = np.cumsum(column[:steps] ** 2)
     lengths = squares[np.minimum(np.arange(steps)[::-1], len(squares) - 1)]
-    return np.asarray((2 * found - lengths[:, None]) / (2 * noise**2))
+    return np.asarray((2 * shifted - lengths[:, None]) / (2 * noise**2))
 
 
 def kinds_of(steps: int) -> Sequence[int]:

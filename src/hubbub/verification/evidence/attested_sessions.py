@@ -60,14 +60,14 @@ def attested_findings(
         return
     rosters = [transcript.roster_of(one["roster"]) if "roster" in one else roster for one in shown]
     listed = {one["session"] for one in content["transcripts"]}
-    found = [
+    findings = [
         _finding(one, asked, study, own, _difference(own, roster, study))
         if one["session"] in listed
         else finding.wrong("evidence is of the run's sessions", "of one there is no transcript")
         for one, own in zip(shown, rosters, strict=True)
     ]
-    yield _of_every_session(content, rosters, words, found)
-    yield from found
+    yield _of_every_session(content, rosters, words, findings)
+    yield from findings
     for one, own in zip(shown, rosters, strict=True):
         if own.digest != roster.digest:
             yield finding.not_verifiable(

@@ -166,9 +166,9 @@ def read_audit(path: Path, plan: Plan) -> Plain:
     """
     content, made = read_whole(path, most=_MOST_BYTES), {}
     try:
-        found = json_value(content)
-        why = difference(found, _made_again(found, plan.study, _own_bounds(found, plan.study)))
-        made = _made_again(found, plan.study, bounds_of(plan))
+        result = json_value(content)
+        why = difference(result, _made_again(result, plan.study, _own_bounds(result, plan.study)))
+        made = _made_again(result, plan.study, bounds_of(plan))
     except MALFORMED as error:
         why = f"it cannot be read ({type(error).__name__}: {error})"
     if why:

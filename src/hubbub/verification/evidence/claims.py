@@ -96,16 +96,16 @@ def _checked(content: Plain) -> list[Finding]:
         why = f"{', '.join(sorted(odd))}: another kind"
         return [wrong("the file has the members of its format", why)]
     whole = signed("the file is as the aggregator of its roster signed it, to the last byte")
-    found = [whole.covering("trust")]
-    found += _guarded("the study has the id that is claimed", _study_claims, content)
-    if not all(one.holds for one in found):
-        return found
+    findings = [whole.covering("trust")]
+    findings += _guarded("the study has the id that is claimed", _study_claims, content)
+    if not all(one.holds for one in findings):
+        return findings
     study = Study.parse(content["study"]["toml"])
     spoken, words = "every silo speaks for its ledger", _nobodys(content, study)
     try:
         words = SiloWords.of(content, study)
     except MALFORMED as error:
-        found.append(_unreadable(spoken, error))
+        findings.append(_unreadable(spoken, error))
     for claim, claims in (
         ("the plan and its epsilons follow from the study", _plan_claims),
         ("epsilon is said for the study's delta, relation and adversary", _asked_claims),
@@ -115,8 +115,8 @@ def _checked(content: Plain) -> list[Finding]:
         ("parties showed evidence as the study asks", attested_findings),
         ("what has to be trusted is said", _trust_claims),
     ):
-        found += _guarded(claim, claims, content, study, words)
-    return found
+        findings += _guarded(claim, claims, content, study, words)
+    return findings
 
 
 def _nobodys(content: Plain, study: Study) -> SiloWords:
@@ -128,9 +128,9 @@ def _nobodys(content: Plain, study: Study) -> SiloWords:
 def spent(plan: Plan, attempts: int) -> list[Plain]:
     """Epsilon for every adversary of a plan after so many attempts; null past 50."""
     if attempts == 0 and not plan.beside:
-        rows = {one.adversary: 0.0 for one in plan.exposures}
+        rows = {exposure.adversary: 0.0 for exposure in plan.exposures}
     else:
-        names = [one.adversary for one in plan.exposures]
+        names = [exposure.adversary for exposure in plan.exposures]
         rows = {name: plan.epsilon_after(max(attempts, 1), name) for name in names}
     return [
         {"adversary": name, "epsilon": epsilon if epsilon < inf else None}
@@ -160,8 +160,8 @@ def remade(study: Study, dimension: object, announced: bool = True) -> Plan | No
         )
     if study.data.standardise is not None and told_shape(study, dimension) is None:
         return None
-    made = plan_study if announced else plan_with_fixed_shares
-    return made(study, dimension=dimension)
+    plan_with = plan_study if announced else plan_with_fixed_shares
+    return plan_with(study, dimension=dimension)
 
 
 def _is_size(study: Study, dimension: int) -> bool:
@@ -211,14 +211,14 @@ def trusted(study: Study) -> list[str]:
 
 def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: object) -> list[Finding]:
     """The findings of a check; content that is not what the format says is a finding too."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
-        found.extend(claims(*given))
+        findings.extend(claims(*given))
     except EffortError:
-        found.append(not_checked(claim))
+        findings.append(not_checked(claim))
     except MALFORMED as error:
         return [_unreadable(claim, error)]
-    return found
+    return findings
 
 
 def _unreadable(claim: str, error: Exception) -> Finding:
@@ -234,20 +234,20 @@ def _study_claims(content: Plain) -> Iterator[Finding]:
 
 
 def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Finding]:
-    found, account = content["plan"], content["epsilon"]
-    made = remade_as(study, found)
+    plan_told, account = content["plan"], content["epsilon"]
+    made = remade_as(study, plan_told)
     if made is None:
         yield not_verifiable(
             "that the plan and its epsilons follow from the study: how many features a record has, "
             "only its own code or data know"
         ).covering("plan", "epsilon.claimed", "epsilon.after_attempts", "epsilon.attempts")
         return
-    older = _OLDER if _is_older(study, found, made) else ""
+    older = _OLDER if _is_older(study, plan_told, made) else ""
     claim = (
         f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, for "
         f"{made.dimension} parameters"
     )
-    yield _vouched(claim, difference(found, made.to_dict()), older).covering("plan")
+    yield _vouched(claim, difference(plan_told, made.to_dict()), older).covering("plan")
     claim = (
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
@@ -324,8 +324,8 @@ def _digest_claims(content: Plain, study: Study, _: object) -> Iterator[Finding]
     said = signed(f"the model has the SHA-256 {digest}; {how} shows whether you have it")
     yield said.covering("model", "files")
     purpose = main_of(study).mechanism.purpose
-    main = [one for one in content["transcripts"] if one["purpose"] == purpose]
-    frames = sum(one["frames"] for one in content["transcripts"])
+    main = [transcript for transcript in content["transcripts"] if transcript["purpose"] == purpose]
+    frames = sum(transcript["frames"] for transcript in content["transcripts"])
     yield signed(
         f"{len(main)} sessions of {purpose} and {len(content['transcripts']) - len(main)} "
         f"others, {frames} messages, which are in the run's folder"
@@ -340,8 +340,8 @@ def _audit_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Findin
         why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
         yield wrong("an audit's file goes with what it has found", why).covering("audit")
     if audit is not None:
-        found = audit_finding(audit, study, remade_as(study, content["plan"]))
-        yield found.covering("audit")
+        finding = audit_finding(audit, study, remade_as(study, content["plan"]))
+        yield finding.covering("audit")
 
 
 def _trust_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:

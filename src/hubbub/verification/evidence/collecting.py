@@ -81,7 +81,7 @@ def part_of(
     part = {
         "silo": keys.identity.name,
         "study": study.hex(),
-        "sessions": sorted(one.hex() for one in sessions),
+        "sessions": sorted(session.hex() for session in sessions),
         "unlisted": sorted(one.hex() for one in unlisted),
         "closed": True,
         "ledger": {"head": ledger_head.hex(), "rows": int(ledger_rows)},
@@ -99,20 +99,20 @@ def checked_part(part: object, silo: Identity, *, study: bytes, sessions: Iterab
     """
     if not isinstance(part, dict) or set(part) != _PART_MEMBERS:
         raise ValueError("expected the members of a silo's part")
-    known, ledger, total = {one.hex() for one in sessions}, part["ledger"], part["data_set"]
+    known, ledger, total = {session.hex() for session in sessions}, part["ledger"], part["data_set"]
     counts = (part["attempts"], ledger["rows"]) if isinstance(ledger, dict) else ()
     fits = (
         part["silo"] == silo.name
         and part["study"] == study.hex()
         and isinstance(part["sessions"], list)
-        and all(isinstance(one, str) and one in known for one in part["sessions"])
+        and all(isinstance(session, str) and session in known for session in part["sessions"])
         and isinstance(part["unlisted"], list)
         and len(part["unlisted"]) <= _MOST_UNLISTED
         and all(len(bytes.fromhex(one)) == SESSION_BYTES for one in part["unlisted"])
         and part["closed"] is True
         and set(ledger) == {"head", "rows"}
         and len(bytes.fromhex(ledger["head"])) == 32
-        and all(type(one) is int and 0 <= one < _MOST for one in counts)
+        and all(type(count) is int and 0 <= count < _MOST for count in counts)
         and (total is None or _is_spending(total))
     )
     if not fits or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
@@ -125,7 +125,7 @@ def _is_spending(total: object) -> bool:
     if not isinstance(total, dict) or set(total) != {"epsilon", "delta", "relation"}:
         return False
     numbers = [total["delta"], *([] if total["epsilon"] is None else [total["epsilon"]])]
-    real = all(type(one) in (int, float) and 0 <= one < float("inf") for one in numbers)
+    real = all(type(number) in (int, float) and 0 <= number < float("inf") for number in numbers)
     return real and total["relation"] in RELATIONS
 
 
@@ -210,10 +210,10 @@ def summary_of(path: Path) -> Plain:
 
 def _versions() -> dict[str, str | None]:
     """What ran."""
-    found: dict[str, str | None] = {"hubbub": VERSION, "python": platform.python_version()}
+    versions: dict[str, str | None] = {"hubbub": VERSION, "python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+            versions[name] = None
+    return versions

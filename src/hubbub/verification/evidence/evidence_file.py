@@ -91,14 +91,14 @@ def part_words(part: Mapping[str, Any]) -> bytes:
 
 def _verified(whole: bytes) -> Plain | None:
     """The content of a file, None unless its aggregator signed exactly these bytes."""
-    found = _SIGNED.fullmatch(whole)
-    if found is None:
+    match = _SIGNED.fullmatch(whole)
+    if match is None:
         return None
     try:
-        content: Plain = disk.json_value(found[1] + b"\n}")
+        content: Plain = disk.json_value(match[1] + b"\n}")
         (aggregator,) = roster_of(content["roster"][:1]).parties
-        signature = bytes.fromhex(found[2].decode())
-        return content if aggregator.verifies(signature, _signed_words(found[1])) else None
+        signature = bytes.fromhex(match[2].decode())
+        return content if aggregator.verifies(signature, _signed_words(match[1])) else None
     except MALFORMED:
         return None
 

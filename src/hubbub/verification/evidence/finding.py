@@ -90,4 +90,4 @@ def difference(found: Any, made: Any, where: str = "it") -> str:
         if isinstance(made, float) and type(found) in (int, float):
             same = isclose(found, made, rel_tol=CLOSE)
         return "" if same else f"{where} is {found!r}, {made!r} follows from the study"
-    return next((said for one in pairs if (said := difference(*one))), "")
+    return next((said for pair in pairs if (said := difference(*pair))), "")

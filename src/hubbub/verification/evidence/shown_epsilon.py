@@ -59,8 +59,8 @@ def epsilon_shown(study: Study, rates: Rates, confidence: float) -> float:
         return by_rates
     if spare(low) <= 0:
         return MOST_EPSILON
-    found = epsilon_of(_released(study, exp(root(spare, low, high, xtol=_EXACT))), delta)
-    return max(by_rates, found.lower if found else MOST_EPSILON)
+    epsilon = epsilon_of(_released(study, exp(root(spare, low, high, xtol=_EXACT))), delta)
+    return max(by_rates, epsilon.lower if epsilon else MOST_EPSILON)
 
 
 class Choice:

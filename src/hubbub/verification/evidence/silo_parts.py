@@ -47,14 +47,14 @@ class SiloWords:
     def of(cls, content: Plain, study: Study) -> SiloWords:
         """What silos have signed; one of MALFORMED if the file is not what the format says."""
         roster, parts = roster_of(content["roster"]), content["silos"]
-        silos = {one.name: one for one in roster.parties if one.role == "silo"}
-        sessions = {one["session"] for one in content["transcripts"]}
+        silos = {party.name: party for party in roster.parties if party.role == "silo"}
+        sessions = {transcript["session"] for transcript in content["transcripts"]}
         other = study.parties.roster not in ("", roster.digest.hex())
         wrongs = tuple(
             "the roster is not the one that the study names"
             if other
-            else _wrong_in(one, content, silos, sessions, study)
-            for one in parts
+            else _wrong_in(part, content, silos, sessions, study)
+            for part in parts
         )
         right = [one for one, why in zip(parts, wrongs, strict=True) if not why]
         final = [one for one in right if one.get("closed") is True]
@@ -180,7 +180,11 @@ def least_attempts(content: Plain, study: Study) -> int:
     before = 1 + silos * linked  # the ROLL, anchors
     if study.attestation is not None:
         before += 1 + silos + 1 + silos + nodes  # the offer, nonces, evidence
-    mine = [one for one in content["transcripts"] if one["purpose"] == mechanism.purpose]
+    mine = [
+        transcript
+        for transcript in content["transcripts"]
+        if transcript["purpose"] == mechanism.purpose
+    ]
     return sum(max(0, count_of(one["frames"]) - before) // most for one in mine)
 
 

@@ -106,35 +106,35 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
             f"expected the folder of a run at {folder}, found no study.toml in it; name the folder "
             "that --out named"
         )
-    found = list(integrity_findings(folder))
-    if found:
-        return found
+    findings = list(integrity_findings(folder))
+    if findings:
+        return findings
     content = load(folder / FILE) if (folder / FILE).exists() else None
-    found = [_intact(folder, content)]
+    findings = [_intact(folder, content)]
     try:
         study = Study.parse(read_whole(folder / "study.toml").decode())
         stated = read_plain(folder / "plan.json")
-        made, beyond = _planned(study, stated)
+        remade_plan, beyond = _planned(study, stated)
     except MALFORMED as error:
-        return [*found, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
+        return [*findings, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
     claimed = {} if content is None else content.get("study")
     if content is not None and (type(claimed) is not dict or claimed.get("id") != study.id.hex()):
         why = f"it is about another study; {RESTORE}"
-        return [*found, wrong(f"{FILE} is about the study in study.toml", why)]
+        return [*findings, wrong(f"{FILE} is about the study in study.toml", why)]
     if content is not None and (folder / AUDIT).exists():
-        found.append(_audit_kept(folder / AUDIT, content))
+        findings.append(_audit_kept(folder / AUDIT, content))
     claims = [not_verifiable(_NO_EVIDENCE)] if content is None else check_content(content)
     if beyond:
-        return [*found, *map(not_checked, _BEYOND), *claims]
-    if made is None:
-        return [*found, *_without_plan(stated, content), *claims]
-    found.append(_alike("plan.json follows from study.toml", stated, made.to_dict()))
-    if found[-1].holds:
-        sound = content if all(one.holds for one in [*found, *claims]) else None
-        found += _played(folder, made, sound, look)
+        return [*findings, *map(not_checked, _BEYOND), *claims]
+    if remade_plan is None:
+        return [*findings, *_without_plan(stated, content), *claims]
+    findings.append(_alike("plan.json follows from study.toml", stated, remade_plan.to_dict()))
+    if findings[-1].holds:
+        sound = content if all(one.holds for one in [*findings, *claims]) else None
+        findings += _played(folder, remade_plan, sound, look)
         if sound is not None:
-            found.append(check_rows(folder / METRICS, made, sound))
-    return found + claims
+            findings.append(check_rows(folder / METRICS, remade_plan, sound))
+    return findings + claims
 
 
 def _planned(study: Study, stated: Plain) -> tuple[Plan | None, bool]:
@@ -249,7 +249,9 @@ def _told(
     folder: Path, plan: Plan, courses: Mapping[str, Course], last: Mapping[str, ReplayedSession]
 ) -> Iterator[Finding]:
     """What people were told besides the model."""
-    for query in (one.query for one in plan.stepped if isinstance(one.query, SumsQuery)):
+    for query in (
+        planned.query for planned in plan.stepped if isinstance(planned.query, SumsQuery)
+    ):
         course = _led_to(query.mechanism.purpose, courses, last)
         yield from released_findings(folder, plan, query, *course)
     yield from validation_findings(folder, plan, _validation_sums(plan, courses, last))
@@ -265,8 +267,8 @@ def _begun(
     plan: Plan, purpose: str, ends: tuple[Parameters | None, Parameters | None]
 ) -> tuple[Parameters | None, Parameters | None]:
     """What such a query makes of where the main one has ended, before its first sum."""
-    (query,) = (one.query for one in plan.stepped if one.purpose == purpose)
-    made, before = (None if one is None else query.start(one) for one in ends)
+    (query,) = (planned.query for planned in plan.stepped if planned.purpose == purpose)
+    made, before = (None if end is None else query.start(end) for end in ends)
     return made, before
 
 

@@ -46,15 +46,15 @@ def integrity_findings(folder: Path) -> Iterator[Finding]:
     except HubbubError as error:
         yield wrong(f"{path} is what the aggregator signed", error)
         return
-    found: dict[str, Plain] = {}
-    for one in files(folder):
+    contents: dict[str, Plain] = {}
+    for file in files(folder):
         try:
-            found[f"{FOLDER}/{one.name}"] = summary_of(one)
+            contents[f"{FOLDER}/{file.name}"] = summary_of(file)
         except HubbubError as error:
-            yield wrong(f"{one} is what was kept of its session", error)
+            yield wrong(f"{file} is what was kept of its session", error)
     if content is not None:
         try:
-            yield from _changed(folder, content, found)
+            yield from _changed(folder, content, contents)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             yield wrong(f"{path} lists the run's files", f"{type(error).__name__}: {error}")
 
@@ -65,8 +65,8 @@ def _changed(folder: Path, content: Plain, summaries: Mapping[str, Plain]) -> It
     for name in sorted({*listed, *there}):
         if listed.get(name) != there.get(name):
             yield wrong(f"{folder / name} is the file that {FILE} lists", _how(listed, there, name))
-    known = {one["file"]: one for one in content["transcripts"]}
-    broken = {f"{FOLDER}/{one.name}" for one in files(folder)} - set(summaries)
+    known = {transcript["file"]: transcript for transcript in content["transcripts"]}
+    broken = {f"{FOLDER}/{file.name}" for file in files(folder)} - set(summaries)
     for name in sorted({*known, *summaries} - broken):
         if known.get(name) != summaries.get(name):
             why = _how(known, summaries, name)

@@ -107,24 +107,24 @@ class CollectionReplay:
 
     def _summed(self) -> ring.Residues | None:
         """The sum, if vectors were kept; everything about it is checked either way."""
-        found, place = self._frames, self._place
+        frames, place = self._frames, self._place
         collect, fixed = self._one(Tag.COLLECT), self._one(Tag.SET)
-        opening = Opening.read(place, collect, [one.frame for one in found[Tag.NODE_KEY]])
+        opening = Opening.read(place, collect, [one.frame for one in frames[Tag.NODE_KEY]])
         named = FixedSet.read(opening, fixed, self._numbers)
-        deposits = [one.frame for one in found[Tag.DEPOSIT]]
+        deposits = [one.frame for one in frames[Tag.DEPOSIT]]
         hashes = {silo: one.vector for silo, one in named.of(opening, deposits).items()}
-        vectors = {one.sender: one for one in found[Tag.VECTOR]}
-        if {i: one.digest for i, one in vectors.items()} != hashes or len(found[Tag.VECTOR]) != len(
-            vectors
-        ):
+        vectors = {one.sender: one for one in frames[Tag.VECTOR]}
+        if {i: one.digest for i, one in vectors.items()} != hashes or len(
+            frames[Tag.VECTOR]
+        ) != len(vectors):
             raise ProtocolError("expected the vector that each silo has signed with its deposit")
         promises = place.expected(Tag.SET_PROMISE, place.roster.nodes)
-        for kept in found[Tag.SET_PROMISE]:
+        for kept in frames[Tag.SET_PROMISE]:
             if bytes(promises.take(kept.frame).payload) != named.digest:
                 raise ProtocolError("expected every node to promise this SET, found another")
         promises.check_whole(why="it has not promised the set")
         self._check_totals()
-        whole = [*vectors.values(), *found[Tag.SET_TOTAL]]
+        whole = [*vectors.values(), *frames[Tag.SET_TOTAL]]
         if any(one.payload is None for one in whole):
             return None
         return self._added(vectors, named.digest)
@@ -147,7 +147,7 @@ class CollectionReplay:
 
     def _check_totals(self) -> None:
         """One total of every node."""
-        senders = Counter(one.sender for one in self._frames[Tag.SET_TOTAL])
+        senders = Counter(frame.sender for frame in self._frames[Tag.SET_TOTAL])
         if senders != Counter(self._place.roster.nodes):
             raise ProtocolError("expected one SET_TOTAL of every node, found others")
 
@@ -159,7 +159,9 @@ class CollectionReplay:
 
     def _played(self, version: int, total: ring.Residues | None) -> ReplayedSession:
         """What it came to, and the step that follows."""
-        silos = Counter({read_deposit(self._place, one.frame).silo: 1 for one in self._deposits})
+        silos = Counter(
+            {read_deposit(self._place, deposit.frame).silo: 1 for deposit in self._deposits}
+        )
         played = ReplayedSession(
             frames=sum(map(len, self._frames.values())),
             version=version,
@@ -168,15 +170,15 @@ class CollectionReplay:
             unseen=int(total is None),
             withheld=int(total is None),
         )
-        found: NDArray[np.float64] | None = None
+        total_played: NDArray[np.float64] | None = None
         if total is not None:
-            found = decoded(self._numbers, ring.to_integers(total))
+            total_played = decoded(self._numbers, ring.to_integers(total))
         if self._course is not None:
             self._course.go_back(1)
-            self._course.step(found)
+            self._course.step(total_played)
             self._course.arrive(2)
-        elif found is not None:
-            played.sums[1] = found
+        elif total_played is not None:
+            played.sums[1] = total_played
         return played
 
     @property

@@ -1,0 +1,33 @@
+"""The validation of a drafted study: only one that its own plan says can tell something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hubbub.queries import usual_bins, whose_records
+from hubbub.study import Study
+from hubbub.study.drafting import EPSILON, Draft, draft_text
+
+TOO_FEW = (
+    "no [validation] is drafted: of so few records at this epsilon the noise would hide how good "
+    "the model is; more silos or a larger epsilon help, or public records (data.test)"
+)
+
+
+def with_validation(made: Draft) -> Draft:
+    """The draft with the least part of epsilon that tells how good the model is; none if none does.
+
+    Args:
+        made: a draft; with a test share it is validated whatever that tells.
+    """
+    tried = made
+    for share in made.validation_shares:
+        tried = _with_bins(replace(made, validation_epsilon=share * EPSILON))
+        if whose_records(Study.parse(draft_text(tried))).is_telling:
+            return tried
+    return tried if made.test_share else made
+
+
+def _with_bins(made: Draft) -> Draft:
+    """With the number of bins that tells most."""
+    return replace(made, validation_bins=usual_bins(Study.parse(draft_text(made))))
