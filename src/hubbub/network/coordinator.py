@@ -104,13 +104,13 @@ class Coordinator:
                     self._patience.begun()
                 self._doubt(error, in_round=False)
                 parties = self.study.parties
-                suspects = self._gathering.failed(error, parties.colluders)
+                needed = self._gathering.failed(error, parties.colluders)
                 liars = [
                     absence
                     for absence in error.absent.values()
                     if absence.why in ("protocol", "garbled")
                 ]
-                spared = error.rolled and 0 < len(suspects) <= parties.dropouts
+                spared = error.rolled and 0 < needed <= parties.dropouts
                 lies += bool(liars) and not spared  # else the next try is without them
                 if lies >= _LIES:
                     raise self._unsound(lies, error, liars) from None

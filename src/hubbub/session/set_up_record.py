@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.protocol import Roll, Roster, SetUpCheck, Tag, payload_of
+from hubbub.protocol import Roll, Roster, SetUpCheck, Tag, payload_of, receiver_of
 from hubbub.session import session_offer
 from hubbub.session.ask import Absent, Call
 from hubbub.session.layout import Layout
@@ -24,6 +24,22 @@ def broken(
     except ProtocolError as error:
         return Absent(why="garbled", said=str(error), culprit=error.culprit)
     return None
+
+
+def by_receiver(frames: Sequence[bytes]) -> dict[int, bytes]:
+    """Frames by whom they say they are for; who gets one checks it."""
+    return {receiver_of(frame): frame for frame in frames}
+
+
+def delivered(
+    sent: Mapping[int, Mapping[int, bytes]], everybody: Sequence[int]
+) -> dict[int, list[bytes]]:
+    """From what each party sends to whom, to what each party receives."""
+    inbox = {index: list[bytes]() for index in everybody}
+    for frames in sent.values():
+        for receiver, frame in frames.items():
+            inbox.setdefault(receiver, []).append(frame)
+    return inbox
 
 
 @dataclass(kw_only=True)

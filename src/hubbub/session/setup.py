@@ -37,7 +37,6 @@ from hubbub.protocol import (
     SeedCheck,
     Tag,
     called,
-    receiver_of,
     sent_digests,
     tag_of,
 )
@@ -46,7 +45,7 @@ from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.attendance import Attendance
 from hubbub.session.attestation_exchange import AttestedSession, Attests, digest_of
 from hubbub.session.layout import Layout, confirmers_of, roll_leads
-from hubbub.session.set_up_record import SetUpRecord, broken
+from hubbub.session.set_up_record import SetUpRecord, broken, by_receiver, delivered
 
 
 def new_session() -> bytes:
@@ -239,9 +238,8 @@ class _RolledSetUp:
         roster = self._roster
         neighbours, confirmed = self._confirmed(shown)
         confirms = {index: frames[0] for index, frames in confirmed.items()}
-        proofs = self._delivered(
-            {index: _by_receiver(frames[1:]) for index, frames in confirmed.items()}
-        )
+        checks = {index: by_receiver(frames[1:]) for index, frames in confirmed.items()}
+        proofs = delivered(checks, self._everybody)
         finish = {}
         for index in self._everybody:
             extra = confirmers_of(
@@ -258,9 +256,9 @@ class _RolledSetUp:
 
         All sealed secrets are there before the first CONFIRM, and are let go with the last.
         """
-        sent = {index: _by_receiver(one) for index, one in self._sent(shown).items()}
+        sent = {index: by_receiver(one) for index, one in self._sent(shown).items()}
         digests = sent_digests(sent, len(self._roster.parties))
-        inbox = self._delivered(sent)
+        inbox = delivered(sent, self._everybody)
         asked = {index: [digests, *inbox[index]] for index in self._everybody}
         confirmed = self.wanted.peers.ask_all(Call.CONFIRM, asked, self.wanted.session)
         self.record.heard[Call.CONFIRM] = confirmed
@@ -303,7 +301,7 @@ class _RolledSetUp:
         Who gets one from another sends one too; so what was lost shows, and is not missed.
         """
         sent = self._all(Call.CONTRIBUTE, shown)
-        asked = Counter(receiver for frames in sent.values() for receiver in _by_receiver(frames))
+        asked = Counter(receiver for frames in sent.values() for receiver in by_receiver(frames))
         self._check_numbers(sent, {index: max(1, asked[index]) for index in sent})
         return sent
 
@@ -349,16 +347,3 @@ class _RolledSetUp:
             counts=self.wanted.counts,
             attempts_per_list=self.wanted.attempts_per_list,
         )
-
-    def _delivered(self, sent: Mapping[int, Mapping[int, bytes]]) -> dict[int, list[bytes]]:
-        """From what each party sends to whom, to what each party receives."""
-        inbox = {index: list[bytes]() for index in self._everybody}
-        for frames in sent.values():
-            for receiver, frame in frames.items():
-                inbox.setdefault(receiver, []).append(frame)
-        return inbox
-
-
-def _by_receiver(frames: Sequence[bytes]) -> dict[int, bytes]:
-    """Frames by whom they say they are for; who gets one checks it."""
-    return {receiver_of(frame): frame for frame in frames}
