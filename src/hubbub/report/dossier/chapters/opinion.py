@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hubbub.report.dossier import statements as say
+from hubbub.report.dossier import study_statements as study
 from hubbub.report.dossier.dossier_parts import Blank, BoardQuestion, Chapter, Heading
 
 CHAPTER = Chapter(
@@ -24,8 +25,8 @@ CHAPTER = Chapter(
         BoardQuestion(ask="How well can membership be told?", words=say.membership),
         BoardQuestion(ask="For whom does that hold?", words=say.unit),
         Heading(title="Design"),
-        BoardQuestion(ask="Which data were selected?", words=say.columns),
-        BoardQuestion(ask="How were they minimised?", words=say.what_leaves),
+        BoardQuestion(ask="Which data were selected?", words=study.columns),
+        BoardQuestion(ask="How were they minimised?", words=study.what_leaves),
         BoardQuestion(
             ask="Which method limits what the model keeps of one person?", words=say.clip
         ),
@@ -63,7 +64,7 @@ CHAPTER = Chapter(
         ),
         BoardQuestion(ask="Which measures soften the impact?", words=say.odds),
         Heading(title="4. Were the data processed lawfully before?"),
-        BoardQuestion(ask="Where do the records come from?", words=say.columns),
+        BoardQuestion(ask="Where do the records come from?", words=study.columns),
         Blank(
             name="lawfulness",
             ask="What shows that the records were collected lawfully, and "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hubbub.report.dossier import statements as say
+from hubbub.report.dossier import study_statements as study
 from hubbub.report.dossier.dossier_parts import Blank, BoardQuestion, Chapter, Heading
 
 CHAPTER = Chapter(
@@ -24,14 +25,14 @@ CHAPTER = Chapter(
             ask="Who are the authorised persons at each party, and how do they log in?",
         ),
         Heading(title="Reading, copying, modifying, removing: 73(1)(b)"),
-        BoardQuestion(ask="What goes out of a silo?", words=say.what_leaves),
+        BoardQuestion(ask="What goes out of a silo?", words=study.what_leaves),
         BoardQuestion(ask="Who could read it?", words=say.beyond),
-        BoardQuestion(ask="Does foreign code run inside?", words=say.code),
+        BoardQuestion(ask="Does foreign code run inside?", words=study.code),
         Heading(title="Putting in, inspecting, deleting: 73(1)(c)"),
         BoardQuestion(ask="Are those who may do it few, and known by name?", words=say.never),
         Blank(name="custodians", ask="Who may put records in, inspect, change or delete them?"),
         Heading(title="Only what the permit covers: 73(1)(d)"),
-        BoardQuestion(ask="Which data does the study read?", words=say.columns),
+        BoardQuestion(ask="Which data does the study read?", words=study.columns),
         BoardQuestion(ask="Is anything else asked?", words=say.beside),
         Heading(title="Logs: 73(1)(e)"),
         BoardQuestion(ask="What was logged of the processing?", words=say.authenticity),
@@ -44,7 +45,8 @@ CHAPTER = Chapter(
         BoardQuestion(ask="Does somebody watch that the measures are kept?", words=say.never),
         Blank(name="monitoring", ask="Who watches the measures, and what do they do at a breach?"),
         Heading(title="What leaves the environment: 73(2)"),
-        BoardQuestion(ask="What is given out?", words=say.what_is_done),
+        BoardQuestion(ask="What is given out?", words=study.what_is_done),
+        BoardQuestion(ask="Which statistics are given out?", words=study.questions),
         BoardQuestion(ask="What does it tell of one person?", words=say.outsiders),
         BoardQuestion(ask="Is what is given out what the sums gave?", words=say.replayed),
         Blank(
