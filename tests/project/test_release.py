@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -246,6 +247,18 @@ def test_the_upgrade_notes_name_every_key_that_was_renamed() -> None:
     renamed = {**section._NEW_KEYS, **{old: new for (_, old), new in section._NEW_WORDS.items()}}
     for old, new in renamed.items():
         assert any(re.search(rf"\b{old}\b.*\|.*\b{new}\b", row) for row in rows), old
+
+
+def test_badges_say_what_the_tree_says() -> None:
+    path = ROOT / "docs" / "pictures" / "badges.py"
+    written = runpy.run_path(str(path))["badges"]()
+    kept = {one.name: one.read_text(encoding="utf-8") for one in path.parent.glob("badge-*.svg")}
+    assert kept == written
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "project" / "releases.md").read_text(encoding="utf-8")
+    for name in written:
+        assert f"docs/pictures/{name}" in readme
+        assert f"| {name.removeprefix('badge-').removesuffix('.svg')} |" in page
 
 
 def test_pages_and_files_name_the_version_that_is_released() -> None:
