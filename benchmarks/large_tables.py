@@ -1,12 +1,12 @@
-"""What a large table costs a silo: seconds and memory of its one reading, in processes of their own.
+"""What a large table costs a silo: seconds and memory of its one reading, in own processes.
 
     python -m benchmarks.large_tables [--rows 100000 10000000] [--sources parquet duckdb] [--write]
 
 A made-up table of three rows a patient, nine columns, in a folder of Parquet parts or a database,
 is read, encoded, sealed, and opened again, as `hubbub approve` and a study do. `getrusage` says
-what each process took; the first row of a source is the process with its imports alone. PostgreSQL
-is asked where `--postgresql` names a database that the table may be written to, and read by a role
-that is no superuser.
+what each process took; the first row of a source is the process with its imports alone. For
+PostgreSQL name a database by the URLs of who may write to it and of a role that may only read:
+`--postgresql postgresql://owner@/large postgresql://reader@/large`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results" / "large_tables.csv"
@@ -58,10 +61,8 @@ print(json.dumps({**found, "peak_mb": used.ru_maxrss >> 10}))
 def study(source: str, rows: int) -> str:
     """The study that asks for every row, at most two of a patient."""
     query = ", ".join(COLUMNS)
-    asked = {
-        "parquet": 'files = "{name}/"',
-        "sql": f'source = "sql"\nquery = "SELECT {query} FROM seen"\ntables = {{ seen = "pid" }}',  # noqa: S608
-    }["parquet" if source == "parquet" else "sql"]
+    asked = f'source = "sql"\nquery = "SELECT {query} FROM seen"\ntables = {{ seen = "pid" }}'  # noqa: S608
+    asked = 'files = "{name}/"' if source == "parquet" else asked
     order = "" if source == "parquet" else 'order = "day"\n'
     return f"""
 [study]
@@ -94,12 +95,12 @@ delta = 1e-7
 """
 
 
-def lay(source: str, rows: int, folder: Path, postgresql: str) -> None:
+def lay(source: str, rows: int, folder: Path, server: Sequence[str]) -> None:
     """The table, and what a silo says of it."""
     import duckdb
 
     made = ", ".join(f"{value} AS {name}" for name, value in COLUMNS.items())
-    url = {"postgresql": postgresql}.get(source, f"{source}:///registry.{source}")
+    url = server[1] if source == "postgresql" else f"{source}:///registry.{source}"
     with duckdb.connect(str(folder / "registry.duckdb")) as opened:
         opened.execute("SET threads = 1; SET memory_limit = '1GB'")
         opened.execute(TABLE if source == "duckdb" else "SELECT 1")
@@ -111,36 +112,34 @@ def lay(source: str, rows: int, folder: Path, postgresql: str) -> None:
             elif source == "duckdb":
                 opened.execute(f"INSERT INTO seen {piece}")
             else:
-                _fill(source, opened.execute(piece), folder, postgresql, first=not part)
+                pieces = iter(partial(opened.execute(piece).fetchmany, 10_000), [])
+                fill = _into_sqlite if source == "sqlite" else _into_postgresql
+                fill(pieces, str(folder / "registry.sqlite") if source == "sqlite" else server[0])
     path = folder / "sources.toml"
     path.write_text(f'[north]\nurl = "{url}"\nminutes = 120\n', encoding="utf-8")
     path.chmod(0o600)
     (folder / "study.toml").write_text(study(source, rows), encoding="utf-8")
 
 
-def _fill(source: str, cursor: object, folder: Path, postgresql: str, *, first: bool) -> None:
-    """Rows into a database that is not DuckDB."""
-    rows = iter(lambda: cursor.fetchmany(10_000), [])  # type: ignore[attr-defined]
-    if source == "sqlite":
-        import sqlite3
-
-        opened = sqlite3.connect(folder / "registry.sqlite")
-        opened.execute(TABLE if first else "SELECT 1")
-        for some in rows:
-            opened.executemany(f"INSERT INTO seen VALUES ({', '.join('?' * len(COLUMNS))})", some)
+def _into_sqlite(pieces: Iterable[list[tuple[object, ...]]], path: str) -> None:
+    """Rows into a file."""
+    with closing(sqlite3.connect(path)) as opened:
+        opened.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
+        for rows in pieces:
+            opened.executemany(f"INSERT INTO seen VALUES ({', '.join('?' * len(COLUMNS))})", rows)  # noqa: S608
         opened.commit()
-        opened.close()
-        return
+
+
+def _into_postgresql(pieces: Iterable[list[tuple[object, ...]]], url: str) -> None:
+    """Rows into a database."""
     import psycopg
 
-    with psycopg.connect(os.environ["HUBBUB_BENCH_OWNER"]) as owner, owner.cursor() as writing:
-        if first:
-            writing.execute("DROP TABLE IF EXISTS seen")
-            writing.execute(TABLE)
-            writing.execute("GRANT SELECT ON seen TO PUBLIC")
-        with writing.copy("COPY seen FROM STDIN") as copy:
-            for some in rows:
-                for row in some:
+    with psycopg.connect(url) as opened, opened.cursor() as cursor:
+        cursor.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
+        cursor.execute("GRANT SELECT ON seen TO PUBLIC")
+        with cursor.copy("COPY seen FROM STDIN") as copy:
+            for rows in pieces:
+                for row in rows:
                     copy.write_row(row)
 
 
@@ -158,7 +157,7 @@ def main() -> None:
     ask = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     ask.add_argument("--rows", type=int, nargs="+", default=[100_000, 10_000_000])
     ask.add_argument("--sources", nargs="+", default=["parquet", "duckdb", "sqlite"])
-    ask.add_argument("--postgresql", default="", help="url of a reader's database")
+    ask.add_argument("--postgresql", nargs=2, default=[], metavar=("OWNER", "READER"))
     ask.add_argument("--write", action="store_true")
     given = ask.parse_args()
     sources = [*given.sources, *(["postgresql"] if given.postgresql else [])]

@@ -98,8 +98,16 @@ def test_a_withdrawal_removes_what_was_read_wherever_it_is(tmp_path: Path) -> No
     lay(elsewhere, "north", 20)
     folder.approve(parties.study, folder.roster, data=elsewhere)
     assert extract.is_kept(parties.study, "north", elsewhere)
+    third = tmp_path / "third"
+    lay(third, "north", 25)
+    folder.read(parties.study, third)  # as `hubbub join --check --data` does
+    begun = elsewhere / extract.EXTRACTS / ".making-killed"
+    begun.mkdir()
+    (begun / "inputs.raw").write_bytes(b"sealed, and never ended")
     folder.withdraw(parties.study.id)
     assert not extract.is_kept(parties.study, "north", elsewhere)
+    assert not extract.is_kept(parties.study, "north", third)
+    assert not begun.exists()
 
 
 # What a database may be like: by whether it is a fault of the table, or one of a person's cells.
