@@ -392,7 +392,7 @@ def test_every_query_that_the_pages_show_is_let_in():
         for page in pages
         for text in SHOWN.findall(page.read_text(encoding="utf-8"))
     ]
-    assert {name for name, _ in found} == {"cookbook.md", "data.md", "mapping.md"}
-    tables = {"patients": "pid", "visits": "pid", "patient": "id", "observation": "patient_id"}
+    assert {name for name, _ in found} == {"cookbook.md", "data.md"}
+    tables = {"patients": "pid", "visits": "pid"}
     for _, text in found:
         assert checked(text, tables, patient="pid").columns[0] == "pid"
