@@ -3,9 +3,9 @@
     python examples/exports/exports.py
 
 North exports from REDCap (`redcap.csv`, raw codes, a repeating instrument), south from a FHIR
-server (`Patient.ndjson`, `Observation.ndjson`, as Bulk Data gives them). Each site makes tables of
-its own export by its own SQL, `redcap.sql` and `fhir.sql`, in a DuckDB file. Here both have the same
-people, so that one can see that they come to the same records.
+server (`Patient.ndjson`, `Observation.ndjson`, as Bulk Data gives them). Each makes tables of its
+own export by SQL, `redcap.sql` and `fhir.sql`, in a DuckDB file. Here both have the same people, so
+that one can see that they come to the same records.
 """
 
 from __future__ import annotations

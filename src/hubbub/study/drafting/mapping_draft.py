@@ -88,11 +88,9 @@ def _number_lines(cells: Sequence[str], column: Column) -> list[str]:
     if cells and not numbers:
         date = next((one for one in _DATES if _are_dates(cells, one)), "")
         return [f"# these look like dates, as {date}: the study wants a number"] if date else []
-    lines += [
-        f"# factor = {factor:.7g}{f', offset = {offset}' if offset else ''}: hardly a value is within "
-        "the bounds; another unit?"
-        for factor, offset in _units(numbers, column)
-    ]
+    for factor, offset in _units(numbers, column):
+        unit = f"# factor = {factor:.7g}" + (f", offset = {offset}" if offset else "")
+        lines.append(f"{unit}: hardly a value is within the bounds; another unit?")
     return lines
 
 
