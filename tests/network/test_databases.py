@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,3 +173,29 @@ def test_nothing_is_read_anew_while_others_wait(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="found it gone") as raised:
         parties.seats["south"]._known(parties.study)  # type: ignore[attr-defined]
     assert Refusal.of(raised.value).why == "failed"
+
+
+def test_p31_all_that_leaves_a_silo_is_as_long_whatever_its_database_holds(tmp_path: Path) -> None:
+    """Frames by size and number, and what everybody's log says but for its numbers."""
+    changes = {
+        "as it is": "SELECT 1",
+        "more": "INSERT INTO seen SELECT pid || '-' || dose, dose, 1 FROM seen",
+        "one": f"DELETE FROM seen WHERE pid <> '{KEY}'",
+    }
+    seen = {}
+    for name, statement in changes.items():
+        parties = gathered(tmp_path / name, {"south": statement})
+        phase, sizes = parties.phase, []
+
+        def watched(asked: str, requests: Any, deadline: float, phase=phase, sizes=sizes) -> Any:
+            for party, answer in phase(asked, requests, deadline):
+                sizes.append((party, asked, len(requests[party]), len(answer)))
+                yield party, answer
+
+        result = parties.serve(watched)
+        assert result.final["step"] == 3
+        lines = (line.replace(str(tmp_path / name), "") for line in parties.said)
+        seen[name] = sorted(sizes), sorted(re.sub(r"[0-9a-f]*\d[0-9a-f]*", "0", x) for x in lines)
+    assert len(seen["as it is"][0]) > 10
+    assert seen["more"] == seen["as it is"]
+    assert seen["one"] == seen["as it is"]
