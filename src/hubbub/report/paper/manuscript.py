@@ -36,6 +36,16 @@ _METHODS = {
 }
 
 
+# How tests are told that are named after who found them.
+_NAMED = {
+    "log-rank": "curves were compared by the log-rank test",
+    "stratified log-rank": "curves were compared by the log-rank test in strata",
+    "Gray's test": "incidence was compared by Gray's test",
+    "Wilcoxon": "groups were compared by Wilcoxon's rank test",
+    "Kruskal-Wallis": "groups were compared by Kruskal and Wallis' rank test",
+}
+
+
 @dataclass(frozen=True)
 class PaperTable:
     """A table with its caption.
@@ -97,7 +107,11 @@ def methods_sentence(told: Mapping[str, Any]) -> str:
     kinds = dict.fromkeys(
         statistic["kind"] for statistic in told["statistics"].values() if not statistic["refusal"]
     )
-    done = "; ".join(_METHODS[kind] for kind in kinds if kind in _METHODS)
+    tests = dict.fromkeys(
+        test["name"] for one in told["statistics"].values() for test in one["tests"]
+    )
+    named = (*(_METHODS.get(kind) for kind in kinds), *(_NAMED.get(test) for test in tests))
+    done = "; ".join(filter(None, named))
     changed = "exchanged" if told["relation"] == "substitute" else "added or removed"
     family = any(_is_adjusted(statistic) for statistic in told["statistics"].values())
     return (f"{_capital(done)}. " if done else "") + (
