@@ -330,14 +330,14 @@ QUESTIONS: dict[str, Question] = {
         _causes_alike,
         _nothing,
         {},
-        ("Gray's test",),
+        ("Gray's",),
     ),
     "relapse alike": Question(
         Incidence(time=TIME, event=CAUSE, edges=GRID, by=SEX, test=True),
         _causes_by_sex,
         _nothing,
         {},
-        ("Gray's test",),
+        ("Gray's",),
     ),
     "rates": Question(
         EventRates(time=TIME, event=DIED, horizon=36.0, by=SEX),
@@ -387,21 +387,17 @@ def measured(name: str, records: int, runs: int) -> dict[str, dict[str, object]]
                 held[row.quantity].append(row.low <= exact <= row.high)
         for what in question.tests:
             p_values = _p_values(answer, what)
-            first = p_values[:1] if what == "Gray's test" else p_values  # of the first kind alone
+            first = p_values[:1] if what == "Gray's" else p_values  # of the first kind alone
             rejected[what] += [min(first) < 0.05] if first else []
     of_rows = {
         what: _row(runs, len(found) / runs / question.quantities[what], found, "coverage")
         for what, found in held.items()
     }
     of_tests = {
-        _of_test(what): _row(runs, len(found) / runs, found, "size")
+        f"{what} test": _row(runs, len(found) / runs, found, "size")
         for what, found in rejected.items()
     }
     return of_rows | of_tests
-
-
-def _of_test(what: str) -> str:
-    return what if what.endswith("test") else f"{what} test"
 
 
 def _p_values(answer: Answer, what: str) -> list[float]:
@@ -423,7 +419,7 @@ def _row(runs: int, answered: float, found: list[bool], column: str) -> dict[str
 
 def whats(question: Question) -> list[str]:
     """What is measured of a question."""
-    return [*question.quantities, *map(_of_test, question.tests)]
+    return [*question.quantities, *(f"{one} test" for one in question.tests)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -23,7 +23,7 @@ from hubbub.estimation.crosstab import quadratic_form
 from hubbub.estimation.statistic import Array, NoisyTest
 from hubbub.estimation.survival_course import SurvivalCourse
 
-NAME = "Gray's test"
+NAME = "Gray's"
 _CLEAR = 8.0  # standard deviations of noise that survivors have while it goes on, as curves do
 
 

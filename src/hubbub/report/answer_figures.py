@@ -91,7 +91,11 @@ def _drawn(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:
 
 def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
     """The p-values of the answer's tests, in the lower left of the figure."""
-    said = [f"{test['name']} p {p_words(test['p_value'], equal='= ')}" for test in answer["tests"]]
+    said = [
+        f"{test['name']} p {p_words(test['p_value'], equal='= ')}"
+        + (f" ({test['column']})" if test.get("column") else "")
+        for test in answer["tests"]
+    ]
     return [curve_charts.note(text, axes, line) for line, text in enumerate(reversed(said))]
 
 

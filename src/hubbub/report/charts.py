@@ -185,6 +185,11 @@ def height_of_intervals(number: int) -> float:
     return 10 + _PITCH * number + _BELOW
 
 
+def drawing(parts: Sequence[markup.Html], height: float, described: str) -> markup.Html:
+    """What is no chart, as wide as one."""
+    return _svg(parts, height, described)
+
+
 def bars(
     items: Sequence[BinShare], up: scales.Scale, *, labels: tuple[str, str], described: str
 ) -> markup.Html:
