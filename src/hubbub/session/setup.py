@@ -62,7 +62,7 @@ class SetUp:
         keys: the aggregator's.
         study: the study id.
         layout: who shares masks with whom.
-        terms: the numbers of the rounds.
+        round_parameters: the numbers of the rounds.
         offer: what everybody is told of the session first.
         counts: records of each silo, where batches are joint.
         attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.

@@ -25,8 +25,8 @@ from hubbub.protocol import (
     EVERYBODY,
     PROMISES,
     ROLLS,
-    Attendance,
     Lift,
+    PresentThroughout,
     RollCall,
     RoundParameters,
     SeedCheck,
@@ -95,7 +95,7 @@ class Replay:
         self._anchors: list[bytes] = []
         self._seeds: SeedCheck | None = None
         self._last: Time = (0, 0)
-        self._row, self._attendance = 0, Attendance(round_parameters)
+        self._row, self._attendance = 0, PresentThroughout(round_parameters)
         self._open: ReplayedAttempt | None = None
         self._played = ReplayedSession()
         self._roll_call = RollCall(
