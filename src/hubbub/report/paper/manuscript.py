@@ -115,14 +115,15 @@ def manuscript_of(
     known = counted(answers, validation)
     scored = validation if validation and not validation["refusal"] else None
     drawn = [(name, figure_of(answer)) for name, answer in every.items()]
+    sites = None if plan is None else int(plan["silos"])
     figures = [
-        *([("flow", flow_figure(known, told["unit"], plan and plan["silos"]))] if known else []),
+        *([("flow", flow_figure(known, told["unit"], sites))] if known else []),
         *((name.replace(" ", "-"), figure) for name, figure in drawn if figure is not None),
         *(model_figures(scored) if scored else ()),
     ]
     return Manuscript(
         study=told["study"],
-        methods=methods_sentence(told | {"statistics": every}, plan=plan, validation=scored),
+        methods=methods_sentence({**told, "statistics": every}, plan=plan, validation=scored),
         tables=(
             *_flow(known, told["unit"]),
             *(table for name, one in every.items() for table in _tables(name, one, answers)),
@@ -150,19 +151,17 @@ def methods_sentence(
     changed = "exchanged" if told["relation"] == "substitute" else "added or removed"
     family = any(_is_adjusted(statistic) for statistic in told["statistics"].values())
     epsilon = told["epsilon"] if plan is None else _stated_epsilon(plan)
-    scored = f"{model_methods(validation)} " if validation else ""
-    return (
-        (f"{_capital(done)}. " if done else "")
-        + scored
-        + (
-            "All numbers are read from sums over all sites to which noise was added before anybody saw "
-            "them; no site's numbers were seen by anybody. They have distributed differential privacy "
-            f"(epsilon {amount(epsilon)}, delta {amount(told['delta'])}, one {told['unit']} "
-            f"{changed}, against {spoken(told['adversary'])}). Intervals and p-values take sampling "
-            "and the added noise into account"
-            + ("; p-values of the family were adjusted after Holm." if family else ".")
-        )
+    promised = (
+        "All numbers are read from sums over all sites to which noise was added before anybody saw "
+        "them; no site's numbers were seen by anybody. They have distributed differential privacy "
+        f"(epsilon {amount(epsilon)}, delta {amount(told['delta'])}, one {told['unit']} "
+        f"{changed}, against {spoken(told['adversary'])}). Intervals and p-values take sampling "
+        "and the added noise into account"
     )
+    adjusted = "; p-values of the family were adjusted after Holm." if family else "."
+    scored = model_methods(validation) if validation else ""
+    own = f"{_capital(done)}." if done else ""
+    return " ".join(filter(None, (own, scored, promised + adjusted)))
 
 
 def _stated_epsilon(plan: Mapping[str, Any]) -> float:

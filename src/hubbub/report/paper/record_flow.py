@@ -70,13 +70,13 @@ def _of_answer(name: str, answer: Answer) -> Iterator[Counted]:
 
 def flow_table(known: Sequence[Counted], unit: str) -> TextTable:
     """A line for each question."""
-    most = _most(known)
+    whole = _whole(known)
     rows = [
         (
             f"{one.title} ({one.name})",
             f"{one.value:,.0f}",
             f"{_REACH * one.error:,.0f}",
-            f"{_fewer(one, most):,.0f}",
+            f"{fewer:,.0f}" if (fewer := _fewer(one, whole)) else "",
         )
         for one in known
     ]
@@ -86,15 +86,15 @@ def flow_table(known: Sequence[Counted], unit: str) -> TextTable:
 
 def flow_figure(known: Sequence[Counted], unit: str, sites: int | None) -> Figure:
     """The same as boxes: all above, each question below, and who is left out of it beside it."""
-    largest = max(known, key=lambda one: one.value)
+    whole = _whole(known)
     where = f" of {sites} sites" if sites else ""
     top, y = _box(
-        [f"{_told(largest)} {unit}s{where}", "by the question that tells most"],
+        [f"{_told(whole)} {unit}s{where}", f"as {whole.name} tells"],
         (charts.EDGE, charts.WIDTH - charts.EDGE),
         charts.EDGE,
         _WIDE,
     )
-    parts, start = [*top], y
+    parts, start, middle = [*top], y, y
     for one in known:
         y += _GAP
         lines = [f"{one.title} ({one.name})", f"n = {_told(one)}"]
@@ -103,14 +103,14 @@ def flow_figure(known: Sequence[Counted], unit: str, sites: int | None) -> Figur
         box, end = _box(lines, (_LEFT, _RIGHT), y, _LONG)
         middle = (y + end) / 2
         parts += [*box, _line(_STEM, middle, _LEFT, middle)]
-        if fewer := _fewer(one, largest.value):
-            left = [f"{fewer:,.0f} fewer:", "not asked or", "a cell missing"]
+        if fewer := _fewer(one, whole):
+            left = [f"{fewer:,.0f} fewer:", "a cell missing", "or not asked"]
             side, below = _box(left, (_SIDE, charts.WIDTH - charts.EDGE), y, _SHORT)
             parts += [*side, _line(_RIGHT, middle, _SIDE, middle)]
             end = max(end, below)
         y = end
     parts.append(_line(_STEM, start, _STEM, middle))
-    words = f"Flow of {unit}s. Every number carries noise; what follows ± holds it with 95 % probability."
+    words = f"Flow of {unit}s. Every number carries noise, of so much in 95 of 100 releases (±)."
     return Figure(charts.drawing(parts, y + charts.EDGE, words), words, y + charts.EDGE)
 
 
@@ -118,12 +118,16 @@ def _told(one: Counted) -> str:
     return f"{one.value:,.0f} (± {_REACH * one.error:,.0f})"
 
 
-def _most(known: Sequence[Counted]) -> float:
-    return max(one.value for one in known)
+def _whole(known: Sequence[Counted]) -> Counted:
+    """The most exact of those from which the largest is not told apart."""
+    largest = max(known, key=lambda one: one.value)
+    return min((one for one in known if not _fewer(one, largest)), key=lambda one: one.error)
 
 
-def _fewer(one: Counted, most: float) -> float:
-    return float(round(max(most - one.value, 0.0)))
+def _fewer(one: Counted, whole: Counted) -> float:
+    """How many fewer a question is about; 0 where noise alone may be what makes the difference."""
+    apart = whole.value - one.value
+    return apart if apart > _REACH * math.hypot(one.error, whole.error) else 0.0
 
 
 def _box(
