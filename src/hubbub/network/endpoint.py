@@ -107,7 +107,9 @@ class Endpoint(ABC):
         """Whether an answer that was given may be given again: not once its study is withdrawn."""
         with self._lock:
             try:
-                session = read_request(request)[1]
+                call, session, parts = read_request(request)
+                if call in COLLECTING:  # whose study stands in its frames
+                    return self.party_folder.approves(unverified(_one(parts[:1])).study)
                 self._check_approval(session)
             except RefusedError:
                 return False
