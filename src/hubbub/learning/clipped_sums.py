@@ -30,6 +30,7 @@ from hubbub.learning.linear_chain import chain_of, chain_parts
 from hubbub.learning.model_state import state_unchanged
 from hubbub.learning.parameter_vector import ParameterLayout, layout_of
 from hubbub.learning.per_record import Part, Products, Source, Stack, formed, total_norms
+from hubbub.learning.torch_settings import as_stored
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 METHODS = ("chain", "vmap", "loop")
@@ -101,7 +102,8 @@ def clipped_sum(
            (docs/privacy.md P14, A2).
         2. Its L2 norm is at most `clip` in exact arithmetic (docs/privacy.md P14, clipping.py).
         3. A record whose gradient is not finite contributes exactly zero and is not counted.
-        4. An empty batch gives zeros. The model's parameters and buffers are left as they were.
+        4. Neither TF32 nor autocast of the caller shortens a number on its way (P14).
+        5. An empty batch gives zeros. The model's parameters and buffers are left as they were.
 
     Requires:
         The loss of a record is what the model and `loss` give for a batch of that one record, and
@@ -174,7 +176,7 @@ def sum_in(
             continue
         try:
             guard = state_unchanged(model) if form.writes else nullcontext()
-            with guard, torch.enable_grad():
+            with guard, as_stored(layout.device.type), torch.enable_grad():
                 return _summed(form, space, batch, clip, chunk, counted)
         except HubbubError:
             raise
