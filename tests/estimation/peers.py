@@ -45,8 +45,8 @@ def main() -> None:
         )
     # As hubbub reads them: a time of 0 is in the first bin, whose edge is 1.
     later = frame.assign(time=np.maximum(frame["time"], 1))
-    men, women = (later[later["sex"] == one] for one in (1, 0))
-    test = statistics.logrank_test(men["time"], women["time"], men["died"], women["died"])
+    first, second = (later[later["sex"] == one] for one in (1, 0))
+    test = statistics.logrank_test(first["time"], second["time"], first["died"], second["died"])
     found["log-rank from 1 on"] = float(test.test_statistic)
     cox = lifelines.CoxPHFitter().fit(
         later[["time", "died", "sex", "II", "III"]],

@@ -73,7 +73,7 @@ class Stratum:
 
     @cached_property
     def _exposed(self) -> Array:
-        """(patterns, 2 bins)"""
+        """(patterns, 2 bins) still at risk."""
         return np.asarray(np.tile(self.at_risk, 2) - np.tile(self.events, 2) * self._twice)
 
     @cached_property
