@@ -139,3 +139,13 @@ def _fitting(design: Design, column: int, wanted: list[int] | tuple[int, ...]) -
             break
         kept.append(one)
     return tuple(kept)
+
+
+def without_room(design: Design) -> tuple[str, ...]:
+    """Columns that cannot be drawn on all targets, whose levels are too many together."""
+    targets = design.targets
+    return tuple(
+        column.name
+        for k, column in enumerate(design.columns)
+        if len(others := [one for one in targets if one != k]) > len(_fitting(design, k, others))
+    )
