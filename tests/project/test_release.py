@@ -212,6 +212,13 @@ def test_a_release_without_a_key_says_that_it_is_not_signed(
         release._state(tmp_path, {"a.whl": "1" * 64}, "4" * 40, {})
 
 
+def test_the_sbom_says_which_version_it_is_of() -> None:
+    bare = {"metadata": {"component": {"name": "hubbub"}}, "components": [{"name": "ü"}]}
+    content = json.loads(release.with_version(json.dumps(bare), VERSION))
+    assert content["metadata"]["component"] == {"name": "hubbub", "version": VERSION}
+    assert content["components"] == bare["components"]
+
+
 def test_the_sdist_has_what_its_own_tests_read() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
