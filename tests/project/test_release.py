@@ -256,6 +256,14 @@ def test_the_upgrade_notes_name_every_key_that_was_renamed() -> None:
         assert any(re.search(rf"\b{old}\b.*\|.*\b{new}\b", row) for row in rows), old
 
 
+def test_citation_and_changelog_name_the_same_version_and_day() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    (day,) = re.findall(r"(?m)^date-released: (\S+)$", citation)
+    assert f"\nversion: {VERSION}\n" in citation
+    assert f"\n## [{VERSION}] - {day}\n" in changelog
+
+
 def test_badges_say_what_the_tree_says() -> None:
     path = ROOT / "docs" / "pictures" / "badges.py"
     written = runpy.run_path(str(path))["badges"]()
