@@ -320,6 +320,60 @@ def test_p30_a_key_is_erased_once_its_study_is_withdrawn(table: Table) -> None:
 # Equivocation -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("harm", ["zeros", "gone", "cut"])
+@pytest.mark.parametrize(
+    ("party", "file"),
+    [("node-1", "promise"), ("node-1", "total"), ("cleveland", "deposit"), ("cleveland", "opened")],
+)
+def test_p30_what_was_promised_or_sent_is_not_forgotten_by_who_harms_its_file(
+    table: Table, party: str, file: str, harm: str
+) -> None:
+    """No second promise, total or deposit follows from a file that is not as it was written."""
+    table.opened()
+    deposits = table.deposits()
+    heads, base = [one[0] for one in deposits.values()], (table.collect, *table.keys)
+    fixed = table.set_of(deposits)
+    promises = [table.ask(n, Call.COLLECT_PROMISE, *base, fixed, *heads)[0] for n in NODES]
+    table.ask("node-1", Call.COLLECT_TOTAL, *base, *heads, *promises)
+    path = table.parties.home / party / "collections" / table.id.hex() / file
+    whole = path.read_bytes()
+    if harm == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(len(whole)) if harm == "zeros" else whole[:19])
+    fewer = {name: one for name, one in deposits.items() if name != "hungary"}
+    some, other = [one[0] for one in fewer.values()], table.set_of(fewer)
+    asked = {
+        "node-1": (Call.COLLECT_PROMISE, *base, other, *some),
+        "cleveland": (Call.COLLECT_DEPOSIT, *base),
+    }
+    table.parties.start(party)
+    table.parties.said.clear()
+    said = table.ask(party, *asked[party])
+    if harm == "gone" and file in ("total", "deposit"):  # the last file, as on a machine set back
+        assert said != promises[:1]
+        assert refusal(said)[0] == "protocol" if file == "total" else len(said) == 3
+        return
+    assert refusal(said) == ("ledger", "")
+    assert str(path) in "\n".join(table.parties.said)
+
+
+def test_p30_a_key_that_was_half_erased_is_gone_and_the_total_is_told_again(table: Table) -> None:
+    table.opened()
+    deposits = table.deposits()
+    heads, base = [one[0] for one in deposits.values()], (table.collect, *table.keys)
+    fixed = table.set_of(deposits)
+    promises = [table.ask(n, Call.COLLECT_PROMISE, *base, fixed, *heads)[0] for n in NODES]
+    path = table.parties.home / "node-1" / "collections" / table.id.hex() / "key"
+    key = path.read_bytes()
+    total = table.ask("node-1", Call.COLLECT_TOTAL, *base, *heads, *promises)
+    for left in (bytes(len(key)), bytes(40) + key[40:]):
+        path.write_bytes(left)
+        table.parties.start("node-1")
+        assert table.ask("node-1", Call.COLLECT_TOTAL, *base, *heads, *promises) == total
+        assert not path.exists()
+
+
 def test_p30_a_silo_takes_part_in_one_opening_and_names_who_signed_two(table: Table) -> None:
     table.opened()
     table.deposits("cleveland")

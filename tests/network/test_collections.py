@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hubbub.errors import StudyError
+from hubbub.network.coordinator import Coordinator
+from hubbub.session import SessionOffer
+from hubbub.study import Standardisation
+from hubbub.verification.evidence.finding import SIGNED
 from hubbub.verification.replay.checking import verify
 from hubbub.verification.transcript import Transcript, read, read_header
 from network.collected import (
@@ -134,7 +140,47 @@ def test_what_comes_before_a_training_is_collected_and_the_training_goes_on_from
     assert result.steps == 3
     assert (tmp_path / "run" / "standardisation.json").read_text() == kept
     assert [len(rows(parties, name)) for name in HOSPITALS] == [4] * 4
-    assert [one for one in verify(tmp_path / "run") if not one.holds] == []
+    found = verify(tmp_path / "run")
+    assert [one for one in found if not one.holds] == []
+    (told,) = [one for one in found if "standardised as silos were told" in one.claim]
+    assert told.verdict == SIGNED
+
+
+def test_who_tells_silos_another_standardisation_than_it_keeps_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = table(HOSPITALS, 3, privacy={"epsilon": 8.0}, parties={"dropouts": 1})
+    made["data"]["standardise"] = {"bound": 5.0, "epsilon": 1.0}
+    parties = Consortium.gather(tmp_path, made)
+    honest = Coordinator.standardise
+
+    def lies(self: Coordinator, found: Standardisation | None) -> None:
+        assert found is not None
+        honest(self, replace(found, shift=found.shift + np.float32(0.25)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Coordinator, "standardise", lies)
+        parties.serve()
+    (wrong,) = [one for one in verify(tmp_path / "run") if not one.holds]
+    assert "silos were told others" in wrong.verdict
+
+
+def test_a_collection_of_other_numbers_than_the_plans_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All parties of it wish it so; its COLLECT says what its silos have signed for."""
+    parties = Consortium.gather(tmp_path, asking())
+
+    def cheaper(*given: Any, **named: Any) -> SessionOffer:
+        offer = SessionOffer(purpose=given[0], round_parameters=given[1].to_dict())
+        return replace(offer, round_parameters={**offer.round_parameters, "sigma_grid": 4.0})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SessionOffer, "of", cheaper)
+        patch.setattr(SessionOffer, "check", lambda self, mine: None)
+        assert collect(parties) is not None
+    (wrong,) = [one for one in verify(tmp_path / "run") if not one.holds]
+    assert "sigma_grid" in wrong.verdict
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

@@ -177,6 +177,7 @@ class _RolledSetUp:
             session=wanted.session,
             seeds=seeds,
         )
+        is_kept = bool(attested) or wanted.offer.standardisation is not None  # for who verifies
         attendance = Attendance(
             peers=wanted.peers,
             session=wanted.session,
@@ -192,7 +193,7 @@ class _RolledSetUp:
             layout=wanted.layout,
             study=wanted.study,
             session=wanted.session,
-            opening=[*([opening] if attested else []), self.frame, *attested, *anchors],
+            opening=[*([opening] if is_kept else []), self.frame, *attested, *anchors],
             lists=self._lists(),
         )
 
