@@ -262,9 +262,13 @@ def test_a_notebook_shows_the_figures_and_frames_hold_the_rows() -> None:
     drawn = [one.name for one in manuscript_of(told()).figures if one.name != "flow"]
     assert page.count('<img src="data:image/svg+xml;base64,') == len(drawn)
     pandas = pytest.importorskip("pandas")
-    asked = statistic_from("q", ASKED["died"], COLUMNS)
+    asked = statistic_from("q", ASKED["os"], COLUMNS)
     assert isinstance(asked, OneSum)
     found = asked.answer(asked.encode(patients()).sum(axis=0), 1.0)
+    assert list(found.to_frame("tests")["name"]) == [one.name for one in found.tests]
+    points = found.to_frame("curves")
+    assert len(points) == sum(len(curve.x) for curve in found.curves)
+    assert {"name", "x", "y", "low", "high", "at_risk"} <= {*points.columns}
     frame = found.to_frame()
     assert isinstance(frame, pandas.DataFrame)
     assert list(frame["value"]) == [row.value for row in found.rows]

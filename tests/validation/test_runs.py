@@ -68,6 +68,11 @@ def test_groups_and_centres_have_scores_of_their_own(files: Path, tmp_path: Path
     asked = {"by": {**BY, "ward": "categories"}, "centres": True}
     result = run(study_of(files, validation=asked), tmp_path / "run")
     groups = [(one["by"], one["group"]) for one in result.validation["groups"]]
+    frame = result.validation_frame()
+    assert frame.loc[0, ["by", "score"]].tolist() == ["", "auc"]
+    assert {"value", "low", "high", "null", "count"} <= {*frame.columns}
+    assert set(frame["group"]) >= {"", "F", "M"}
+    assert "The same by subgroup and centre" in result._repr_html_()
     assert groups[:4] == [("centre", name) for name in SILOS]
     assert [by for by, _ in groups[4:]] == ["sex", "sex", "age", "age", "ward", "ward", "ward"]
     counts = {
