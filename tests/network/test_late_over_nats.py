@@ -1,4 +1,4 @@
-"""P29 over a real relay, in processes: a late silo comes with the next session, others are killed."""
+"""P29 over a real relay, in processes: a late silo comes with the next session, some are killed."""
 
 from __future__ import annotations
 
