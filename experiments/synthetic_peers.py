@@ -70,12 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.set_defaults(runs=3)
     parser.add_argument("--curator", type=Path, required=True, help="a Python that has dpmm")
     parser.add_argument("--method", choices=METHODS, help="only this one")
+    parser.add_argument("--table", choices=tuple(HORIZONS), help="only this one")
     options = options_of(parser, arguments)
     small, named = options.small, options.named
     points = [
         (table, method, epsilon, run)
         for run in range(1 if small else options.runs)
-        for table in (["Dialysis"] if small else HORIZONS)
+        for table in (["Dialysis"] if small else [named.table] if named.table else HORIZONS)
         for method in ([named.method] if named.method else METHODS)
         for epsilon in (EPSILONS[1:2] if small else EPSILONS)
     ]

@@ -6,6 +6,7 @@ It reads records, on this machine only, and prints what it finds to whoever has 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,8 @@ from hubbub.study.drafting import (
 from hubbub.tabular import KINDS, Outcome
 
 _TIDY = ("--tidy", "tidy")
+_ALIKE = 3  # faults of one kind in a file that are shown
+_VALUES = re.compile(r"'[^']*'|\d[\d.,e+-]*")  # in which faults of one kind differ
 
 
 def add_commands(commands: Any) -> None:
@@ -135,7 +138,12 @@ def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
 
 def _is_ready(made: Draft, faults: list[Fault]) -> bool:
     """Whether a run can read the files as they are."""
-    return bool(made.files) and not any(fault.refused for fault in faults)
+    return bool(made.files) and _is_read(faults)
+
+
+def _is_read(faults: list[Fault]) -> bool:
+    """Whether nothing in the files is refused."""
+    return not any(fault.refused for fault in faults)
 
 
 def _answers(options: argparse.Namespace) -> Answers:
@@ -261,7 +269,7 @@ def _show(
     private = "; ".join(made.private)
     say(f"from records, so agree on it or replace it before others see it: {private}")
     say("nothing was sent; the list above is for your own eyes")
-    if not made.files:
+    if not made.files and (options.tidy is not None or _is_read(faults)):
         say("the files' names fit no pattern like silo-{name}.csv, which a study needs")
     if options.tidy is not None and not _is_ready(made, faults):
         say("a run still refuses what is wrong above: correct it, and see again with")
@@ -308,6 +316,17 @@ def _becomes(one: Any) -> str:
 
 
 def list_faults(faults: list[Fault]) -> None:
-    """All faults, those first that a run refuses."""
+    """All faults, those first that a run refuses; of one kind in a file only some."""
+    kinds: dict[tuple[bool, str, str], list[Fault]] = {}
     for fault in sorted(faults, key=lambda one: not one.refused):
-        say(f"{'wrong' if fault.refused else 'note'}: {fault}")
+        kind = _VALUES.sub("", fault.what)
+        kinds.setdefault((fault.refused, fault.file, kind), []).append(fault)
+    for (is_refused, file, _), alike in kinds.items():
+        word = "wrong" if is_refused else "note"
+        shown = len(alike) if len(alike) <= _ALIKE else _ALIKE - 1
+        for fault in alike[:shown]:
+            say(f"{word}: {fault}")
+        if rest := alike[shown:]:
+            names = ", ".join(repr(fault.column) for fault in rest[:_ALIKE])
+            more = f" and {len(rest) - _ALIKE} more" if len(rest) > _ALIKE else ""
+            say(f"{word}: {file}: the same in columns {names}{more}; --json lists all")

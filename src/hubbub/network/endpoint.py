@@ -45,7 +45,6 @@ from hubbub.session import (
     Party,
     RefusedError,
     SessionOffer,
-    SiloParty,
     layout_of,
     round_parameters_of,
 )
@@ -265,8 +264,8 @@ class Endpoint(ABC):
     def _leave(self, key: tuple[bytes, str]) -> None:
         """No round follows in a session."""
         left = self._sessions.pop(key, None)
-        if left is not None and isinstance(left.party, SiloParty):
-            left.party.forget()
+        if left is not None:
+            left.end()
 
     def check_able(self) -> None:  # noqa: B027 (not every party writes down what it answers)
         """Whether this party could do its part now; raises if it knows that it could not."""

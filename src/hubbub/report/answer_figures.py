@@ -20,6 +20,7 @@ _WHAT = {  # is on the vertical axis, by the kind of answer
     "survival": "share without the event",
     "incidence": "share with the event",
 }
+_ESTIMATE_ROOM = 154  # for an estimate with its interval, right of a forest
 _AT_RISK, _LINE = 62, 16  # where numbers at risk begin below the axis, and how high a line is
 
 
@@ -90,8 +91,14 @@ def _drawn(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:
 
 
 def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
-    """The p-values of the answer's tests, in the lower left of the figure."""
-    said = [f"{test['name']} p {p_words(test['p_value'], equal='= ')}" for test in answer["tests"]]
+    """The p-values of the answer's tests, where curves leave room."""
+    said = [
+        f"{test['name']} p {p_words(test['p_value'], equal='= ')}"
+        + (f" ({test['column']})" if test.get("column") else "")
+        for test in answer["tests"]
+    ]
+    if answer["kind"] != "survival":  # other curves rise
+        return [curve_charts.note(text, axes, line, above=True) for line, text in enumerate(said)]
     return [curve_charts.note(text, axes, line) for line, text in enumerate(reversed(said))]
 
 
@@ -165,7 +172,7 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
     ratio = rows[0]["quantity"] in _RATIOS
     known = [row for row in rows if None not in (row["value"], row["low"], row["high"])]
     ends = [row[key] for row in known for key in ("low", "value", "high")]
-    place = (charts.EDGE, charts.WIDTH - charts.VALUE_ROOM)
+    place = (charts.EDGE, charts.WIDTH - _ESTIMATE_ROOM)
     across = scales.ratios(ends, *place) if ratio else scales.linear([0.0, *ends], *place)
     items = [
         charts.Interval(
@@ -173,6 +180,7 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
             value=row["value"],
             ends=(row["low"], row["high"]),
             first=not row["low"] <= (1.0 if ratio else 0.0) <= row["high"],
+            told=f"{row['value']:.3g} ({row['low']:.3g} to {row['high']:.3g})",
         )
         for row in known
     ]

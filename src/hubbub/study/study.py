@@ -30,7 +30,7 @@ from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.study_head import head_from
-from hubbub.study.toml_faults import read_fault, syntax_fault
+from hubbub.study.toml_faults import file_remedy, read_fault, syntax_fault
 from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
 from hubbub.study.validation import Validation, validation_from
@@ -159,7 +159,7 @@ class Study:
         except (OSError, ValueError) as error:
             raise StudyError(
                 f"expected a readable study file, got {shown(str(path))}: {read_fault(error)}; "
-                "check the path"
+                f"{file_remedy(path)}"
             ) from None
         return cls.parse(text)
 

@@ -9,6 +9,8 @@ import os
 import pickle
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 import traceback
 from contextlib import closing, suppress
@@ -452,6 +454,20 @@ def test_duckdb_leaves_nothing_beside_its_database(
     with pytest.raises(DataError, match="OutOfMemoryException"):
         list(rows_of(connection, large, "north"))
     assert set(home.iterdir()) == before
+
+
+def test_duckdb_tells_a_notebook_nothing_of_how_far_it_is(embedded: dict[str, Path]):
+    work = (
+        "import sys; from pathlib import Path\n"
+        "from hubbub.study.sql.connection import connection_of\n"
+        "from hubbub.study.sql.engines import rows_of\n"
+        "connection = connection_of('north', Path(sys.argv[1]))\n"
+        "asked = \"SELECT current_setting('enable_progress_bar')\"\n"
+        "assert list(rows_of(connection, asked, 'north')) == [[(False,)]]\n"
+    )
+    asked = [sys.executable, "-c", work, str(embedded["duckdb"])]  # interactive, to DuckDB
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 # What an engine may take for its clock, and what is a day.

@@ -60,8 +60,10 @@ def cells_in(study: Study, party: str, home: Path, opened: Callable[[], CellStre
 
 
 def forget(study: bytes, party: str, home: Path) -> None:
-    """Remove a study's extract: the study is over here."""
-    shutil.rmtree(_place(study, party, home), ignore_errors=True)
+    """Remove a study's extract, and what a process that was killed had begun: it is over here."""
+    place = _place(study, party, home)
+    shutil.rmtree(place, ignore_errors=True)
+    _sweep(place.parent)
 
 
 def is_kept(study: Study, party: str, home: Path) -> bool:
