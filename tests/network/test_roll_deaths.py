@@ -17,7 +17,7 @@ import pytest
 from hubbub.ledger import Ledger
 from hubbub.network.engine import Missing, Phase
 from hubbub.network.session_notes import SessionNotes
-from hubbub.training import RunFolder
+from hubbub.training import CheckpointWriter, RunFolder
 from hubbub.training.result import Result
 from hubbub.verification.replay.checking import verify
 from hubbub.verification.transcript import Transcript
@@ -45,6 +45,13 @@ def dying(monkeypatch: pytest.MonkeyPatch, deaths: Deaths) -> Iterator[Deaths]:
 
         monkeypatch.setattr(kind, name, written)
 
+    def kept_at_once(
+        self: CheckpointWriter, state: Any, heads: Any, then: Any = lambda: None
+    ) -> None:
+        self._write(state, heads)  # on the thread that dies
+        then()
+
+    monkeypatch.setattr(CheckpointWriter, "keep", kept_at_once)
     both(SessionNotes, "_note", lambda notes: notes.home.name)
     both(Ledger, "charge", lambda ledger: ledger._path.parent.name)
     both(Ledger, "close_study", lambda ledger: ledger._path.parent.name)
