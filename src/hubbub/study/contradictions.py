@@ -158,9 +158,9 @@ def _check_validation(validation: Validation, training: Training, data: Data) ->
             f"expected validation.holdout = {also.holdout:g}, as training.evaluate.holdout is, "
             f"got {validation.holdout:g}; the same records are held back for both: fix one"
         )
-    if validation.by and not data.files and data.source != IN_MEMORY:
+    if validation.by and not data.is_declared and data.source != IN_MEMORY:
         raise StudyError(
-            "expected data.files with validation.by, whose columns silos read there, got "
+            "expected data.columns with validation.by, whose columns silos read, got "
             f"{data.source}; leave validation.by out"
         )
 
