@@ -515,7 +515,8 @@ def test_postgresql_goes_through_no_table_once_for_each_person(postgresql: Any, 
     asked = "SELECT current_setting('enable_nestloop'), current_setting('cursor_tuple_fraction')"
     assert list(rows_of(connection, asked, "north")) == [[("off", "1")]]
     query = checked(
-        "SELECT a.pid FROM t a JOIN (SELECT pid, MIN(CAST(day AS DATE)) AS d FROM t GROUP BY pid) b "
+        "SELECT a.pid FROM t a JOIN "
+        "(SELECT pid, MIN(CAST(day AS DATE)) AS d FROM t GROUP BY pid) b "
         "ON b.pid = a.pid AND CAST(a.day AS DATE) - b.d BETWEEN 0 AND 9",
         {"t": "pid"},
         patient="pid",

@@ -30,8 +30,8 @@ MEMORY = "4GB"  # the most that DuckDB takes
 # Of PostgreSQL's errors those whose sentence is about names, rights, locks and lines: none has a
 # value of a row, as those of classes 22 and 23 have.
 _ABOUT_NAMES = ("08", "28", "3D", "3F", "42", "53", "55", "57")
-# PostgreSQL cannot tell how many rows a checked CAST leaves, takes them for one, and would go through
-# a person's rows once for each other person; all joins have equal keys, and all rows are wanted.
+# PostgreSQL cannot tell how many rows a checked CAST leaves, takes them for one, and would go
+# through a table once for each person; all joins have equal keys, and all rows are wanted.
 _PLANS = ("enable_nestloop = off", "cursor_tuple_fraction = 1", "jit = off")
 _SQLITE_ABOUT_FILES = ("no such", "locked", "readonly", "unable to open", "not a database")
 _SQLITE_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
