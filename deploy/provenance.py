@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 STATEMENT, ENVELOPE = "provenance.json", "provenance.dsse.json"
-BUILD_TYPE = "make release of hubbub, version 1"  # docs/project/releases.md says what it does
+BUILD_TYPE = "urn:hubbub:build:make-release:1"  # docs/project/releases.md says what it does
+SOURCE = "urn:hubbub:source"  # wherever the repository is: the commit names what is in it
 _PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
@@ -33,7 +34,7 @@ def statement(
         builder: who says so, as a URI.
         materials: SHA-256 of what pins the dependencies, by name.
     """
-    resolved: list[dict[str, Any]] = [{"uri": "git+commit", "digest": {"gitCommit": commit}}]
+    resolved: list[dict[str, Any]] = [{"uri": SOURCE, "digest": {"gitCommit": commit}}]
     resolved += [
         {"name": name, "digest": {"sha256": digest}} for name, digest in sorted(materials.items())
     ]

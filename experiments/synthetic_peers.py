@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments import synthetic_figure
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.synthetic_utility import (
@@ -70,12 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.set_defaults(runs=3)
     parser.add_argument("--curator", type=Path, required=True, help="a Python that has dpmm")
     parser.add_argument("--method", choices=METHODS, help="only this one")
+    parser.add_argument("--table", choices=tuple(HORIZONS), help="only this one")
     options = options_of(parser, arguments)
     small, named = options.small, options.named
     points = [
         (table, method, epsilon, run)
         for run in range(1 if small else options.runs)
-        for table in (["Dialysis"] if small else HORIZONS)
+        for table in (["Dialysis"] if small else [named.table] if named.table else HORIZONS)
         for method in ([named.method] if named.method else METHODS)
         for epsilon in (EPSILONS[1:2] if small else EPSILONS)
     ]
@@ -86,6 +88,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         module="experiments.synthetic_peers",
         arguments=arguments,
     )
+    folder, named_so = Path(options.out), ("synthetic_utility", "synthetic_peers")
+    rows = [
+        row
+        for name in named_so
+        for row in Table(path=folder / f"{name}.csv", key=KEY, columns=COLUMNS).rows()
+    ]
+    tables = [table for table in HORIZONS if any(row["table"] == table for row in rows)]
+    synthetic_figure.draw(rows, tables, folder / "synthetic.png")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "fuzz" / "corpus"
-TARGETS = ("wire", "rounds", "agreement", "joint", "mixing", "collection", "study", "ledger")
+TARGETS = (
+    *("wire", "rounds", "agreement", "joint", "mixing", "collection", "offers"),
+    *("study", "ledger"),
+)
 _LONGEST = {"study": 3000}
 Arc = tuple[str, int, int]
 

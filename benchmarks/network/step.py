@@ -122,7 +122,7 @@ def _study(hidden: int, download: str, steps: int) -> dict[str, Any]:
         "parties": {"names": list(SILOS)},
         "data": {"source": f"python:{__name__}:records", "records": len(SILOS) * _RECORDS},
         "model": {"kind": "mlp", "hidden": [hidden], "inputs": [_FEATURES]},
-        "training": {"sample_rate": 0.5, "download": download},
+        "training": {"sample_rate": 0.5, "broadcast_dtype": download},
         "privacy": {"epsilon": 10.0},
     }
     return study_of("steps", steps, **changes)

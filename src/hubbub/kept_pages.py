@@ -49,6 +49,17 @@ def kept_pages(numbers: int) -> Iterator[None]:
                 library.malloc_trim(0)
 
 
+def one_arena() -> None:
+    """Let threads that are begun from now on share the memory that is kept.
+
+    A thread that joins large messages from pieces would else have an arena of its own, which is
+    unmapped whenever it is empty: each message would fault in all of its pages again.
+    """
+    library = _glibc()
+    if library is not None:
+        library.mallopt(_ARENA_MAX, 1)
+
+
 def _tell(library: Any, *, trim: int, maps: int, arenas: int) -> None:
     """How much may lie free at the end, how many blocks are mapped, and in how many places."""
     library.mallopt(_TRIM_THRESHOLD, trim)

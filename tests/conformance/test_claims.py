@@ -70,7 +70,7 @@ def test_unsafe_claims_come_first_and_missing_libraries_are_named() -> None:
 
 @pytest.mark.slow
 def test_planted_faults_of_opacus_are_caught() -> None:
-    """#813, #571, #585, its Gaussian accountant, and batches in a fixed order."""
+    """#813, #571, #819, #585, its Gaussian accountant, and batches in a fixed order."""
     try:
         told = version("opacus")
     except PackageNotFoundError:
@@ -82,5 +82,6 @@ def test_planted_faults_of_opacus_are_caught() -> None:
         "accountant gdp": UNDERSTATED,
         "WeightedRandomSampler": FAR,
         "poisson_sampling=False": UNDERSTATED,
-        "batches of 2 of 2 or 3 records, z 4, 1 step; attacked in 500 runs": UNDERSTATED,
+        "batches of 2 of 3 records or of 2, z 4, 1 step, 400 numbers": UNDERSTATED,
+        "batches of 10 of 99 records or of 100, z 4, 1 step, 20,000 numbers": UNDERSTATED,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from copy import deepcopy
+from hashlib import sha256
 from html import unescape
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from tests.run.finished import a_study, finished
 
+import hubbub
 from hubbub.cli import dossier_command, main
 from hubbub.errors import UserError
 from hubbub.report.dossier import Facts, as_docx, as_html, blanks_of, compose, draft_of
@@ -23,7 +25,14 @@ from hubbub.verification.evidence.evidence_file import with_signature
 
 QUESTIONS = [part for one in CHAPTERS for part in one.parts if isinstance(part, BoardQuestion)]
 # What only says which of two sentences is said; each choice has a test of its own below.
-CHOICES = {"asked.model", "asked.training", "asked.privacy", "plan.patient", "trust"}
+CHOICES = {
+    "asked.model",
+    "asked.training",
+    "asked.privacy",
+    "asked.statistics",
+    "plan.patient",
+    "trust",
+}
 # Words by which a text would judge by law.
 VERDICTS = (
     "compliant",
@@ -177,6 +186,41 @@ def test_a_choice_changes_the_sentence(facts: Facts, path: str, value: Any, word
     assert not any(words in one.text for one in compose(facts).sentences)
     changed = with_value(facts, path, value)
     assert any(words in one.text for one in compose(changed).sentences)
+
+
+def test_a_run_of_statistics_says_what_is_asked_and_that_its_answers_follow(tmp_path: Path) -> None:
+    text = """
+[study]
+name = "ages"
+transcript = "full"
+[parties]
+names = ["cleveland", "hungary", "switzerland", "va-long-beach"]
+colluders = 1
+[data]
+source = "hubbub.datasets:heart"
+[statistics.baseline]
+kind = "table"
+columns = ["age", "sex"]
+[privacy]
+epsilon = 1.0
+delta = 1e-5
+"""
+    hubbub.run(hubbub.Study.parse(text), out=tmp_path / "run")
+    facts = dossier_command.facts_of(tmp_path / "run", quiet=True)
+    said = {one.ask: one for one in compose(facts).sentences}
+    asked = said["Which statistics are asked?"]
+    assert asked.text == "The study asks for 1 statistic: “baseline” (table of age, sex)."
+    digest = sha256((tmp_path / "run" / "statistics.json").read_bytes()).hexdigest()
+    follows = said["Does the result follow from the messages?"]
+    assert follows.standing == "re-derived"
+    assert f"statistics.json (SHA-256 {digest})" in follows.text
+    assert "1 sum was charged" in said["Was more spent than planned?"].text
+    assert "it states no target" in said["Which columns are read?"].text
+    hidden = sentence_of(
+        next(one for one in QUESTIONS if one.ask == follows.ask),
+        with_verdict(facts, "replay.answers", "not verifiable"),
+    )
+    assert hidden.standing == NOT_SHOWN
 
 
 def test_a_lie_that_the_aggregator_signs_is_named_and_nothing_rests_on_it(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from estimation.made_up import patients
+from estimation.made_up import entries, patients
 
 PATH = Path(__file__).with_name("peers.json")
 
@@ -125,6 +125,20 @@ def main() -> None:
     for group in (women, men):
         own = lifelines.KaplanMeierFitter().fit(group["time"], group["died"])
         found["restricted mean"].append(float(utils.restricted_mean_survival_time(own, t=24)))
+    late = frame.assign(entry=entries())[entries() < frame["time"]]
+    curve = lifelines.KaplanMeierFitter().fit(late["time"], late["died"], entry=late["entry"])
+    found["late survival"] = [float(curve.predict(month)) for month in (6, 12, 24)]
+    ends = curve.confidence_interval_.loc[[6.0, 12.0, 24.0]].to_numpy()
+    found["late survival ends"] = ends.tolist()
+    columns = ["sex", "II", "III"]
+    model = lifelines.CoxPHFitter().fit(
+        late[["time", "died", "entry", *columns]], "time", "died", entry_col="entry"
+    )
+    found["late cox"], found["late cox errors"] = (
+        part.tolist() for part in (model.params_, model.standard_errors_)
+    )
+    test = sm.duration.survdiff(late["time"], late["died"], late["sex"], entry=late["entry"])
+    found["late log-rank"] = float(test[0])
     result = cross.test_nominal_association()
     found["chi-square"] = float(result.statistic)
     found["mean age"] = [float(np.mean(frame["age"])), float(np.std(frame["age"]))]

@@ -33,3 +33,14 @@ def test_an_attack_finds_a_record_where_there_is_no_noise_to_speak_of() -> None:
     assert right > 0.9 > 0.1 > wrong
     blind = synthetic_attack.shown_by(rng.normal(size=400), inside, learned)[0]
     assert blind < 0.5
+
+
+def test_an_attack_by_shadow_releases_shows_less_than_epsilon() -> None:
+    """Seeds are fixed, so chance fails it on no day; with little noise the same attack shows more.
+
+    Of so few releases no attack can show more than 2.0.
+    """
+    honest = synthetic_attack.measured(1.0, 100, 120)
+    assert max(float(honest[of]) for of in ("shown", "sums")) < 1.0  # type: ignore[arg-type]
+    loud = synthetic_attack.measured(50.0, 100, 120)
+    assert float(loud["sums"]) > 1.0  # type: ignore[arg-type]

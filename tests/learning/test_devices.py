@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from hubbub.errors import UserError
 from hubbub.learning import (
     TrainingTask,
     build_model,
+    clipped_sum,
+    default_loss,
     device_of,
     evaluate_records,
     method_for,
@@ -78,6 +81,37 @@ def test_the_sum_comes_back_in_float64_and_is_that_of_the_default(kind):
     assert usual.tobytes() == named.tobytes()
     assert np.linalg.norm(best - usual) <= 1e-5 * np.linalg.norm(usual)
     assert np.linalg.norm(usual) > 0.1
+
+
+@pytest.mark.parametrize("method", ["chain", "vmap", "loop"])
+def test_no_wish_for_short_numbers_reaches_a_clipped_sum(precision, method):
+    """Autocast to bfloat16 and products of 10 bits, as they speed up a GPU: the same bits."""
+    model, records = made("mlp")
+    x, y = torch.from_numpy(records.inputs), torch.from_numpy(records.targets)
+
+    def bits() -> bytes:
+        return (
+            clipped_sum(model, default_loss(3, y.dtype), x, y, 0.5, method=method)[0]
+            .numpy()
+            .tobytes()
+        )
+
+    exact = bits()
+    torch.set_float32_matmul_precision("medium")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(x).dtype == torch.bfloat16  # so it would be
+        assert bits() == exact
+        assert torch.is_autocast_enabled("cpu")
+
+
+@pytest.mark.parametrize("method", ["vmap", "loop"])
+def test_the_public_sum_asks_a_gpu_for_whole_products(precision, method):
+    model = Asking()
+    torch.set_float32_matmul_precision("medium")
+    loss = partial(torch.nn.functional.binary_cross_entropy_with_logits, reduction="none")
+    clipped_sum(model, loss, torch.ones(4, 3), torch.ones(4), 1.0, method=method)
+    assert model.seen == {"ieee"}
+    assert torch.get_float32_matmul_precision() == "medium"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -171,6 +171,22 @@ def test_a_restored_optimizer_takes_the_same_steps_bit_for_bit(kind):
         second.load_state({"step": np.array(3)})
 
 
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_a_state_stays_as_it_was_and_a_sum_is_divided_as_beforehand(kind):
+    def made():
+        return Optimizer(kind, lr=0.1, **({"momentum": 0.9} if kind == "sgd" else {}))
+
+    rng = np.random.default_rng(2)
+    first, second, parameters = made(), made(), rng.normal(size=40_000).astype(np.float32)
+    for _ in range(2):
+        total = rng.normal(size=parameters.size)
+        before = {name: (value, value.tobytes()) for name, value in first.state().items()}
+        one, two = first.step(parameters, total, 7.0), second.step(parameters, total / 7.0)
+        assert one.tobytes() == two.tobytes()
+        assert all(value.tobytes() == kept for value, kept in before.values())
+        parameters = one
+
+
 @pytest.mark.parametrize(("kind", "momentum"), [("sgd", 0.0), ("sgd", 0.9), ("adam", None)])
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
 def test_a_schedule_is_torchs_and_survives_the_disk_at_any_step(tmp_path, schedule, kind, momentum):

@@ -73,6 +73,11 @@ CASES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], TargetType]] = 
     "lora": (adapted, (6,), CLASSES),
     "a transformer": (Encoder, (4, 6), CLASSES),
     "an amount": (lambda: built("logistic", (6,), 1), (6,), Amount(low=2.0, high=9.0)),
+    "an amount's logarithm": (
+        lambda: built("logistic", (6,), 1),
+        (6,),
+        Amount(low=2.0, high=9.0, is_log=True),
+    ),
     "a count": (lambda: built("mlp", (6,), 1, 4), (6,), Count(high=30.0)),
     "a time": (lambda: built("logistic", (6,), 4), (6,), TimeToEvent(grid=(1.0, 2.0, 3.0, 4.0))),
 }

@@ -289,7 +289,7 @@ def test_float32_adds_up_products_that_cancel_within_what_is_proven(far: float) 
         assert sum(one**2 for one in mine) <= 1
         wanted = [total + one for total, one in zip(wanted, mine, strict=True)]
     found = torch.zeros(36)
-    part.add_to(found, factors, torch.zeros(units, dtype=torch.bool))
+    part.add_to(found, factors)
     gone = [one - total for one, total in zip(exactly(found), wanted, strict=True)]
     proven = 3**0.5 * units * (3 * units + 4) * 2.0**-24 + units * 2.0**-21
     assert float(sum(one**2 for one in gone)) ** 0.5 <= proven

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hubbub.errors import StudyError
+from hubbub.network.collection.kept_frames import KeptFrames
+from hubbub.network.coordinator import Coordinator
+from hubbub.network.party_folder import PartyFolder
+from hubbub.session import SessionOffer
+from hubbub.study import Standardisation
+from hubbub.verification.evidence.finding import SIGNED
 from hubbub.verification.replay.checking import verify
 from hubbub.verification.transcript import Transcript, read, read_header
 from network.collected import (
@@ -134,7 +144,47 @@ def test_what_comes_before_a_training_is_collected_and_the_training_goes_on_from
     assert result.steps == 3
     assert (tmp_path / "run" / "standardisation.json").read_text() == kept
     assert [len(rows(parties, name)) for name in HOSPITALS] == [4] * 4
-    assert [one for one in verify(tmp_path / "run") if not one.holds] == []
+    found = verify(tmp_path / "run")
+    assert [one for one in found if not one.holds] == []
+    (told,) = [one for one in found if "standardised as silos were told" in one.claim]
+    assert told.verdict == SIGNED
+
+
+def test_who_tells_silos_another_standardisation_than_it_keeps_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = table(HOSPITALS, 3, privacy={"epsilon": 8.0}, parties={"dropouts": 1})
+    made["data"]["standardise"] = {"bound": 5.0, "epsilon": 1.0}
+    parties = Consortium.gather(tmp_path, made)
+    honest = Coordinator.standardise
+
+    def lies(self: Coordinator, found: Standardisation | None) -> None:
+        assert found is not None
+        honest(self, replace(found, shift=found.shift + np.float32(0.25)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Coordinator, "standardise", lies)
+        parties.serve()
+    (wrong,) = [one for one in verify(tmp_path / "run") if not one.holds]
+    assert "silos were told others" in wrong.verdict
+
+
+def test_a_collection_of_other_numbers_than_the_plans_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All parties of it wish it so; its COLLECT says what its silos have signed for."""
+    parties = Consortium.gather(tmp_path, asking())
+
+    def cheaper(*given: Any, **named: Any) -> SessionOffer:
+        offer = SessionOffer(purpose=given[0], round_parameters=given[1].to_dict())
+        return replace(offer, round_parameters={**offer.round_parameters, "sigma_grid": 4.0})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SessionOffer, "of", cheaper)
+        patch.setattr(SessionOffer, "check", lambda self, mine: None)
+        assert collect(parties) is not None
+    (wrong,) = [one for one in verify(tmp_path / "run") if not one.holds]
+    assert "sigma_grid" in wrong.verdict
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -173,6 +223,53 @@ def test_a_party_that_refuses_is_asked_less_and_less_often(tmp_path: Path) -> No
     assert collect(parties, clock=clock, until=1200.0) is not None
     refusals = [one for one in parties.said if one.startswith("hungary refuses")]
     assert 4 < len(refusals) < 15, "in twenty minutes, not 240 times"
+
+
+class GoesOnError(Exception):
+    """The aggregator asks and asks."""
+
+
+def test_p30_an_aggregator_restored_at_every_state_opens_the_same_sum_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: Any
+) -> None:
+    """Once the nodes have told their totals, nothing else is told, whatever it asks."""
+    parties = Consortium.gather(tmp_path / "here", asking())
+    home, images = parties.home / "aggregator", list[Path]()
+    honest = KeptFrames.keep
+
+    def keep(self: KeptFrames, name: str, *given: bytes) -> None:
+        honest(self, name, *given)
+        if home in self.folder.parents:
+            images.append(tmp_path / f"image-{len(images)}")
+            shutil.copytree(home, images[-1])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeptFrames, "keep", keep)
+        assert collect(parties) is not None
+    ((_, first),) = sums
+    assert len(images) >= 15
+    opened: list[bool] = []
+    for image in images[::2]:
+        for folder in (home, parties.home / "run"):
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(image, home)
+        parties.sites["aggregator"] = PartyFolder.opened(home)
+        left, there = [100], seated(parties)
+
+        def phase(*given: Any, left: Any = left, there: Any = there) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise GoesOnError
+            return there(*given)
+
+        sums.clear()
+        with contextlib.suppress(GoesOnError):
+            collect(parties, phase)
+        assert all(np.array_equal(total, first) for _, total in sums)
+        opened.append(bool(sums))
+        assert sums or not any(image.glob("collections/*/set"))
+    assert opened[0] is False, "the nodes' keys are gone"
+    assert opened[-1] is True
 
 
 def test_a_transcript_that_was_altered_is_found_out(tmp_path: Path) -> None:

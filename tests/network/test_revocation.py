@@ -23,7 +23,7 @@ from hubbub.cli import main
 from hubbub.errors import StudyError, UserError
 from hubbub.network import clock, coordinator
 from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import read_answer
+from hubbub.network.envelope import read_answer, request
 from hubbub.network.event_log import EventLog
 from hubbub.network.join import Machine, join, relay_of
 from hubbub.network.key_files import roster_of
@@ -33,10 +33,14 @@ from hubbub.network.nats.message_delivery import Message
 from hubbub.network.party_folder import APPROVED, IDENTITY, KEYS, ROSTER, PartyFolder, ReplacedError
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.wire import Tag, unverified
 from hubbub.session.ask import AbsentError, Call
 from hubbub.study import Study
+from network.collected import asking
+from network.consortium import Consortium
 from network.lines import free_port, wait
 from network.relay import HASTY, NAMES, Relay, Watched, opened, refusal, tiny
+from network.test_collection_endpoints import Table
 from network.test_over_nats import Everybody
 
 Revoke = Callable[[Watched, str], None]
@@ -239,6 +243,21 @@ class Line:
 
     def end(self) -> None:
         self._line._loop.close()
+
+
+def test_what_was_sent_for_a_collection_does_not_leave_again_once_it_is_withdrawn(
+    tmp_path: Path,
+) -> None:
+    table = Table(Consortium.gather(tmp_path, asking()))
+    table.opened()
+    line = Line(table.parties.seats["cleveland"])
+    blob = request(Call.COLLECT_DEPOSIT, table.id, [table.collect, *table.keys])
+    first = line.ask(blob)
+    assert unverified(read_answer(first)[0]).tag is Tag.DEPOSIT
+    assert line.ask(blob) == first
+    table.parties.sites["cleveland"].withdraw(table.parties.study.id)
+    assert refusal(read_answer(line.ask(blob)))[0] == "not-approved"
+    line.end()
 
 
 @EVERY_WAY

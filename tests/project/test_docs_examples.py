@@ -96,7 +96,8 @@ def test_an_example_in_python_runs(
     made = hubbub.synthesize(
         {name: clinic(seed) for seed, name in enumerate(names)},
         columns={"age": {"low": 30, "high": 90}, "died": {"categories": ["no", "yes"]}},
-        epsilon=1,
+        targets=["died"],
+        epsilon=4,
         out="asked",
     )
     (run,) = Path("asked").glob("synthetic-*")

@@ -51,3 +51,40 @@ def test_who_asks_within_and_is_done_takes_nothing_from_who_asked_before() -> No
     run = [sys.executable, "-c", script.format(context=nested)]
     done = subprocess.run(run, capture_output=True, text=True, check=True)
     assert int(done.stdout) < faults("nullcontext()") / 8
+
+
+# A thread that joins messages of 40 MB from pieces, as a line does, and the faults of eight.
+LINE = """
+import resource
+from threading import Thread
+from hubbub.kept_pages import kept_pages, one_arena
+def join():
+    b"".join([bytes(1 << 19) for _ in range(80)])
+def rounds():
+    join(), join()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(8):
+        join()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+{begin}
+line = Thread(target=rounds)
+with kept_pages({numbers}):
+    line.start()
+    line.join()
+"""
+
+
+@pytest.mark.skipif(_glibc() is None, reason="only glibc is told")
+def test_a_line_joins_large_messages_in_memory_that_it_had_before() -> None:
+    found = [
+        int(
+            subprocess.run(
+                [sys.executable, "-c", LINE.format(begin=begin, numbers=numbers)],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+        for begin, numbers in (("one_arena()", 10**7), ("", 10))
+    ]
+    assert found[0] < found[1] / 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -15,10 +16,11 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
+    PublicFormat,
 )
-from deploy import provenance, release
+from deploy import provenance, release, verify_release
 
-from hubbub import VERSION
+from hubbub import VERSION, section
 from hubbub.study import Study
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +119,76 @@ def test_a_signed_statement_opens_with_its_key_and_no_other() -> None:
         provenance.opened({**envelope, "payload": forged["payload"]}, key.public_key())
 
 
+def signed_release(folder: Path, key: Ed25519PrivateKey) -> Path:
+    """A release of two files, and the key that signs it, beside it."""
+    out = folder / "dist"
+    out.mkdir(parents=True)
+    for name in ("a.whl", "b.tar.gz"):
+        (out / name).write_text(f"bytes of {name}")
+    made = release.hashes(out)
+    (out / release.SUMS).write_text("".join(f"{one}  {name}\n" for name, one in made.items()))
+    payload = provenance.written(
+        provenance.statement(made, commit="4" * 40, builder="urn:x", materials={})
+    )
+    (out / provenance.STATEMENT).write_bytes(payload)
+    (out / provenance.ENVELOPE).write_text(json.dumps(provenance.signed(payload, key)))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (folder / "key.pub").write_bytes(public)
+    return out
+
+
+def test_a_signed_release_verifies_by_the_command_on_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = signed_release(tmp_path, Ed25519PrivateKey.generate())
+    assert verify_release.main([str(out), str(tmp_path / "key.pub")]) == 0
+    said = capsys.readouterr().out
+    assert "4" * 40 in said
+    assert "2 files, all as signed" in said
+    page = (ROOT / "docs" / "project" / "releases.md").read_text(encoding="utf-8")
+    assert "python deploy/verify_release.py FOLDER release-key.pub" in page
+    assert verify_release.main([str(out)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.whl", "other bytes"),
+        ("c.whl", "a file more"),
+        ("b.tar.gz", None),
+        (release.SUMS, "1  a.whl\n"),
+        (provenance.STATEMENT, "{}"),
+        (provenance.ENVELOPE, "{}"),
+        (provenance.ENVELOPE, None),
+        ("../key.pub", "no key"),
+    ],
+)
+def test_what_was_changed_after_it_was_signed_does_not_verify(
+    tmp_path: Path, name: str, text: str | None
+) -> None:
+    out = signed_release(tmp_path, Ed25519PrivateKey.generate())
+    (out / name).unlink() if text is None else (out / name).write_text(text)
+    assert verify_release.main([str(out), str(tmp_path / "key.pub")]) == 1
+
+
+def test_a_release_that_another_has_signed_does_not_verify(tmp_path: Path) -> None:
+    out = signed_release(tmp_path / "one", Ed25519PrivateKey.generate())
+    signed_release(tmp_path / "other", Ed25519PrivateKey.generate())
+    assert verify_release.main([str(out), str(tmp_path / "other" / "key.pub")]) == 1
+
+
+def test_kinds_and_builders_of_the_statement_are_uris() -> None:
+    """By SLSA `buildType` and `builder.id`, by in-toto `uri`."""
+    predicate = json.loads(stated())["predicate"]
+    definition = predicate["buildDefinition"]
+    for uri in (
+        definition["buildType"],
+        definition["resolvedDependencies"][0]["uri"],
+        release.UNNAMED,
+    ):
+        assert re.fullmatch(r"urn:hubbub:[a-z0-9:-]+", uri)
+
+
 def test_the_release_key_is_an_ed25519_key(tmp_path: Path) -> None:
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -138,6 +210,13 @@ def test_a_release_without_a_key_says_that_it_is_not_signed(
     monkeypatch.setenv("RELEASE_KEY", str(tmp_path / "missing.pem"))
     with pytest.raises(release.ReleaseError, match="RELEASE_KEY"):
         release._state(tmp_path, {"a.whl": "1" * 64}, "4" * 40, {})
+
+
+def test_the_sbom_says_which_version_it_is_of() -> None:
+    bare = {"metadata": {"component": {"name": "hubbub"}}, "components": [{"name": "ü"}]}
+    content = json.loads(release.with_version(json.dumps(bare), VERSION))
+    assert content["metadata"]["component"] == {"name": "hubbub", "version": VERSION}
+    assert content["components"] == bare["components"]
 
 
 def test_the_sdist_has_what_its_own_tests_read() -> None:
@@ -167,6 +246,34 @@ def test_every_silo_of_the_trial_is_a_service_with_a_volume_of_its_own() -> None
     parties = re.findall(r"(?m)^  ([a-z-]+):\n    <<: \*party", compose)
     assert parties == ["aggregator", *names]
     assert re.findall(r'"([a-z-]+):/var/lib/hubbub"', compose) == parties
+
+
+def test_the_upgrade_notes_name_every_key_that_was_renamed() -> None:
+    page = (ROOT / "docs" / "project" / "releases.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    renamed = {**section._NEW_KEYS, **{old: new for (_, old), new in section._NEW_WORDS.items()}}
+    for old, new in renamed.items():
+        assert any(re.search(rf"\b{old}\b.*\|.*\b{new}\b", row) for row in rows), old
+
+
+def test_citation_and_changelog_name_the_same_version_and_day() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    (day,) = re.findall(r"(?m)^date-released: (\S+)$", citation)
+    assert f"\nversion: {VERSION}\n" in citation
+    assert f"\n## [{VERSION}] - {day}\n" in changelog
+
+
+def test_badges_say_what_the_tree_says() -> None:
+    path = ROOT / "docs" / "pictures" / "badges.py"
+    written = runpy.run_path(str(path))["badges"]()
+    kept = {one.name: one.read_text(encoding="utf-8") for one in path.parent.glob("badge-*.svg")}
+    assert kept == written
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "project" / "releases.md").read_text(encoding="utf-8")
+    for name in written:
+        assert f"docs/pictures/{name}" in readme
+        assert f"| {name.removeprefix('badge-').removesuffix('.svg')} |" in page
 
 
 def test_pages_and_files_name_the_version_that_is_released() -> None:

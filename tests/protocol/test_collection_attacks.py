@@ -363,6 +363,31 @@ def test_p30_no_other_keys_make_an_opening(case: str) -> None:
         Opening.read(c.place, c.collect, OPENINGS[case](c))
 
 
+@pytest.mark.parametrize(
+    ("case", "culprit"),
+    [
+        ("a silo's key", "silo-1"),
+        ("a key that is none", "node-1"),
+        ("a key that cannot be sealed to", "node-1"),
+        ("of another COLLECT", "relay"),
+    ],
+)
+def test_p30_a_bad_key_names_who_sent_it_and_is_not_kept(case: str, culprit: str) -> None:
+    """The aggregator asks that node again, and the collection opens with its good key."""
+    c = collection()
+    other = c.w.forge(0, Tag.COLLECT, b'{"purpose": "training"}', session=c.id)
+    bad = c.node(6).begin(other).node_key if case == "of another COLLECT" else OPENINGS[case](c)[-1]
+    collector = c.collector()
+    with pytest.raises(ProtocolError) as caught:
+        collector.take_key(bad)
+    assert caught.value.culprit == culprit
+    assert not collector.node_keys
+    for key in c.node_keys:
+        collector.take_key(key)
+    assert collector.opening is not None
+    assert collector.opening.q == c.opening.q
+
+
 # Totals -------------------------------------------------------------------------------------------
 
 

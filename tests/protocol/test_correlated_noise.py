@@ -399,7 +399,7 @@ def test_p25_numbers_of_rows_are_in_models_only_where_noise_is_correlated() -> N
 
 
 def test_p25_attendance_names_who_came_back() -> None:
-    book = attempt_order.Attendance(W.round_parameters)
+    book = attempt_order.PresentThroughout(W.round_parameters)
     book.stay(frozenset({1, 2}), "aggregator")
     with pytest.raises(ProtocolError, match="expected 3, 4 to stay away"):
         book.stay(frozenset({1, 2, 3, 4}), "aggregator")

@@ -13,7 +13,10 @@ import pytest
 from hubbub.errors import IntegrityError, ProtocolError, StudyError
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("wire", "rounds", "agreement", "joint", "mixing", "collection", "study", "ledger")
+TARGETS = (
+    *("wire", "rounds", "agreement", "joint", "mixing", "collection", "offers"),
+    *("study", "ledger"),
+)
 
 
 @pytest.fixture
@@ -52,6 +55,10 @@ def test_every_kept_input_and_seed_is_read_or_refused_as_promised(fuzz: ModuleTy
         ("collection", "CollectionNode.promised", ProtocolError),
         ("collection", "CollectionNode.told", ProtocolError),
         ("collection", "Collector.take_deposit", ProtocolError),
+        ("offers", "RollCall.take", ProtocolError),
+        ("offers", "SessionOffer.read", ProtocolError),
+        ("offers", "until_of", ProtocolError),
+        ("offers", "said_in", ProtocolError),
         ("mixing", "Mixer.look", ProtocolError),
         ("mixing", "Mixer.give_up", ProtocolError),
         ("study", "Study.parse", StudyError),

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from hubbub.network.collection.asked import collect_frame, until_of
 from hubbub.network.envelope import read_answer, read_request
+from hubbub.protocol import CollectionPlace
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
 from hubbub.protocol.round import Aggregator, ComputeNode, Masking
-from hubbub.session.session_offer import context_of
+from hubbub.session.session_offer import SessionOffer, context_of
 from protocol import reference as ref
 from protocol.parties import SESSION, STUDY, fixed_keys, fixed_opening, refused
 from protocol.vectors import make
@@ -294,6 +296,17 @@ def test_the_opening_is_part_of_what_all_must_have_been_shown() -> None:
     anchors = b"digest of the anchors"
     both = ref.sha(b"hubbub opening v2" + ref.sha(opening) + roll + anchors)
     assert context_of(opening, roll, anchors) == both != found
+
+
+def test_a_collect_says_what_an_opening_says_and_until_when() -> None:
+    said = payload(NETWORK["collect"])
+    assert SessionOffer.read(said, "aggregator") == SessionOffer.read(
+        payload(NETWORK["frames"]["OPEN"]), "aggregator"
+    )
+    assert until_of(said, "aggregator") == 1798070400
+    place = CollectionPlace(roster=make.PAIRWISE.roster, study=STUDY, id=SESSION)
+    offer, keys = SessionOffer.read(said, "aggregator"), make.PAIRWISE.keys[0]
+    assert collect_frame(place, keys, offer, 1798070400.5).hex() == NETWORK["collect"]
 
 
 @pytest.mark.parametrize("case", make.stored("encoding"), ids=lambda case: str(case["word_bits"]))

@@ -315,6 +315,33 @@ def test_epsilon_is_re_derived_only_where_an_honest_silo_has_signed_for_the_stud
         assert said.verdict == verdict
 
 
+def _says_that_it_charged(attempts: int, *silos: int) -> Callable[[dict[str, Any]], None]:
+    """Last words of these silos that say so, rightly signed."""
+
+    def change(content: dict[str, Any]) -> None:
+        for silo in silos:
+            part = content["silos"][silo - 1]
+            part["attempts"] = attempts
+            part["signature"] = _made()[2].keys[silo].sign(part_words(part)).hex()
+
+    return change
+
+
+def test_p15_a_count_that_so_few_silos_sign_as_may_lie_accuses_nobody_and_confirms_nothing(
+    lied: Callable[..., list[Finding]],
+) -> None:
+    """One of four may collude: its word alone makes no run a lie; two cannot both be lying."""
+    found = lied(_says_that_it_charged(1000, 2))
+    assert wrongs(found) == ""
+    (disputed,) = [one for one in found if "who is right about attempts" in one.claim]
+    assert disputed.verdict == NOT_VERIFIABLE
+    assert "hungary (1000)" in disputed.claim
+    (said,) = [one for one in found if "it is at most" in one.claim and "after" in one.claim]
+    assert said.verdict == SIGNED
+    assert "hungary signed a last word that says more" in said.claim
+    assert "counted for 6 attempts only" in wrongs(lied(_says_that_it_charged(1000, 2, 3)))
+
+
 def test_a_silo_that_does_not_speak_is_mentioned(lied: Callable[..., list[Finding]]) -> None:
     found = lied(lambda content: content["silos"].pop(1))
     assert wrongs(found) == ""

@@ -131,6 +131,21 @@ def test_sample_draws_as_many_as_are_asked_for(
     assert main(["sample", str(run), "--records", "0"]) == 2
 
 
+def test_sample_writes_the_tables_of_an_analysis(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of `tables`, not of one model drawn several times."""
+    told = ["sample", str(run), "--tables", "5"]
+    assert main([*told, "--out", str(tmp_path / "tables"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"] == 5
+    for number, table in enumerate(hubbub.synthetic(run).tables(5), 1):
+        text = (tmp_path / "tables" / f"table-{number}.csv").read_text()
+        rows = list(csv.DictReader(text.splitlines()[1:]))
+        assert [row["died"] for row in rows] == table["died"]
+    for wrong in (told, [*told, "--out", "x", "--records", "9"], [*told[:-1], "4", "--out", "x"]):
+        assert main(wrong) == 2
+
+
 def test_sample_needs_a_run_of_synthetic_records(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"study\.toml"):
         hubbub.synthetic(tmp_path)
@@ -175,6 +190,35 @@ def test_a_silo_of_more_units_than_sums_are_exact_for_takes_no_part() -> None:
         query.task(SiloData(cells=cells, max_cells=2**23))
     few = CodedCells(dict.fromkeys(names, rows[:5]))
     assert query.task(SiloData(cells=few, max_cells=2**23)).count == 5
+
+
+def test_a_plan_says_which_silos_are_too_large() -> None:
+    """P26 (d): refused where one may or must be; said where one might."""
+    most = synthesis.MOST_UNITS
+
+    def planned(records: int, capacity: str = "") -> tuple[str, ...]:
+        stated = f"records = {records}\n{capacity}"
+        return hubbub.plan(Study.parse(STUDY.replace("records = 900", stated))).warnings
+
+    assert not [one for one in planned(most) if "take part in synthetic" in one]
+    assert [one for one in planned(most + 1) if "4,194,304 records cannot take part" in one]
+    assert not [
+        one for one in planned(most + 1, f"capacity = {most}") if "take part in synthetic" in one
+    ]
+    with pytest.raises(StudyError, match="capacity of at most 4,194,304 records"):
+        planned(900, f"capacity = [5, 5, {most + 1}]")
+    with pytest.raises(StudyError, match=r"12,582,912 in all, got data\.records = 12,582,913"):
+        planned(3 * most + 1)
+
+
+def test_a_plan_says_where_targets_have_too_many_levels() -> None:
+    targets = STUDY.replace('["died"]\nbins = 5', '["age", "weight", "died"]\nbins = 31')
+    text = targets.replace(
+        "sex = {", "weight = {low = 0, high = 9}\nheight = {low=0, high=9}\nsex = {"
+    )
+    (said,) = [one for one in hubbub.plan(Study.parse(text)).warnings if "levels together" in one]
+    assert "height will not be counted with each of them" in said
+    assert "age" not in said
 
 
 def test_it_may_stand_beside_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

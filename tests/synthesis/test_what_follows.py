@@ -12,12 +12,15 @@ from tests.synthesis.made_up import categorical, dependent, design_of, exact_tab
 
 import hubbub
 from hubbub.errors import UserError
+from hubbub.estimation import Levels
 from hubbub.synthesis import SyntheticData, foreseen, share_intervals
 from hubbub.synthesis.choice import choose
+from hubbub.synthesis.coding import CodedColumn
 from hubbub.synthesis.components import components_of
 from hubbub.synthesis.entropy_model import fitted
 from hubbub.synthesis.examples import released
 from hubbub.synthesis.share_intervals import most_spread, total_variation
+from hubbub.tabular import Column
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +114,19 @@ def test_numbers_are_in_their_range_and_gaps_are_gaps() -> None:
     assert 95 <= gone <= 105
     assert all(one is None or 0.5 <= one <= 0.75 for one in table["a"])
     assert set(table["b"]) == {"b1", None}
+
+
+def test_a_category_called_missing_is_no_gap() -> None:
+    column = Column(name="a", categories=("missing", "there"))
+    coded = CodedColumn(levels=Levels(column=column), complete=False)
+    design = design_of(coded, categorical("b", 2))
+    cells = {"a": np.r_[np.zeros(300), np.ones(500), np.full(200, np.nan)], "b": np.zeros(1000)}
+    data = released(design, cells, sigma=0.01, seed=0)
+    shares = {name: round(share.value, 2) for name, share in data.shares("a").items()}
+    assert shares == {"missing": 0.3, "there": 0.5, "missing cell": 0.2}
+    drawn = Counter(data.draw(1000)["a"])
+    assert set(drawn) == {"missing", "there", None}
+    assert abs(drawn["missing"] - 300) < 20
 
 
 def test_a_synthetic_survival_curve_is_that_of_the_sums() -> None:

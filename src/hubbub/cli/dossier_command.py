@@ -25,6 +25,13 @@ from hubbub.verification import FILE, Finding, check, former_version, load
 
 _DOSSIER = "write what a run's evidence shows to those who decide: DPIA annex, hazards, model card"
 _FILL = "TOML file of what people write, by name of each blank; it is drafted if it is missing"
+_ANSWERS = (  # what people are given of a run, beside a model
+    "statistics.json",
+    "synthetic.json",
+    "synthetic.csv",
+    "validation.json",
+    "coefficients.json",
+)
 _FORMATS = {".html": lambda dossier: as_html(dossier).encode(), ".docx": as_docx}
 
 
@@ -73,7 +80,8 @@ def facts_of(path: Path, *, quiet: bool) -> Facts:
         raise IntegrityError(f"expected evidence to make a dossier of, got other: {former or why}")
     asked = json.loads(Study.parse(content["study"]["toml"]).canonical)
     frames = sum(session["frames"] for session in content["transcripts"])
-    replay = {"model": content["model"], "frames": frames}
+    answers = {name: content["files"][name] for name in _ANSWERS if name in content["files"]}
+    replay = {"model": content["model"], "frames": frames, "answers": answers}
     return Facts(
         values={**content, "asked": asked, "replay": replay},
         findings=[(one.claim, one.verdict, _members(one)) for one in findings],

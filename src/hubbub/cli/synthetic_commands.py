@@ -9,6 +9,7 @@ from typing import Any
 
 from hubbub.cli.output import add_command, answer, emit, writing
 from hubbub.disk import write_text
+from hubbub.errors import UserError
 
 
 def add_commands(commands: Any) -> None:
@@ -21,12 +22,20 @@ def add_commands(commands: Any) -> None:
     )
     drawn.add_argument("--seed", type=int, default=0, help="another number gives other records")
     drawn.add_argument("--out", type=Path, help="CSV file for them; stdout if left out")
+    drawn.add_argument(
+        "--tables",
+        type=int,
+        help="so many tables instead, of models with fresh noise, for an analysis whose results "
+        "are combined; --out is then their folder",
+    )
 
 
 def _sample(options: argparse.Namespace) -> int:
     from hubbub.queries import records_text
     from hubbub.training import synthetic
 
+    if options.tables is not None:
+        return _tables(options)
     table = synthetic(options.run).draw(options.records, seed=options.seed)
     many = len(next(iter(table.values())))
     if options.out is not None:
@@ -40,4 +49,26 @@ def _sample(options: argparse.Namespace) -> int:
         sys.stdout.write(records_text(table))
     else:
         answer(options, {}, f"{many} synthetic records; written to {options.out}")
+    return 0
+
+
+def _tables(options: argparse.Namespace) -> int:
+    """A file for each of several tables."""
+    from hubbub.queries import records_text
+    from hubbub.training import synthetic
+
+    many, folder = options.tables, options.out
+    if not 5 <= many <= 1000:
+        raise UserError(f"expected --tables of 5 to 1,000, got {many}; 20 are enough")
+    if folder is None or options.records is not None or options.seed:
+        raise UserError(
+            "expected --out FOLDER beside --tables, and no --records or --seed: each table has as "
+            "many records as there are units; name a folder, leave the others out"
+        )
+    with writing(folder, "folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, table in enumerate(synthetic(options.run).tables(many), 1):
+            write_text(folder / f"table-{number}.csv", records_text(table))
+    words = f"{many} tables for one analysis of each; written to {folder}"
+    answer(options, {"tables": many, "out": str(folder)}, words)
     return 0

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from hubbub.learning.linear_chain import chain_of, chain_parts
 from hubbub.learning.model_state import state_unchanged
 from hubbub.learning.parameter_vector import ParameterLayout, layout_of
 from hubbub.learning.per_record import Part, Products, Source, Stack, formed, total_norms
+from hubbub.learning.torch_settings import as_stored
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 METHODS = ("chain", "vmap", "loop")
@@ -46,6 +48,7 @@ class Form:
     parts: Callable[[Batch], Iterable[Source]]
     first: int  # records in the first piece
     most: int  # records in any piece
+    writes: bool = True  # whether its forward is code that might write to the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,7 @@ class GradientSpace:
 
     shape: Callable[[Source], Part]
     slices: dict[str, slice]  # by parameter: where its numbers lie
-    zeros: Callable[[], torch.Tensor]
+    empty: Callable[[], torch.Tensor]  # a vector for the sum, not filled yet
 
 
 class ClippedSum(NamedTuple):
@@ -99,7 +102,8 @@ def clipped_sum(
            (docs/privacy.md P14, A2).
         2. Its L2 norm is at most `clip` in exact arithmetic (docs/privacy.md P14, clipping.py).
         3. A record whose gradient is not finite contributes exactly zero and is not counted.
-        4. An empty batch gives zeros. The model's parameters and buffers are left as they were.
+        4. Neither TF32 nor autocast of the caller shortens a number on its way (P14).
+        5. An empty batch gives zeros. The model's parameters and buffers are left as they were.
 
     Requires:
         The loss of a record is what the model and `loss` give for a batch of that one record, and
@@ -141,7 +145,7 @@ def clipped_sum(
     gradients = GradientSpace(
         shape=lambda source: (source[0], formed(source[1])),
         slices=layout.slices,
-        zeros=layout.zeros,
+        empty=layout.empty,
     )
     batch = batch_of(inputs, targets)
     return sum_in(
@@ -165,13 +169,14 @@ def sum_in(
     _check_options(clip, chunk, method)
     refuse_unsafe(model)
     if batch.size == 0:
-        return ClippedSum(space.zeros(), 0)
+        return ClippedSum(space.empty().zero_(), 0)
     for name in METHODS if method == "auto" else (method,):
         form = _form(name, model, loss, layout, batch)
         if form is None:
             continue
         try:
-            with state_unchanged(model), torch.enable_grad():
+            guard = state_unchanged(model) if form.writes else nullcontext()
+            with guard, as_stored(layout.device.type), torch.enable_grad():
                 return _summed(form, space, batch, clip, chunk, counted)
         except HubbubError:
             raise
@@ -200,7 +205,8 @@ def _form(
         layers = chain_of(model, loss, batch)
         if layers is None:
             return None
-        return Form(parts=partial(chain_parts, layers, loss, layout), first=1024, most=_BUDGET)
+        parts = partial(chain_parts, layers, loss, layout)
+        return Form(parts=parts, first=1024, most=_BUDGET, writes=False)  # P14: torch's layers
     if name == "loop":
         return Form(parts=partial(loop_parts, model, loss, layout), first=1, most=1)
     direct = likely_direct(model, layout)
@@ -253,15 +259,18 @@ def _summed(
     counted: torch.Tensor | None,
 ) -> ClippedSum:
     """Clip and add the counted records, piece by piece."""
-    vector, count, start = space.zeros(), 0, 0
+    vector, count, start = space.empty(), 0, 0
+    filled: set[str] = set()
     size = min(chunk or form.first, form.most)
     while start < batch.size:
         piece = batch.piece(start, start + size)
         parts = [space.shape(source) for source in form.parts(piece)]
         some = None if counted is None else counted[start : start + piece.size]
-        count += _add(vector, parts, space, piece.size, clip, some)
+        count += _add(vector, filled, parts, space, piece.size, clip, some)
         start += piece.size
         size = min(chunk or _affordable(parts, piece.size), form.most)
+    for name in space.slices.keys() - filled:
+        vector[space.slices[name]] = 0
     return ClippedSum(vector, count)
 
 
@@ -273,13 +282,17 @@ def _affordable(parts: list[Part], records: int) -> int:
 
 def _add(
     vector: torch.Tensor,
+    filled: set[str],
     parts: list[Part],
     space: GradientSpace,
     records: int,
     clip: float,
     counted: torch.Tensor | None,
 ) -> int:
-    """Add what is clipped of a piece's counted records; say how many of them were finite."""
+    """Add what is clipped of a piece's counted records; say how many of them were finite.
+
+    What the vector holds of a parameter that is not among the `filled` is no sum yet.
+    """
     kept = torch.ones(records, dtype=torch.bool) if counted is None else counted
     if not parts:  # a loss that depends on no trainable parameter
         return _counted(kept)
@@ -287,10 +300,10 @@ def _add(
     factors = clip_factors(norms, clip, vector.dtype)
     kept = kept.to(factors.device)
     factors = torch.where(kept, factors, torch.zeros_like(factors))
-    gone = ~norms.isfinite()
     for name, part in parts:
-        part.add_to(vector[space.slices[name]], factors, gone)
-    return _counted(kept & ~gone)
+        part.add_to(vector[space.slices[name]], factors, kept=int(name in filled))
+        filled.add(name)
+    return _counted(kept & norms.isfinite())
 
 
 def _counted(rows: torch.Tensor) -> int:

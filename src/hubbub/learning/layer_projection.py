@@ -140,7 +140,7 @@ class LayerProjection:
         space = GradientSpace(
             shape=partial(_shaped, pairs),
             slices=dict(zip(layout.parameters, self._slices(), strict=True)),
-            zeros=partial(torch.zeros, self.dimension, dtype=layout.dtype, device=layout.device),
+            empty=partial(torch.empty, self.dimension, dtype=layout.dtype, device=layout.device),
         )
         batch = batch_of(inputs, targets)
         return sum_in(

@@ -23,7 +23,7 @@ class Learner:
 
     Args:
         model: the module; steps are written into it to evaluate it.
-        on_units: the same as the study's units see it: a patient's records at once.
+        per_unit_model: the same as the study's units see it: a patient's records at once.
         initial: its first weights.
         target_type: what it is trained for.
         method: how clipped gradients of it are made.

@@ -89,21 +89,23 @@ class ModelState:
 
 # Made once for each model, as memory that was never touched is dear; taken out while it is in use.
 _SPARE: WeakKeyDictionary[nn.Module, ModelState] = WeakKeyDictionary()
-_HELD: WeakKeyDictionary[nn.Module, ModelState] = WeakKeyDictionary()
+_HELD: WeakKeyDictionary[nn.Module, ModelState | None] = WeakKeyDictionary()
 
 
 @contextmanager
 def state_held(model: nn.Module) -> Iterator[None]:
     """Inside, `state_unchanged` takes the model as it is now for what is to be put back.
 
-    One copy then does for many pieces; nobody else may use the model meanwhile.
+    One copy then does for many pieces, and none is made where nobody asks; nobody else may use the
+    model meanwhile.
     """
-    _HELD[model] = state = _taken(model)
+    _HELD[model] = None
     try:
         yield
     finally:
-        del _HELD[model]
-        _SPARE[model] = state
+        state = _HELD.pop(model)
+        if state is not None:
+            _SPARE[model] = state
 
 
 @contextmanager
@@ -113,13 +115,14 @@ def state_unchanged(model: nn.Module) -> Iterator[None]:
     Raises:
         ModelError: it does; or what would have to be compared has no bytes.
     """
-    held = _HELD.get(model)
-    state = _taken(model) if held is None else held
+    state = _HELD.get(model) or _taken(model)
+    if model in _HELD:
+        _HELD[model] = state
     try:
         yield
     finally:
         changed = state.put_back()
-        if held is None:
+        if model not in _HELD:
             _SPARE[model] = state
         if changed:
             raise ModelError(_REFUSED.format(changed[:8]))

@@ -22,6 +22,7 @@ _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},
     "adam": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
 }
+_Vectors = dict[str, NDArray[Any]]
 _BLOCK = 1 << 14  # numbers that are worked on at once, so that they stay in the cache
 _SCHEDULES = ("constant", "linear", "cosine")
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510")
@@ -100,12 +101,18 @@ class Optimizer:
             if not (0 <= value < 1) or (name == "epsilon" and value == 0):
                 raise StudyError(f"expected 0 <= {name} < 1 (epsilon > 0), found {name} = {value}")
 
-    def step(self, parameters: NDArray[Any], gradient: NDArray[Any]) -> NDArray[Any]:
+    def step(
+        self, parameters: NDArray[Any], gradient: NDArray[Any], divisor: float = 1.0
+    ) -> NDArray[Any]:
         """Take one step and return the new parameters, in the dtype of the old.
+
+        The state's vectors are written to new memory, once, so that nobody needs a copy of those
+        from before.
 
         Args:
             parameters: float32 or float64, (d,); not changed.
-            gradient: the noisy mean gradient, (d,).
+            gradient: the noisy sum of gradients, (d,); not changed.
+            divisor: what makes it a mean, above 0.
 
         Returns:
             (d,), in the dtype of `parameters`.
@@ -119,23 +126,34 @@ class Optimizer:
                 f"found {gradient.shape}"
             )
         rate = self._lr * self._decay(int(self._state["step"]))
-        self._begin(gradient.size)
-        direction_of = self._momentum if self._kind == "sgd" else self._adam
+        before, after = self._begun(gradient.size)
         new = np.empty_like(parameters)
+        scratch = np.empty((2, min(_BLOCK, gradient.size)))
         for start in range(0, gradient.size, _BLOCK):
             part = slice(start, start + _BLOCK)
-            direction = direction_of(part, gradient[part].astype(np.float64))
-            new[part] = parameters[part].astype(np.float64) - rate * direction
+            direction, spare = scratch[:, : len(gradient[part])]
+            np.divide(gradient[part], divisor, out=direction)
+            if self._kind == "adam":
+                self._adam(before, after, part, direction, spare)
+            elif "velocity" in after:
+                self._momentum(before, after, part, direction)
+            direction *= rate
+            np.subtract(parameters[part], direction, out=direction)
+            new[part] = direction
+        self._state = after
         return new
 
-    def _begin(self, size: int) -> None:
-        """What changes once in a step; before the first, the state's vectors are zero."""
-        for name in self._vectors() - self._state.keys():
-            self._state[name] = np.ones(2) if name == "powers" else np.zeros(size)
+    def _begun(self, size: int) -> tuple[_Vectors, _Vectors]:
+        """The state before this step, zero at first, and one whose vectors are to be filled."""
+        before = dict(self._state)
+        for name in self._vectors() - before.keys():
+            before[name] = np.ones(2) if name == "powers" else np.zeros(size)
+        after = {name: np.empty_like(value) for name, value in before.items()}
+        after["step"] = before["step"] + 1
         if self._kind == "adam":
             betas = np.array([self._options["beta1"], self._options["beta2"]])
-            self._state["powers"] = self._state["powers"] * betas
-        self._state["step"] = self._state["step"] + 1
+            after["powers"] = before["powers"] * betas
+        return before, after
 
     def _decay(self, step: int) -> float:
         """The schedule's factor at this step."""
@@ -144,39 +162,48 @@ class Optimizer:
         done = min(step / self._steps, 1.0)
         return 1.0 - done if self._schedule == "linear" else 0.5 * (1.0 + cosine(done))
 
-    def _momentum(self, part: slice, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Polyak's heavy ball."""
-        if self._options["momentum"] == 0:
-            return gradient
-        velocity: NDArray[np.float64] = self._state["velocity"][part]
-        velocity[...] = velocity * self._options["momentum"] + gradient
-        return velocity
+    def _momentum(
+        self, before: _Vectors, after: _Vectors, part: slice, direction: NDArray[np.float64]
+    ) -> None:
+        """Polyak's heavy ball; `direction` is the gradient, and then the velocity."""
+        velocity = after["velocity"][part]
+        np.multiply(before["velocity"][part], self._options["momentum"], out=velocity)
+        velocity += direction
+        direction[...] = velocity
 
-    def _adam(self, part: slice, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Kingma and Ba 2015, algorithm 1; the powers of beta are kept as running products."""
+    def _adam(
+        self,
+        before: _Vectors,
+        after: _Vectors,
+        part: slice,
+        direction: NDArray[np.float64],
+        spare: NDArray[np.float64],
+    ) -> None:
+        """Kingma and Ba 2015, algorithm 1; the powers of beta are kept as running products.
+
+        `direction` is the gradient, and then Adam's.
+        """
         beta1, beta2 = self._options["beta1"], self._options["beta2"]
-        first, second = self._state["first"][part], self._state["second"][part]
-        powers = self._state["powers"]
-        direction: NDArray[np.float64] = gradient * (1 - beta1)
-        first *= beta1
-        first += direction
-        second *= beta2
-        np.multiply(gradient, gradient, out=gradient)  # which nobody else holds
-        gradient *= 1 - beta2
-        second += gradient
-        spread = np.sqrt(np.divide(second, 1 - powers[1], out=gradient), out=gradient)
-        spread += self._options["epsilon"]
+        first, second, powers = after["first"][part], after["second"][part], after["powers"]
+        np.multiply(before["first"][part], beta1, out=first)
+        first += np.multiply(direction, 1 - beta1, out=spare)
+        np.multiply(before["second"][part], beta2, out=second)
+        np.multiply(direction, direction, out=direction)
+        direction *= 1 - beta2
+        second += direction
+        np.sqrt(np.divide(second, 1 - powers[1], out=spare), out=spare)
+        spare += self._options["epsilon"]
         np.divide(first, 1 - powers[0], out=direction)
-        direction /= spread
-        return direction
+        direction /= spare
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """A copy of everything that the next step depends on besides its arguments.
+        """Everything that the next step depends on besides its arguments.
 
         Returns:
-            Arrays by name; "step" is the number of steps that were taken.
+            Arrays by name, which later steps leave as they are; "step" is the number of steps that
+            were taken.
         """
-        return {name: value.copy() for name, value in self._state.items()}
+        return dict(self._state)
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continue from a `state()` of an optimizer with the same options.
@@ -226,4 +253,4 @@ def stepped(
     >>> stepped(Optimizer("sgd", lr=0.5), np.zeros(2, np.float32), np.array([8.0, -4.0]), 4.0)
     array([-1. ,  0.5], dtype=float32)
     """
-    return optimizer.step(parameters, gradient / divisor).astype(np.float32)
+    return optimizer.step(parameters, gradient, divisor).astype(np.float32, copy=False)

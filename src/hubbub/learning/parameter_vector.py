@@ -30,9 +30,9 @@ class ParameterLayout:
     dtype: torch.dtype
     device: torch.device
 
-    def zeros(self) -> torch.Tensor:
-        """A fresh zero vector of the model's dtype, where the model is."""
-        return torch.zeros(self.size, dtype=self.dtype, device=self.device)
+    def empty(self) -> torch.Tensor:
+        """A fresh vector of the model's dtype, where the model is, with nothing in it yet."""
+        return torch.empty(self.size, dtype=self.dtype, device=self.device)
 
 
 def layout_of(model: nn.Module) -> ParameterLayout:

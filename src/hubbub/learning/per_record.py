@@ -7,7 +7,8 @@
     Positions  backprops and activations before anything is made of them
 
 All but the last can say their norms, in float64, and add the weighted sum of their records to a
-flat view, leaving out those that are not finite; `formed` turns the last into one of them. What is
+flat view, or put it in place of what is there (`kept` is 0), where the weight of a record whose
+norm is not finite is 0; `formed` turns the last into one of them. What is
 done, and on how many numbers, follows from shapes alone (docs/privacy.md P19). This file knows no
 model.
 """
@@ -36,16 +37,24 @@ def norms_of(values: torch.Tensor) -> torch.Tensor:
         scale = torch.where(largest > 0, largest, torch.ones_like(largest))
         scaled: torch.Tensor = torch.linalg.vector_norm(rows / scale[:, None], dim=1)
         return scaled * scale
-    stripes = rows.split(max(1, _STRIPE // max(1, len(rows))), dim=1)
+    columns = max(1, _STRIPE // max(1, len(rows)))
+    if columns >= rows.shape[1]:
+        whole: torch.Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+        return whole
+    stripes = rows.split(columns, dim=1)
     squares = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
     for stripe in stripes:
         squares += torch.linalg.vector_norm(stripe, dim=1, dtype=torch.float64).square()
     return squares.sqrt()
 
 
-def _blanked(values: torch.Tensor, gone: torch.Tensor) -> torch.Tensor:
-    """`values`, (n, m), with the records that are gone set to zero: 0 times NaN would be NaN."""
-    return values.masked_fill(gone[:, None], 0)
+def _finite(values: torch.Tensor) -> torch.Tensor:
+    """`values` with zeros for what is not finite, as 0 times NaN would be NaN.
+
+    Only a record whose norm is not finite has any, and its factor is 0. Several times as fast as
+    to blank whole records, and the same for all of them.
+    """
+    return values.nan_to_num(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +72,16 @@ class Outer:
         """How many numbers this holds."""
         return self.left.numel() + self.right.numel()
 
-    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: torch.Tensor) -> None:
-        """view += sum_i factors_i gradient_i, as one matrix product.
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, kept: int = 1) -> None:
+        """view = kept view + sum_i factors_i gradient_i, as one matrix product.
 
         A factor times `left` that is no normal number was not rounded to nearest, and `right` may
         be large enough to bring the difference back: it counts as zero (docs/privacy.md P14).
         """
-        scaled = _blanked(self.left, gone).mul_(factors[:, None])
+        scaled = (self.left * factors[:, None]).nan_to_num_(0.0, 0.0, 0.0)
         left = functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny)
         matrix = view.view(left.shape[1], self.right.shape[1])
-        matrix.addmm_(left.t(), _blanked(self.right, gone))
+        matrix.addmm_(left.t(), _finite(self.right), beta=kept)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,13 +134,12 @@ class Products:
         """How many numbers this holds, in those of float32."""
         return 2 * self.left.numel() + self.right.numel()
 
-    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: torch.Tensor) -> None:
-        """view += sum_i factors_i gradient_i, as one matrix product."""
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, kept: int = 1) -> None:
+        """view = kept view + sum_i factors_i gradient_i, as one matrix product."""
         rows, columns = self.left.shape[2], self.right.shape[2]
-        for side in (self.left, self.right):
-            side.masked_fill_(gone[:, None, None], 0)
-        left = self.left.mul_(factors.double()[:, None, None]).to(view.dtype).view(-1, rows)
-        view.view(rows, columns).addmm_(left.t(), self.right.view(-1, columns))
+        left = _finite(self.left.mul_(factors.double()[:, None, None])).to(view.dtype)
+        right = _finite(self.right).view(-1, columns)
+        view.view(rows, columns).addmm_(left.view(-1, rows).t(), right, beta=kept)
 
 
 def _substituted(factor: torch.Tensor, scales: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -181,10 +189,9 @@ class Stack:
         """How many numbers this holds."""
         return self.gradients.numel() + self.scratch
 
-    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: torch.Tensor) -> None:
-        """view += sum_i factors_i gradient_i."""
-        rows = _blanked(self.gradients.reshape(len(factors), -1), gone)
-        view.addmv_(rows.t(), factors)
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, kept: int = 1) -> None:
+        """view = kept view + sum_i factors_i gradient_i."""
+        view.addmv_(_finite(self.gradients.reshape(len(factors), -1)).t(), factors, beta=kept)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,10 +213,12 @@ class Rows:
         """How many numbers this holds."""
         return self.values.numel()
 
-    def add_to(self, view: torch.Tensor, factors: torch.Tensor, gone: torch.Tensor) -> None:
-        """view += sum_i factors_i gradient_i, touching only the rows that occur."""
+    def add_to(self, view: torch.Tensor, factors: torch.Tensor, kept: int = 1) -> None:
+        """view = kept view + sum_i factors_i gradient_i, on the rows that occur."""
+        if not kept:
+            view.zero_()
         records, _, columns = self.values.shape
-        values = _blanked(self.values.view(records, -1), gone).mul_(factors[:, None])
+        values = _finite(self.values.view(records, -1) * factors[:, None])
         view.view(-1, columns).index_add_(0, self.index.reshape(-1), values.view(-1, columns))
 
 

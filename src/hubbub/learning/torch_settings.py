@@ -119,6 +119,22 @@ def _plainly() -> Callable[[], object]:
 exact_products, plain_attention = _Shared(_exactly), _Shared(_plainly)
 
 
+@contextmanager
+def as_stored(kind: str) -> Iterator[None]:
+    """What is clipped and added are the numbers that are stored (docs/privacy.md P14).
+
+    No factor of a product is rounded on its way (`exact_products`), and none is made shorter: where
+    the caller has switched autocast on, it is off inside, on devices of this kind and this thread.
+    """
+    before = torch.is_autocast_enabled(kind)
+    torch.set_autocast_enabled(kind, False)
+    try:
+        with exact_products():
+            yield
+    finally:
+        torch.set_autocast_enabled(kind, before)
+
+
 def _restoration() -> Callable[[], None]:
     """What puts the process's own choice back, in the words in which it was made."""
     try:

@@ -45,7 +45,6 @@ from hubbub.session import (
     Party,
     RefusedError,
     SessionOffer,
-    SiloParty,
     layout_of,
     round_parameters_of,
 )
@@ -108,7 +107,9 @@ class Endpoint(ABC):
         """Whether an answer that was given may be given again: not once its study is withdrawn."""
         with self._lock:
             try:
-                session = read_request(request)[1]
+                call, session, parts = read_request(request)
+                if call in COLLECTING:  # whose study stands in its frames
+                    return self.party_folder.approves(unverified(_one(parts[:1])).study)
                 self._check_approval(session)
             except RefusedError:
                 return False
@@ -263,8 +264,8 @@ class Endpoint(ABC):
     def _leave(self, key: tuple[bytes, str]) -> None:
         """No round follows in a session."""
         left = self._sessions.pop(key, None)
-        if left is not None and isinstance(left.party, SiloParty):
-            left.party.forget()
+        if left is not None:
+            left.end()
 
     def check_able(self) -> None:  # noqa: B027 (not every party writes down what it answers)
         """Whether this party could do its part now; raises if it knows that it could not."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubbub.errors import HubbubError, StudyError, UserError
+from hubbub.kept_pages import one_arena
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
 from hubbub.network.folder_lock import alone
@@ -227,6 +228,7 @@ class _Joined:
         return False
 
     def _line_to(self, relay: Relay) -> Answering:
+        one_arena()  # for the line's thread
         return Answering(
             relay,
             self._site.keys,

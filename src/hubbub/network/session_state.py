@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from hubbub.kept_pages import kept_pages
 from hubbub.network.size_limits import SizeLimits
 from hubbub.planning import Plan
-from hubbub.session import Membership, Party, SessionOffer
+from hubbub.session import Membership, Party, SessionOffer, SiloParty
 from hubbub.study import Study
 
 
@@ -32,6 +34,17 @@ class SessionState:
     party: Party = field(repr=False)
     closed: bool = False
     answered: bool = False
+    _pages: ExitStack = field(default_factory=ExitStack, repr=False)
+
+    def __post_init__(self) -> None:
+        numbers = self.membership.round_parameters.parameters
+        self._pages.enter_context(kept_pages(numbers))
+
+    def end(self) -> None:
+        """No round follows: noise is erased, and the memory of large vectors goes back."""
+        if isinstance(self.party, SiloParty):
+            self.party.forget()
+        self._pages.close()
 
     @property
     def session(self) -> bytes:

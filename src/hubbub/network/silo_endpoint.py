@@ -107,7 +107,8 @@ class SiloEndpoint(Endpoint):
     def close(self) -> None:
         """Close the ledger; nothing is answered from then on."""
         with self._lock:
-            self._sessions.clear()
+            for key in list(self._sessions):
+                self._leave(key)
             self._books.close()
 
     def known(self, study: bytes, session: bytes) -> bool:
@@ -285,8 +286,7 @@ class SiloEndpoint(Endpoint):
         for session in self._sessions.values():
             if session.study.id == state.study.id:
                 session.closed = True
-                if isinstance(session.party, SiloParty):
-                    session.party.forget()
+                session.end()
         paid = {entry.session for entry in self._ledger.entries() if entry.study == state.study.id}
         part = part_of(
             self.party_folder.keys,

@@ -53,7 +53,7 @@ class SizeLimits:
 
     Args:
         roster: everybody.
-        terms: the numbers of its rounds.
+        round_parameters: the numbers of its rounds.
         counts: records of each silo, where shuffled token lists are made; else empty.
     """
 

@@ -84,11 +84,11 @@ class QueryState:
 class Stepper(Protocol):
     """What takes noisy sums in; whoever verifies a run takes the same steps."""
 
-    def step(self, parameters: Parameters, total: Array) -> Parameters:
-        """What goes down next, after one more noisy sum."""
+    def step(self, parameters: Parameters, total: Array, divisor: float) -> Parameters:
+        """What goes down next, after one more noisy sum and the constant that divides it (P14)."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What it remembers besides."""
+        """What it remembers besides, in arrays that later steps leave as they are."""
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on; IntegrityError if this is the state of something else."""

@@ -87,7 +87,7 @@ from .round import (
     LAYERS as LAYERS,
     Aggregator as Aggregator,
     Attempt as Attempt,
-    Attendance as Attendance,
+    PresentThroughout as PresentThroughout,
     Charge as Charge,
     ComputeNode as ComputeNode,
     GroupBatches as GroupBatches,

@@ -145,9 +145,9 @@ class _Standardising:
         self._bound = bound
         self._state: dict[str, NDArray[Any]] = {}
 
-    def step(self, parameters: Parameters, total: Array) -> Parameters:
+    def step(self, parameters: Parameters, total: Array, divisor: float) -> Parameters:
         """The same parameters as before."""
-        standardisation = standardisation_from(total, self._bound)
+        standardisation = standardisation_from(total / divisor, self._bound)
         self._state = {"shift": standardisation.shift, "scale": standardisation.scale}
         return parameters
 

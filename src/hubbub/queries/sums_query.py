@@ -163,9 +163,9 @@ class _KeptSums:
     def __init__(self, layout: SumLayout, sigma: float) -> None:
         self._layout, self._sigma = layout, sigma
 
-    def step(self, parameters: Parameters, total: Array) -> Parameters:
+    def step(self, parameters: Parameters, total: Array, divisor: float) -> Parameters:
         """What is kept after one more noisy sum, from what was kept before."""
-        return self._layout.after(parameters, total, self._sigma)
+        return self._layout.after(parameters, total / divisor, self._sigma)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Nothing: what is kept says all."""

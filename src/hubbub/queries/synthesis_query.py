@@ -89,11 +89,23 @@ class SynthesisQuery(SumsQuery):
         return SYNTHETIC
 
     def warnings(self, parties: Parties) -> QueryWarnings:
-        """Of what cannot be foreseen."""
+        """Of what cannot be foreseen, and of silos and targets that may be too large."""
+        data, sums = self.data, []
+        if data.records > self.most_units and not data.capacity:
+            sums.append(
+                f"a silo of more than {self.most_units:,} {data.unit}s cannot take part in "
+                "synthetic records: divide it among several, and state data.capacity"
+            )
+        if crowded := synthesis.without_room(self.design):
+            sums.append(
+                f"synthetic.targets have too many levels together: {', '.join(crowded)} will not "
+                "be counted with each of them; take fewer bins, categories or targets"
+            )
         return QueryWarnings(
             records_unknown=(
                 "data.records is not stated: how near synthetic records will be cannot be foreseen",
-            )
+            ),
+            sums=tuple(sums),
         )
 
     def plan_rows(self, planned: PlannedQuery[Query], records: int) -> list[PlanRow]:
@@ -168,8 +180,24 @@ def synthesis_of(study: Study) -> SynthesisQuery:
     """The synthetic records of a study.
 
     Raises:
-        StudyError: it asks for none.
+        StudyError: it asks for none, or a silo may have more units than sums are exact for.
     """
     if study.synthetic is None:
         raise StudyError("expected a study with [synthetic], got one without; add it")
+    _check_units(study.data, study.parties.silos)
     return SynthesisQuery(study.synthetic, study.data, study.privacy)
+
+
+def _check_units(data: Data, silos: int) -> None:
+    """No silo may, and none must, have more units than sums are exact for (P26 d)."""
+    most, unit = synthesis.MOST_UNITS, data.unit
+    if max(data.capacity, default=0) > most:
+        raise StudyError(
+            f"expected data.capacity of at most {most:,} {unit}s of a silo with [synthetic], got "
+            f"{max(data.capacity):,}; lower it, and divide a larger silo among several"
+        )
+    if not data.capacity and data.records > silos * most:
+        raise StudyError(
+            f"expected at most {most:,} {unit}s of a silo with [synthetic], {silos * most:,} in "
+            f"all, got data.records = {data.records:,}; divide the silos among several"
+        )

@@ -112,3 +112,8 @@ def finite(row: Mapping[str, float], key: str) -> float | None:
     """A value of a row, unless it is missing or not a number."""
     value = row.get(key)
     return None if value is None or not isfinite(value) else float(value)
+
+
+def several(count: int, noun: str) -> str:
+    """A number of things, in the plural where there are several."""
+    return f"{amount(count)} {noun}" if count == 1 else f"{amount(count)} {noun}s"

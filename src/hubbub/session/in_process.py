@@ -172,7 +172,7 @@ def federate(
 
     Args:
         layout: who there is.
-        terms: the numbers of the rounds.
+        round_parameters: the numbers of the rounds.
         tasks: the silos' tasks, in the order of the names.
         study: the study id.
         noiseless: silos that add no noise, as an adversary's may.
@@ -227,7 +227,7 @@ def assemble(
 
     Args:
         layout: who there is.
-        terms: the numbers of the rounds.
+        round_parameters: the numbers of the rounds.
         silo: what a silo does in rounds.
         study: the study id.
         counts: records of each silo, where batches are joint.

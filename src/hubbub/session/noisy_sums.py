@@ -29,7 +29,7 @@ class NoisySums:
     Args:
         set_up: sets a session up.
         record: where the messages of a session are kept.
-        terms: the numbers of the rounds.
+        round_parameters: the numbers of the rounds.
         epoch: attempts that one row in a ledger pays for (P9).
         lost: told of a lost session: the number of its round, and how many were lost in a row
             without a sum; raises unless a new session would help.

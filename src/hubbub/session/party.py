@@ -53,7 +53,7 @@ class Membership:
         index: the party's place in it.
         study: the study id.
         session: its name.
-        terms: the numbers of the rounds, from the party's own plan.
+        round_parameters: the numbers of the rounds, from the party's own plan.
         layout: who shares masks with whom.
         offer: the payload of the OPEN by which the session was offered.
         source: the party's randomness.

@@ -54,7 +54,8 @@ class Rounds:
         layout: who shares with whom.
         study, session: what every frame is bound to.
         opening: what is kept of the set-up: the ROLL, the anchors of joint seeds; where the study
-            asks for evidence the offer before them, all nonces and all evidence.
+            asks for evidence all nonces and all evidence; the offer before them there, and where it
+            says how features are standardised.
         lists: has a shuffled token list made before an attempt, where one is due.
         recorder: keeps what the aggregator has sent or used.
         attempts_begun: of the last round.

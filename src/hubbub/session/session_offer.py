@@ -68,7 +68,7 @@ class SessionOffer:
 
     Args:
         purpose: what is summed in it: one of the study's queries.
-        terms: the numbers of the rounds, as the aggregator has them.
+        round_parameters: the numbers of the rounds, as the aggregator has them.
         version: of hubbub, at the aggregator.
         standardisation: what was done to the features, where the study asks for that.
         at: the time at which evidence is verified, seconds since 1970; 0 where none is shown.
@@ -132,7 +132,7 @@ class SessionOffer:
         raise ProtocolError(f"expected the opening of a session, got {found}", culprit=sender)
 
     def check(self, mine: RoundParameters) -> None:
-        """Refuse unless the terms are those of this party's own plan.
+        """Refuse unless the round parameters are those of this party's own plan.
 
         Raises:
             RefusedError: naming the first number that differs.

@@ -62,7 +62,7 @@ class SetUp:
         keys: the aggregator's.
         study: the study id.
         layout: who shares masks with whom.
-        terms: the numbers of the rounds.
+        round_parameters: the numbers of the rounds.
         offer: what everybody is told of the session first.
         counts: records of each silo, where batches are joint.
         attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.
@@ -177,6 +177,7 @@ class _RolledSetUp:
             session=wanted.session,
             seeds=seeds,
         )
+        is_kept = bool(attested) or wanted.offer.standardisation is not None  # for who verifies
         attendance = Attendance(
             peers=wanted.peers,
             session=wanted.session,
@@ -192,7 +193,7 @@ class _RolledSetUp:
             layout=wanted.layout,
             study=wanted.study,
             session=wanted.session,
-            opening=[*([opening] if attested else []), self.frame, *attested, *anchors],
+            opening=[*([opening] if is_kept else []), self.frame, *attested, *anchors],
             lists=self._lists(),
         )
 

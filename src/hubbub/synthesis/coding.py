@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hubbub.tabular import Levels
 
 Array = NDArray[np.float64]
-MISSING = "missing"
+MISSING, NO_CELL = "missing", "missing cell"  # the second beside a category of the first's name
 _GROUPS = 4
 
 
@@ -46,7 +46,9 @@ class CodedColumn:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """One name for each level."""
-        return (*self.levels.names, *(() if self.complete else (MISSING,)))
+        names = self.levels.names
+        gap = NO_CELL if MISSING in names else MISSING
+        return (*names, *(() if self.complete else (gap,)))
 
     @property
     def size(self) -> int:

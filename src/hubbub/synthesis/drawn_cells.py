@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.synthesis.coding import MISSING, CodedColumn
+from hubbub.synthesis.coding import CodedColumn
 
 Table = dict[str, list[Any]]
 
@@ -21,10 +21,7 @@ def cells_of(columns: tuple[CodedColumn, ...], levels: NDArray[np.int64], seed: 
 def _column(coded: CodedColumn, places: NDArray[np.int64], rng: np.random.Generator) -> list[Any]:
     """The cells of one column: numbers are drawn evenly from their range."""
     if coded.levels.column.categories:
-        return [
-            None if coded.names[k] == MISSING and k == len(coded.levels) else coded.names[k]
-            for k in places
-        ]
+        return [None if k >= len(coded.levels) else coded.names[k] for k in places]
     low, high = coded.levels.column.bounds
     edges = np.array([low, *coded.levels.cuts, high])
     at = np.minimum(places, len(coded.levels) - 1)

@@ -26,9 +26,8 @@ from hubbub.synthesis.share_intervals import Combined, Share, combine
 
 Array = NDArray[np.float64]
 REFITS = 20
-
-
 MOST_UNASKED = 1_000_000  # records, as many as a study may ask for
+_MOST = 10_000_000  # that may be asked for at all
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -101,7 +100,7 @@ class SyntheticData:
         (['age', 'died', 'sex'], 100)
         """
         many = self.records if records is None else records
-        if not 1 <= many <= 10_000_000:
+        if not 1 <= many <= _MOST:
             raise UserError(f"expected 1 to 10,000,000 records, got {many}; ask for so many")
         mixed = self._seed(seed)
         return cells_of(self.design.columns, self.model.draw(many, mixed), mixed + 1)
@@ -133,9 +132,10 @@ class SyntheticData:
         Returns:
             The tables, one after the other, each as `draw` gives one.
         """
+        units = round(min(self.components.records, _MOST))
         for number, model in enumerate(self.refitted(many)):
             mixed = self._seed(1000 + number)
-            levels = model.draw(max(round(self.components.records), 1), mixed, evenly=False)
+            levels = model.draw(units, mixed, evenly=False)
             yield cells_of(self.design.columns, levels, mixed + 1)
 
     def shares(self, column: str, *, confidence: float = 0.95) -> dict[str, Share]:

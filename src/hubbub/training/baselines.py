@@ -142,7 +142,7 @@ class _Sums:
     """Clipped sums as in the protocol, by somebody who adds the noise in the open.
 
     Args:
-        terms: of the rounds.
+        round_parameters: of the rounds.
         task: all silos' records, one silo's after the other's.
         counts: each silo's number of records.
         capacities: the most records that each silo may hold.

@@ -31,7 +31,7 @@ class SessionPlan:
     Args:
         plan: of the study.
         planned: the query whose sums are made in it.
-        terms: the numbers of the rounds.
+        round_parameters: the numbers of the rounds.
         tasks: what the silos sum, where they are in this process.
     """
 

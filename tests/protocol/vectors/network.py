@@ -22,6 +22,7 @@ LEDGER = {"ledger_head": bytes(range(32)), "ledger_rows": 61, "attempts": 60}
 PARAMETERS = (0.5, -1.25)
 QUOTE = bytes(range(40))  # made up
 EVIDENCE = struct.pack("<B16sII", 1, b"software", len(QUOTE), 0) + QUOTE
+UNTIL = 1798070400
 NOWHERE = {"study": bytes(32), "session": NO_SESSION}
 
 
@@ -52,9 +53,16 @@ def network(w: World, model: bytes) -> dict[str, Any]:
     }
     return {
         "frames": {name: frame.hex() for name, frame in frames.items()},
+        "collect": w.forge(0, Tag.COLLECT, _collect(opening)).hex(),
         "context": context_of(opening.payload(), w.rolled()[1].digest, b"").hex(),
         "parcels": {name: parcel.hex() for name, parcel in parcels.items()},
     }
+
+
+def _collect(opening: SessionOffer) -> bytes:
+    """The words of a collection that is open until Christmas Eve of 2026."""
+    said = json.loads(opening.payload()) | {"until": UNTIL}
+    return json.dumps(said, sort_keys=True).encode()
 
 
 def _json(said: dict[str, Any]) -> bytes:

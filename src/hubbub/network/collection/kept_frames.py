@@ -10,7 +10,7 @@ may read it. This file knows no frame.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +31,17 @@ class KeptFrames:
     folder: Path
 
     def keep(self, name: str, *parts: bytes) -> None:
-        """Write a file, or replace it; it is on the disk when this returns.
+        """Write a file, once; it is on the disk when this returns.
 
         Raises:
-            IntegrityError: the disk does not take it; nothing that follows from it must be sent.
+            IntegrityError: the disk does not take it, or holds another already, as of a second
+                process of this party; nothing that follows from it must be sent.
         """
+        if self.parts(name) not in (None, [*parts]):
+            raise IntegrityError(
+                f"expected to write {self.folder / name} once, it holds something else: two "
+                "processes work for this party; end one of them"
+            )
         pieces = [
             piece for part in parts for piece in (len(part).to_bytes(_LENGTH, "little"), part)
         ]
@@ -43,19 +49,43 @@ class KeptFrames:
             self._make_folder()
             write_bytes(self.folder / name, _MAGIC, *pieces, mode=PRIVATE)
 
-    def parts(self, name: str) -> list[bytes] | None:
-        """What a file holds; None if there is none, or one that was being erased.
+    def in_order(self, least: Mapping[str, int]) -> list[list[bytes] | None]:
+        """What files hold that are written one after the other; None where none was yet.
+
+        Args:
+            least: by the files' names, in their order, how many parts each has at the least.
 
         Raises:
-            IntegrityError: it holds something else.
+            IntegrityError: one holds something else, or is missing before one that is there.
+        """
+        contents = [self.parts(name) for name in least]
+        for name, content, after in zip(least, contents, [*contents[1:], None], strict=True):
+            if after is not None and content is None:
+                raise self._altered(name)
+            if content is not None and len(content) < least[name]:
+                raise self._altered(name)
+        return contents
+
+    def erasable(self, name: str) -> list[bytes] | None:
+        """As `parts` of a file that is erased in the end; None too if a crash has come into it."""
+        path = self.folder / name
+        with self._reported(name):
+            if path.exists() and not any(read_bytes(path, most=_MOST_BYTES)):
+                return None
+        return self.parts(name)
+
+    def parts(self, name: str) -> list[bytes] | None:
+        """What a file holds; None if there is none.
+
+        Raises:
+            IntegrityError: it holds something else; what was overwritten is no file that was never
+                written.
         """
         with self._reported(name):
             try:
                 content = read_bytes(self.folder / name, most=_MOST_BYTES)
             except FileNotFoundError:
                 return None
-        if content and not any(content):
-            return None
         found, rest = list[bytes](), memoryview(content)[len(_MAGIC) :]
         while len(rest):
             end = _LENGTH + int.from_bytes(rest[:_LENGTH], "little")
@@ -63,13 +93,13 @@ class KeptFrames:
                 break
             found.append(bytes(rest[_LENGTH:end]))
             rest = rest[end:]
-        if len(rest) or content[: len(_MAGIC)] != _MAGIC:
-            raise IntegrityError(
-                f"expected {self.folder / name} as it was written, it was altered; restore the "
-                "whole folder as it was last, or have the others told that this party is lost to "
-                "the sum"
-            )
+        if len(rest) or not found or content[: len(_MAGIC)] != _MAGIC:
+            raise self._altered(name)
         return found
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file, whatever it holds."""
+        return (self.folder / name).exists()
 
     def names(self) -> list[str]:
         """The files that are there."""
@@ -94,6 +124,13 @@ class KeptFrames:
                 os.fsync(file.fileno())
             path.unlink()
             sync_folder(self.folder)
+
+    def _altered(self, name: str) -> IntegrityError:
+        return IntegrityError(
+            f"expected {self.folder / name} as it was written, it was altered or is gone; restore "
+            "the whole folder as it was last, or have the others told that this party is lost to "
+            "the sum"
+        )
 
     def _make_folder(self) -> None:
         """The folder, which is on the disk before what is in it."""

@@ -100,7 +100,7 @@ class NodeSide(PartySide):
 
     def _erase_withdrawn(self, kept: KeptFrames) -> None:
         opened = kept.parts("opened")
-        if opened is None or kept.parts("key") is None:
+        if opened is None or not kept.has("key"):
             return
         if not self._folder.approves(unverified(opened[0]).study):
             kept.erase("key")
@@ -109,10 +109,10 @@ class NodeSide(PartySide):
     def _state(self, place: CollectionPlace) -> NodeState | None:
         """All that is on disk; what a crash has left half done is done now."""
         kept = self.kept(place.id)
-        opened, key = kept.parts("opened"), kept.parts("key")
+        opened, promise, total = kept.in_order({"opened": 2, "promise": 2, "total": 1})
         if opened is None:
             return None
-        promise, total = (kept.parts(name) or [] for name in ("promise", "total"))
+        place.parsed(opened[0], Tag.COLLECT, 0)  # else the id is in use, in another study
         state = NodeState(collect=opened[0], node_key=opened[1], secret=None)
         if promise:
             state = replace(state, fixed=promise[0], promise=promise[1])
@@ -120,6 +120,7 @@ class NodeSide(PartySide):
             state = replace(state, total=total[0])
             kept.erase("key")
             return state
+        key = kept.erasable("key")
         return replace(state, secret=self._secret(place, key[0]) if key else None)
 
     def _keep(self, place: CollectionPlace, before: NodeState | None, after: NodeState) -> None:
@@ -127,6 +128,7 @@ class NodeSide(PartySide):
         kept = self.kept(place.id)
         if before is None:
             assert after.secret is not None, "a new state has its key"  # noqa: S101
+            kept.erase("key")  # of a process that died before it said whose it is
             kept.keep("key", self._sealed(place, after.secret))
             kept.keep("opened", after.collect, after.node_key)  # from now on it is this key
             return

@@ -99,7 +99,7 @@ class PartySide(ABC):
             self._folder.index,
         ):
             raise ProtocolError("expected a RECEIPT for me, got another frame", culprit="relay")
-        self._tell(study, session, _said(frame.payload, roster.name(0)), parts[0])
+        self._tell(study, session, said_in(frame.payload, roster.name(0)), parts[0])
         self.at_rest = True
         return []
 
@@ -126,7 +126,7 @@ class PartySide(ABC):
         return None
 
 
-def _said(payload: bytes | memoryview, sender: str) -> dict[str, Any]:
+def said_in(payload: bytes | memoryview, sender: str) -> dict[str, Any]:
     """What a RECEIPT says."""
     try:
         said = json.loads(bytes(payload))

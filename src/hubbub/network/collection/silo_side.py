@@ -84,9 +84,7 @@ class SiloSide(PartySide):
             raise ProtocolError(f"expected a call for a silo, got {call.name}", culprit="relay")
         began = time.monotonic()
         opening = Opening.read(asked.place, asked.collect, asked.all(Tag.NODE_KEY))
-        self._open(asked, opening)
-        kept = self.kept(asked.place.id)
-        frames = kept.parts("deposit")
+        frames = self._open(asked, opening)
         self._charge(asked, plan, planned)  # P15: before it exists, or is sent again
         if frames is None:
             task, parameters = self._task_of(asked.study, asked.offer, planned)
@@ -102,16 +100,17 @@ class SiloSide(PartySide):
             frames = [deposit.deposit, deposit.vector]
             if planned.purpose == plan.main.purpose:
                 frames.append(self._last_word(asked))
-            kept.keep("deposit", *frames)  # P30: on disk before it leaves, and no other leaves
+            # P30: on disk before it leaves, and no other leaves
+            self.kept(asked.place.id).keep("deposit", *frames)
             self._log.answered()
             self._log.note("deposited", study=asked.study.name)
             keep_pace(began, self._pace)
         return frames
 
-    def _open(self, asked: AskedCollection, opening: Opening) -> None:
-        """Take part in this opening of the collection, and in no other."""
+    def _open(self, asked: AskedCollection, opening: Opening) -> list[bytes] | None:
+        """Take part in this opening of the collection, and in no other; what was deposited."""
         kept, shown = self.kept(asked.place.id), [asked.collect, *asked.all(Tag.NODE_KEY)]
-        before = kept.parts("opened")
+        before, deposit = kept.in_order({"opened": len(shown), "deposit": 2})
         paid = self._rounds_paid(asked)
         if any(paid):  # P15: a row of a session, whose rounds count from 1, pays for no collection
             raise ProtocolError(
@@ -123,13 +122,14 @@ class SiloSide(PartySide):
                     "expected a new collection, got the id of an old session", culprit="relay"
                 )
             kept.keep("opened", *shown)
-            return
+            return None
         if Opening.read(asked.place, before[0], before[1:]).q != opening.q:
             raise ProtocolError(
                 "expected the opening that I have taken part in, got another of the same "
                 "collection: the aggregator has signed two, or a node two keys",
                 culprit=self._liar(asked, before),
             )
+        return deposit
 
     def _rounds_paid(self, asked: AskedCollection) -> set[int]:
         """The rounds of the ledger's rows of this id: 0 is a collection's own."""

@@ -118,7 +118,7 @@ class Opening:
         awaited = place.expected(Tag.NODE_KEY, place.roster.nodes)
         frames = {frame.sender: frame for frame in map(awaited.take, node_keys)}
         awaited.check_whole(why="without all nodes' keys nothing can be sealed")
-        keys = {node: _key_in(place, frames[node], digest) for node in place.roster.nodes}
+        keys = {node: key_in(place, frames[node], digest) for node in place.roster.nodes}
         whole = b"".join(frames[node].digest for node in place.roster.nodes)
         q = hashlib.sha256(b"hubbub collection v1" + digest + whole).digest()
         return cls(place=place, digest=digest, keys=keys, q=q)
@@ -138,8 +138,17 @@ def node_key(
     return place.frame(Tag.NODE_KEY, node, collect + sealing).sealed(keys)
 
 
-def _key_in(place: CollectionPlace, frame: Frame, collect: bytes) -> Identity:
-    """The node whose sealing key is the one in its NODE_KEY."""
+def key_in(place: CollectionPlace, frame: Frame, collect: bytes) -> Identity:
+    """The node whose sealing key is the one in its NODE_KEY.
+
+    Args:
+        place: of the collection.
+        frame: its NODE_KEY.
+        collect: digest of the COLLECT.
+
+    Raises:
+        ProtocolError: it is for another COLLECT, or no key.
+    """
     node, payload = place.roster.parties[frame.sender], bytes(frame.payload)
     if payload[:DIGEST_BYTES] != collect:
         raise ProtocolError(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening
+from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening, key_in
 from hubbub.protocol.collection.deposit import Deposited, read_deposit, read_vector
 from hubbub.protocol.collection.fixed_set import FixedSet, check_opening, fixed_set
 from hubbub.protocol.collection.node import digest_of_shown
@@ -59,9 +59,10 @@ class Collector:
         """A node's NODE_KEY; the first of each node counts.
 
         Raises:
-            ProtocolError: it is none of a node of this collection.
+            ProtocolError: it is none of a node of this collection, for another COLLECT, or no key.
         """
         frame = self._from_node(data, Tag.NODE_KEY)
+        key_in(self.place, frame, self.place.parsed(self.collect, Tag.COLLECT, 0).digest)
         self.node_keys.setdefault(frame.sender, data)
 
     def take_deposit(self, deposited: Deposited) -> bool:

@@ -6,7 +6,7 @@ from .aggregator import (
     Aggregator as Aggregator,
 )
 from .attempt_order import (
-    Attendance as Attendance,
+    PresentThroughout as PresentThroughout,
 )
 from .batch_rows import (
     EMPTY as EMPTY,

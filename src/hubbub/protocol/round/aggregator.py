@@ -27,10 +27,10 @@ class Aggregator:
     Args:
         keys: its own.
         roster: everybody.
-        terms: the numbers of the rounds.
+        round_parameters: the numbers of the rounds.
         study: the study id.
         session: 16 bytes chosen for this session.
-        seeds: checks the joint seeds, where the terms need them.
+        seeds: checks the joint seeds, where the round parameters need them.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Aggregator:
         Raises:
             ProtocolError: naming who has revealed nothing, or what it had not committed to.
         """
-        assert self._seeds is not None, "the terms need no seed"  # noqa: S101
+        assert self._seeds is not None, "the rounds need no seed"  # noqa: S101
         self._seed = self._seeds.seed(*self._turn.last, self._active, links)
 
     @property

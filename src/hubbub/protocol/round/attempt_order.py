@@ -42,14 +42,14 @@ class Turn:
         self.last = (round, attempt)
 
 
-class Attendance:
+class PresentThroughout:
     """Who has a part in all sums of a session so far (P25).
 
     Noise that is correlated over the attempts of a session keeps its promise for those silos that
     were in every sum of it. So whoever leaves does not come back before the next session.
 
     Args:
-        terms: the numbers of the rounds; where noise is independent nothing is asked.
+        round_parameters: the numbers of the rounds; where noise is independent nothing is asked.
     """
 
     def __init__(self, round_parameters: RoundParameters) -> None:

@@ -34,7 +34,7 @@ class ComputeNode:
         self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._session, self._mask_stream = session, mask_stream
         self._turn, self._looked = attempt_order.Turn(), attempt_order.Turn()
-        self._attendance = attempt_order.Attendance(round_parameters)
+        self._attendance = attempt_order.PresentThroughout(round_parameters)
         self._collection = additive_shares.Collection(
             session, round_parameters.dimension, round_parameters.word_bits
         )

@@ -49,7 +49,7 @@ class Masking:
     Args:
         keys: the silo's own.
         roster: everybody.
-        terms: the numbers of the rounds.
+        round_parameters: the numbers of the rounds.
         session: from the agreement.
         mask_stream: how masks are added (on how many threads); changes speed only.
         source: the silo's randomness, for full shares only.
@@ -68,7 +68,7 @@ class Masking:
         self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
         self._session, self._mask_stream = session, mask_stream
         self._turn, self._row = attempt_order.Turn(), 0
-        self._attendance = attempt_order.Attendance(round_parameters)
+        self._attendance = attempt_order.PresentThroughout(round_parameters)
         self._masked: tuple[int, int] = (0, 0)
         self._source = source or SecureSource()
         self._shares: dict[int, bytes] = {}

@@ -68,7 +68,7 @@ def draw_for(
 
 
 def projection_of(round_parameters: RoundParameters) -> Projection:
-    """The projection of the whole vector that the terms state."""
+    """The projection of the whole vector that the round parameters state."""
     return Projection(
         kind=round_parameters.projection,
         parameters=round_parameters.parameters,
@@ -90,10 +90,10 @@ def clipped_sum(
     rows: Rows,
     draw: Draw | None,
 ) -> Array:
-    """A silo's clipped sum, (dimension,): each record within C, projected if the terms say so.
+    """A silo's clipped sum, (dimension,): each record within C, projected if the rounds are.
 
     Args:
-        terms: of the round.
+        round_parameters: of the round.
         task: the silo's records.
         parameters: the model.
         rows: the records in the batch, in their rows.

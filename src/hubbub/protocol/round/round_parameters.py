@@ -284,7 +284,7 @@ def decoded(round_parameters: RoundParameters, total: NDArray[np.int64]) -> NDAr
     """From the integers that a round reveals to the noisy sum; public, and the same everywhere.
 
     Args:
-        terms: of the round.
+        round_parameters: of the round.
         total: the sum in grid steps, (dimension,).
 
     Returns:

@@ -38,11 +38,11 @@ class Silo:
     """One silo in one session.
 
     Args:
-        terms: the numbers of the rounds.
+        round_parameters: the numbers of the rounds.
         task: the silo's records.
         masking: checks models and hides answers.
         source: the silo's randomness; every attempt draws from a branch of it.
-        seeds: the silo's part of the joint seeds, where the terms need them.
+        seeds: the silo's part of the joint seeds, where the round parameters need them.
     """
 
     def __init__(

@@ -193,9 +193,9 @@ class _Kept:
         self._size = size
         self._sums = np.zeros((0, size))
 
-    def step(self, parameters: Parameters, total: Array) -> Parameters:
+    def step(self, parameters: Parameters, total: Array, divisor: float) -> Parameters:
         """The same parameters as before."""
-        self._sums = np.vstack([self._sums, total])
+        self._sums = np.vstack([self._sums, total / divisor])
         return parameters
 
     def state(self) -> dict[str, NDArray[Any]]:

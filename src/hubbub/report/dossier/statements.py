@@ -1,4 +1,4 @@
-"""Sentences that more than one chapter needs, each from the members that it asks for.
+"""Sentences about what is promised, spent and shown, each from the members that it asks for.
 
 A sentence says what was found, in words that need no mathematics; it says nothing of the law.
 """
@@ -10,66 +10,10 @@ from typing import Any
 
 from hubbub.report.adversary_words import spoken
 from hubbub.report.dossier.facts import NotShownError, Reader
-from hubbub.report.number_format import amount, at_least, at_most, chance
+from hubbub.report.number_format import amount, at_least, at_most, chance, several
 
 _ONE_PROCESS = "that whoever ran the study could be trusted by all: every party ran in one process"
 _MANY = 12  # names that are read at once
-
-
-def study(one: Reader) -> str:
-    """Which study this is."""
-    return f"The study “{one('study.name')}” has the id {one('study.id')}."
-
-
-def what_is_done(one: Reader) -> str:
-    """A model is trained, or questions are answered."""
-    if one("asked.model") is None:
-        return "No model is trained: what is given out follows from noisy sums over all silos."
-    return (
-        f"One model of the kind “{one('asked.model.kind')}” with {amount(one('plan.dimension'))} "
-        f"parameters is trained in {amount(one('plan.steps'))} steps."
-    )
-
-
-def parties(one: Reader) -> str:
-    """Who takes part."""
-    names = [party["name"] for party in one("roster") if party["role"] == "silo"]
-    more = f" and {len(names) - _MANY} others" if len(names) > _MANY else ""
-    nodes = one("plan.compute_nodes")
-    others = f", and {nodes} compute nodes without records" if nodes else ""
-    return (
-        f"{len(names)} silos hold records: {', '.join(names[:_MANY])}{more}. Besides them take "
-        f"part an aggregator, which adds up what silos send{others}."
-    )
-
-
-def records(one: Reader) -> str:
-    """How many records, as far as it is public."""
-    stated, capacity = one("asked.data.records"), one("asked.data.capacity")
-    total = f"{amount(stated)} records of all silos together" if stated else "no number of records"
-    most = f", at most {', '.join(map(str, capacity[:_MANY]))} by silo" if capacity else ""
-    return f"The study states {total}{most}; it is public and was not counted here."
-
-
-def columns(one: Reader) -> str:
-    """Which columns are read."""
-    named = [name for name, *_ in one("asked.data.columns")]
-    target = one("asked.data.target")
-    if not named:
-        return (
-            f"The study names no columns of its own; its records come from "
-            f"“{one('asked.data.source') or one('asked.data.files')}”, with the target “{target}”."
-        )
-    return f"The study reads the columns {', '.join(named)}; its target is “{target}”."
-
-
-def what_leaves(one: Reader) -> str:
-    """What a silo sends."""
-    return (
-        f"In each of {amount(one('plan.steps'))} steps a silo sends one vector of "
-        f"{amount(one('plan.dimension'))} numbers of {one('plan.word_bits')} bits; by the plan "
-        "each is clipped, noised and masked before it leaves."
-    )
 
 
 def against_stated(one: Reader) -> str:
@@ -167,8 +111,9 @@ def attempts(one: Reader) -> str:
     counted = one("epsilon.attempts")
     adversary = one("epsilon.stated_adversary")
     row = {row["adversary"]: row for row in one("epsilon.after_attempts")}[adversary]
+    charged = f"{several(counted, 'sum')} {'was' if counted == 1 else 'were'} charged"
     return (
-        f"{amount(counted)} sums were charged; after them epsilon is at most "
+        f"{charged}; after that epsilon is at most "
         f"{at_most(row['epsilon'])} against the {adversary}."
     )
 
@@ -198,7 +143,7 @@ def ledgers(one: Reader) -> str:
     most = max((part["attempts"] for part in said), default=0)
     return (
         f"{len(final)} of {one('plan.silos')} silos have signed a last word about this study, by "
-        f"which none has charged more than {amount(most)} sums to its ledger."
+        f"which none has charged more than {several(most, 'sum')} to its ledger."
     )
 
 
@@ -215,11 +160,24 @@ def audit(one: Reader) -> str:
 
 
 def replayed(one: Reader) -> str:
-    """Whether the model follows from the messages."""
+    """Whether model or answers follow from the messages."""
+    if one("asked.model") is None:
+        files = ", ".join(f"{name} (SHA-256 {digest})" for name, digest in _answers(one))
+        return (
+            "Every sum was made again from the signed messages, and what is given out follows "
+            f"from them: {files}."
+        )
     return (
         "Every sum and every step was made again from the signed messages, and the model with the "
         f"SHA-256 {one('replay.model')} is what they give."
     )
+
+
+def _answers(one: Reader) -> list[tuple[str, str]]:
+    files = list(one("replay.answers").items())
+    if not files:
+        raise NotShownError("nothing was given out")
+    return files
 
 
 def noise(one: Reader) -> str:
@@ -318,16 +276,6 @@ def model_digest(one: Reader) -> str:
     """By which digest the model is known."""
     digest = one("model")
     return f"The model's file has the SHA-256 {digest}." if digest else "There is no model's file."
-
-
-def code(one: Reader) -> str:
-    """Whether the study runs code of its own."""
-    source, model = str(one("asked.data.source")), one("asked.model")
-    kind = "" if model is None else str(model["kind"])
-    own = [name for name in (source, kind) if name.startswith("python:")]
-    if own:
-        return f"The study runs code of its own at each silo: {', '.join(own)}."
-    return "The study runs no code of its own: model and data source are hubbub's."
 
 
 def enclaves(one: Reader) -> str:

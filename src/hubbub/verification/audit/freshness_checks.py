@@ -27,7 +27,7 @@ class MaskedFrames(NoRecorder):
     """Counts small numbers in the masked vectors of a session as they come.
 
     Args:
-        terms: the numbers of the rounds.
+        round_parameters: the numbers of the rounds.
     """
 
     def __init__(self, round_parameters: RoundParameters) -> None:

@@ -51,6 +51,7 @@ from hubbub.verification.evidence.finding import (
     not_checked,
     not_verifiable,
     rederived,
+    signed,
     wrong,
 )
 from hubbub.verification.evidence.shown_epsilon import Choice, epsilon_shown

@@ -3,7 +3,9 @@
 A count of attempts is known if every silo of the study has signed its last word: one after which it
 answers no attempt (docs/privacy.md P15). Where one is silent, or has signed a word of an older
 form, after which more may have been answered, the count is the aggregator's own. Messages that the
-file lists bound it from below. This file makes no plan and knows no frames.
+file lists bound it from below. So many silos as may collude may also lie about their counts: theirs
+are disputed and accuse nobody, while one more cannot all be lying. This file makes no plan and
+knows no frames.
 """
 
 from __future__ import annotations
@@ -31,13 +33,15 @@ class SiloWords:
         wrongs: what is wrong with each part of the file, in its order; "" if nothing is.
         spoken: silos that have rightly signed a part about this study.
         doubtful: silos of the study without a last word.
-        attempts: the most that one of them has charged.
+        disputed: silos that count more than epsilon was counted for, where all of them may lie.
+        attempts: the most that one of the others has charged.
         sessions: in which some have charged an attempt, hexadecimal.
         unlisted: those of them of which there is no transcript.
     """
 
     wrongs: tuple[str, ...]
     doubtful: tuple[str, ...]
+    disputed: tuple[str, ...] = ()
     spoken: frozenset[str] = frozenset()
     attempts: int = 0
     sessions: frozenset[str] = frozenset()
@@ -53,9 +57,10 @@ class SiloWords:
         wrongs = tuple(
             "the roster is not the one that the study names"
             if other
-            else _wrong_in(part, content, silos, sessions, study)
+            else _wrong_in(part, silos, sessions, study)
             for part in parts
         )
+        wrongs, disputed = _counts_judged(content, wrongs, study)
         right = [one for one, why in zip(parts, wrongs, strict=True) if not why]
         final = [one for one in right if one.get("closed") is True]
         last = {one["silo"] for one in final}
@@ -63,16 +68,19 @@ class SiloWords:
         return cls(
             wrongs=wrongs,
             doubtful=tuple(name for name in study.parties.names if name not in last),
+            disputed=disputed,
             spoken=frozenset(one["silo"] for one in right),
-            attempts=max((one["attempts"] for one in right), default=0),
+            attempts=max(
+                (one["attempts"] for one in right if one["silo"] not in disputed), default=0
+            ),
             sessions=unlisted.union(*(one["sessions"] for one in final)),
             unlisted=unlisted,
         )
 
     @property
     def are_final(self) -> bool:
-        """Whether every silo has signed its last word."""
-        return not self.doubtful
+        """Whether every silo has signed its last word, and none a count that is disputed."""
+        return not self.doubtful and not self.disputed
 
     def show(self, study: Study) -> bool:
         """Whether one silo at least that is honest has signed that it took part in this study."""
@@ -80,7 +88,9 @@ class SiloWords:
 
     @property
     def doubt(self) -> str:
-        """Who has not, as a clause."""
+        """Who has not, or what is disputed, as a clause."""
+        if not self.doubtful:
+            return f"{_some(self.disputed)} signed a last word that says more"
         return f"{_some(self.doubtful)} did not sign a last word about it"
 
 
@@ -101,6 +111,14 @@ def part_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Find
             f"that {_some(older)} answered no attempt after signing: their words are of an older "
             "form, which does not say so"
         )
+    if words.disputed:
+        told = {part["silo"]: part["attempts"] for part in parts}
+        said = [f"{name} ({told[name]})" for name in words.disputed]
+        yield not_verifiable(
+            f"who is right about attempts: epsilon was counted for {content['epsilon']['attempts']}"
+            f", {_some(said)} signed to have charged more; so few silos may lie, in a study that "
+            f"expects {study.parties.colluders} to collude, or the aggregator does"
+        )
 
 
 def _spoken(names: list[str], parts: list[Plain], wrongs: tuple[str, ...]) -> Iterator[Finding]:
@@ -119,9 +137,29 @@ def _spoken(names: list[str], parts: list[Plain], wrongs: tuple[str, ...]) -> It
         yield not_verifiable(f"what the ledgers of {_some(silent)} hold: they have not signed")
 
 
-def _wrong_in(
-    part: Plain, content: Plain, silos: Mapping[str, Identity], sessions: Set[str], study: Study
-) -> str:
+def _counts_judged(
+    content: Plain, wrongs: tuple[str, ...], study: Study
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The parts' faults with those of too high counts, or else the silos whose counts are disputed.
+
+    Of more silos than may collude one is honest, so the aggregator's count is wrong (P15).
+    """
+    counted = count_of(content["epsilon"]["attempts"])
+    above = [
+        not why and count_of(part["attempts"]) > paid_for(counted, study)
+        for part, why in zip(content["silos"], wrongs, strict=True)
+    ]
+    named = [
+        part["silo"] for part, is_above in zip(content["silos"], above, strict=True) if is_above
+    ]
+    names = tuple(dict.fromkeys(named))
+    if len(names) <= study.parties.colluders:
+        return wrongs, names
+    why = f"epsilon was counted for {counted} attempts only"
+    return tuple(why if high else one for high, one in zip(above, wrongs, strict=True)), ()
+
+
+def _wrong_in(part: Plain, silos: Mapping[str, Identity], sessions: Set[str], study: Study) -> str:
     """What is wrong with a silo's part; "" if nothing is."""
     silo = silos.get(part["silo"])
     if silo is None or not silo.verifies(bytes.fromhex(part["signature"]), part_words(part)):
@@ -130,9 +168,7 @@ def _wrong_in(
         return "it is about another study"
     if not set(part["sessions"]) <= sessions:
         return "it names a session of which there is no transcript"
-    counted = count_of(content["epsilon"]["attempts"])
-    if count_of(part["attempts"]) > paid_for(counted, study):
-        return f"epsilon was counted for {counted} attempts only"
+    count_of(part["attempts"])
     return ""
 
 
@@ -167,7 +203,8 @@ def paid_for(attempts: int, study: Study) -> int:
 def least_attempts(content: Plain, study: Study) -> int:
     """So many attempts at least belong to the messages that the file lists of the main query.
 
-    No attempt has more messages than one that everybody answers.
+    No attempt has more messages than one that everybody answers, and one message more, as an OPEN
+    that was kept for its standardisation, makes no attempt.
     """
     silos, nodes, mechanism = (
         study.parties.silos,

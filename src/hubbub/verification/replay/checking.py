@@ -71,6 +71,7 @@ from hubbub.verification.replay.session_findings import (
     query_count_findings,
     replay_findings,
     standardisation_findings,
+    told_findings,
 )
 from hubbub.verification.replay.validation_check import validation_findings
 from hubbub.verification.transcript import FOLDER, Header, files, read_header
@@ -231,6 +232,7 @@ def _played(
             why = 'the study says transcript = "full", which is what it was approved with'
             yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
         yield from standardisation_findings(folder, plan, header, courses)
+        yield from told_findings(folder, plan, name, header, played)
         yield from key_findings(name, header, content)
     if plan.study.model is not None and initial is None:
         made_by = f"{plan.study.model.kind} makes; it is not run here"

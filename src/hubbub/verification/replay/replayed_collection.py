@@ -1,10 +1,11 @@
 """A collection played again: one sum of deposits that came over weeks (docs/privacy.md P30).
 
 Theory of operation. The frames stand in the order in which each follows from those before it:
-COLLECT, the nodes' keys, a deposit and its vector of each silo in the set, the SET, the promises of
-all nodes, their totals. Every signature is verified, every deposit is for this opening and in the
-SET by its digest, every promise and total is about that SET. Where vectors were kept the sum is
-made again. The keys in a transcript's header are believed here, and no other file is known.
+COLLECT, which says what the transcript is of; the nodes' keys; a deposit and its vector of each
+silo in the set; the SET; the promises of all nodes; their totals. Every signature is verified, each
+deposit is for this opening and in the SET by its digest, every promise and total is about that SET.
+Where vectors were kept the sum is made again. The keys in a transcript's header are believed here,
+and no other file is known.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from hubbub.protocol import (
     read_deposit,
     ring,
 )
+from hubbub.session import SessionOffer
 from hubbub.verification.replay.model_course import Course
+from hubbub.verification.replay.replayed_offer import offer_in
 from hubbub.verification.replay.replayed_session import ReplayedSession
 from hubbub.verification.transcript import Header, Kept, read
 
@@ -60,6 +63,7 @@ class CollectionReplay:
     ) -> None:
         self._header, self._numbers, self._course = header, round_parameters, course
         self._place = CollectionPlace(roster=header.roster, study=header.study, id=header.session)
+        self._offer: SessionOffer | None = None
         self._frames: dict[Tag, list[Kept]] = {tag: [] for tag in (*_ORDER, Tag.VECTOR)}
 
     def play(self, path: Path, look: Callable[[], None] = lambda: None) -> ReplayedSession:
@@ -109,6 +113,7 @@ class CollectionReplay:
         """The sum, if vectors were kept; everything about it is checked either way."""
         frames, place = self._frames, self._place
         collect, fixed = self._one(Tag.COLLECT), self._one(Tag.SET)
+        self._offer = offer_in(frames[Tag.COLLECT][0], self._header, self._numbers)
         opening = Opening.read(place, collect, [one.frame for one in frames[Tag.NODE_KEY]])
         named = FixedSet.read(opening, fixed, self._numbers)
         deposits = [one.frame for one in frames[Tag.DEPOSIT]]
@@ -165,6 +170,8 @@ class CollectionReplay:
         played = ReplayedSession(
             frames=sum(map(len, self._frames.values())),
             version=version,
+            offer=self._offer,
+            is_collection=True,
             attempts=1,
             answers=silos,
             unseen=int(total is None),

@@ -25,8 +25,8 @@ from hubbub.protocol import (
     EVERYBODY,
     PROMISES,
     ROLLS,
-    Attendance,
     Lift,
+    PresentThroughout,
     RollCall,
     RoundParameters,
     SeedCheck,
@@ -36,8 +36,10 @@ from hubbub.protocol import (
     ring,
     unverified,
 )
+from hubbub.session import SessionOffer
 from hubbub.verification.replay.model_course import Course
 from hubbub.verification.replay.replayed_attempt import ReplayedAttempt, Time
+from hubbub.verification.replay.replayed_offer import offer_in
 from hubbub.verification.transcript import Header, Kept, read
 
 _ROUND = frozenset(
@@ -61,6 +63,8 @@ class ReplayedSession:
     withheld: int = 0  # those of them of which vectors were not kept
     held: int = 0  # words of nodes about shares that were kept
     unshared: int = 0  # words of nodes about shares of which nothing was kept
+    offer: SessionOffer | None = None  # what silos were told before it began, if that was kept
+    is_collection: bool = False  # so that every silo in it has signed what it was told
     # By round, in a session that makes no steps.
     sums: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
@@ -95,7 +99,7 @@ class Replay:
         self._anchors: list[bytes] = []
         self._seeds: SeedCheck | None = None
         self._last: Time = (0, 0)
-        self._row, self._attendance = 0, Attendance(round_parameters)
+        self._row, self._attendance = 0, PresentThroughout(round_parameters)
         self._open: ReplayedAttempt | None = None
         self._played = ReplayedSession()
         self._roll_call = RollCall(
@@ -143,6 +147,10 @@ class Replay:
             )
         if kept.tag is Tag.MODEL:
             self._begin(kept, sender)
+        elif kept.tag is Tag.OPEN:
+            if self._played.offer is not None or self._last != (0, 0):
+                raise ProtocolError("expected one OPEN, before all rounds", culprit=sender)
+            self._played.offer = offer_in(kept, self._header, self._round_parameters)
         elif kept.tag is Tag.ROLL:
             self._roll_call.take(kept.frame)
         elif kept.tag is Tag.SEED_ANCHOR:

@@ -19,6 +19,7 @@ from hubbub.verification.evidence import (
     not_verifiable,
     read_whole,
     rederived,
+    signed,
 )
 from hubbub.verification.replay.integrity_check import RESTORE
 from hubbub.verification.replay.model_course import Course
@@ -81,6 +82,33 @@ def standardisation_findings(
             return
     if header.purpose not in courses or isinstance(query, StandardisingQuery):
         yield not_verifiable(f"that what the session for {header.purpose} gave follows from it")
+
+
+def told_findings(
+    folder: Path, plan: Plan, name: str, header: Header, played: ReplayedSession
+) -> Iterator[Finding]:
+    """Whether silos were told the shifts and scales that the run has kept.
+
+    A DEPOSIT is signed for the COLLECT that its silo was shown (P30); of an OPEN only the
+    aggregator's own signature is kept.
+    """
+    planned, told = plan.planned(header.purpose), played.offer
+    standardises = plan.study.data.standardise is not None
+    if planned is None or planned.query.takes_raw_records or not (standardises or told):
+        return
+    claim = f"{name}: features were standardised as silos were told, which {STANDARDISED} holds"
+    if told is None:
+        yield not_verifiable(
+            f"that in {name} silos were told the shifts and scales of {STANDARDISED}: no OPEN was "
+            "kept, as by an older version or in one process"
+        )
+        return
+    path, scaling = folder / STANDARDISED, told.standardisation
+    kept = read_whole(path) if path.exists() else b""
+    if kept == (scaling.to_json().encode() if scaling else b""):
+        yield judged(claim, "") if played.is_collection else signed(claim)
+    else:
+        yield judged(claim, f"silos were told others; {RESTORE}, or rely on no answer from it")
 
 
 def key_findings(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:

@@ -38,7 +38,7 @@ class Transcript:
         folder: the run's; the file is `transcript/<session>.frames` in it.
         study, session, roster, purpose: see `Header`.
         full: whether to keep masked vectors and totals, or their hashes.
-        terms: the numbers of the rounds, without which sums cannot be made again.
+        round_parameters: the numbers of the rounds, without which sums cannot be made again.
 
     Raises:
         IntegrityError: the session has a transcript already, or the disk does not take it.

@@ -1,4 +1,4 @@
-"""The hazards of NIST SP 800-226, one by one, as questions to this run."""
+"""Hazards that NIST SP 800-226 warns of, one by one, as questions to this run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from hubbub.report.dossier.dossier_parts import Blank, BoardQuestion, Chapter, H
 
 CHAPTER = Chapter(
     title="Hazards of NIST SP 800-226",
-    source="The privacy hazards that NIST SP 800-226, “Guidelines for Evaluating Differential "
-    "Privacy Guarantees” (2025), warns of, in our words and from the top of its pyramid to the "
-    "bottom. What counts is the publication's own text.",
+    source="Hazards that NIST SP 800-226, “Guidelines for Evaluating Differential Privacy "
+    "Guarantees” (March 2025), warns of, from the top of its pyramid (epsilon) to the bottom (how "
+    "data were collected). Choice, order and words are ours; what counts is the publication.",
     parts=(
         Heading(title="The guarantee"),
         BoardQuestion(ask="Epsilon is too large to mean much", words=say.against_stated),

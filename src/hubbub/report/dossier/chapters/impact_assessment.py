@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hubbub.report.dossier import statements as say
+from hubbub.report.dossier import study_statements as study
 from hubbub.report.dossier.dossier_parts import Blank, BoardQuestion, Chapter, Heading
 
 CHAPTER = Chapter(
@@ -15,14 +16,15 @@ CHAPTER = Chapter(
         Blank(name="processors", ask="Who processes on their behalf, the aggregator included?"),
         Blank(name="purpose", ask="What is the processing for, and whose interest is it?"),
         Blank(name="legal-basis", ask="On which legal basis, Article 9 included?"),
-        BoardQuestion(ask="Which study is this?", words=say.study),
-        BoardQuestion(ask="What is done with the records?", words=say.what_is_done),
-        BoardQuestion(ask="Who takes part?", words=say.parties),
-        BoardQuestion(ask="How many records are there?", words=say.records),
-        BoardQuestion(ask="Which columns are read?", words=say.columns),
+        BoardQuestion(ask="Which study is this?", words=study.study),
+        BoardQuestion(ask="What is done with the records?", words=study.what_is_done),
+        BoardQuestion(ask="Which statistics are asked?", words=study.questions),
+        BoardQuestion(ask="Who takes part?", words=study.parties),
+        BoardQuestion(ask="How many records are there?", words=study.records),
+        BoardQuestion(ask="Which columns are read?", words=study.columns),
         Blank(name="data-subjects", ask="Whose records are these, and are there children?"),
-        BoardQuestion(ask="What leaves a silo?", words=say.what_leaves),
-        BoardQuestion(ask="Does code of others run at a silo?", words=say.code),
+        BoardQuestion(ask="What leaves a silo?", words=study.what_leaves),
+        BoardQuestion(ask="Does code of others run at a silo?", words=study.code),
         Blank(name="retention", ask="How long are records, models, ledgers and messages kept?"),
         Blank(name="transfers", ask="Does anything go to a third country?"),
         Heading(title="(b) Necessity and proportionality"),

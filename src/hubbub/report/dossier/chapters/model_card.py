@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hubbub.report.dossier import statements as say
+from hubbub.report.dossier import study_statements as study
 from hubbub.report.dossier.dossier_parts import Blank, BoardQuestion, Chapter, Heading
 
 CHAPTER = Chapter(
@@ -11,8 +12,8 @@ CHAPTER = Chapter(
     parts=(
         Heading(title="Model details"),
         BoardQuestion(ask="Which model is it?", words=say.model_digest),
-        BoardQuestion(ask="What kind?", words=say.what_is_done),
-        BoardQuestion(ask="By which study?", words=say.study),
+        BoardQuestion(ask="What kind?", words=study.what_is_done),
+        BoardQuestion(ask="By which study?", words=study.study),
         BoardQuestion(ask="With which software?", words=say.software),
         Blank(name="contact", ask="Who answers questions about it?"),
         Blank(name="model-licence", ask="Under which licence may it be used?"),
@@ -31,9 +32,9 @@ CHAPTER = Chapter(
             ask="How well does it do, on which records, and for whom does it fail?",
         ),
         Heading(title="Training data"),
-        BoardQuestion(ask="Whose records?", words=say.parties),
-        BoardQuestion(ask="How many?", words=say.records),
-        BoardQuestion(ask="Which columns?", words=say.columns),
+        BoardQuestion(ask="Whose records?", words=study.parties),
+        BoardQuestion(ask="How many?", words=study.records),
+        BoardQuestion(ask="Which columns?", words=study.columns),
         Heading(title="Quantitative analyses"),
         BoardQuestion(ask="What does it tell of one person?", words=say.outsiders),
         BoardQuestion(ask="How were batches drawn?", words=say.sampling),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from hubbub.report.dossier import statements as say
+from hubbub.report.dossier import study_statements as study
 from hubbub.report.dossier.dossier_parts import Blank, BoardQuestion, Chapter, Heading
 
 CHAPTER = Chapter(
     title="Questions of EDPB Opinion 28/2024",
-    source="The Opinion of 17 December 2024 on certain data protection aspects of AI models. "
+    source="In the order of the questions that the Opinion of 17 December 2024 answers, in our "
+    "words. "
     "Whether a model is anonymous, and whether an interest is legitimate, is for the controller "
     "and the supervisory authority to say, case by case; this chapter says what can be measured.",
     parts=(
@@ -23,18 +25,21 @@ CHAPTER = Chapter(
         BoardQuestion(ask="How well can membership be told?", words=say.membership),
         BoardQuestion(ask="For whom does that hold?", words=say.unit),
         Heading(title="Design"),
-        BoardQuestion(ask="Which data were selected?", words=say.columns),
-        BoardQuestion(ask="How were they minimised?", words=say.what_leaves),
+        BoardQuestion(ask="Which data were selected?", words=study.columns),
+        BoardQuestion(ask="How were they minimised?", words=study.what_leaves),
         BoardQuestion(
             ask="Which method limits what the model keeps of one person?", words=say.clip
         ),
         BoardQuestion(ask="Which noise is added?", words=say.noise),
         Blank(name="data-sources", ask="How were sources chosen, and which data were left out?"),
+        BoardQuestion(ask="What limits the model's answers, once it is in use?", words=say.never),
+        Blank(name="outputs", ask="Who may query the model, how often, and what is held back?"),
         Heading(title="Analysis and tests"),
         BoardQuestion(ask="Was what was planned carried out?", words=say.replayed),
         BoardQuestion(ask="Was the training attacked?", words=say.audit),
         BoardQuestion(
-            ask="Were attribute inference, inversion and reconstruction tried on the model?",
+            ask="Were attribute inference, inversion, reconstruction and regurgitation tried on "
+            "the model?",
             words=say.never,
         ),
         Blank(name="attack-tests", ask="Which other attacks were tried on the model, by whom?"),
@@ -48,8 +53,8 @@ CHAPTER = Chapter(
             "which of the facts above?",
         ),
         Heading(
-            title="2. and 3. Is the interest legitimate?",
-            about="A test in three steps: the interest, the necessity, the balance.",
+            title="2. and 3. Is the interest legitimate, in development and in use?",
+            about="A test in three steps, for each: the interest, the necessity, the balance.",
         ),
         Blank(name="interest", ask="Which interest is pursued, is it lawful, clear and real?"),
         Blank(name="need", ask="Why can it not be reached with less personal data?"),
@@ -59,7 +64,7 @@ CHAPTER = Chapter(
         ),
         BoardQuestion(ask="Which measures soften the impact?", words=say.odds),
         Heading(title="4. Were the data processed lawfully before?"),
-        BoardQuestion(ask="Where do the records come from?", words=say.columns),
+        BoardQuestion(ask="Where do the records come from?", words=study.columns),
         Blank(
             name="lawfulness",
             ask="What shows that the records were collected lawfully, and "

@@ -1,0 +1,44 @@
+"""P29 with some silos always away: a training ends, hardly an attempt is lost, the books are right.
+
+Silos, ledgers, folders and the loop are real; time is counted and not spent. Who is away, and for
+how long, is drawn from a seed, and no draw of noise moves it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+absences = pytest.importorskip(
+    "benchmarks.network.absences", reason="benchmarks/ is not part of this copy"
+)
+
+
+def run(
+    home: Path, nodes: int, *, silos: int, away: int, seconds: float, steps: int, noise: str
+) -> Any:
+    """A run of so many silos of which some are always away, for so long each on average."""
+    made = absences._measured(home, nodes, silos, away, seconds, steps, 1, noise, 0.0)
+    assert made.wrong == ""
+    assert made.attempts <= steps
+    return made
+
+
+@pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
+def test_p29_a_training_ends_though_a_silo_is_always_away(tmp_path: Path, nodes: int) -> None:
+    made = run(tmp_path, nodes, silos=9, away=1, seconds=60.0, steps=40, noise="independent")
+    assert made.left > 1, "nobody left while it ran"
+    assert 40 - made.sums <= made.left, "more attempts lost than silos that left"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["independent", "correlated"])
+@pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
+def test_p29_of_67_thin_silos_three_are_away_and_one_attempt_in_twenty_is_lost_at_most(
+    tmp_path: Path, nodes: int, noise: str
+) -> None:
+    made = run(tmp_path, nodes, silos=67, away=3, seconds=600.0, steps=200, noise=noise)
+    assert made.attempts == 200
+    assert made.lost_percent <= 5.0
