@@ -24,7 +24,6 @@ from hubbub.queries import (
 from hubbub.study import Standardisation
 from hubbub.training import (
     baselines,
-    report_of_run,
     trained_model,
 )
 from hubbub.training.spending import Spending
@@ -205,6 +204,8 @@ class Result:
         Raises:
             OSError: the file cannot be written.
         """
+        from hubbub.training import report_of_run  # which takes long to import
+
         if self.folder is not None and path is None:
             return report_of_run.write_report(self.folder)
         file = Path(path or report_of_run.REPORT)
