@@ -92,7 +92,10 @@ def _study(rows: int, *, training: bool) -> str:
     ]
     named = ", ".join(f'"n{k}"' for k in range(NUMBERS))
     target, asked = (
-        ('target = "sick"', '[model]\nkind = "logistic"\n[training]\nsteps = 20\nsample_rate = 0.01')
+        (
+            'target = "sick"',
+            '[model]\nkind = "logistic"\n[training]\nsteps = 20\nsample_rate = 0.01',
+        )
         if training
         else ("", f'[statistics.means]\nkind = "table"\ncolumns = [{named}]')
     )

@@ -47,6 +47,7 @@ KEY = ("question", "what", "records")
 COLUMNS = (*KEY, "releases", "answered", "rows", "coverage", "size")
 
 TIME = Column(name="time", low=0, high=60)
+ENTRY = Column(name="entry", low=0, high=60)
 AGE = Column(name="age", low=0, high=120)
 DIED = Column(name="died", categories=("no", "yes"))
 CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
@@ -150,6 +151,35 @@ def _centres_alike(rng: np.random.Generator, n: int) -> Cells:
     return _centres(rng, n, 0.0)
 
 
+def _entered(rng: np.random.Generator, n: int, effect: float = 0.5) -> Cells:
+    """A third from the start, others within a year; who had the event before is never seen."""
+    cells = _basics(rng, 3 * n)
+    hazard = 0.03 * np.exp(effect * cells["sex"])
+    entry = np.where(rng.random(3 * n) < 1 / 3, 0.0, rng.uniform(0, 12, 3 * n))
+    event, left = rng.exponential(1 / hazard), entry + rng.uniform(6, 48, 3 * n)
+    cells |= {"time": np.minimum(event, left), "died": (event <= left) * 1.0, "entry": entry}
+    there = np.flatnonzero(entry < cells["time"])[:n]
+    return {name: values[there] for name, values in cells.items()}
+
+
+def _entered_alike(rng: np.random.Generator, n: int) -> Cells:
+    return _entered(rng, n, 0.0)
+
+
+def _causes_by_sex(rng: np.random.Generator, n: int, later: float = 3.0) -> Cells:
+    """Two of five would relapse, in both sexes at the same times; others die, men sooner."""
+    cells = _basics(rng, n)
+    relapses = rng.random(n) < 0.4
+    death = rng.exponential(30 / (1 + (later - 1) * cells["sex"]))
+    first, left = np.where(relapses, rng.exponential(15, n), death), rng.uniform(12, 60, n)
+    kind = np.where(relapses, 1.0, 2.0)
+    return {**cells, "time": np.minimum(first, left), "cause": np.where(first <= left, kind, 0.0)}
+
+
+def _causes_alike(rng: np.random.Generator, n: int) -> Cells:
+    return _causes_by_sex(rng, n, 1.0)
+
+
 def _survived(row: Any, _: Cells) -> float | None:
     rates = {"f": 0.03, "m": 0.045}
     if row.quantity == "difference of restricted means":
@@ -162,6 +192,11 @@ def _survived(row: Any, _: Cells) -> float | None:
 
 def _mean_to_36(rate: float) -> float:
     return -math.expm1(-36 * rate) / rate
+
+
+def _survived_late(row: Any, _: Cells) -> float | None:
+    rates = {"f": 0.03, "m": 0.03 * math.exp(0.5)}
+    return math.exp(-rates[row.group] * float(row.level)) if row.group in rates else None
 
 
 def _ratios(row: Any, _: Cells) -> float | None:
@@ -271,6 +306,39 @@ QUESTIONS: dict[str, Question] = {
         _incidence,
         {"incidence": 6},
     ),
+    "late entries": Question(
+        Survival(time=TIME, event=DIED, edges=GRID, by=SEX, at=(12.0, 24.0), entry=ENTRY),
+        _entered,
+        _survived_late,
+        {"survival": 4},
+    ),
+    "late entries alike": Question(
+        Survival(time=TIME, event=DIED, edges=GRID, by=SEX, entry=ENTRY),
+        _entered_alike,
+        _nothing,
+        {},
+        ("log-rank",),
+    ),
+    "cox, late entries": Question(
+        Cox(time=TIME, event=DIED, edges=GRID, on=(SEX,), entry=ENTRY),
+        _entered,
+        _ratios,
+        {"hazard ratio": 1},
+    ),
+    "incidence alike": Question(
+        Incidence(time=TIME, event=CAUSE, edges=GRID, by=SEX, test=True),
+        _causes_alike,
+        _nothing,
+        {},
+        ("Gray's",),
+    ),
+    "relapse alike": Question(
+        Incidence(time=TIME, event=CAUSE, edges=GRID, by=SEX, test=True),
+        _causes_by_sex,
+        _nothing,
+        {},
+        ("Gray's",),
+    ),
     "rates": Question(
         EventRates(time=TIME, event=DIED, horizon=36.0, by=SEX),
         _by_sex,
@@ -319,7 +387,8 @@ def measured(name: str, records: int, runs: int) -> dict[str, dict[str, object]]
                 held[row.quantity].append(row.low <= exact <= row.high)
         for what in question.tests:
             p_values = _p_values(answer, what)
-            rejected[what] += [min(p_values) < 0.05] if p_values else []
+            first = p_values[:1] if what == "Gray's" else p_values  # of the first kind alone
+            rejected[what] += [min(first) < 0.05] if first else []
     of_rows = {
         what: _row(runs, len(found) / runs / question.quantities[what], found, "coverage")
         for what, found in held.items()

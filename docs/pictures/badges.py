@@ -10,7 +10,6 @@ import tomllib
 from pathlib import Path
 
 from hubbub import VERSION
-from hubbub.protocol.primitives import wire
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -32,7 +31,6 @@ def badges() -> dict[str, str]:
     pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
     said = {
         "version": VERSION,
-        "wire": str(wire.VERSION),
         "python": f"{pythons[0]} to {pythons[-1]}",
         "licence": project["license"].split(" AND ")[0],
         "build": "byte for byte",

@@ -77,6 +77,7 @@ def test_a_run_of_a_trial_is_charged_like_any_other(study, tmp_path, capsys):
         (["--set", "data.outcome=x"], "did you mean target?"),
         (["--set", "data.qqq=x"], "remove it"),
         (["--epsilon", "99"], "privacy.epsilon"),
+        (["--epsilon", "many"], "a number after --epsilon"),
         (["--epslion", "1"], "did you mean --epsilon?"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate; see"),
     ],
@@ -86,3 +87,10 @@ def test_what_cannot_be_tried_is_refused_in_one_sentence(study, capsys, words, s
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_study_that_is_not_there_is_looked_for_beside_it(study, capsys):
+    assert main(["plan", str(study.with_name("stduy.toml"))]) == 2
+    assert f"did you mean {study}?" in capsys.readouterr().err
+    assert main(["plan", str(study.with_name("quite-another"))]) == 2
+    assert "check the path" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shlex
 import socket
 import stat
@@ -182,6 +183,51 @@ def test_numbers_of_other_countries_mean_the_same_in_a_tidy_copy(ask):
     ask("init", *paths, "--tidy", "tidy")
     cells = read_raw(Path("tidy/north.csv")).column("pressure")
     assert cells == [row[3] for row in clean()["north"][1:]]
+
+
+def test_a_decimal_sign_is_each_files_own(ask):
+    """15,423 is fifteen where commas are decimal, and thousands where they are not."""
+    for name, separator, mark in (("north", ";", ","), ("south", ",", "."), ("west", "\t", ",")):
+        rows = clean()[name]
+        column(rows, "pressure", lambda k, cell, mark=mark: f"{k % 60 + 100}{mark}{k:03d}")
+        column(rows, "age", lambda k, cell, mark=mark: f"{30 + k}{mark}5")
+        Path(f"{name}.csv").write_text(text(rows, separator))
+    found = ask("init", "north.csv", "south.csv", "west.csv", "--tidy", "tidy")
+    (pressure,) = (one for one in Study.load("study.toml").data.columns if one.name == "pressure")
+    assert pressure.bounds == (100, 140)
+    copies = [
+        read_raw(Path(f"tidy/{name}.csv")).column("pressure") for name in ("north", "south", "west")
+    ]
+    assert copies[0] == copies[1] == copies[2]
+    assert found["ready"]
+
+
+def test_one_large_cost_does_not_make_all_others_alike(ask):
+    """Costs of which a fifth are none have no logarithm, and bounds that most of them fill."""
+    for number, name in enumerate(("north", "south", "west")):
+        header, *body = clean()[name]
+        rows = [header, *([*row] for _ in range(3) for row in body)]
+        draw = random.Random(number)
+        cost = {k: 0.0 if k % 5 == 0 else draw.lognormvariate(4, 1) for k in range(len(rows))}
+        added(rows, "cost", lambda k, cost=cost: f"{90_000 if k == 7 else cost[k]:.2f}")
+        Path(f"{name}.csv").write_text(text(rows))
+    ask("init", "north.csv", "south.csv", "west.csv", "--target", "cost", "--records-are-units")
+    outcome = Study.load("study.toml").data.outcome
+    assert outcome.kind == "numeric"
+    assert outcome.high < 2000
+    assert "lie beyond" in Path("study.toml").read_text()
+
+
+def test_faults_of_one_kind_are_said_once_for_a_file(command):
+    paths = files("semicolons with decimal commas")
+    for path in paths:
+        rows = [line.split(";") for line in Path(path).read_text().splitlines()]
+        for k in range(9):
+            added(rows, f"lab{k}", lambda number: f"{number},5")
+        Path(path).write_text(text(rows, ";"))
+    _, out, _ = command("init", *paths)
+    assert out.count("has a decimal comma") == 2 * len(paths)
+    assert "north.csv: the same in columns" in out
 
 
 def test_a_tidy_copy_is_its_owners_alone_and_has_no_columns_that_are_not_used(ask):

@@ -264,3 +264,29 @@ def test_a_column_tells_only_if_it_is_filled_or_fixed_by_one_answer():
         ["d" if one else "a" for one in happened], happened, sides
     )
     assert telling(only, [None] * 80, sides) == ""
+
+
+def test_a_follow_up_time_beside_events_of_other_names_is_asked_about(init):
+    lay("survival", Path(), ROWS)
+    for path in FILES:
+        text = Path(path).read_text().replace("futime,status", "Follow-up (Monate),Ende")
+        Path(path).write_text(text)
+    code, asked = init(*FILES)
+    assert (code, Path("study.toml").exists()) == (1, False)
+    first = asked["questions"][0]["choices"][0]["options"]
+    assert first == ["--time", "Follow-up (Monate)", "--event", "Ende"]
+    assert init(*FILES, "--target", "Ende")[1]["left_out"]["Follow-up (Monate)"]
+
+
+@pytest.mark.parametrize(
+    ("names", "first"),
+    [
+        (("female", "outwork"), "outwork"),
+        (("married", "Schübe"), "Schübe"),
+        (("married", "outwork", "docvis"), "docvis"),
+    ],
+)
+def test_who_somebody_is_is_named_last_of_what_may_be_learned(names, first):
+    cells = {True: ["0", "0", "1", "7", "3", "2", "4", "1", "0", "5"] * 4, False: ["0", "1"] * 20}
+    columns = {name: cells[name in ("Schübe", "docvis")] for name in names}
+    assert candidates(columns)[0][0] == first

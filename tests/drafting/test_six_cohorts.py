@@ -24,13 +24,18 @@ TARGETS = {
 KINDS = {"survival": "time-to-event", "counts": "count", "amounts": "numeric"}
 
 
-def followed(capsys, words: list[str]) -> list[str]:
-    """The commands that were typed, each the last line that the one before has printed."""
+def followed(capsys, words: list[str], trial: list[str]) -> list[str]:
+    """The commands that were typed, each the last line that the one before has printed.
+
+    Args:
+        words: of the first.
+        trial: what is added to the run, so that it is short.
+    """
     typed = []
     while len(typed) < MOST:
         typed.append(" ".join(words))
         capsys.readouterr()
-        code = main(words)
+        code = main([*words, *(trial if words[0] == "run" else ())])
         said = capsys.readouterr().out
         assert code == (1 if "nothing was written" in said else 0), said
         if words[0] == "run":
@@ -41,14 +46,16 @@ def followed(capsys, words: list[str]) -> list[str]:
     raise AssertionError(typed)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", COHORTS)
+@pytest.mark.parametrize("steps", [3, pytest.param(150, marks=pytest.mark.slow)])
 def test_a_cohort_becomes_a_scored_report_by_what_is_printed_alone(
-    name, tmp_path, monkeypatch, capsys
+    name, steps, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
     lay(name, Path(), 120)
-    typed = followed(capsys, ["init", *(f"{silo}.csv" for silo in SILOS), "--test-share", ".2"])
+    files = [f"{silo}.csv" for silo in SILOS]
+    trial = [] if steps == 150 else ["--set", f"training.steps={steps}"]
+    typed = followed(capsys, ["init", *files, "--test-share", ".2"], trial)
     assert len(typed) <= MOST
     study = Study.load("study.toml")
     assert study.data.target == TARGETS[name]
@@ -62,6 +69,6 @@ def test_a_cohort_becomes_a_scored_report_by_what_is_printed_alone(
     assert "What to do next" in page
     told = json.loads((run.parent / "validation.json").read_text())
     scores = told["all"]["scores"].values()
-    assert scores
+    assert scores or steps < 150  # after a few steps noise may hide them all
     assert all(one["low"] <= one["value"] <= one["high"] for one in scores)
-    assert "chance and noise counted in" in page
+    assert not scores or "chance and noise counted in" in page

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from estimation.made_up import patients
+from estimation.made_up import entries, patients
 
 PATH = Path(__file__).with_name("peers.json")
 
@@ -43,6 +43,20 @@ def main() -> None:
         found[name], found[f"{name} errors"] = (
             part.tolist() for part in (cox.params_, cox.standard_errors_)
         )
+    # As hubbub reads them: a time of 0 is in the first bin, whose edge is 1.
+    later = frame.assign(time=np.maximum(frame["time"], 1))
+    first, second = (later[later["sex"] == one] for one in (1, 0))
+    test = statistics.logrank_test(first["time"], second["time"], first["died"], second["died"])
+    found["log-rank from 1 on"] = float(test.test_statistic)
+    cox = lifelines.CoxPHFitter().fit(
+        later[["time", "died", "sex", "II", "III"]],
+        "time",
+        "died",
+        fit_options={"precision": 1e-12},
+    )
+    found["cox from 1 on"], found["cox from 1 on errors"] = (
+        part.tolist() for part in (cox.params_, cox.standard_errors_)
+    )
     for name, columns in (("logistic", ["sex", "II", "III"]), ("logistic on age", ["sex", "age"])):
         fit = sm.Logit(frame["died"], sm.add_constant(frame[columns])).fit(disp=0)
         found[name], found[f"{name} errors"] = fit.params[1:].tolist(), fit.bse[1:].tolist()
@@ -50,11 +64,10 @@ def main() -> None:
     cox = lifelines.CoxPHFitter().fit(strata, "time", "died", strata=["stage"])
     found["stratified cox"] = [float(cox.params_.iloc[0]), float(cox.standard_errors_.iloc[0])]
     cox = lifelines.CoxPHFitter().fit(frame[["time", "died", "sex"]], "time", "died")
-    found["proportional"] = float(
-        statistics.proportional_hazard_test(
-            cox, frame[["time", "died", "sex"]], time_transform="rank"
-        ).test_statistic[0]
+    proportional = statistics.proportional_hazard_test(
+        cox, frame[["time", "died", "sex"]], time_transform="rank"
     )
+    found["proportional"] = float(np.ravel(proportional.test_statistic)[0])
     frame["m x II"], frame["m x III"] = (frame["sex"] * frame[one] for one in ("II", "III"))
     fit = sm.Logit(
         frame["died"], sm.add_constant(frame[["sex", "II", "III", "m x II", "m x III"]])
@@ -112,6 +125,20 @@ def main() -> None:
     for group in (women, men):
         own = lifelines.KaplanMeierFitter().fit(group["time"], group["died"])
         found["restricted mean"].append(float(utils.restricted_mean_survival_time(own, t=24)))
+    late = frame.assign(entry=entries())[entries() < frame["time"]]
+    curve = lifelines.KaplanMeierFitter().fit(late["time"], late["died"], entry=late["entry"])
+    found["late survival"] = [float(curve.predict(month)) for month in (6, 12, 24)]
+    ends = curve.confidence_interval_.loc[[6.0, 12.0, 24.0]].to_numpy()
+    found["late survival ends"] = ends.tolist()
+    columns = ["sex", "II", "III"]
+    model = lifelines.CoxPHFitter().fit(
+        late[["time", "died", "entry", *columns]], "time", "died", entry_col="entry"
+    )
+    found["late cox"], found["late cox errors"] = (
+        part.tolist() for part in (model.params_, model.standard_errors_)
+    )
+    test = sm.duration.survdiff(late["time"], late["died"], late["sex"], entry=late["entry"])
+    found["late log-rank"] = float(test[0])
     result = cross.test_nominal_association()
     found["chi-square"] = float(result.statistic)
     found["mean age"] = [float(np.mean(frame["age"])), float(np.std(frame["age"]))]

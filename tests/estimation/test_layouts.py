@@ -42,7 +42,8 @@ TIME = Column(name="time", low=0, high=10)
 SEX = Column(name="sex", categories=("f", "m"))
 BLOOD = Column(name="blood", categories=("0", "A", "B", "AB"))
 DIED = Column(name="died", categories=("no", "yes"))
-COLUMNS = (AGE, TIME, SEX, BLOOD, DIED)
+SINCE = Column(name="since", low=0, high=9)
+COLUMNS = (AGE, TIME, SEX, BLOOD, DIED, SINCE)
 BY_SEX, BY_BLOOD, BY_AGE = (
     Levels(column=SEX),
     Levels(column=BLOOD),
@@ -70,6 +71,9 @@ KINDS = {
     "survival": Survival(time=TIME, event=DIED, edges=GRID),
     "survival by group": Survival(time=TIME, event=DIED, edges=GRID, by=BY_BLOOD),
     "cox": Cox(time=TIME, event=DIED, edges=GRID, on=(BY_AGE, BY_SEX)),
+    "survival, late": Survival(time=TIME, event=DIED, edges=GRID, by=BY_SEX, entry=SINCE),
+    "incidence, late": Incidence(time=TIME, event=BLOOD, edges=GRID, entry=SINCE),
+    "cox, late": Cox(time=TIME, event=DIED, edges=GRID, on=(BY_AGE, BY_SEX), entry=SINCE),
     "logistic": Logistic(outcome=DIED, on=(BY_AGE, BY_SEX)),
     "linear": Linear(outcome=TIME, on=(AGE, BY_BLOOD, BY_SEX)),
     "linear on numbers": Linear(outcome=TIME, on=(AGE,)),
@@ -84,6 +88,7 @@ WORST = {
     "sex": [0.0, 1.0, math.nan, 2.0, -0.5],
     "blood": [0.0, 3.0, math.nan, 1e300],
     "died": [0.0, 1.0, math.nan],
+    "since": [0.0, 3.3, 8.5, math.nan],
 }
 ROUNDING = 1 + 1e-12  # of float64; stacking leaves room for much more
 ANY = st.floats(width=64)

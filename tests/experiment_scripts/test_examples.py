@@ -16,7 +16,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 WARDS = ROOT / "examples" / "wards.py"
 FOLLOWUP = ROOT / "examples" / "followup.py"
-SCRIPTS = sorted(set((ROOT / "examples").glob("*.py")) - {WARDS, FOLLOWUP})
+PAPER = ROOT / "examples" / "paper.py"
+SCRIPTS = sorted(set((ROOT / "examples").glob("*.py")) - {WARDS, FOLLOWUP, PAPER})
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 COMMAND = "import sys; from hubbub.cli import main; sys.exit(main())"
 NEW = "patient,age,sex,systolic,smoker\nn1,71,F,162,yes\nn2,34,M,118,no\n"
@@ -67,6 +68,26 @@ def test_the_page_of_statistics_can_be_followed(tmp_path: Path) -> None:
     assert json.loads((run / "statistics.json").read_text())["statistics"]["hazards"]["rows"]
     assert (run / "tables" / "survival-curves.csv").exists()
     assert (run / "paper" / "survival.pdf").exists()
+
+
+@pytest.mark.slow
+def test_a_whole_paper_can_be_made_of_one_study(tmp_path: Path) -> None:
+    """Its commands, in order: seven questions, a model and its validation at epsilon 2."""
+    pytest.importorskip("docx")
+    pytest.importorskip("matplotlib")
+    python(PAPER, folder=tmp_path)
+    for command in re.findall(r"(?m)^    hubbub (.+)$", PAPER.read_text(encoding="utf-8")):
+        python("-c", COMMAND, *shlex.split(command), folder=tmp_path)
+    run = tmp_path / "runs" / "paper"
+    answers = json.loads((run / "statistics.json").read_text())["statistics"]
+    assert len(answers) == 7
+    assert [name for name, answer in answers.items() if answer["refusal"]] == []
+    assert json.loads((run / "validation.json").read_text())["refusal"] == ""
+    written = {path.name for path in (run / "paper").iterdir()}
+    assert {"tables.html", "tables.docx", "tables.tex", "methods.txt"} <= written
+    for name in ("flow", "survival", "causes", "hazards", "calibration"):
+        assert {f"{name}.svg", f"{name}.pdf", f"{name}.png"} <= written
+    assert "epsilon 2," in (run / "paper" / "methods.txt").read_text()
 
 
 @pytest.mark.slow

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,8 +100,16 @@ def test_a_withdrawal_removes_what_was_read_wherever_it_is(tmp_path: Path) -> No
     lay(elsewhere, "north", 20)
     folder.approve(parties.study, folder.roster, data=elsewhere)
     assert extract.is_kept(parties.study, "north", elsewhere)
+    third = tmp_path / "third"
+    lay(third, "north", 25)
+    folder.read(parties.study, third)  # as `hubbub join --check --data` does
+    begun = elsewhere / extract.EXTRACTS / ".making-killed"
+    begun.mkdir()
+    (begun / "inputs.raw").write_bytes(b"sealed, and never ended")
     folder.withdraw(parties.study.id)
     assert not extract.is_kept(parties.study, "north", elsewhere)
+    assert not extract.is_kept(parties.study, "north", third)
+    assert not begun.exists()
 
 
 # What a database may be like: by whether it is a fault of the table, or one of a person's cells.
@@ -163,3 +173,29 @@ def test_nothing_is_read_anew_while_others_wait(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="found it gone") as raised:
         parties.seats["south"]._known(parties.study)  # type: ignore[attr-defined]
     assert Refusal.of(raised.value).why == "failed"
+
+
+def test_p31_all_that_leaves_a_silo_is_as_long_whatever_its_database_holds(tmp_path: Path) -> None:
+    """Frames by size and number, and what everybody's log says but for its numbers."""
+    changes = {
+        "as it is": "SELECT 1",
+        "more": "INSERT INTO seen SELECT pid || '-' || dose, dose, 1 FROM seen",
+        "one": f"DELETE FROM seen WHERE pid <> '{KEY}'",
+    }
+    seen = {}
+    for name, statement in changes.items():
+        parties = gathered(tmp_path / name, {"south": statement})
+        phase, sizes = parties.phase, []
+
+        def watched(asked: str, requests: Any, deadline: float, phase=phase, sizes=sizes) -> Any:
+            for party, answer in phase(asked, requests, deadline):
+                sizes.append((party, asked, len(requests[party]), len(answer)))
+                yield party, answer
+
+        result = parties.serve(watched)
+        assert result.final["step"] == 3
+        lines = (line.replace(str(tmp_path / name), "") for line in parties.said)
+        seen[name] = sorted(sizes), sorted(re.sub(r"[0-9a-f]*\d[0-9a-f]*", "0", x) for x in lines)
+    assert len(seen["as it is"][0]) > 10
+    assert seen["more"] == seen["as it is"]
+    assert seen["one"] == seen["as it is"]

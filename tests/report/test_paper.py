@@ -89,6 +89,91 @@ def test_what_was_refused_has_no_table_and_the_flow_says_who_is_in(paper: Manusc
     assert [row[1] for row in paper.tables[0].table.rows] == ["1,500", "1,500", "1,500"]
 
 
+def scored(name: str, value: float) -> dict[str, Any]:
+    return {"value": value, "low": value - 0.05, "high": value + 0.05, "null": 0.5}
+
+
+VALIDATION: dict[str, Any] = {
+    "records": "held-back",
+    "flatters": None,
+    "telling": "auc",
+    "refusal": "",
+    "unit": "record",
+    "all": {
+        "by": "",
+        "group": "",
+        "count": 300.0,
+        "count_error": 5.0,
+        "scores": {
+            "auc": {**scored("auc", 0.8), "is_better": True},
+            "brier": {**scored("brier", 0.17), "is_better": None},
+        },
+        "calibration": {
+            "name": "the model",
+            "x": [0.1, 0.4],
+            "y": [0.15, 0.5],
+            "low": [0.1, 0.4],
+            "high": [0.2, 0.6],
+        },
+        "decisions": [],
+    },
+    "groups": [
+        {
+            "by": "sex",
+            "group": "f",
+            "count": 150.0,
+            "count_error": 5.0,
+            "scores": {"auc": {**scored("auc", 0.75), "is_better": True}},
+        },
+        {"by": "centre", "group": "north", "count": 9.0, "count_error": 5.0, "scores": {}},
+    ],
+}
+
+
+def test_a_model_has_its_scores_by_group_its_figures_and_a_sentence() -> None:
+    plan = {
+        "silos": 3,
+        "stated_adversary": "aggregator + 1 silo",
+        "epsilon": [
+            {"adversary": "another", "epsilon": 9.0},
+            {"adversary": "aggregator + 1 silo", "epsilon": 3.5},
+        ],
+    }
+    paper = manuscript_of(told(), validation=VALIDATION, plan=plan)
+    tables = {one.name: one.table for one in paper.tables}
+    assert tables["validation"].rows[0][:2] == ("AUC", "0.800 (0.750 to 0.850)")
+    assert tables["validation-groups"].rows[0][:2] == ("sex: f", "150")
+    assert tables["validation-groups"].rows[1][3] == "too few for the noise"
+    assert "calibration" in [one.name for one in paper.figures]
+    assert "held back" in paper.methods
+    assert "epsilon 3.5," in paper.methods
+    for kind in ("html", "latex", "csv"):
+        assert written(paper, kind)
+
+
+def test_the_flow_is_drawn_and_tells_who_is_left_out_only_where_noise_cannot_be_why() -> None:
+    exact = told(1e-6)
+    exact["statistics"]["died"]["rows"] = [
+        {**row, "value": row["value"] - 50, "standard_error": 1.0}
+        if row["quantity"] == "records"
+        else row
+        for row in exact["statistics"]["died"]["rows"]
+    ]
+    for noisy, fewer in ((False, True), (True, False)):
+        if noisy:
+            for row in exact["statistics"]["died"]["rows"]:
+                row["standard_error"] = 200.0
+        paper = manuscript_of(exact, validation=VALIDATION)
+        svg = figure_file(paper.figures[0].figure, "svg").decode()
+        assert paper.figures[0].name == "flow"
+        assert "1,500 (± 0) records" in svg
+        assert "f 750; m 750" in svg
+        assert "1,200 fewer:" in svg  # of 1,500, who are validated on
+        assert ("200 fewer:" in svg.replace("1,200 fewer:", "")) == fewer
+        row = {line[0]: line for line in paper.tables[0].table.rows}["sex by died (died)"]
+        assert (row[3] != "") == fewer
+
+
 def test_the_methods_say_the_promise_and_what_was_done(paper: Manuscript) -> None:
     for said in ("Kaplan-Meier", "epsilon 2, delta 1e-05", "one record added or removed", "noise"):
         assert said in paper.methods or said.replace("1e-05", "1e-5") in paper.methods
@@ -117,6 +202,20 @@ def test_survival_figures_have_the_p_value_and_numbers_at_risk(paper: Manuscript
     assert ">1,500<" in svg
     assert "at risk, with noise" in svg
     assert drawn.figure.height > 270
+
+
+def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None:
+    for ends, wanted in (
+        ((0.8, 0.692, 0.925), "0.80 (0.69 to 0.93)"),
+        ((1.00312, 1.0011, 1.0051), "1.0031 (1.0011 to 1.0051)"),
+        ((310.0, 240.0, 380.0), "310 (240 to 380)"),
+    ):
+        answer = told()["statistics"]["hr"]
+        answer["rows"] = answer["rows"][:1]
+        answer["rows"][0] |= dict(zip(("value", "low", "high"), ends, strict=True))
+        drawn = figure_of(answer)
+        assert drawn is not None
+        assert f">{wanted}<" in drawn.chart.text
 
 
 def test_figures_are_files_of_each_kind(paper: Manuscript) -> None:
@@ -174,11 +273,16 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, paper: Manu
 def test_a_notebook_shows_the_figures_and_frames_hold_the_rows() -> None:
     answers = told()["statistics"]
     page = shown_in_notebook("study", "promise", (), answers=answers)
-    assert page.count('<img src="data:image/svg+xml;base64,') == len(manuscript_of(told()).figures)
+    drawn = [one.name for one in manuscript_of(told()).figures if one.name != "flow"]
+    assert page.count('<img src="data:image/svg+xml;base64,') == len(drawn)
     pandas = pytest.importorskip("pandas")
-    asked = statistic_from("q", ASKED["died"], COLUMNS)
+    asked = statistic_from("q", ASKED["os"], COLUMNS)
     assert isinstance(asked, OneSum)
     found = asked.answer(asked.encode(patients()).sum(axis=0), 1.0)
+    assert list(found.to_frame("tests")["name"]) == [one.name for one in found.tests]
+    points = found.to_frame("curves")
+    assert len(points) == sum(len(curve.x) for curve in found.curves)
+    assert {"name", "x", "y", "low", "high", "at_risk"} <= {*points.columns}
     frame = found.to_frame()
     assert isinstance(frame, pandas.DataFrame)
     assert list(frame["value"]) == [row.value for row in found.rows]

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+# Debian's, the newest last; elsewhere what is in PATH.
 _BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda one: int(one.parent.name))
+_BINARIES = _BINARIES or [Path(one).resolve().parent for one in [shutil.which("initdb")] if one]
 
 
 class Server:

@@ -6,6 +6,7 @@ It reads records, on this machine only, and prints what it finds to whoever has 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -35,9 +36,13 @@ from hubbub.study.drafting import (
     with_time,
     write_tidy,
 )
+from hubbub.study.room_for_columns import too_wide
 from hubbub.tabular import KINDS, Outcome
 
 _TIDY = ("--tidy", "tidy")
+MISFITS = "in a run such cells count as missing, or their rows are left out"
+_ALIKE = 3  # faults of one kind in a file that are shown
+_VALUES = re.compile(r"'[^']*'|\d[\d.,e+-]*")  # in which faults of one kind differ
 
 
 def add_commands(commands: Any) -> None:
@@ -101,10 +106,11 @@ def _init(options: argparse.Namespace) -> int:
     faults = _faults(drafted, study, tidied=options.tidy is not None)
     result = _described(drafted, faults, left_out) | {"out": str(options.out)}
     result["next"] = _next(options, drafted, faults)
+    result["too_wide"] = too_wide(study)
     if options.json:
         emit(result)
     else:
-        _show(options, drafted, faults, left_out)
+        _show(options, drafted, faults, left_out, too_wide(study))
     return 0
 
 
@@ -135,7 +141,12 @@ def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
 
 def _is_ready(made: Draft, faults: list[Fault]) -> bool:
     """Whether a run can read the files as they are."""
-    return bool(made.files) and not any(fault.refused for fault in faults)
+    return bool(made.files) and _is_read(faults)
+
+
+def _is_read(faults: list[Fault]) -> bool:
+    """Whether nothing in the files is refused."""
+    return not any(fault.refused for fault in faults)
 
 
 def _answers(options: argparse.Namespace) -> Answers:
@@ -214,6 +225,10 @@ def _next(options: argparse.Namespace, made: Draft, faults: list[Fault]) -> str:
     """The command that comes next."""
     if options.tidy is not None and not _is_ready(made, faults):
         return f"hubbub check {shlex.quote(str(options.out))}"
+    if not _is_ready(made, faults) and options.query:
+        party = next(one for one in made.parties if any(one in fault.file for fault in faults))
+        words = ["hubbub", "check", str(options.out), "--silo", party, "--data", str(options.data)]
+        return shlex.join([*words, "--mapping", str(options.data / "mapping.toml")])
     if not _is_ready(made, faults):
         guessed = ["--target", made.target.name] if made.target.guessed else []
         return _again(options, *guessed, *_TIDY, "--replace")
@@ -246,7 +261,11 @@ def _described(made: Draft, faults: list[Fault], left_out: dict[str, int]) -> di
 
 
 def _show(
-    options: argparse.Namespace, made: Draft, faults: list[Fault], left_out: dict[str, int]
+    options: argparse.Namespace,
+    made: Draft,
+    faults: list[Fault],
+    left_out: dict[str, int],
+    wide: str,
 ) -> None:
     """The draft for people."""
     rows = [(column.name, _becomes(column), column.why) for column in made.columns]
@@ -256,15 +275,19 @@ def _show(
         lost = f", without {rows_lost} rows that have no target or cells" if rows_lost else ""
         say(f"copied to {options.tidy / f'{party}.csv'}{lost}")
     list_faults(faults)
+    if wide:
+        say(wide)
     if not made.validation_epsilon:
         say(TOO_FEW)
     private = "; ".join(made.private)
     say(f"from records, so agree on it or replace it before others see it: {private}")
     say("nothing was sent; the list above is for your own eyes")
-    if not made.files:
+    if not made.files and (options.tidy is not None or _is_read(faults)):
         say("the files' names fit no pattern like silo-{name}.csv, which a study needs")
     if options.tidy is not None and not _is_ready(made, faults):
         say("a run still refuses what is wrong above: correct it, and see again with")
+    elif not _is_ready(made, faults) and options.query:
+        say(f"{MISFITS}: mend them in the database, or let each site map its own, beginning with")
     elif not _is_ready(made, faults):
         say("a run cannot read these files yet: correct them, or have tidy copies made with")
     elif len(made.tables) == 1:
@@ -308,6 +331,17 @@ def _becomes(one: Any) -> str:
 
 
 def list_faults(faults: list[Fault]) -> None:
-    """All faults, those first that a run refuses."""
+    """All faults, those first that a run refuses; of one kind in a file only some."""
+    kinds: dict[tuple[bool, str, str], list[Fault]] = {}
     for fault in sorted(faults, key=lambda one: not one.refused):
-        say(f"{'wrong' if fault.refused else 'note'}: {fault}")
+        kind = _VALUES.sub("", fault.what)
+        kinds.setdefault((fault.refused, fault.file, kind), []).append(fault)
+    for (is_refused, file, _), alike in kinds.items():
+        word = "wrong" if is_refused else "note"
+        shown = len(alike) if len(alike) <= _ALIKE else _ALIKE - 1
+        for fault in alike[:shown]:
+            say(f"{word}: {fault}")
+        if rest := alike[shown:]:
+            names = ", ".join(repr(fault.column) for fault in rest[:_ALIKE])
+            more = f" and {len(rest) - _ALIKE} more" if len(rest) > _ALIKE else ""
+            say(f"{word}: {file}: the same in columns {names}{more}; --json lists all")

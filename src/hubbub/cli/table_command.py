@@ -1,4 +1,4 @@
-"""`table`: what a paper prints of a run's statistics."""
+"""`table`: what a paper prints of a run: its statistics, and its model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hubbub.errors import UserError
 
 def add_commands(commands: Any) -> None:
     """Register the command."""
-    words = "tables and figures of a run's statistics, for a paper"
+    words = "tables and figures of a run, for a paper"
     told = add_command(commands, "table", words, _table)
     told.add_argument("folder", type=Path, help="folder of a run")
     told.add_argument("--format", default="html", help="some of html,docx,latex,csv; default html")
@@ -22,19 +22,29 @@ def add_commands(commands: Any) -> None:
 
 def _table(options: argparse.Namespace) -> int:
     from hubbub.disk import json_value, read_bytes, write_bytes
-    from hubbub.queries import ANSWERS
+    from hubbub.queries import ANSWERS, COEFFICIENTS, VALIDATED
     from hubbub.report.paper.figure_files import FIGURES, figure_file
     from hubbub.report.paper.formats import FORMATS, written
     from hubbub.report.paper.manuscript import manuscript_of
 
-    path = options.folder / ANSWERS
-    if not path.is_file():
+    told = {
+        name: json_value(read_bytes(options.folder / name))
+        for name in (ANSWERS, VALIDATED, COEFFICIENTS, "plan.json")
+        if (options.folder / name).is_file()
+    }
+    promised = next((told[one] for one in (ANSWERS, VALIDATED, COEFFICIENTS) if one in told), None)
+    if promised is None:
         raise UserError(
-            f"expected the folder of a run with statistics, found no {ANSWERS} in "
-            f"{options.folder}; name the folder that --out named"
+            f"expected the folder of a run with statistics, a validation or coefficients, found no "
+            f"{ANSWERS} in {options.folder}; name the folder that --out named"
         )
     formats, kinds = _named(options.format, FORMATS), _named(options.figures, FIGURES)
-    paper = manuscript_of(json_value(read_bytes(path)))
+    paper = manuscript_of(
+        promised if ANSWERS in told else promised | {"statistics": {}},
+        validation=told.get(VALIDATED),
+        coefficients=told.get(COEFFICIENTS),
+        plan=told.get("plan.json"),
+    )
     files = {name: file for kind in formats for name, file in written(paper, kind).items()}
     for drawn in paper.figures:
         files |= {f"{drawn.name}.{kind}": figure_file(drawn.figure, kind) for kind in kinds}

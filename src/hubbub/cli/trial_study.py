@@ -50,13 +50,27 @@ def load(path: Path, options: argparse.Namespace) -> Study:
     asked += options.set
     for one in asked:
         _put(table, one)
-    privacy = table["privacy"]
-    if options.epsilon is not None and privacy.get("cap", 0) < privacy["epsilon"]:
-        privacy.pop("cap", None)  # a proposal for later; what ledgers allow counts anyway
+    if options.epsilon is not None:
+        _drop_smaller_cap(table["privacy"])
     if table["study"]["name"] == study.name:
         said = ", ".join(one.replace("=", " = ", 1) for one in asked)
         table["study"]["name"] = f"{study.name}, trial of {said}"[:_LONGEST]
     return Study.from_table(table)
+
+
+def _drop_smaller_cap(privacy: dict[str, Any]) -> None:
+    """Forget a cap that is below epsilon: a proposal for later; what ledgers allow counts anyway.
+
+    Raises:
+        UserError: epsilon is no number.
+    """
+    epsilon, cap = privacy["epsilon"], privacy.get("cap", 0)
+    if not isinstance(epsilon, int | float):
+        raise UserError(
+            f"expected a number after --epsilon, got {shown(epsilon)}; write for example 0.5"
+        )
+    if isinstance(cap, int | float) and cap < epsilon:
+        privacy.pop("cap", None)
 
 
 def words(study: Study, path: Path) -> str:

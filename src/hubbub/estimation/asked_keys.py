@@ -155,13 +155,23 @@ class StatisticKeys:
         return (*first, *(start * (high / start) ** (k / ratios) for k in range(ratios)), high)
 
     def survived(self, bins: int, *, several: bool = False) -> dict[str, Any]:
-        """Time, event, and the grid from 0 to the horizon; several: the event has kinds."""
+        """Time, event, and the grid to the horizon; several: the event has kinds.
+
+        The grid begins at 0, or at the lower bound of the column that says when a record entered.
+        """
         time = self.column("time", numeric=True)
         if time.bounds[0] < 0:
             raise self.section.refusal("time", "a column with bounds from 0", "correct its low")
         event = self.column("event", pair=not several, several=several)
-        edges = self.edges(time, bins, start=0.0, horizon=True)
-        return {"time": time, "event": event, "edges": edges}
+        grid = {"time": time, "event": event}
+        if "entry" not in self.section:
+            return grid | {"edges": self.edges(time, bins, start=0.0, horizon=True)}
+        entry = self.column("entry", numeric=True)
+        if entry == time or not 0 <= entry.bounds[0] < time.bounds[1]:
+            wanted = "another column than time, with a lower bound from 0 to below that of time"
+            raise self.section.refusal("entry", wanted, "name another, or correct its low")
+        edges = self.edges(time, bins, start=float(entry.bounds[0]), horizon=True)
+        return grid | {"edges": edges, "entry": entry}
 
     def covariates(self, *explained: Column) -> tuple[Levels | Column, ...]:
         """What a regression is on, by the key `covariates`: classes, or columns of numbers."""
@@ -218,11 +228,14 @@ def covariates_table(on: tuple[Levels | Column, ...]) -> dict[str, Any]:
     return {"covariates": dict(map(_told, on)), **({"reference": first} if first else {})}
 
 
-def grid_table(time: Column, event: Column, edges: tuple[float, ...]) -> dict[str, Any]:
-    """The keys that time, event and a grid are read from."""
+def grid_table(
+    time: Column, event: Column, edges: tuple[float, ...], entry: Column | None = None
+) -> dict[str, Any]:
+    """The keys that time, event, entry and a grid are read from."""
     return {
         "time": time.name,
         "event": event.name,
+        **({"entry": entry.name} if entry else {}),
         "bins": list(edges[1:-1]),
         "horizon": edges[-1],
     }
@@ -230,9 +243,10 @@ def grid_table(time: Column, event: Column, edges: tuple[float, ...]) -> dict[st
 
 def check_at(at: tuple[float, ...], edges: tuple[float, ...]) -> None:
     """Refuse times at which a curve is told that do not rise, or lie outside of its grid."""
-    if not all(a < b for a, b in pairwise((0.0, *at))) or max(at, default=0.0) > edges[-1]:
+    start = edges[0]
+    if not all(a < b for a, b in pairwise((start, *at))) or max(at, default=start) > edges[-1]:
         raise StudyError(
-            f"expected rising times above 0 and up to the horizon {edges[-1]:g}, found "
+            f"expected rising times above {start:g} and up to the horizon {edges[-1]:g}, found "
             f"{list(at)}; correct at"
         )
 

@@ -69,7 +69,8 @@ class HazardRatios(Regression):
 
     kind = "cox"
     keys = (
-        *("time", "event", "covariates", "reference", "bins", "horizon", "strata", "test"),
+        *("time", "event", "entry", "covariates", "reference", "bins", "horizon"),
+        *("strata", "test"),
         *ASKED_OF_PATTERNS,
     )
     ratio = "hazard ratio"
@@ -83,7 +84,7 @@ class HazardRatios(Regression):
         grid = keys.survived(_BINS)
         on = keys.covariates(grid["time"], grid["event"])
         more = patterns_asked(keys, on)
-        for key in ("strata", "test"):
+        for key in ("strata", "test", "entry"):
             if key in keys.section and not all(isinstance(covariate, Levels) for covariate in on):
                 raise keys.section.refusal(
                     key, "absent beside covariates that are numbers", "give them break points"
@@ -112,11 +113,14 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     Args:
         strata: classes within which records are compared; each has a hazard of its own.
         test: whether it is tested that hazards are proportional.
+        entry: a numeric column that says since when a record was observed; None if all were from
+            the start (docs/privacy.md P34).
     """
 
     on: tuple[Levels, ...]
     strata: Levels | None = None
     test: bool = False
+    entry: Column | None = None
 
     def __post_init__(self) -> None:
         """Refuses a grid, an event, covariates or strata that are none."""
@@ -134,7 +138,8 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         """The keys that it is read from."""
         strata = {"strata": classes_told(self.strata)} if self.strata else {}
         tested = {"test": _TEST} if self.test else {}
-        return {**super().settings(), **strata, **tested, **self.asked_of_patterns()}
+        entry = {"entry": self.entry.name} if self.entry else {}
+        return {**super().settings(), **entry, **strata, **tested, **self.asked_of_patterns()}
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
@@ -162,7 +167,8 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
 
         def found(guess: Guess) -> Effects | None:
             each = max(records, 1.0) * self._parts.shares(guess)[:, None]
-            events = np.tile(each * guess.event / bins, bins)
+            each = each * self.sets.entered[:-1]
+            events = each * guess.event / bins
             gone = guess.event + (1.0 - guess.event) / 2
             at_risk = each * (1.0 - gone * np.arange(bins) / bins)
             return self._likelihood(events, at_risk, self.design, sigma).fit()
@@ -214,9 +220,14 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
             )
             for place in range(number)
         ]
-        if self.strata:
+        if self.strata or self.entry:  # bins that few have reached
             strata = [one for one in (each.clear() for each in strata) if one.bins]
         return PartialLikelihood(strata)
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        return f"{super().title}{self.sets.since}"
 
     @property
     def _strata(self) -> int:
@@ -236,4 +247,5 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
             edges=self.edges,
             groups=len(self._parts),
             power=_POWER,
+            entry=self.entry,
         )

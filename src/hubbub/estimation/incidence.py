@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from hubbub.estimation.asked_keys import StatisticKeys, check_at, classes_told, grid_table
+from hubbub.estimation.gray_test import gray_test
 from hubbub.estimation.intervals import count, normal_quantile
 from hubbub.estimation.prefix_coding import rising
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
@@ -32,11 +33,13 @@ from hubbub.estimation.statistic import (
     Estimate,
     Expectation,
     Levels,
+    NoisyTest,
 )
 from hubbub.estimation.survival_course import SurvivalCourse
 from hubbub.tabular import Column
 
 _BINS = 12  # if nothing is said
+_TEST = "gray"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,9 @@ class Incidence(OnRiskSets):
         edges: increasing edges of the bins in the unit of the time, the horizon last.
         by: classes of the column that divides records into groups.
         at: times at which incidence is told in a row, besides the horizon.
+        test: whether groups are compared by Gray's test, for each kind of event.
+        entry: a numeric column that says since when a record was observed; None if all were from
+            the start (docs/privacy.md P34).
         weight, confidence: see `Statistic`.
 
     Raises:
@@ -60,22 +66,28 @@ class Incidence(OnRiskSets):
     edges: tuple[float, ...]
     by: Levels | None = None
     at: tuple[float, ...] = ()
+    test: bool = False
+    entry: Column | None = None
 
     kind = "incidence"
-    keys = ("time", "event", "by", "bins", "horizon", "at")
+    keys = ("time", "event", "entry", "by", "bins", "horizon", "at", "test")
     if_noisy = "cut short or refused"
 
     @classmethod
     def read(cls, keys: StatisticKeys) -> Incidence:
         """The statistic that a table of a study asks for."""
-        grid = keys.survived(_BINS, several=True)
-        return cls(**grid, by=keys.by(), at=keys.numbers("at", ()), **keys.common)
+        grid, by, test = keys.survived(_BINS, several=True), keys.by(), keys.test(_TEST)
+        if test and not by:
+            raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
+        return cls(**grid, by=by, at=keys.numbers("at", ()), test=test, **keys.common)
 
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
         groups = {"by": classes_told(self.by)} if self.by else {}
         at = {"at": list(self.at)} if self.at else {}
-        return {**grid_table(self.time, self.event, self.edges), **groups, **at}
+        tested = {"test": _TEST} if self.test else {}
+        grid = grid_table(self.time, self.event, self.edges, self.entry)
+        return {**grid, **groups, **at, **tested}
 
     def __post_init__(self) -> None:
         """Refuses a grid, an event or times that are none."""
@@ -86,7 +98,8 @@ class Incidence(OnRiskSets):
     def title(self) -> str:
         """What it shows, in one line."""
         groups = f" by {self.by.column.name}" if self.by else ""
-        return f"Cumulative incidence: {self.event.name} over {self.time.name}{groups}"
+        over = f"{self.event.name} over {self.time.name}"
+        return f"Cumulative incidence: {over}{groups}{self.sets.since}"
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
@@ -101,20 +114,12 @@ class Incidence(OnRiskSets):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
-        As if each kind of event came to a third of its share by the horizon, and a third left.
+        As if all kinds of event were as frequent.
         """
         sets, bins = self.sets, self.sets.bins
         each = max(records / len(self._groups), 1.0)
-        causes = np.full((sets.causes, bins), each / 3 / bins / sets.causes)
-        at_risk = each * (1.0 - 2 / 3 * np.arange(bins + 1) / bins)
-        course = SurvivalCourse(
-            sets=sets,
-            events=causes.sum(axis=0),
-            exposed=at_risk,
-            partly=np.zeros(bins),
-            at_risk=at_risk,
-            sigma=sigma,
-        )
+        course = SurvivalCourse.guess(sets, each, sigma)
+        causes = np.tile(course.events / sets.causes, (sets.causes, 1))
         one = _Incidence(course, causes, 0) if course.length else None
         error = math.sqrt(one.noise[-1] + one.sampling[-1]) if one else math.inf
         group = " of a group" if self.by else ""
@@ -122,7 +127,7 @@ class Incidence(OnRiskSets):
         return self.make_expectation(
             {"incidence at the horizon": error},
             sigma,
-            f"incidence{group} known to {how}",
+            f"incidence{group} known to {how}{sets.if_entered}",
             answered=course.length == bins,
             possible=course.length > 0,
             group=group,
@@ -142,12 +147,19 @@ class Incidence(OnRiskSets):
                 for name, course, events in shown
                 for cause, one in self._kinds(course, events)
             ),
+            tests=tuple(self._tests(estimates)),
             notes=(
-                f"records without {self.time.name}, {self.event.name} or group are left out",
+                f"records without {self.sets.needed} or group are left out",
                 *(f"{name or 'the curve'} ends where too few are at risk" for name in cut),
                 *(f"too few records of {name} for the noise" for name in few if shown),
             ),
         )
+
+    def _tests(self, groups: list[tuple[str, SurvivalCourse, Array]]) -> Iterator[NoisyTest]:
+        for place, cause in enumerate(self.event.categories[1:] if self.test else ()):
+            test = gray_test(cause, [(course, events) for _, course, events in groups], place)
+            if test is not None:
+                yield test
 
     def _found(self, blocks: Array, sigma: float) -> Iterator[tuple[str, SurvivalCourse, Array]]:
         """Each group's course, and its events by kind, (causes, bins)."""
@@ -161,9 +173,7 @@ class Incidence(OnRiskSets):
 
     def _rows(self, name: str, course: SurvivalCourse, events: Array) -> Iterator[Estimate]:
         z = normal_quantile(self.confidence)
-        error = float(course.at_risk_errors[0] * course.wider[0])
-        at_risk = count(float(course.at_risk[0]), error, z)
-        yield replace(at_risk, group=name)
+        yield replace(count(course.records, course.records_error, z), group=name)
         times = [one for one in (*self.at, self.edges[-1]) if one <= course.end]
         for cause, one in self._kinds(course, events):
             low, high = one.ends(z)
@@ -211,6 +221,7 @@ class Incidence(OnRiskSets):
             groups=len(self._groups),
             counted=True,
             causes=max(len(self.event.categories) - 1, 2),
+            entry=self.entry,
         )
 
 

@@ -89,6 +89,12 @@ KEYS: Mapping[str, Key] = {
         "column with two categories; with three or more",
         default="none",
     ),
+    "entry": text(
+        '`"survival"`, `"incidence"`, `"cox"` on classes: since when a record was observed; all '
+        "from the start if left out. Its lower bound is where the grid begins.",
+        "numeric column, on the scale of `time`",
+        default="none",
+    ),
     "horizon": Key(
         says="Until when; to the bound if left out.",
         values="above 0, to the bound of `time`",
@@ -96,8 +102,9 @@ KEYS: Mapping[str, Key] = {
         default="none",
     ),
     "test": one_of(
-        *("chi-square", "log-rank", "proportional-hazards", "wilcoxon"),
-        says='`"crosstab"`; `"survival"` with `by`; `"cox"` on classes; `"quantiles"` with `by`.',
+        *("chi-square", "log-rank", "proportional-hazards", "wilcoxon", "gray"),
+        says='`"crosstab"`; `"survival"` with `by`; `"cox"` on classes; `"quantiles"` and '
+        '`"incidence"` with `by`.',
         default="none",
     ),
     "strata": _classed(

@@ -9,6 +9,11 @@ Who left after a part u of a bin was at risk for that part. Its column is u time
 and 1 - u times that of the bin before, which is no longer than the longer of the two. It is shorter
 by so much that 2 u (1 - u) can be told beside it for nothing, and, in the first bin, 1 - u: where
 numbers at risk at the edges are wanted, they say how many of those who left are counted in part.
+
+Who comes under observation late (left truncation) was not at risk before. When that was is told as
+a leaving is, in a place of its own, and what follows from it is taken off. These numbers are
+halved: they bear on who is at risk alone, whose noise hardly moves a hazard, so that a vector 1.12
+times as long, and not 1.41 times, tells more.
 """
 
 from __future__ import annotations
@@ -29,6 +34,9 @@ from hubbub.estimation.shared_margins import Margin, Margins, number_of, of_part
 from hubbub.estimation.statistic import Array, Cells, Levels, OneSum, one_hot
 from hubbub.tabular import Column
 
+_ENTRIES = 0.5  # what times of entry are multiplied by
+_FROM_START = 0.1  # of late entries, guessed: so many are none; others come up to the middle
+
 
 @dataclass(frozen=True, kw_only=True)
 class RiskSets:
@@ -44,10 +52,12 @@ class RiskSets:
         counted: whether the numbers at risk at the edges are told, too.
         causes: how many kinds of event there are: the classes of `event` but the first. Each has a
             code of its own, of which a record is in one, if in any (docs/privacy.md P28).
+        entry: a numeric column, on the scale of the time: since when a record was observed. Its
+            lower bound is the first edge. Who left before, or just then, is left out.
 
     Raises:
-        StudyError: edges outside of the bounds or not increasing, or an event that is no such
-            column.
+        StudyError: edges outside of the bounds or not increasing, or an event or entry that is no
+            such column.
     """
 
     time: Column
@@ -57,6 +67,7 @@ class RiskSets:
     power: float = 0.3
     counted: bool = False
     causes: int = 1
+    entry: Column | None = None
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
@@ -68,6 +79,31 @@ class RiskSets:
         if len(self.event.categories) != 1 + self.causes:
             kinds = "two" if self.causes == 1 else "three or more"
             raise self._refusal(f"an event of {kinds} categories", self.event.name)
+        if self.entry and (self.entry.name == self.time.name or self.entry.bounds[0] < 0):
+            raise self._refusal("an entry of another column, from 0 on", self.entry.name)
+
+    @property
+    def since(self) -> str:
+        """What a title says of late entries."""
+        return f", observed since {self.entry.name}" if self.entry else ""
+
+    @property
+    def entered(self) -> Array:
+        """(bins + 1,) the part of records guessed to be observed: all but where they enter late."""
+        places = np.arange(self.bins + 1) / self.bins
+        late = np.minimum(_FROM_START + (2 - 2 * _FROM_START) * places, 1.0)
+        return np.asarray(late if self.entry else np.ones(self.bins + 1))
+
+    @property
+    def if_entered(self) -> str:
+        """What an expectation takes for granted."""
+        return ", if a tenth of the records are there from the start" if self.entry else ""
+
+    @property
+    def needed(self) -> str:
+        """Cells without which a record is left out."""
+        entry = f", {self.entry.name} (or that left before it)" if self.entry else ""
+        return f"{self.time.name}, {self.event.name}{entry}"
 
     @property
     def bins(self) -> int:
@@ -77,7 +113,8 @@ class RiskSets:
     @property
     def width(self) -> int:
         """How many numbers a group has."""
-        return (1 + self.causes) * self.bins + 1 + (self.bins + 1) * self.counted
+        leaving = (self.bins + 1) * (1 + self.counted)
+        return self.causes * self.bins + leaving * (2 if self.entry else 1)
 
     @property
     def size(self) -> int:
@@ -86,12 +123,13 @@ class RiskSets:
 
     @property
     def sensitivity(self) -> float:
-        """The largest L2 norm of one record's block (docs/privacy.md P23)."""
-        return self._leaving.sensitivity
+        """The largest L2 norm of one record's block (docs/privacy.md P23, P34)."""
+        entries = _ENTRIES if self.entry else 0.0
+        return self._leaving.sensitivity * math.hypot(1.0, entries)
 
     @property
     def diameter(self) -> float:
-        """The largest L2 distance of two records' blocks (docs/privacy.md P23)."""
+        """The largest L2 distance of two records' blocks (docs/privacy.md P23, P34)."""
         return math.sqrt(2.0) * self.sensitivity
 
     def encode(self, cells: Cells, group: NDArray[np.int64]) -> Array:
@@ -104,13 +142,21 @@ class RiskSets:
                 self._events.encode(np.where(event & (cause == one), self.bins - 1 - place, -1))
                 for one in range(self.causes)
             ),
-            self._left(np.where(left, place, -1), part),
+            *self._gone(np.where(left, place, -1), part),
         ]
-        if self.counted:
-            blocks.append(self._partly(np.where(left, place, -1), part))
+        if self.entry:
+            entries = np.clip(cells[self.entry.name], *self.entry.bounds)
+            since, part = self._placed(entries)
+            late = known & (entries > self.edges[0])
+            blocks += [_ENTRIES * one for one in self._gone(np.where(late, since, -1), part)]
         own = one_hot(np.where(known, group, -1), self.groups)[:, :, None]
         stacked = np.where(own > 0, np.column_stack(blocks)[:, None, :], 0.0)
         return stacked.reshape(len(place), self.size)
+
+    def _gone(self, place: NDArray[np.int64], part: Array) -> list[Array]:
+        """What is told of leavings, or of entries; nothing of those without a place."""
+        told = [self._left(place, part)]
+        return [*told, self._partly(place, part)] if self.counted else told
 
     def _left(self, place: NDArray[np.int64], part: Array) -> Array:
         """(n, bins + 1) between the columns of a leaving's bin and of the one before."""
@@ -142,16 +188,28 @@ class RiskSets:
         A time beyond the horizon is one, also where the horizon is the bound of the column.
         """
         times, ended = cells[self.time.name], cells[self.event.name]
-        edges = np.asarray(self.edges)
-        place = (~(times[:, None] <= edges[1:])).sum(axis=1)  # a search takes as long as it must
         died = (ended >= 1) & (ended < 1 + self.causes)
         known = ~np.isnan(times) & (died | ((ended >= 0) & (ended < 1)))
-        start, end = edges[:-1], edges[1:]
-        inside = np.minimum(place, self.bins - 1)
-        part = (np.where(known, times, 0.0) - start[inside]) / (end - start)[inside]
+        if self.entry:
+            known = known & self._before(cells[self.entry.name], times, self.entry)
+        place, part = self._placed(times)
         cause = np.where(died, ended - 1.0, 0.0).astype(np.int64)
         inside_grid = known & died & (place < self.bins)
-        return _Seen(place, np.clip(part, 0.0, 1.0), inside_grid, known, cause)
+        return _Seen(place, part, inside_grid, known, cause)
+
+    def _before(self, entries: Array, times: Array, entry: Column) -> NDArray[np.bool_]:
+        """(n,) who was observed from a known time on that came before the last."""
+        return np.asarray(np.clip(entries, *entry.bounds) < np.clip(times, *self.time.bounds))
+
+    def _placed(self, times: Array) -> tuple[NDArray[np.intp], Array]:
+        """(n,) bins of times, one more after the horizon; and how much of each had passed."""
+        edges = np.asarray(self.edges)
+        place = (~(times[:, None] <= edges[1:])).sum(axis=1)  # a search takes as long as it must
+        start, end = edges[:-1], edges[1:]
+        inside = np.minimum(place, self.bins - 1)
+        within = np.clip(np.where(np.isnan(times), edges[0], times), edges[0], edges[-1])
+        part = (within - start[inside]) / (end - start)[inside]
+        return place, np.clip(part, 0.0, 1.0)
 
     @cached_property
     def events(self) -> Array:
@@ -171,16 +229,22 @@ class RiskSets:
         Of who left in a bin, the part that it was followed counts.
         """
         deaths = np.vstack([self._events.totals[::-1], np.zeros(self.bins)])
-        return self._padded(np.hstack([*[deaths] * self.causes, self._leaving.totals[::-1]]))
+        return self._observed([*[deaths] * self.causes, self._leaving.totals[::-1]])
 
     @cached_property
     def partly(self) -> Array:
         """(bins, width): to the sum of 2 u (1 - u) over who left after a part u of each bin."""
         if not self.counted:
             raise ValueError("expected risk sets that are counted; the sum holds no such numbers")
-        rows = np.zeros((self.bins, self.width))
-        rows[:, -self.bins :] = np.eye(self.bins)
-        return rows
+        before = np.zeros((self.bins, (1 + self.causes) * self.bins + 2))
+        return self._observed([before, np.eye(self.bins)])
+
+    @cached_property
+    def records(self) -> Array:
+        """(width,): to all its records, whenever they were observed; what is left out aside."""
+        rows = self.exposed[0].copy()
+        rows[(1 + self.causes) * self.bins + 1] = 1.0  # who left in the first bin, in part
+        return np.asarray(rows * (np.arange(self.width) < self._exits))
 
     @cached_property
     def at_risk(self) -> Array:
@@ -194,11 +258,23 @@ class RiskSets:
         width, middle = np.diff(edges)[:, None], (edges[1:] + edges[:-1]) / 2
         slope = np.gradient(3.0 * self.partly / width, middle, axis=0) * width**2
         rows[1:-1] += (1.5 * self.partly - slope / 12)[1:]
-        rows[0, -self.bins - 1] = 1.0
+        first = np.zeros((1, (1 + self.causes) * self.bins + 2))
+        first[0, -1] = 1.0
+        rows[0] += self._observed([first])[0]
         return rows
 
-    def _padded(self, rows: Array) -> Array:
-        return np.pad(rows, ((0, 0), (0, self.width - rows.shape[1])))
+    def _observed(self, blocks: Sequence[Array]) -> Array:
+        """(k, width): from what follows of who left, less the same of who had not yet entered."""
+        rows = np.hstack(blocks)
+        rows = np.pad(rows, ((0, 0), (0, self._exits - rows.shape[1])))
+        if not self.entry:
+            return rows
+        return np.hstack([rows, rows[:, self.causes * self.bins :] / -_ENTRIES])
+
+    @property
+    def _exits(self) -> int:
+        """How many of a group's numbers tell of events and leavings."""
+        return self.causes * self.bins + (self.bins + 1) * (1 + self.counted)
 
     @property
     def _events(self) -> PrefixCode:
@@ -215,13 +291,14 @@ class RiskSets:
 
     def margins(self, levels: Sequence[Levels]) -> Margins:
         """What a block tells, whose groups are all combinations of these classes."""
-        grid = f"{self.time.name}, {self.event.name}, {self.edges}"
+        entry = f", {self.entry.name}" if self.entry else ""
+        grid = f"{self.time.name}, {self.event.name}, {self.edges}{entry}"
         told = {
             Margin(f"{what} of bin {k}: {grid}"): row
             for what, rows in (("events", self.events), ("exposed", self.exposed))
             for k, row in enumerate(rows)
         }
-        if self.counted and self.time.complete and self.event.complete:
+        if self.counted and self.time.complete and self.event.complete and not self.entry:
             told[number_of()] = self.at_risk[0]
         return of_parts(levels, told)
 

@@ -46,6 +46,8 @@ class Survival(OnRiskSets):
         by: classes of the column that divides records into groups.
         test: whether groups are compared by the log-rank test.
         strata: classes within which the test compares groups.
+        entry: a numeric column that says since when a record was observed; None if all were from
+            the start (docs/privacy.md P34).
         at: times at which survival is told in a row, up to the horizon.
         weight, confidence: see `Statistic`.
 
@@ -61,9 +63,10 @@ class Survival(OnRiskSets):
     test: bool = True
     at: tuple[float, ...] = ()
     strata: Levels | None = None
+    entry: Column | None = None
 
     kind = "survival"
-    keys = ("time", "event", "by", "bins", "horizon", "test", "at", "strata")
+    keys = ("time", "event", "entry", "by", "bins", "horizon", "test", "at", "strata")
     if_noisy = "cut short or refused"
 
     @classmethod
@@ -87,7 +90,8 @@ class Survival(OnRiskSets):
         tested = {"test": _TEST} if self.test else {}
         at: dict[str, Any] = {"at": list(self.at)} if self.at else {}
         at |= {"strata": classes_told(self.strata)} if self.strata else {}
-        return {**grid_table(self.time, self.event, self.edges), **groups, **tested, **at}
+        grid = grid_table(self.time, self.event, self.edges, self.entry)
+        return {**grid, **groups, **tested, **at}
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none, and times outside of the grid."""
@@ -98,7 +102,7 @@ class Survival(OnRiskSets):
     def title(self) -> str:
         """What it shows, in one line."""
         groups = f" by {self.by.column.name}" if self.by else ""
-        return f"Survival: {self.event.name} over {self.time.name}{groups}"
+        return f"Survival: {self.event.name} over {self.time.name}{groups}{self.sets.since}"
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
@@ -112,22 +116,11 @@ class Survival(OnRiskSets):
         return self.sets.margins(self._divided)
 
     def expected(self, records: float, sigma: float) -> Expectation:
-        """What may be said with about so many records and this noise in its block.
-
-        As if a third had the event by the horizon, a third left before it, and both evenly.
-        """
+        """What may be said with about so many records and this noise in its block."""
         sets = replace(self.sets, groups=1)
         each = max(records / len(self._groups), 1.0)
-        events = np.full(sets.bins, each / 3 / sets.bins)
-        at_risk = each * (1.0 - 2 / 3 * np.arange(sets.bins + 1) / sets.bins)
-        course = SurvivalCourse(
-            sets=sets,
-            events=events,
-            exposed=at_risk,
-            partly=np.zeros(sets.bins),
-            at_risk=at_risk,
-            sigma=sigma * math.sqrt(len(self.strata) if self.strata else 1),  # of all together
-        )
+        together = sigma * math.sqrt(len(self.strata) if self.strata else 1)  # of all strata
+        course = SurvivalCourse.guess(sets, each, together)
         variance = course.noise + course.greenwood
         early, error = (
             survived * math.sqrt(variance[place]) if len(variance) else math.inf
@@ -141,7 +134,7 @@ class Survival(OnRiskSets):
             "survival at a quarter of it": early,
             "at risk": float(course.at_risk_errors[0]),
         }
-        told = f"curve{group} known to {how}"
+        told = f"curve{group} known to {how}{sets.if_entered}"
         return self.make_expectation(
             errors, sigma, told, answered=answered, possible=possible, group=group
         )
@@ -169,7 +162,7 @@ class Survival(OnRiskSets):
             else (),
             notes=(
                 f"between edges of the grid the hazard is taken as constant; records without "
-                f"{self.time.name}, {self.event.name}, group or stratum are left out",
+                f"{self.sets.needed}, group or stratum are left out",
                 *(f"{name or 'the curve'} ends where too few are at risk" for name in cut),
                 *(
                     f"too few records of {name} for the noise"
@@ -181,8 +174,7 @@ class Survival(OnRiskSets):
 
     def _rows(self, name: str, course: SurvivalCourse) -> list[Estimate]:
         z = normal_quantile(self.confidence)
-        error = float(course.at_risk_errors[0] * course.wider[0])
-        records = count(float(course.at_risk[0]), error, z)
+        records = count(course.records, course.records_error, z)
         readings = CurveReadings(course, name, self.confidence)
         times = [readings.survival(time) for time in self.at if time <= course.end]
         return [replace(records, group=name), *readings.median(), *times, *readings.mean()]
@@ -205,6 +197,7 @@ class Survival(OnRiskSets):
             edges=self.edges,
             groups=math.prod(map(len, self._divided)),
             counted=True,
+            entry=self.entry,
         )
 
     @property

@@ -41,6 +41,8 @@ class SurvivalCourse:
         exposed: (bins + 1,) at risk in each bin, who left in it in part, and at the horizon.
         partly: (bins,) sums of 2 u (1 - u) over who left after a part u of each bin.
         at_risk: (bins + 1,) just after each edge.
+        inside: (bins,) the sums of 2 u (1 - u) of who left and of who entered, together.
+        records: all of them, whenever they were observed.
         sigma: standard deviation of the noise in each number of the sum.
     """
 
@@ -49,6 +51,8 @@ class SurvivalCourse:
     exposed: Array
     partly: Array
     at_risk: Array
+    inside: Array
+    records: float
     sigma: float
 
     @classmethod
@@ -60,6 +64,24 @@ class SurvivalCourse:
             exposed=sets.exposed @ sums,
             partly=sets.partly @ sums,
             at_risk=sets.at_risk @ sums,
+            inside=np.abs(sets.partly) @ sums,
+            records=float(sets.records @ sums),
+            sigma=sigma,
+        )
+
+    @classmethod
+    def guess(cls, sets: RiskSets, records: float, sigma: float) -> SurvivalCourse:
+        """As if a third had the event by the horizon, a third left before it, and both evenly."""
+        entered = records * sets.entered
+        at_risk = entered * (1.0 - 2 / 3 * np.arange(sets.bins + 1) / sets.bins)
+        return cls(
+            sets=sets,
+            events=entered[:-1] / 3 / sets.bins,
+            exposed=at_risk,
+            partly=np.zeros(sets.bins),
+            at_risk=at_risk,
+            inside=np.zeros(sets.bins),
+            records=records,
             sigma=sigma,
         )
 
@@ -72,6 +94,8 @@ class SurvivalCourse:
             exposed=np.sum([course.exposed for course in courses], axis=0),
             partly=np.sum([course.partly for course in courses], axis=0),
             at_risk=np.sum([course.at_risk for course in courses], axis=0),
+            inside=np.sum([course.inside for course in courses], axis=0),
+            records=sum(course.records for course in courses),
             sigma=courses[0].sigma * math.sqrt(len(courses)),
         )
 
@@ -159,9 +183,14 @@ class SurvivalCourse:
 
         Where in a bin each one left adds 2 / 15, the variance of 1 - u - 3 u (1 - u).
         """
-        inside = np.pad(np.maximum(self.partly[1:], 0.0), 1) * (3 * 2 / 15)
+        inside = np.pad(np.maximum(self.inside[1:], 0.0), 1) * (3 * 2 / 15)
         noise = np.sum(self.sets.at_risk**2, axis=1)
         return np.asarray(np.sqrt(self.sigma**2 * noise + inside))
+
+    @property
+    def records_error(self) -> float:
+        """Standard error of the number of records, by noise."""
+        return float(self.sigma * self.wider[0] * np.linalg.norm(self.sets.records))
 
     @property
     def _positive(self) -> tuple[Array, Array]:

@@ -286,7 +286,14 @@ class PartyFolder:
         if self.role == "silo" and study.data.is_extracted:
             folder = data or self.home
             sources.check_readable(study, self.name, folder)
-            write_text(self._approval(study.id).with_suffix(_READ), str(folder.resolve()))
+            place = str(home_of(folder).resolve())
+            self._note_read(self._approval(study.id).with_suffix(_READ), place)
+
+    @staticmethod
+    def _note_read(path: Path, folder: str) -> None:
+        """Keep in which folders something was read, for a withdrawal to sweep all of them."""
+        folders = text_of(path).splitlines() if path.is_file() else []
+        write_text(path, "\n".join(dict.fromkeys([*folders, folder])))
 
     def _has_read(self, study: Study) -> bool:
         """Whether nothing of a study is left to be read here."""
@@ -315,10 +322,10 @@ class PartyFolder:
         self._audit(study).unlink(missing_ok=True)
         imported_code.unbind(study)
         place = path.with_suffix(_READ)
-        if place.is_file():
-            extract.forget(study, self.name, home_of(Path(text_of(place))))
-            place.unlink()
-        extract.forget(study, self.name, self.home)
+        folders = text_of(place).splitlines() if place.is_file() else []
+        for folder in [*map(Path, folders), self.home]:
+            extract.forget(study, self.name, folder)
+        place.unlink(missing_ok=True)
         return there
 
     def approves(self, study: bytes) -> bool:

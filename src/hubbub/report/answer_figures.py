@@ -7,6 +7,7 @@ the figure, and the numbers at risk below the axis. This file reads plain values
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,7 @@ _WHAT = {  # is on the vertical axis, by the kind of answer
     "survival": "share without the event",
     "incidence": "share with the event",
 }
+_ESTIMATE_ROOM = 154  # for an estimate with its interval, right of a forest
 _AT_RISK, _LINE = 62, 16  # where numbers at risk begin below the axis, and how high a line is
 
 
@@ -90,8 +92,14 @@ def _drawn(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:
 
 
 def _tested(answer: Answer, axes: charts.Axes) -> list[markup.Html]:
-    """The p-values of the answer's tests, in the lower left of the figure."""
-    said = [f"{test['name']} p {p_words(test['p_value'], equal='= ')}" for test in answer["tests"]]
+    """The p-values of the answer's tests, where curves leave room."""
+    said = [
+        f"{test['name']} p {p_words(test['p_value'], equal='= ')}"
+        + (f" ({test['column']})" if test.get("column") else "")
+        for test in answer["tests"]
+    ]
+    if answer["kind"] != "survival":  # other curves rise
+        return [curve_charts.note(text, axes, line, above=True) for line, text in enumerate(said)]
     return [curve_charts.note(text, axes, line) for line, text in enumerate(reversed(said))]
 
 
@@ -165,7 +173,7 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
     ratio = rows[0]["quantity"] in _RATIOS
     known = [row for row in rows if None not in (row["value"], row["low"], row["high"])]
     ends = [row[key] for row in known for key in ("low", "value", "high")]
-    place = (charts.EDGE, charts.WIDTH - charts.VALUE_ROOM)
+    place = (charts.EDGE, charts.WIDTH - _ESTIMATE_ROOM)
     across = scales.ratios(ends, *place) if ratio else scales.linear([0.0, *ends], *place)
     items = [
         charts.Interval(
@@ -173,6 +181,7 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
             value=row["value"],
             ends=(row["low"], row["high"]),
             first=not row["low"] <= (1.0 if ratio else 0.0) <= row["high"],
+            told=_told(row),
         )
         for row in known
     ]
@@ -181,6 +190,14 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
     words = f"{answer['title']}: {name}s with {_percent(answer)} intervals; {nothing}."
     chart = charts.intervals(items, across, label=name, described=words)
     return Figure(chart, words, charts.height_of_intervals(len(items)))
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """An estimate with its interval, to two digits of the interval's width."""
+    low, value, high = (float(row[key]) for key in ("low", "value", "high"))
+    places = 1 - math.floor(math.log10(high - low)) if high > low else 2
+    shown = min(max(places, 0), 6)
+    return f"{value:,.{shown}f} ({low:,.{shown}f} to {high:,.{shown}f})"
 
 
 def _percent(answer: Answer) -> str:

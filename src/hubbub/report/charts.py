@@ -69,12 +69,16 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A value on a horizontal axis: its label, its ends if known, whether it stands `first`."""
+    """A value on a horizontal axis: its label, its ends if known, whether it stands `first`.
+
+    What is `told` beside it is the value, if nothing else is said.
+    """
 
     label: str
     value: float
     ends: tuple[float, float] | None
     first: bool
+    told: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +187,11 @@ def intervals(
 def height_of_intervals(number: int) -> float:
     """How high a chart of so many intervals is."""
     return 10 + _PITCH * number + _BELOW
+
+
+def drawing(parts: Sequence[markup.Html], height: float, described: str) -> markup.Html:
+    """What is no chart, as wide as one."""
+    return _svg(parts, height, described)
 
 
 def bars(
@@ -308,5 +317,6 @@ def _whisker(item: Interval, across: scales.Scale, top: float) -> list[markup.Ht
         path = f"M{low:.2f} {y - 5:g}v10m0 -5H{high:.2f}m0 -5v10"
         parts.append(markup.tag("path", d=path, class_=f"whisker {kind}"))
     parts.append(markup.tag("circle", cx=x, cy=y, r=5, class_=kind))
-    parts.append(markup.tag("text", f"{item.value:.3f}", x=across.end + 14, y=y + 5))
+    told = item.told or f"{item.value:.3f}"
+    parts.append(markup.tag("text", told, x=across.end + 14, y=y + 5))
     return parts

@@ -25,9 +25,10 @@ def word(text: str, x: float, y: float, anchor: str, class_: str) -> markup.Html
     return markup.tag("text", text, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
-def note(text: str, axes: Axes, line: int) -> markup.Html:
-    """A text in the lower left of a chart; lines are counted upwards."""
-    return word(text, LEFT + 8, axes.up.start - 10 - 16 * line, "start", "strong")
+def note(text: str, axes: Axes, line: int, *, above: bool = False) -> markup.Html:
+    """A text in the lower left of a chart, or in the upper; lines are counted from there."""
+    place = axes.up.end + 18 + 16 * line if above else axes.up.start - 10 - 16 * line
+    return word(text, LEFT + 8, place, "start", "strong")
 
 
 def curves(

@@ -6,6 +6,7 @@ SERIES = ("#1b5e9e", "#a34b08", "#1e7a46", "#8e3b8e", "#a01f3c", "#444444")
 STROKES = {  # colour, width and dashes of lines, by class
     "grid": ("#dddddd", 1.0, "-"),
     "edge": ("#444444", 1.0, "-"),
+    "outline": ("#444444", 1.0, "-"),
     "limit": ("#000000", 1.0, "--"),
     "whisker first": (SERIES[0], 3.0, "-"),
     "whisker other": ("#000000", 2.0, "-"),
@@ -19,7 +20,7 @@ STYLE = "\n".join(
         ".area { fill: currentColor; opacity: .16 }",
         f".bar, circle.first {{ fill: {SERIES[0]} }}",
         ".bar { opacity: .7 }",
-        ".whisker { fill: none }",
+        ".whisker, .outline { fill: none }",
         ".series-1 polyline { stroke-dasharray: 7 3 }",
         *(f".series-{number} {{ color: {colour} }}" for number, colour in enumerate(SERIES)),
         *(

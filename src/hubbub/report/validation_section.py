@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -36,8 +36,11 @@ def validated(validation: Validation) -> markup.Html:
 
 def _figures(told: Mapping[str, Any]) -> list[markup.Html]:
     figures = [_calibration(told["calibration"])] if told["calibration"] else []
-    decided = told["decisions"]
-    return [*figures, *([_decisions(decided)] if decided and _clear(decided[0]).x else [])]
+    drawn = decision_chart(told["decisions"])
+    if drawn is None:
+        return figures
+    points = _numbers(told["decisions"][0], ("from a chance of", "net benefit"))
+    return [*figures, markup.figure(*drawn, points)]
 
 
 def calibration_chart(curve: Mapping[str, Any]) -> tuple[markup.Html, str]:
@@ -61,9 +64,10 @@ def _calibration(curve: Mapping[str, Any]) -> markup.Html:
     return markup.figure(chart, words, _numbers(curve, ("foretold", "observed")))
 
 
-def _decisions(curves: list[Mapping[str, Any]]) -> markup.Html:
+def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[markup.Html, str] | None:
     """Net benefit of the model, and of treating everybody, where noise leaves something to see."""
-    shown = _clear(curves[0])
+    if not curves or not (shown := _clear(curves[0])).x:
+        return None
     low, top = min([0.0, *shown.low]), max([0.0, *shown.high])
     drawn = [shown, *(_clipped(curve, low, top) for curve in curves[1:])]
     places = shown.x
@@ -76,8 +80,7 @@ def _decisions(curves: list[Mapping[str, Any]]) -> markup.Html:
         "Decision curve: the net benefit of treating whom the model gives at least that chance, "
         "with 95 % intervals, beside treating everybody; treating nobody is 0."
     )
-    chart = curve_charts.curves(drawn, axes, described=words)
-    return markup.figure(chart, words, _numbers(curves[0], ("from a chance of", "net benefit")))
+    return curve_charts.curves(drawn, axes, described=words), words
 
 
 def _clear(curve: Mapping[str, Any]) -> curve_charts.DrawnCurve:

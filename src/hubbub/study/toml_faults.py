@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
 
 from hubbub.section import shortened
 
@@ -26,3 +29,12 @@ def read_fault(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     return "it is not a path"
+
+
+def file_remedy(path: Path) -> str:
+    """What to do about a file that could not be read: which one beside it may be meant."""
+    names: list[str] = []
+    with suppress(OSError, ValueError):
+        names = [one.name for one in path.parent.iterdir() if one.suffix == ".toml"]
+    close = [name for name in get_close_matches(path.name, names, n=1) if name != path.name]
+    return f"did you mean {path.with_name(close[0])}?" if close else "check the path"

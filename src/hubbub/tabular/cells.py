@@ -104,7 +104,9 @@ def _csv_rows(path: Path) -> list[list[str]]:
     except csv.Error:
         reason = "its quotes or line ends are damaged"
     # Raised out here because the exceptions above carry bytes of the file.
-    raise DataError(f"expected a readable CSV file {path.name}, but {reason}; check the path")
+    raise DataError(
+        f"expected a readable CSV file {path.name}, but {reason}; check data.files or the path"
+    )
 
 
 def _parquet_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:

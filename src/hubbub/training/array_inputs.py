@@ -148,10 +148,8 @@ def records_of(
     if np.shape(targets)[:1] == (0,):
         raise DataError(f"expected records of {who}, found none at all; hand some over")
     if outcome is not None:
-        return Records(
-            inputs=_features(who, features, columns),
-            targets=_array(who, targets, np.float64, "targets"),
-        )
+        kept = _array(who, targets, np.float64, "targets")
+        return _named(who, _features(who, features, columns), kept)
     number = {name: k for k, name in enumerate(classes)}
     places = [number.get(_spelled(value), -1) for value in _values(targets)]
     if -1 in places:
@@ -160,7 +158,15 @@ def records_of(
             f"{places.index(-1)}; correct it, or add it to classes"
         )
     kind = np.float32 if len(classes) == 2 else np.int64
-    return Records(inputs=_features(who, features, columns), targets=np.array(places, dtype=kind))
+    return _named(who, _features(who, features, columns), np.array(places, dtype=kind))
+
+
+def _named(who: str, inputs: NDArray[Any], targets: NDArray[Any]) -> Records:
+    """The records; what is wrong with them is said of their silo."""
+    try:
+        return Records(inputs=inputs, targets=targets)
+    except DataError as error:
+        raise DataError(f"{who}: {error}") from None
 
 
 def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Records:

@@ -238,3 +238,4 @@ def test_common_concepts_have_bounds_around_a_typical_value_and_factors_that_kee
     glucose = found[made_up.GLUCOSE]
     assert dict(glucose.factors)[8753] * 5.55 == pytest.approx(100, rel=0.01)  # mmol/L to mg/dL
     assert dict(found[3016723].factors)[8749] * 88.42 == pytest.approx(1, rel=0.001)
+    assert dict(found[3000905].factors) == {8816: 1, 8961: 1, 9444: 1}  # one size, four names

@@ -4,56 +4,69 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+import tomllib
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from hubbub import Study, run
-from hubbub.study.omop import made_up
+from hubbub.verification.replay.checking import verify
+from network.consortium import Consortium
 
-PAGE = Path(__file__).parents[3] / "docs" / "howto" / "omop.md"
-
-
-def the_study() -> str:
-    """The study of the page."""
-    (found,) = re.findall(
-        r"```toml\n(\[study\]\n.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
-    )
-    return str(found)
+EXAMPLE = Path(__file__).parents[3] / "examples" / "omop"
+SITES = ("north", "south", "west")
+ADDRESS = re.compile(rb"(?:postgresql|duckdb)://")
 
 
-def test_three_sites_come_to_a_table_1_a_survival_curve_and_a_model(
-    postgresql: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.fixture
+def example(postgresql: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The databases of the example, and `sources.toml`; the study, of a few steps."""
     monkeypatch.chdir(tmp_path)
-    lines = []
-    for seed, name in enumerate(("north", "south")):
-        url = postgresql.made(f"omop_{name}")
-        with postgresql.owner(f"omop_{name}") as opened, opened.cursor() as cursor:
-            made_up.write(cursor.execute, made_up.rows(150, seed), "%s")
-            cursor.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
-        lines += [f"[{name}]", f'url = "{url}"']
-    with duckdb.connect("west.duckdb") as opened:
-        made_up.write(opened.execute, made_up.rows(150, 2))
-    lines += ["[west]", 'url = "duckdb:///west.duckdb"']
-    Path("sources.toml").write_text("\n".join(lines))
-    Path("sources.toml").chmod(0o600)
-    text = the_study().replace("steps = 60", "steps = 3")
-    result = run(Study.parse(text), tmp_path / "run", ledgers=tmp_path / "ledgers")
-    assert (tmp_path / "run" / "model.safetensors").is_file()
-    answers = json.loads((tmp_path / "run" / "statistics.json").read_text())
+    sites = runpy.run_path(str(EXAMPLE / "sites.py"))
+    sites["PEOPLE"].update(dict.fromkeys(SITES, 150))
+    sites["make"](postgresql.url("owner", "postgres"))
+    text = (EXAMPLE / "study.toml").read_text(encoding="utf-8")
+    return text.replace("steps = 60", "steps = 3").replace("records = 900", "records = 420")
+
+
+def answered(folder: Path) -> None:
+    """That a run's folder has a Table 1, a survival curve and a model."""
+    assert (folder / "model.safetensors").is_file()
+    answers = json.loads((folder / "statistics.json").read_text())
     assert {"characteristics", "survival"} <= set(json.dumps(answers).split('"'))
-    assert (tmp_path / "run" / "tables" / "characteristics.csv").is_file()
-    assert (tmp_path / "run" / "tables" / "survival-curves.csv").is_file()
-    assert result is not None
+    assert (folder / "tables" / "characteristics.csv").is_file()
+    assert (folder / "tables" / "survival-curves.csv").is_file()
+
+
+def test_three_sites_come_to_a_table_1_a_survival_curve_and_a_model(example: str, tmp_path: Path):
+    run(Study.parse(example), tmp_path / "run", ledgers=tmp_path / "ledgers")
+    answered(tmp_path / "run")
     kept = tmp_path / "extracts"
     assert len(list(kept.iterdir())) == 3
     left = [path for path in tmp_path.rglob("*") if path.is_file() and kept not in path.parents]
-    secret = re.compile(rb"postgresql://")
-    assert not [
-        path.name
-        for path in left
-        if path.name != "sources.toml" and secret.search(path.read_bytes())
-    ]
+    telling = [path.name for path in left if ADDRESS.search(path.read_bytes())]
+    assert telling == ["sources.toml"]
+
+
+def test_three_sites_that_run_apart_come_to_the_same(example: str, tmp_path: Path):
+    """Each has its own folder, with its own connection alone."""
+    own = re.findall(r"(?m)^\[(\w+)\]\n((?:[a-z]+ = .*\n)+)", Path("sources.toml").read_text())
+    assert [name for name, _ in own] == [*SITES]
+    home = tmp_path / "apart"
+    for name, lines in own:
+        (home / name).mkdir(parents=True)
+        path = home / name / "sources.toml"
+        path.touch(mode=0o600)
+        path.write_text(f"[{name}]\n{lines}".replace("west.duckdb", f"/{tmp_path}/west.duckdb"))
+    made = tomllib.loads(example)
+    made["parties"]["compute_nodes"] = 0
+    parties = Consortium.gather(home, made)
+    assert parties.serve().final["step"] == 3
+    answered(home / "run")
+    assert all(finding.holds for finding in verify(home / "run"))
+    for name in ("aggregator", *SITES):
+        telling = [one for one in (home / name).rglob("*") if one.is_file()]
+        assert {one.name for one in telling if ADDRESS.search(one.read_bytes())} <= {"sources.toml"}
+    assert not any(ADDRESS.search(line.encode()) for line in parties.said)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from hubbub.errors import StudyError
-from hubbub.study.sql.owned_query import checked
+from hubbub.study.sql.owned_query import OwnedQuery, checked
 from hubbub.study.sql.rendering import rendered
 
 TABLES = {"patients": "pid", "visits": "pid", "labs": "person"}
@@ -201,6 +203,23 @@ LET_IN = (
     "COALESCE(age, 1) + 2 * -age AS z, TRIM(LOWER(sex)) AS t FROM patients "
     "WHERE sex LIKE 'F%' AND age BETWEEN 1 AND 90 AND NOT sex IN ('a', 'b') AND age IS NOT NULL",
     "SELECT v.pid, COUNT(*) AS n, CAST(v.k AS INTEGER) AS k FROM visits v GROUP BY v.k, v.pid",
+    # who may be missing on one side, and others on both
+    "SELECT p.pid, l.k FROM patients p LEFT JOIN visits v ON v.pid = p.pid "
+    "LEFT JOIN labs l ON l.person = p.pid AND l.k = v.k",
+    "SELECT p.pid, v.k FROM patients p LEFT JOIN visits v ON v.pid = p.pid WHERE v.pid IS NULL",
+    "SELECT p.pid, COUNT(v.k) AS n, COUNT(DISTINCT v.k) AS m FROM patients p "
+    "LEFT JOIN visits v ON v.pid = p.pid GROUP BY p.pid",
+    "SELECT a.pid, b.k FROM patients a JOIN visits b ON a.pid = b.pid "
+    "JOIN visits c ON c.pid = b.pid AND c.k < b.k",
+    "WITH a AS (SELECT pid, age FROM patients), b AS (SELECT x.pid, y.age FROM a x "
+    "JOIN a y ON x.pid = y.pid) SELECT pid, age FROM b",
+    # aimed at one person: a value that others' rows have no part in
+    "SELECT pid, 1 / (pid - 4) AS x FROM patients",
+    "SELECT pid, age FROM patients WHERE 1 / (pid - 4) > 0",
+    "SELECT pid, LN(age - 23) AS x, SQRT(24 - age) AS y, EXP(age * 100) AS z FROM patients",
+    "SELECT pid, CAST(sex AS INTEGER) AS x, CAST(sex AS DATE) AS y FROM patients WHERE sex < 'm'",
+    "SELECT pid, CASE WHEN pid = 4 THEN 1 ELSE 0 END AS x FROM patients",
+    "SELECT pid, CAST('n' || 'ow' AS DATE) AS x FROM patients",
 )
 
 
@@ -221,37 +240,92 @@ def test_p31_a_query_too_long_or_too_deep_is_refused():
             checked(query, TABLES, patient="pid")
 
 
-def _filled(people: list[int]) -> sqlite3.Connection:
+MADE = (
+    "CREATE TABLE patients (pid INTEGER, age INTEGER, sex TEXT, born DATE)",
+    "CREATE TABLE visits (pid INTEGER, k INTEGER)",
+    "CREATE TABLE labs (person INTEGER, k INTEGER)",
+)
+Opened = Any  # a connection of one engine or another
+
+
+def _fill(opened: Opened, people: list[int], mark: str = "?") -> None:
     """A database of some people, each with rows that follow from the person alone."""
-    made = sqlite3.connect(":memory:")
-    made.execute("CREATE TABLE patients (pid INTEGER, age INTEGER, sex TEXT, born DATE)")
-    made.execute("CREATE TABLE visits (pid INTEGER, k INTEGER)")
-    made.execute("CREATE TABLE labs (person INTEGER, k INTEGER)")
+    for statement in MADE:
+        opened.execute(statement)
+    patient, pair = ", ".join([mark] * 3), ", ".join([mark] * 2)
     for one in people:
         sex = "FM"[one % 2] if one % 5 else None
-        made.execute("INSERT INTO patients VALUES (?, ?, ?, '1980-02-03')", [one, 20 + one, sex])
+        row = [one, 20 + one, sex]
+        opened.execute(f"INSERT INTO patients VALUES ({patient}, '1980-02-03')", row)  # noqa: S608
         for k in range(one % 4):
-            made.execute("INSERT INTO visits VALUES (?, ?)", [one, k])
-            made.execute("INSERT INTO labs VALUES (?, ?)", [one, k * one % 3])
-    return made
+            opened.execute(f"INSERT INTO visits VALUES ({pair})", [one, k])  # noqa: S608
+            opened.execute(f"INSERT INTO labs VALUES ({pair})", [one, k * one % 3])  # noqa: S608
+
+
+def _filled(people: list[int], engine: str = "sqlite") -> Opened:
+    """One of an embedded engine."""
+    opened = duckdb.connect() if engine == "duckdb" else sqlite3.connect(":memory:")
+    _fill(opened, people)
+    return opened
+
+
+@cache
+def _query(query: str) -> OwnedQuery:
+    return checked(query, TABLES, patient="pid")
+
+
+@cache
+def _statement(query: str, engine: str) -> str:
+    return rendered(_query(query).select, engine)
+
+
+def _rows(opened: Opened, query: str, engine: str) -> list[tuple[object, ...]]:
+    return sorted(map(tuple, opened.execute(_statement(query, engine)).fetchall()), key=repr)
+
+
+def _differ_in(gone: int, query: str, everybody: Any, others: Any, alone: Any) -> None:
+    """That what is there of one person is in the results of everybody, and no more."""
+    whose = _query(query).columns.index("pid")
+    assert others == [row for row in everybody if row[whose] != gone], query
+    assert alone == [row for row in everybody if row[whose] == gone], query
 
 
 @pytest.mark.parametrize("query", LET_IN)
 def test_p31_neighbouring_databases_give_results_that_differ_in_one_persons_rows(query: str):
-    found = checked(query, TABLES, patient="pid")
-    statement = rendered(found.select, "sqlite")
-    whose, people = found.columns.index("pid"), list(range(1, 25))
+    people = list(range(1, 25))
 
     def rows(some: list[int]) -> list[tuple[object, ...]]:
         with closing(_filled(some)) as opened:
-            return sorted(opened.execute(statement).fetchall(), key=repr)
+            return _rows(opened, query, "sqlite")
 
     everybody = rows(people)
-    assert len({row[whose] for row in everybody}) > 1
+    assert len(everybody) > 1
     for gone in people:
-        others = rows([one for one in people if one != gone])
-        assert others == [row for row in everybody if row[whose] != gone]
-        assert [row for row in everybody if row[whose] == gone] == rows([gone])
+        _differ_in(
+            gone, query, everybody, rows([one for one in people if one != gone]), rows([gone])
+        )
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "postgres"])
+def test_p31_the_same_holds_in_every_engine(engine: str, request: pytest.FixtureRequest):
+    server = request.getfixturevalue("postgresql") if engine == "postgres" else None
+    people = list(range(1, 13))
+
+    def answers(some: list[int]) -> list[list[tuple[object, ...]]]:
+        if server is None:
+            with closing(_filled(some, engine)) as opened:
+                return [_rows(opened, query, engine) for query in LET_IN]
+        with server.owner("neighbours") as opened, opened.transaction(force_rollback=True):
+            _fill(opened, some, "%s")
+            return [_rows(opened, query, engine) for query in LET_IN]
+
+    if server is not None:
+        server.made("neighbours")
+    everybody = answers(people)
+    for gone in (4, 5, 7):
+        others, alone = answers([one for one in people if one != gone]), answers([gone])
+        for one in zip(LET_IN, everybody, others, alone, strict=True):
+            _differ_in(gone, *one)
 
 
 def test_a_negated_condition_stays_one():
@@ -392,7 +466,7 @@ def test_every_query_that_the_pages_show_is_let_in():
         for page in pages
         for text in SHOWN.findall(page.read_text(encoding="utf-8"))
     ]
-    assert {name for name, _ in found} == {"cookbook.md", "data.md", "mapping.md"}
-    tables = {"patients": "pid", "visits": "pid", "patient": "id", "observation": "patient_id"}
+    assert {name for name, _ in found} == {"cookbook.md", "data.md"}
+    tables = {"patients": "pid", "visits": "pid"}
     for _, text in found:
         assert checked(text, tables, patient="pid").columns[0] == "pid"

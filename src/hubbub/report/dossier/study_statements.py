@@ -49,10 +49,10 @@ def parties(one: Reader) -> str:
     names = [party["name"] for party in one("roster") if party["role"] == "silo"]
     more = f" and {len(names) - _MANY} others" if len(names) > _MANY else ""
     nodes = one("plan.compute_nodes")
-    others = f", and {nodes} compute nodes without records" if nodes else ""
+    others = f"; {several(nodes, 'compute node')} without records too" if nodes else ""
     return (
-        f"{len(names)} silos hold records: {', '.join(names[:_MANY])}{more}. Besides them take "
-        f"part an aggregator, which adds up what silos send{others}."
+        f"{len(names)} silos hold records: {', '.join(names[:_MANY])}{more}. An aggregator takes "
+        f"part besides, which adds up what silos send{others}."
     )
 
 

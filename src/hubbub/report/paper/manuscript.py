@@ -1,20 +1,27 @@
-"""What a paper prints of a run's statistics, before it has a format.
+"""What a paper prints of a run, before it has a format.
 
 The methods sentence, the flow of records, a table for each answer with its caption and notes, and
-its figure.
+its figure; the model's coefficients, scores, calibration and decision curve.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hubbub.report import validation_words
 from hubbub.report.adversary_words import spoken
 from hubbub.report.answer_figures import Figure, figure_of
 from hubbub.report.answer_tables import Answer, TextTable, said_of, tables_of
 from hubbub.report.number_format import amount
+from hubbub.report.paper.model_tables import (
+    groups_table,
+    model_figures,
+    model_methods,
+    scores_table,
+)
+from hubbub.report.paper.record_flow import Counted, counted, flow_figure, flow_table
 from hubbub.report.paper.table_one import noise_note, table_one
 
 # What was done, by the kind of answer.
@@ -33,6 +40,16 @@ _METHODS = {
     "cox": "hazard ratios are from Cox regressions",
     "logistic": "odds ratios are from logistic regressions",
     "linear": "differences of means are from linear regressions",
+}
+
+
+# How tests are told that are named after who found them.
+_NAMED = {
+    "log-rank": "curves were compared by the log-rank test",
+    "stratified log-rank": "curves were compared by the log-rank test in strata",
+    "Gray's": "incidence was compared by Gray's test",
+    "Wilcoxon": "groups were compared by Wilcoxon's rank test",
+    "Kruskal-Wallis": "groups were compared by Kruskal and Wallis' rank test",
 }
 
 
@@ -78,36 +95,79 @@ class Manuscript:
     figures: tuple[PaperFigure, ...]
 
 
-def manuscript_of(told: Mapping[str, Any]) -> Manuscript:
-    """What a paper prints, from what `statistics.json` holds."""
-    answers: Mapping[str, Answer] = told["statistics"]
-    flow = _flow(answers, told["unit"])
-    tables = [table for name, answer in answers.items() for table in _tables(name, answer, answers)]
-    drawn = [(name, figure_of(answer)) for name, answer in answers.items()]
+def manuscript_of(
+    told: Mapping[str, Any],
+    *,
+    validation: Mapping[str, Any] | None = None,
+    coefficients: Mapping[str, Any] | None = None,
+    plan: Mapping[str, Any] | None = None,
+) -> Manuscript:
+    """What a paper prints.
+
+    Args:
+        told: what `statistics.json` holds, or another file with the promise of a run, of which then
+            no statistic is told.
+        validation, coefficients, plan: what these files of the run hold; None where there is none.
+    """
+    answers: Mapping[str, Answer] = told.get("statistics", {})
+    effects: Mapping[str, Answer] = (coefficients or {}).get("statistics", {})
+    every = {**answers, **effects}
+    known = counted(answers, validation)
+    scored = validation if validation and not validation["refusal"] else None
+    drawn = [(name, figure_of(answer)) for name, answer in every.items()]
+    sites = None if plan is None else int(plan["silos"])
+    figures = [
+        *([("flow", flow_figure(known, told["unit"], sites))] if known else []),
+        *((name.replace(" ", "-"), figure) for name, figure in drawn if figure is not None),
+        *(model_figures(scored) if scored else ()),
+    ]
     return Manuscript(
         study=told["study"],
-        methods=methods_sentence(told),
-        tables=(*([flow] if flow else []), *tables),
-        figures=tuple(PaperFigure(name, one) for name, one in drawn if one is not None),
+        methods=methods_sentence({**told, "statistics": every}, plan=plan, validation=scored),
+        tables=(
+            *_flow(known, told["unit"]),
+            *(table for name, one in every.items() for table in _tables(name, one, answers)),
+            *(_scores(scored) if scored else ()),
+        ),
+        figures=tuple(PaperFigure(name, figure) for name, figure in figures),
     )
 
 
-def methods_sentence(told: Mapping[str, Any]) -> str:
-    """What the section on methods says."""
+def methods_sentence(
+    told: Mapping[str, Any],
+    *,
+    plan: Mapping[str, Any] | None = None,
+    validation: Mapping[str, Any] | None = None,
+) -> str:
+    """What the section on methods says; of the whole study's epsilon where there is a plan."""
     kinds = dict.fromkeys(
         statistic["kind"] for statistic in told["statistics"].values() if not statistic["refusal"]
     )
-    done = "; ".join(_METHODS[kind] for kind in kinds if kind in _METHODS)
+    tests = dict.fromkeys(
+        test["name"] for one in told["statistics"].values() for test in one["tests"]
+    )
+    named = (*(_METHODS.get(kind) for kind in kinds), *(_NAMED.get(test) for test in tests))
+    done = "; ".join(filter(None, named))
     changed = "exchanged" if told["relation"] == "substitute" else "added or removed"
     family = any(_is_adjusted(statistic) for statistic in told["statistics"].values())
-    return (f"{_capital(done)}. " if done else "") + (
+    epsilon = told["epsilon"] if plan is None else _stated_epsilon(plan)
+    promised = (
         "All numbers are read from sums over all sites to which noise was added before anybody saw "
         "them; no site's numbers were seen by anybody. They have distributed differential privacy "
-        f"(epsilon {amount(told['epsilon'])}, delta {amount(told['delta'])}, one {told['unit']} "
+        f"(epsilon {amount(epsilon)}, delta {amount(told['delta'])}, one {told['unit']} "
         f"{changed}, against {spoken(told['adversary'])}). Intervals and p-values take sampling "
         "and the added noise into account"
-        + ("; p-values of the family were adjusted after Holm." if family else ".")
     )
+    adjusted = "; p-values of the family were adjusted after Holm." if family else "."
+    scored = model_methods(validation) if validation else ""
+    own = f"{_capital(done)}." if done else ""
+    return " ".join(filter(None, (own, scored, promised + adjusted)))
+
+
+def _stated_epsilon(plan: Mapping[str, Any]) -> float:
+    """Of all that the study asks, against the adversary that it names."""
+    stated = plan["stated_adversary"]
+    return next(float(row["epsilon"]) for row in plan["epsilon"] if row["adversary"] == stated)
 
 
 def _is_adjusted(answer: Answer) -> bool:
@@ -133,40 +193,22 @@ def _tables(name: str, answer: Answer, answers: Mapping[str, Answer]) -> Iterato
         notes = ()
 
 
-def _flow(answers: Mapping[str, Answer], unit: str) -> PaperTable | None:
+def _flow(known: Sequence[Counted], unit: str) -> Iterator[PaperTable]:
     """How many records each question is about, with noise, and how many lack something for it."""
-    known = {
-        name: counted for name, one in answers.items() if (counted := _counted(one)) is not None
-    }
-    if not known:
-        return None
-    whole, _ = max(known.values(), key=lambda one: one[0])
-    rows = [
-        (
-            f"{answers[name]['title']} ({name})",
-            f"{value:,.0f}",
-            f"{1.96 * error:,.0f}",
-            f"{max(whole - value, 0):,.0f}",
+    if known:
+        note = (
+            f"{_capital(unit)}s that lack what a question needs are left out of it; all numbers "
+            "carry noise"
         )
-        for name, (value, error) in known.items()
-    ]
-    head = ("question", f"{unit}s", "± by noise (95 %)", "fewer than in the largest")
-    notes = (
-        f"{_capital(unit)}s that lack what a question needs are left out of it; all numbers carry "
-        "noise",
-    )
-    return PaperTable("flow", f"Flow of {unit}s", TextTable(head, tuple(rows)), notes)
+        yield PaperTable("flow", f"Flow of {unit}s", flow_table(known, unit), (note,))
 
 
-def _counted(answer: Answer) -> tuple[float, float] | None:
-    """How many records an answer is about, and the standard error by noise; None if untold."""
-    rows = [row for row in answer["rows"] if row["quantity"] == "records"]
-    whole = [row for row in rows if not row["group"] and not row["level"]]
-    if not rows:
-        return None
-    counted = whole[:1] or rows
-    value = sum(float(row["value"]) for row in counted)
-    return value, math.sqrt(sum(float(row["standard_error"]) ** 2 for row in counted))
+def _scores(validation: Mapping[str, Any]) -> Iterator[PaperTable]:
+    """How good the model is, of all and of groups."""
+    whose = f"on {validation_words.whose(validation)}"
+    yield PaperTable("validation", f"The model {whose}", scores_table(validation))
+    if (groups := groups_table(validation)) is not None:
+        yield PaperTable("validation-groups", "The model by subgroup and centre", groups)
 
 
 def _capital(words: str) -> str:

@@ -25,6 +25,7 @@ _FEW_VALUES = 20  # different ones, as of a score
 _FEWEST_OF_ONE = 10  # rows of a category among many
 _RARE = 3  # rows, below which a category may point to a person
 _OTHER = "other"
+_COMMON = 0.8  # share of the records that have one category
 _FEW_ROWS = 8  # below which nothing looks like a key
 _FIRST_CODE = 1000
 _TAIL = 10.0  # times the lower half of values is as wide as all, in a column with a long tail
@@ -45,24 +46,22 @@ class ColumnDraft:
         name: in the header.
         column: what the study says of it; None if it is left out.
         why: why it is left out, or what people should know of it; empty: nothing.
-        decimal: the decimal sign in which cells were read, of a column of numbers.
-        mended: how many cells are numbers only to who knows their spelling, such as "1,5".
     """
 
     name: str
     column: Column | None = None
     why: str = ""
-    decimal: str = ""
-    mended: int = 0
 
 
-def column_draft(name: str, files: Sequence[Sequence[str]], usual: str = ".") -> ColumnDraft:
+def column_draft(
+    name: str, files: Sequence[Sequence[str]], decimals: Sequence[str] = ()
+) -> ColumnDraft:
     """What becomes of a column with these cells.
 
     Args:
         name: of the column.
         files: its cells in each of the files.
-        usual: the decimal sign where a cell may mean two numbers.
+        decimals: the decimal sign of each of the files; default points.
     """
     cells = [cell for file in files for cell in file]
     there = _values(cells)
@@ -77,7 +76,7 @@ def column_draft(name: str, files: Sequence[Sequence[str]], usual: str = ".") ->
         return ColumnDraft(
             name=name, why="it looks like a row's key, which tells nothing about others"
         )
-    draft = _number(name, cells, there, usual)
+    draft = _number(name, files, decimals or ["."] * len(files))
     return draft or _noted(_categories(name, cells), files)
 
 
@@ -145,48 +144,53 @@ def _mostly(cells: Sequence[str], law: Callable[[str], bool]) -> bool:
 
 
 def _number(
-    name: str, cells: Sequence[str], there: Sequence[str], usual: str
+    name: str, files: Sequence[Sequence[str]], decimals: Sequence[str]
 ) -> ColumnDraft | None:
     """A column of numbers; None if it is none, or has two values only."""
-    decimal = cell_text.decimal_of(there, usual)
-    read = {cell: cell_text.measured(cell, decimal) for cell in set(cells)}
-    if sum(map(cell_text.is_code, there)) > 1:
+    read = [pair for one in zip(files, decimals, strict=True) for pair in _read(*one)]
+    there = [(cell, number) for cell, number in read if not cell_text.is_missing(cell)]
+    if sum(cell_text.is_code(cell) for cell, _ in there) > 1:
         return None
-    numbers = [cell for cell in there if read[cell] is not None]
-    strange = {cell for cell in there if read[cell] is None}
+    numbers = [(cell, number) for cell, number in there if number is not None]
+    strange = {cell for cell, number in there if number is None}
     if len(numbers) * 10 < len(there) * 9 or len(strange) > 5:
         return None
-    gone = cell_text.sentinels({text for text in read.values() if text is not None})
-    values = [float(read[cell] or 0) for cell in numbers if read[cell] not in gone]
+    gone = cell_text.sentinels({number for _, number in read if number is not None})
+    values = [float(number) for _, number in numbers if number not in gone]
     if len(set(values)) < 2:
         return ColumnDraft(name=name, why="it has the same value in every row")
-    mended = sum(read[cell] != cell for cell in numbers)
+    mended = sum(cell != number for cell, number in numbers)
     if len(set(values)) == 2 and set(values) <= _CODES and not mended and not gone:
         return None  # two codes, such as 0 and 1: a third one should be refused, not clipped
     low, high = rounded_outward(*_core(values))
-    absent = sorted({cell for cell in cells if cell and _is_gone(cell, read[cell], gone, strange)})
+    absent = sorted({cell for cell, text in read if cell and _is_gone(cell, text, gone, strange)})
     outside = sum(not low <= value <= high for value in values)
     shown = outside and len(values) < _MANY
     notes = [f"{outside} of {len(values)} values lie outside"] if shown else []
     if _is_lopsided(values, low, high):
         notes.append("most values lie close to one bound: narrower bounds tell them apart")
-    if limits := sorted({cell for cell in numbers if cell_text.is_limit(cell)}):
+    if limits := sorted({cell for cell, _ in numbers if cell_text.is_limit(cell)}):
         notes.append(f"read as their numbers: {', '.join(limits[:5])}")
-    if unread := sorted(strange | {cell for cell in numbers if read[cell] in gone}):
+    if unread := sorted(strange | {cell for cell, number in numbers if number in gone}):
         notes.append(f"read as missing: {', '.join(unread)}")
-    if low >= 0 and median(values) - low < (high - low) / _TAIL:
+    several = len(set(values)) > _FEW_VALUES
+    if several and low >= 0 and median(values) - low < (high - low) / _TAIL:
         notes.append('a long tail: ask for its quantiles and histogram with spacing = "log"')
     column = Column(
         name=name,
         low=low,
         high=high,
         default=_typical(values, low, high),
-        indicator=len(values) < len(cells),
+        indicator=len(values) < len(read),
         missing=tuple(absent),
     )
-    return ColumnDraft(
-        name=name, column=column, why="; ".join(notes), decimal=decimal, mended=mended
-    )
+    return ColumnDraft(name=name, column=column, why="; ".join(notes))
+
+
+def _read(cells: Sequence[str], decimal: str) -> list[tuple[str, str | None]]:
+    """Each cell of a file with its number; None if it is none."""
+    numbers = {cell: cell_text.measured(cell, decimal) for cell in set(cells)}
+    return [(cell, numbers[cell]) for cell in cells]
 
 
 def _is_gone(cell: str, number: str | None, gone: set[str], strange: set[str]) -> bool:
@@ -277,9 +281,19 @@ def _categories(name: str, cells: Sequence[str]) -> ColumnDraft:
         missing=tuple(absent),
         ignore_case=len(variants) < len(counts),
         other=other,
+        reference=_reference(named, gaps, merged, len(cells)),
     )
     why = f"{pooled} rare spellings, which may point to a person, count as {other!r}"
     return ColumnDraft(name=name, column=column, why=why if pooled else "")
+
+
+def _reference(named: Sequence[str], gaps: bool, merged: Mapping[str, int], cells: int) -> str:
+    """The category that nearly all records have, which the features of the others are told from."""
+    counts = {name: merged[name.casefold()] for name in named}
+    if gaps:
+        counts[NOT_RECORDED] = cells - sum(merged.values())
+    commonest = max(counts, key=lambda name: counts[name])
+    return commonest if cells >= _MANY and counts[commonest] >= _COMMON * cells else ""
 
 
 def _kept(variants: Mapping[str, str], merged: Mapping[str, int], cells: int) -> list[str]:

@@ -1,7 +1,7 @@
 """What a site may have to map, seen from its cells: a first `mapping.toml`, to be looked through.
 
 It may quote cells, so it is for who has them. Units are guessed: if hardly a value is within a
-column's bounds, and a usual factor brings nearly all there, that factor is proposed.
+column's bounds, and usual units bring nearly all there, the first few of them are proposed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from hubbub.study.drafting.cell_text import folded
 from hubbub.study.drafting.raw_table import RawTable
 from hubbub.tabular import Column, canonical, number_in
 
-# Glucose, cholesterol, triglycerides, creatinine, bilirubin (mg/dl and SI units), tens, inches,
+# HbA1c (IFCC's mmol/mol to %), Fahrenheit: factor and offset. Then by factor alone, either way:
+# glucose, cholesterol, triglycerides, creatinine, bilirubin (mg/dl and SI units), tens, inches,
 # pounds.
+_OFFSET = ((0.09148, 2.152), (0.5556, -17.7778))
 _FACTORS = (18.0156, 38.67, 88.57, 0.0113096, 0.0584795, 10, 100, 1000, 2.54, 0.45359237)
+_PROPOSED = 3
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y%m%d", "%d-%m-%Y", "%Y/%m/%d")
 _FEW_INSIDE, _MANY_INSIDE = 0.5, 0.95
 
@@ -85,23 +88,24 @@ def _number_lines(cells: Sequence[str], column: Column) -> list[str]:
     if cells and not numbers:
         date = next((one for one in _DATES if _are_dates(cells, one)), "")
         return [f"# these look like dates, as {date}: the study wants a number"] if date else []
-    factor = _factor(numbers, column)
-    if factor:
-        lines.append(f"# factor = {factor!r}: hardly a value is within the bounds; another unit?")
+    for factor, offset in _units(numbers, column):
+        unit = f"# factor = {factor:.7g}" + (f", offset = {offset}" if offset else "")
+        lines.append(f"{unit}: hardly a value is within the bounds; another unit?")
     return lines
 
 
-def _factor(numbers: Sequence[float], column: Column) -> float:
-    """A usual factor that brings values into the bounds; 0 where they are, or none does."""
+def _units(numbers: Sequence[float], column: Column) -> list[tuple[float, float]]:
+    """Usual factors and offsets that bring values into the bounds; none where they are there."""
     low, high = column.bounds
 
-    def inside(factor: float) -> float:
-        return sum(low <= number * factor <= high for number in numbers) / max(len(numbers), 1)
+    def inside(factor: float, offset: float) -> float:
+        there = sum(low <= number * factor + offset <= high for number in numbers)
+        return there / max(len(numbers), 1)
 
-    if not numbers or inside(1) >= _FEW_INSIDE:
-        return 0.0
-    both = [factor for one in _FACTORS for factor in (one, 1 / one)]
-    return next((one for one in both if inside(one) >= _MANY_INSIDE), 0.0)
+    if not numbers or inside(1, 0) >= _FEW_INSIDE:
+        return []
+    both = [(factor, 0.0) for one in _FACTORS for factor in (one, 1 / one)]
+    return [one for one in (*_OFFSET, *both) if inside(*one) >= _MANY_INSIDE][:_PROPOSED]
 
 
 def _are_dates(cells: Sequence[str], form: str) -> bool:

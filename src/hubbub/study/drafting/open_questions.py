@@ -10,7 +10,12 @@ from hubbub.study.drafting.question import Option, Question
 from hubbub.study.drafting.repeated_keys import RepeatedKey, repeated_keys
 from hubbub.study.drafting.survey import Survey
 from hubbub.study.drafting.target_candidates import candidates, is_guessable
-from hubbub.study.drafting.time_event_pairs import Pair, time_event_pairs, times_in
+from hubbub.study.drafting.time_event_pairs import (
+    Pair,
+    follow_ups,
+    time_event_pairs,
+    times_in,
+)
 
 _SHOWN = 4  # candidates
 
@@ -42,9 +47,9 @@ def with_time(given: Answers, survey: Survey) -> Answers:
     """
     if given.event is None or given.target is not None:
         return given
-    pairs = time_event_pairs(survey.cells, survey.usual_decimal)
+    pairs = time_event_pairs(survey.cells)
     times = [pair.time for pair in pairs if pair.event == given.event]
-    times = times or list(times_in(survey.cells, survey.usual_decimal))
+    times = times or list(times_in(survey.cells))
     if not times:
         raise DataError(
             f"expected a column that says how long it took until {given.event!r}, found none by "
@@ -94,7 +99,7 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
     """A time and its event, or several columns that may be learned."""
     if given.event is not None or given.kind is not None:
         return
-    pairs = time_event_pairs(survey.cells, survey.usual_decimal)
+    pairs = time_event_pairs(survey.cells)
     if given.target is not None:
         mine = [pair for pair in pairs if pair.time == given.target]
         if mine:
@@ -104,6 +109,9 @@ def _what(survey: Survey, given: Answers) -> Iterator[Question]:
         yield _pair_question(pairs[0], survey)
         return
     tiers = target_tiers(survey, given)
+    if (times := follow_ups(survey.cells)) and tiers and not _has_stated(survey):
+        yield _event_question(times[0], [name for tier in tiers for name in tier])
+        return
     if tiers and not is_guessable(tiers, survey.cells):
         yield _target_question([name for tier in tiers for name in tier])
 
@@ -112,12 +120,12 @@ def target_tiers(survey: Survey, given: Answers) -> list[list[str]]:
     """The columns that may be learned, the likeliest first; none says whose a row is."""
     whose = {given.patient, *(likely_key.name for likely_key in likely_keys(survey))}
     cells = {name: own for name, own in survey.cells.items() if name not in whose}
-    return candidates(cells, survey.usual_decimal)
+    return candidates(cells)
 
 
 def _has_stated(survey: Survey) -> bool:
     """Whether some column is called target, label or outcome."""
-    tiers = candidates(survey.cells, survey.usual_decimal)
+    tiers = candidates(survey.cells)
     return bool(tiers) and len(tiers[0]) == 1 and tiers[0][0].casefold() in ("target", "label", "y")
 
 
@@ -135,7 +143,7 @@ def _pair_question(pair: Pair, survey: Survey) -> Question:
     ]
     if not pair.is_sure:
         choices.reverse()
-    tiers = candidates(survey.cells, survey.usual_decimal)
+    tiers = candidates(survey.cells)
     more = [one for tier in tiers for one in tier if one not in (pair.time, pair.event)][:2]
     choices += [Option(means=f"learn {one!r}", options=("--target", one)) for one in more]
     return Question(
@@ -146,10 +154,35 @@ def _pair_question(pair: Pair, survey: Survey) -> Question:
     )
 
 
+def _event_question(time: str, names: Sequence[str]) -> Question:
+    """What ended a time, if no column is called as events are."""
+    events = [name for name in names if name != time][:_SHOWN]
+    return Question(
+        columns=(time, *events),
+        asked=f"what is to be learned? {time!r} looks like how long people were followed, which "
+        "tells what happened: name the column that says whether it ended with the event, or learn "
+        "another without it",
+        choices=(
+            *(
+                Option(
+                    means=f"learn the time in {time!r} until {name!r} (survival)",
+                    options=("--time", time, "--event", name),
+                )
+                for name in events
+            ),
+            *(
+                Option(means=f"learn {name!r}; {time!r} is left out", options=("--target", name))
+                for name in events[:1]
+            ),
+        ),
+    )
+
+
 def _target_question(names: Sequence[str]) -> Question:
     """Which of several columns is to be learned."""
     shown = names[:_SHOWN]
-    more = f" or {len(names) - _SHOWN} others" if len(names) > _SHOWN else ""
+    rest = len(names) - _SHOWN
+    more = f" or {rest} other{'s' * (rest > 1)}" if rest > 0 else ""
     return Question(
         columns=tuple(names),
         asked=f"what is to be learned? It may be {', '.join(map(repr, shown))}{more}",

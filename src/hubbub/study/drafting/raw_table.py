@@ -17,12 +17,13 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import DataError
-from hubbub.study.drafting.cell_text import is_date, is_missing, plain_number
+from hubbub.study.drafting.cell_text import decimal_of, is_date, is_missing, plain_number
 from hubbub.tabular import cell_text, read_cells
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -107,9 +108,24 @@ class RawTable:
         """The same cells under other names."""
         return replace(self, header=tuple(header))
 
-    @property
-    def usual_decimal(self) -> str:
-        """The decimal sign where a cell may mean two numbers: a comma cannot separate both."""
+    def plain(self, name: str) -> list[str]:
+        """The cells of one column, numbers with a decimal comma as every program reads them."""
+        cells = self.column(name)
+        if self.decimal(name) == ".":
+            return cells
+        respelled = {cell: plain_number(cell, ",") or cell for cell in set(cells)}
+        return [respelled[cell] for cell in cells]
+
+    def decimal(self, name: str) -> str:
+        """The decimal sign of one column: 15,423 is fifteen in one file, thousands in another."""
+        return decimal_of(self.column(name), self._usual_decimal)
+
+    @cached_property
+    def _usual_decimal(self) -> str:
+        """What most columns have beyond doubt; by the separator, which is no decimal sign."""
+        signs = Counter(decimal_of(self.column(name), "") for name in self.header)
+        if signs[","] != signs["."]:
+            return "," if signs[","] > signs["."] else "."
         return "," if self.separator == ";" else "."
 
 

@@ -20,7 +20,7 @@ from hubbub.study.drafting.raw_table import Fault, RawTable
 from hubbub.study.drafting.survey import Survey
 from hubbub.study.drafting.target_draft import TargetDraft, learned
 from hubbub.study.drafting.telling_columns import telling
-from hubbub.study.drafting.time_event_pairs import time_event_pairs
+from hubbub.study.drafting.time_event_pairs import follow_ups, time_event_pairs
 from hubbub.study.usual_training import UsualTraining, squared_length, usual_training
 from hubbub.tabular import patient_key
 
@@ -142,10 +142,10 @@ def draft(survey: Survey, given: Answers) -> Draft:
         survey.refuse_absent(stated)
     by_file = dict(survey.by_file)
     whose = _whose(by_file, given.patient)
-    usual, tiers = survey.usual_decimal, target_tiers(survey, given)
+    tiers = target_tiers(survey, given)
     asked = given.target or _guessed(survey, tiers)
     columns = {name: cells for name, cells in survey.cells.items() if name in by_file}
-    wanted = learned(columns, asked, kind=given.kind, event=given.event, usual=usual)
+    wanted = learned(columns, asked, kind=given.kind, event=given.event)
     wanted = replace(wanted, guessed=given.target is None, others=_others(tiers, wanted))
     keys = {likely_key.name for likely_key in likely_keys(survey)}
     happened = wanted.happened(columns)
@@ -156,8 +156,9 @@ def draft(survey: Survey, given: Answers) -> Draft:
             continue
         why = _TELLS_WHOSE if name in keys else ends.get(name, "")
         why = why or telling(columns[name], happened, wanted.sides)
+        decimals = survey.decimals(name)
         columns_drafted.append(
-            ColumnDraft(name=name, why=why) if why else column_draft(name, cells, usual)
+            ColumnDraft(name=name, why=why) if why else column_draft(name, cells, decimals)
         )
     columns_drafted += [
         ColumnDraft(name=name, why=f"not in {files}: if it has another name there, rename it")
@@ -214,8 +215,11 @@ def _ends(survey: Survey, wanted: TargetDraft) -> dict[str, str]:
         f"it looks like the time until {wanted.name!r} was known, which tells it: --time learns "
         "both together"
     )
-    pairs = time_event_pairs(survey.cells, survey.usual_decimal)
-    return {pair.time: why for pair in pairs if pair.is_sure and pair.event == wanted.name}
+    pairs = time_event_pairs(survey.cells)
+    times = [pair.time for pair in pairs if pair.is_sure and pair.event == wanted.name]
+    if wanted.outcome is None:
+        times += follow_ups(survey.cells)
+    return dict.fromkeys(times, why)
 
 
 def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[str]]:

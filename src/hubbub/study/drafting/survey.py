@@ -50,16 +50,12 @@ class Survey:
 
     @cached_property
     def cells(self) -> Mapping[str, list[str]]:
-        """The cells of each common column, all files in a row."""
-        return {name: [c for file in files for c in file] for name, files in self.by_file.items()}
+        """The cells of each common column, all files in a row, numbers with decimal points."""
+        return {name: [c for file in self.full for c in file.plain(name)] for name in self.common}
 
-    @property
-    def usual_decimal(self) -> str:
-        """The decimal sign where a cell may mean two numbers."""
-        return next(
-            (covariate.usual_decimal for covariate in self.full if covariate.usual_decimal == ","),
-            ".",
-        )
+    def decimals(self, name: str) -> list[str]:
+        """The decimal sign of a common column in each file."""
+        return [table.decimal(name) for table in self.full]
 
     @property
     def elsewhere(self) -> dict[str, str]:

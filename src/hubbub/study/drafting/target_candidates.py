@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from hubbub.study.drafting.cell_text import decimal_of, folded, is_date, is_missing, measured
+from hubbub.study.drafting.cell_text import folded, is_date, is_missing, measured
 from hubbub.study.drafting.question import words_in
 
 ANSWERS = (  # what counts as 1, and as 0
@@ -41,6 +41,14 @@ _PAID = frozenset(
         *("stay", "amount", "price", "spending", "bill", "kosten", "payment", "reimbursement"),
     }
 )
+_TRAITS = frozenset(  # who somebody is, which is learned from more often than it is learned
+    {
+        *("sex", "gender", "female", "male", "geschlecht", "race", "ethnicity", "ethnic", "black"),
+        *("white", "hispanic", "married", "marital", "kids", "child", "children", "smoker", "self"),
+        *("smoking", "insured", "insurance", "rural", "urban", "employed", "education", "treat"),
+        *("treatment", "trt", "arm", "rx", "group"),
+    }
+)
 _EARLIER = frozenset(
     {
         *("prior", "previous", "prev", "history", "hist", "before", "baseline", "past", "family"),
@@ -52,12 +60,11 @@ _FEWEST_COUNTS = 6
 _LARGEST_COUNT = 200
 
 
-def candidates(columns: Mapping[str, Sequence[str]], usual: str = ".") -> list[list[str]]:
+def candidates(columns: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """The columns that may be learned, tier by tier: those of one tier are equally likely.
 
     Args:
-        columns: the cells of all files, by name.
-        usual: the decimal sign where a cell may mean two numbers.
+        columns: the cells of all files, by name, numbers with decimal points.
     """
     values = {name: _distinct(cells) for name, cells in columns.items()}
     usable = [name for name, cells in columns.items() if not _is_dates(cells)]
@@ -67,9 +74,14 @@ def candidates(columns: Mapping[str, Sequence[str]], usual: str = ".") -> list[l
     tiers = [
         _known(named, _STATED),
         _known(named, _HAPPENED),
-        _known(named, _FOUND) + [n for n in usable if _is_measured(n, columns[n], usual)],
-        [name for name in answers if len(values[name]) == 2 and _is_full(columns[name])],
-        [name for name in classes if len(values[name]) == 2 and _is_full(columns[name])],
+        _known(named, _FOUND) + [n for n in usable if _is_measured(n, columns[n])],
+        _traits_last(
+            [name for name in answers if len(values[name]) == 2 and _is_full(columns[name])]
+            + [name for name in usable if counts_something(name, columns[name])]
+        ),
+        _traits_last(
+            [name for name in classes if len(values[name]) == 2 and _is_full(columns[name])]
+        ),
     ]
     seen: set[str] = set()
     kept = []
@@ -94,7 +106,7 @@ def is_guessable(tiers: Sequence[Sequence[str]], columns: Mapping[str, Sequence[
     return not rest and (meant or _is_named(best))
 
 
-def counts_something(name: str, cells: Sequence[str], usual: str = ".") -> bool:
+def counts_something(name: str, cells: Sequence[str]) -> bool:
     """Whether a column holds counts: whole numbers from 0, mostly small, that no class has.
 
     >>> counts_something("visits", ["0", "2", "1", "0"])
@@ -102,7 +114,7 @@ def counts_something(name: str, cells: Sequence[str], usual: str = ".") -> bool:
     >>> counts_something("stage", ["0", "1", "2", "3", "4"])
     False
     """
-    numbers = _numbers(cells, usual)
+    numbers = _numbers(cells)
     if not numbers or min(numbers) < 0 or any(one % 1 for one in numbers):
         return False
     several, most = len(set(numbers)), max(numbers)
@@ -114,29 +126,34 @@ def counts_something(name: str, cells: Sequence[str], usual: str = ".") -> bool:
 
 def _counted(name: str) -> bool:
     words = words_in(name)
+    visits = any(word.endswith(("vis", "visits", "besuche")) for word in words)
     begins = words[:1] in (["n"], ["num"], ["number"], ["anzahl"]) and len(words) > 1
-    return bool(_COUNTED & {*words}) or begins
+    return bool(_COUNTED & {*words}) or begins or visits
 
 
 def _is_named(name: str) -> bool:
     words = {*words_in(name)}
-    return not words & _EARLIER and (bool(words & _PAID) or bool(words & _COUNTED))
+    return not words & _EARLIER and (bool(words & _PAID) or _counted(name))
 
 
-def _is_measured(name: str, cells: Sequence[str], usual: str) -> bool:
+def _is_measured(name: str, cells: Sequence[str]) -> bool:
     """Whether a column is called after an amount or a count that people predict, and holds one."""
     if not _is_named(name) or not _is_half_full(cells):
         return False
-    several = len(set(_numbers(cells, usual)))
-    return counts_something(name, cells, usual) or several >= _FEWEST_AMOUNTS
+    several = len(set(_numbers(cells)))
+    return counts_something(name, cells) or several >= _FEWEST_AMOUNTS
 
 
-def _numbers(cells: Sequence[str], usual: str) -> list[float]:
+def _numbers(cells: Sequence[str]) -> list[float]:
     """The cells as numbers; none if one of them is none."""
     there = [cell for cell in cells if not is_missing(cell)]
-    decimal = decimal_of(there, usual)
-    read = [measured(cell, decimal) for cell in there]
+    read = [measured(cell) for cell in there]
     return [] if None in read else [float(one) for one in read if one is not None]
+
+
+def _traits_last(names: Sequence[str]) -> list[str]:
+    """The columns, those last that say who somebody is."""
+    return sorted(names, key=lambda name: bool({*words_in(name)} & _TRAITS))
 
 
 def _known(names: Sequence[str], ranks: Sequence[str]) -> list[str]:

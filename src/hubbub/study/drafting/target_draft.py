@@ -15,12 +15,7 @@ from math import ceil, floor, log, log10
 from statistics import fmean, pstdev
 
 from hubbub.errors import DataError
-from hubbub.study.drafting.cell_text import (
-    decimal_of,
-    folded,
-    measured,
-    plain_number,
-)
+from hubbub.study.drafting.cell_text import folded, measured, plain_number
 from hubbub.study.drafting.column_draft import rounded_outward
 from hubbub.study.drafting.target_candidates import (
     ANSWERS,
@@ -36,6 +31,12 @@ from hubbub.tabular import COUNT, KINDS, NUMERIC, TIME_TO_EVENT, Outcome, canoni
 _TIMES = 8  # of a grid
 _MOST_ZEROS = 0.02  # share of values that are none, before a logarithm says too little
 _FEWEST_LOGS = 20  # different values
+_MANY = 200  # values, from which on a hundredth at either end is no single person
+_LONG_TAIL = 3.0  # skewness, from which on the largest values would leave all others one number
+_TAIL_NOTE = (
+    "a long tail: {beyond} values lie beyond {high:g} and count as it, since bounds that hold them "
+    "would make all others alike"
+)
 _LOG_NOTE = (
     'a long tail, so scale = "log": its logarithm is learned, and errors are by how many times'
 )
@@ -55,7 +56,6 @@ class TargetDraft:
         notes: what people should know of it.
         respelled: what a tidy copy writes for a spelling of a class that has several.
         outcome: what the target is if it is no class.
-        decimal: the decimal sign in which it was read then.
     """
 
     name: str
@@ -67,7 +67,6 @@ class TargetDraft:
     notes: tuple[str, ...] = ()
     respelled: Mapping[str, str] = field(default_factory=dict)
     outcome: Outcome | None = None
-    decimal: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -78,7 +77,7 @@ class TargetDraft:
         """For each row whether the outcome did; None where that is not known, or means nothing."""
         outcome = self.outcome
         if outcome is not None and not outcome.event:
-            numbers = (measured(cell, self.decimal) for cell in columns[self.name])
+            numbers = (measured(cell) for cell in columns[self.name])
             return [None if number is None else float(number) > 0 for number in numbers]
         lists = (self.positive, self.negative)
         if outcome is not None:
@@ -110,46 +109,44 @@ def learned(
     *,
     kind: str | None = None,
     event: str | None = None,
-    usual: str = ".",
 ) -> TargetDraft:
     """The target: a class unless another kind is asked for, or its column counts or measures.
 
     Args:
-        columns: the cells of all files, of every column that all files have.
+        columns: the cells of all files, of every column that all files have, numbers with decimal
+            points.
         asked: the name of the target.
         kind: "class", "numeric", "count" or "time-to-event"; None: it is guessed.
         event: the column that says whether a time ends with the event.
-        usual: the decimal sign where a cell may mean two numbers.
 
     Raises:
         DataError: there is no such column, or none that can be learned so.
     """
     wanted = TIME_TO_EVENT if kind is None and event is not None else kind
-    if wanted is None and asked in columns and counts_something(asked, columns[asked], usual):
+    if wanted is None and asked in columns and counts_something(asked, columns[asked]):
         note = f'whole numbers from 0, so kind = "{COUNT}": say --kind class if they are classes'
-        return _drafted(COUNT, asked, columns, None, usual, (note,))
+        return _drafted(COUNT, asked, columns, None, (note,))
     if wanted not in KINDS:
         try:
             return _class_draft(columns, asked)
         except DataError:
-            if asked not in columns or wanted or not _is_numeric(columns[asked], usual):
+            if asked not in columns or wanted or not _is_numeric(columns[asked]):
                 raise
             note = f'numbers, so kind = "{NUMERIC}": say --kind {COUNT} if they count something'
-            return _drafted(NUMERIC, asked, columns, None, usual, (note,))
+            return _drafted(NUMERIC, asked, columns, None, (note,))
     for name, key in ((asked, "--target"), (event, "--event")):
         if name not in columns and (key == "--target" or wanted == TIME_TO_EVENT):
             raise DataError(
                 f'expected {key} to name a column of every file for kind = "{wanted}", found '
                 f"{name!r}; the files have {', '.join(columns)}"
             )
-    return _drafted(wanted, asked, columns, event, usual, ())
+    return _drafted(wanted, asked, columns, event, ())
 
 
-def _is_numeric(cells: Sequence[str], usual: str) -> bool:
+def _is_numeric(cells: Sequence[str]) -> bool:
     """Whether every record that has a target has a number, and there are several."""
     there = [cell for cell in cells if not is_absent(cell)]
-    decimal = decimal_of(there, usual)
-    return len(set(there)) > 2 and all(measured(cell, decimal) is not None for cell in there)
+    return len(set(there)) > 2 and all(measured(cell) is not None for cell in there)
 
 
 def _drafted(
@@ -157,23 +154,23 @@ def _drafted(
     name: str,
     columns: Mapping[str, Sequence[str]],
     event: str | None,
-    usual: str,
     notes: tuple[str, ...],
 ) -> TargetDraft:
     """The target with its bounds, or its times and the event's spellings."""
     there = [cell for cell in columns[name] if not is_absent(cell)]
-    decimal = decimal_of(there, usual)
-    values = [float(measured(cell, decimal) or "nan") for cell in there]
+    values = [float(measured(cell) or "nan") for cell in there]
     least, most = min(values, default=0.0), max(values, default=0.0)
     if not all(value == value for value in values) or not least < most:
         raise DataError(
             f'expected numbers in the target {name!r} for kind = "{kind}", found '
-            f"{_others(there, decimal)}; correct the files, or name another kind or column"
+            f"{_others(there)}; correct the files, or name another kind or column"
         )
     if kind == NUMERIC:
         outcome = _amount(values)
         if outcome.is_log:
             notes = (*notes, _LOG_NOTE)
+        elif beyond := sum(not outcome.low <= value <= outcome.high for value in values):
+            notes = (*notes, _TAIL_NOTE.format(beyond=beyond, high=outcome.high))
     elif kind == COUNT:
         outcome = Outcome(kind=kind, high=max(1.0, rounded_outward(0.0, most)[1]))
     else:
@@ -186,7 +183,7 @@ def _drafted(
             grid=tuple(float(f"{end * k / _TIMES:.4g}") for k in range(1, _TIMES + 1)),
         )
         notes = (*notes, *of_event.notes)
-    return TargetDraft(name=name, outcome=outcome, decimal=decimal, notes=notes)
+    return TargetDraft(name=name, outcome=outcome, notes=notes)
 
 
 def _amount(values: Sequence[float]) -> Outcome:
@@ -196,7 +193,8 @@ def _amount(values: Sequence[float]) -> Outcome:
     few = len(ordered) - len(above) <= _MOST_ZEROS * len(ordered) and ordered[0] >= 0
     logs = [log(value) for value in above]
     if not few or len(set(above)) < _FEWEST_LOGS or abs(_skew(logs)) >= _skew(above) - 1:
-        low, high = rounded_outward(ordered[0], ordered[-1])
+        cut = len(ordered) // 100 if len(ordered) >= _MANY and _skew(ordered) > _LONG_TAIL else 0
+        low, high = rounded_outward(ordered[cut], ordered[-1 - cut])
         return Outcome(kind=NUMERIC, low=low, high=high)
     ends = above[len(above) // 100], ordered[-1]
     return Outcome(
@@ -216,9 +214,9 @@ def _one_digit(value: float, towards: Callable[[float], int]) -> float:
     return float(f"{towards(value / 10.0**power):d}e{power}")
 
 
-def _others(there: Sequence[str], decimal: str) -> str:
+def _others(there: Sequence[str]) -> str:
     """What a target of numbers has that is none."""
-    words = [cell for cell in dict.fromkeys(there) if measured(cell, decimal) is None]
+    words = [cell for cell in dict.fromkeys(there) if measured(cell) is None]
     if words:
         return f"{', '.join(map(repr, words[:3]))}{' and others' if len(words) > 3 else ''}"
     return "one number only" if there else "none"

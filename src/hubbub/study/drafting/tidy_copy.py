@@ -8,11 +8,13 @@ are left out, and rows that have not as many cells as the header, and all are co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from hubbub.disk import PRIVATE, write_text
 from hubbub.errors import UserError
 from hubbub.study.drafting.cell_text import measured
+from hubbub.study.drafting.column_draft import ColumnDraft
 from hubbub.study.drafting.raw_table import RawTable
 from hubbub.study.drafting.study_draft import Draft
 from hubbub.study.drafting.target_draft import is_absent
@@ -56,19 +58,25 @@ def _rows(made: Draft, table: RawTable) -> list[list[str]]:
     if not table.rows:
         return []
     learned = made.target
-    decimals = {covariate.name: covariate.decimal for covariate in made.used}
-    columns = [table.column(name) for name in (*learned.columns, *decimals)]
     own = len(learned.columns)
-    signs = (learned.decimal, *[""] * (own - 1), *decimals.values())
+    targets = [table.plain(name) for name in learned.columns]
+    if learned.outcome is not None:
+        targets[0] = _measured(targets[0])
+    else:
+        targets[0] = [learned.respelled.get(cell, cell) for cell in targets[0]]
+    columns = [_covariate(one, table) for one in made.used]
     return [
-        ([number] if made.patient else [])
-        + [
-            _cell(learned.respelled.get(cell, cell), sign)
-            for cell, sign in zip(row, signs, strict=True)
-        ]
-        for number, *row in zip(_numbers(made, table), *columns, strict=True)
+        ([number] if made.patient else []) + row
+        for number, *row in zip(_numbers(made, table), *targets, *columns, strict=True)
         if number and not any(map(is_absent, row[:own]))
     ]
+
+
+def _covariate(covariate: ColumnDraft, table: RawTable) -> list[str]:
+    """The cells of a column that becomes features."""
+    cells = table.column(covariate.name)
+    is_number = covariate.column is not None and not covariate.column.categories
+    return _measured(cells, table.decimal(covariate.name)) if is_number else cells
 
 
 def _numbers(made: Draft, table: RawTable) -> list[str]:
@@ -80,10 +88,9 @@ def _numbers(made: Draft, table: RawTable) -> list[str]:
     return [known.setdefault(key, str(1 + len(known))) if key else "" for key in keys]
 
 
-def _cell(cell: str, decimal: str) -> str:
-    """The cell, in one way of writing numbers if it is one."""
-    number = measured(cell, decimal) if decimal else None
-    return cell if number is None else number
+def _measured(cells: Sequence[str], decimal: str = ".") -> list[str]:
+    """The cells, those that are numbers in one way of writing them."""
+    return [measured(cell, decimal) or cell for cell in cells]
 
 
 def _text(made: Draft, rows: list[list[str]]) -> str:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hubbub.study.drafting.cell_text import decimal_of, folded, is_missing, measured
+from hubbub.study.drafting.cell_text import folded, is_missing, measured
 from hubbub.study.drafting.question import words_in
 
-_LENGTH = r"(time|days?|weeks?|months?|years?|yrs?|mos?|zeit|tage|monate)"
+_LENGTH = r"(time|days?|weeks?|months?|years?|yrs?|mos?|zeit|tage|wochen|monate|jahre)"
 _OF = (
     r"(os|pfs|dfs|rfs|efs|css|surv(ival)?|fu|follow ?up|death|event|obs(ervation)?|s|d|tt|relapse)"
 )
@@ -22,6 +22,7 @@ _TIMES = re.compile(  # names of times that end with something
     r"|survival|(ü|ue)berlebenszeit|beobachtungszeit|follow ?up|futime|lenfol|time to .*|fu"
     r"|exit ?time|os|pfs|dfs)( .*)?|time|t|zeit"
 )
+_BARE = frozenset({"time", "t", "zeit"})  # which may be a time of day, or of a visit
 _LENGTHS = frozenset({"time", "days", "weeks", "months", "duration", "los", "stay", "tage"})
 _NO_TIMES = frozenset(
     {
@@ -33,7 +34,8 @@ _NO_TIMES = frozenset(
 _EVENTS = (  # the sooner, the likelier
     *("event", "status", "died", "dead", "death", "deceased", "fustat", "stat", "censored"),
     *("cens", "censor", "censoring", "vital", "mortality", "relapse", "recurrence", "progression"),
-    *("failure", "fail", "delta", "ereignis", "zensiert", "tod", "verstorben", "evt"),
+    *("failure", "fail", "delta", "ereignis", "zensiert", "tod", "tot", "verstorben", "gestorben"),
+    *("rezidiv", "progress", "exitus", "recurred", "relapsed", "progressed", "evt"),
 )
 _NO_EVENTS = frozenset(
     {
@@ -63,14 +65,13 @@ class Pair:
     is_sure: bool
 
 
-def time_event_pairs(columns: Mapping[str, Sequence[str]], usual: str = ".") -> list[Pair]:
+def time_event_pairs(columns: Mapping[str, Sequence[str]]) -> list[Pair]:
     """Pairs that belong together by their names and values, the likeliest first.
 
     Args:
-        columns: the cells of all files, by name.
-        usual: the decimal sign where a cell may mean two numbers.
+        columns: the cells of all files, by name, numbers with decimal points.
     """
-    times = times_in(columns, usual)
+    times = times_in(columns)
     events = [name for name in columns if _rank(name) and _are_events(columns[name])]
     pairs = [
         Pair(time=time, event=event, is_sure=sure)
@@ -80,11 +81,17 @@ def time_event_pairs(columns: Mapping[str, Sequence[str]], usual: str = ".") -> 
     return sorted(pairs, key=_order)
 
 
-def times_in(columns: Mapping[str, Sequence[str]], usual: str = ".") -> dict[str, bool]:
+def times_in(columns: Mapping[str, Sequence[str]]) -> dict[str, bool]:
     """Columns of times, and whether their names say that they end with something; those first."""
     times = {name: is_sure for name in columns if (is_sure := _ends(name)) is not None}
-    likely = {name: sure for name, sure in times.items() if _are_times(columns[name], usual)}
+    likely = {name: sure for name, sure in times.items() if _are_times(columns[name])}
     return dict(sorted(likely.items(), key=lambda pair: not pair[1]))
+
+
+def follow_ups(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """Times that end with something by their names alone, whatever other columns are called."""
+    times = times_in(columns)
+    return [name for name, is_sure in times.items() if is_sure and not {*words_in(name)} <= _BARE]
 
 
 def is_censoring(name: str) -> bool:
@@ -116,11 +123,10 @@ def _rank(name: str) -> int:
     return next((k for k, known in enumerate(_EVENTS, 1) if known in words), 0)
 
 
-def _are_times(cells: Sequence[str], usual: str) -> bool:
+def _are_times(cells: Sequence[str]) -> bool:
     """Whether cells are many different numbers from 0."""
     there = [cell for cell in cells if not is_missing(cell)]
-    decimal = decimal_of(there, usual)
-    read = [measured(cell, decimal) for cell in there]
+    read = [measured(cell) for cell in there]
     if not read or sum(one is None for one in read) * 20 > len(read):
         return False
     values = {float(one) for one in read if one is not None}

@@ -30,6 +30,7 @@ MEMORY = "4GB"  # the most that DuckDB takes
 # Of PostgreSQL's errors those whose sentence is about names, rights, locks and lines: none has a
 # value of a row, as those of classes 22 and 23 have.
 _ABOUT_NAMES = ("08", "28", "3D", "3F", "42", "53", "55", "57")
+_SQLITE_ABOUT_FILES = ("no such", "locked", "readonly", "unable to open", "not a database")
 _SQLITE_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
 
 
@@ -77,7 +78,7 @@ def _kind(error: Exception, address: str) -> str:
     elif kind in ("CatalogException", "BinderException", "IOException", "PermissionException"):
         said = str(error).partition("\n")[0]
     elif isinstance(error, sqlite3.OperationalError | sqlite3.DatabaseError):
-        said = str(error) if "no such" in str(error) or "locked" in str(error) else ""
+        said = str(error) if any(word in str(error) for word in _SQLITE_ABOUT_FILES) else ""
     said = " ".join(said.replace(address, "the database").split()) if address else ""
     return f"{kind}: {shortened(said, 200)}" if said else kind
 
@@ -127,6 +128,7 @@ def _duckdb(connection: Connection, statement: str) -> Generator[Rows]:
         "memory_limit": MEMORY,
     }
     with duckdb.connect(connection.address, read_only=True, config=settings) as opened:
+        opened.execute("SET enable_progress_bar = false")  # else a notebook shows one
         opened.execute("SET lock_configuration = true")
         with _interrupted(opened, connection.seconds):
             yield from _fetched(opened.execute(statement))
