@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hubbub.cli.drafting_commands import list_faults
+from hubbub.cli.drafting_commands import MISFITS, list_faults
 from hubbub.cli.output import add_command, answer, emit, say, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
@@ -54,8 +54,10 @@ def _check(options: argparse.Namespace) -> int:
     else:
         list_faults(faults)
         fine = f"a run can read the files of {', '.join(names)}"
-        wrong = "a run refuses these files; this list may quote cells, so it is for your own eyes"
-        say(wrong if refused else fine)
+        wrong = "a run refuses these files; this list"
+        if study.data.is_asked:  # no cell keeps a silo away (P31)
+            wrong = f"{MISFITS}; mend or map them (--mapping); this list"
+        say(f"{wrong} may quote cells, so it is for your own eyes" if refused else fine)
     return 2 if refused else 0
 
 

@@ -40,6 +40,7 @@ from hubbub.study.room_for_columns import too_wide
 from hubbub.tabular import KINDS, Outcome
 
 _TIDY = ("--tidy", "tidy")
+MISFITS = "in a run such cells count as missing, or their rows are left out"
 _ALIKE = 3  # faults of one kind in a file that are shown
 _VALUES = re.compile(r"'[^']*'|\d[\d.,e+-]*")  # in which faults of one kind differ
 
@@ -224,6 +225,10 @@ def _next(options: argparse.Namespace, made: Draft, faults: list[Fault]) -> str:
     """The command that comes next."""
     if options.tidy is not None and not _is_ready(made, faults):
         return f"hubbub check {shlex.quote(str(options.out))}"
+    if not _is_ready(made, faults) and options.query:
+        party = next(one for one in made.parties if any(one in fault.file for fault in faults))
+        words = ["hubbub", "check", str(options.out), "--silo", party, "--data", str(options.data)]
+        return shlex.join([*words, "--mapping", str(options.data / "mapping.toml")])
     if not _is_ready(made, faults):
         guessed = ["--target", made.target.name] if made.target.guessed else []
         return _again(options, *guessed, *_TIDY, "--replace")
@@ -281,6 +286,8 @@ def _show(
         say("the files' names fit no pattern like silo-{name}.csv, which a study needs")
     if options.tidy is not None and not _is_ready(made, faults):
         say("a run still refuses what is wrong above: correct it, and see again with")
+    elif not _is_ready(made, faults) and options.query:
+        say(f"{MISFITS}: mend them in the database, or let each site map its own, beginning with")
     elif not _is_ready(made, faults):
         say("a run cannot read these files yet: correct them, or have tidy copies made with")
     elif len(made.tables) == 1:

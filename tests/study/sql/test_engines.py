@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from contextlib import closing, suppress
@@ -468,6 +469,60 @@ def test_duckdb_tells_a_notebook_nothing_of_how_far_it_is(embedded: dict[str, Pa
     asked = [sys.executable, "-c", work, str(embedded["duckdb"])]  # interactive, to DuckDB
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="root alone can be somebody else")
+@pytest.mark.parametrize(("mode", "said"), [("DELETE", "[[(1,)]]"), ("WAL", "readonly")])
+def test_a_sqlite_file_that_may_only_be_read_is_read_and_one_in_wal_mode_says_why(
+    mode: str, said: str
+):
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # pytest's own is for nobody else
+        with closing(sqlite3.connect(Path(made) / "registry")) as opened:
+            opened.execute(f"PRAGMA journal_mode = {mode}")
+            opened.execute("CREATE TABLE t AS SELECT 1 AS pid")
+            opened.commit()
+        assert said in _as_somebody_else(Path(made), "SELECT pid FROM t")
+
+
+def _as_somebody_else(home: Path, statement: str) -> str:
+    """What a user who may only read hears of a database."""
+    (home / "registry").chmod(0o644)
+    home.chmod(0o755)
+    work = f"""
+import os, sqlite3
+from hubbub.errors import HubbubError
+from hubbub.study.sql.connection import Connection, Hidden
+from hubbub.study.sql.engines import rows_of
+made = Connection(engine="sqlite", hidden=Hidden({str(home / "registry")!r}))
+os.setgid(65534), os.setuid(65534)
+try:
+    print(list(rows_of(made, {statement!r}, "north")))
+except HubbubError as error:
+    print(error)
+"""
+    asked = [sys.executable, "-c", work]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+
+
+def test_postgresql_goes_through_no_table_once_for_each_person(postgresql: Any, tmp_path: Path):
+    """Its planner takes rows behind a checked CAST for one, and nests loops over thousands."""
+    url = postgresql.made(
+        "planned",
+        "CREATE TABLE t AS SELECT k AS pid, '2020-01-01' AS day FROM generate_series(1, 4000) k",
+        "ANALYZE t",
+    )
+    connection = connection_of("north", connect(tmp_path, "north", url))
+    asked = "SELECT current_setting('enable_nestloop'), current_setting('cursor_tuple_fraction')"
+    assert list(rows_of(connection, asked, "north")) == [[("off", "1")]]
+    query = checked(
+        "SELECT a.pid FROM t a JOIN "
+        "(SELECT pid, MIN(CAST(day AS DATE)) AS d FROM t GROUP BY pid) b "
+        "ON b.pid = a.pid AND CAST(a.day AS DATE) - b.d BETWEEN 0 AND 9",
+        {"t": "pid"},
+        patient="pid",
+    )
+    statement = rendered(query.select, "postgres", "public")
+    assert sum(map(len, rows_of(connection, statement, "north"))) == 4000
 
 
 # What an engine may take for its clock, and what is a day.

@@ -1,11 +1,16 @@
 """`hubbub init` and `check` from a query, as from files."""
 
+# ruff: noqa: S608 (statements for databases of the tests' own)
+
 from __future__ import annotations
 
+import csv
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -68,6 +73,95 @@ def test_a_check_lists_all_that_is_wrong_in_a_database(here: Path):
     assert wrong == {("the database of south", "sex"), ("the database of south", "age")}
     assert main(["check", "study.toml", "--silo", "south"]) == 2
     assert main(["check", "study.toml", "--silo", "north"]) == 0
+
+
+def test_the_next_step_after_messy_cells_is_one_that_works(
+    here: Path, capsys: pytest.CaptureFixture[str]
+):
+    with closing(sqlite3.connect("south.sqlite")) as opened:
+        opened.execute("UPDATE patients SET age = '61,5' WHERE pid = 'south-1'")
+        opened.commit()
+    assert main(["init", *ASKED, "--patient", "pid", "--target", "died"]) == 0
+    said = capsys.readouterr().out
+    assert "such cells count as missing, or their rows are left out" in said
+    words = said.rstrip().splitlines()[-1].split()
+    assert words[:5] == ["hubbub", "check", "study.toml", "--silo", "south"]
+    assert main(words[1:]) == 0
+    assert 'decimal = ","' in Path("mapping.toml").read_text()
+    assert main(["check", "study.toml"]) == 0
+    assert main(["run", "study.toml", "--out", "run"]) == 0
+
+
+HEADER = ("pid", "age", "sex", "crp", "seen", "note", "ward", "died", "gone")
+
+
+def _messy(name: str) -> list[list[str]]:
+    """Rows with what files have: commas, spellings, limits, dates, free text, gaps."""
+    draw = np.random.default_rng(len(name))
+    return [
+        [
+            f"{name[0]}{draw.integers(1, 60):03}",
+            f"{draw.normal(60, 10):.1f}".replace(".", "," if k % 10 == 0 else "."),
+            str(draw.choice(["F", "M", "f"])),
+            str(draw.choice(["<0.5", "1.2", "3.4", "n/a", ""])),
+            f"0{draw.integers(1, 10)}.02.2020",
+            f"as told on day {k}",
+            "A",
+            str(draw.integers(2)),
+            "2021-05-03" if draw.uniform() > 0.9 else "",
+        ]
+        for k in range(120)
+    ]
+
+
+def _lay(kind: str, name: str) -> list[str]:
+    """A silo's records, and the words for `init`."""
+    rows = _messy(name)
+    if kind == "csv":
+        with Path(f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([HEADER, *rows])
+        return [f"{name}.csv"]
+    if kind == "parts":
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        Path(name).mkdir()
+        cells = {one: [row[k] or None for row in rows] for k, one in enumerate(HEADER)}
+        for part, start in (("a", 0), ("b", 70)):
+            table = arrow.table(cells).slice(start, 70)
+            parquet.write_table(table, f"{name}/{part}.parquet")
+        return [name]
+    opened = duckdb.connect(f"{name}.db") if kind == "duckdb" else sqlite3.connect(f"{name}.db")
+    with closing(opened):
+        opened.execute(f"CREATE TABLE p ({', '.join(f'{one} VARCHAR' for one in HEADER)})")
+        marks = ", ".join("?" * len(HEADER))
+        opened.executemany(
+            f"INSERT INTO p VALUES ({marks})", [[one or None for one in row] for row in rows]
+        )
+        opened.commit()
+    return []
+
+
+def test_a_draft_says_of_a_database_and_of_parts_what_it_says_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    said = {}
+    for kind in ("csv", "parts", "duckdb", "sqlite"):
+        (tmp_path / kind).mkdir()
+        monkeypatch.chdir(tmp_path / kind)
+        words = [word for name in ("north", "south") for word in _lay(kind, name)]
+        if not words:
+            lines = [f'[{one}]\nurl = "{kind}:///{one}.db"\n' for one in ("north", "south")]
+            Path("sources.toml").write_text("".join(lines))
+            Path("sources.toml").chmod(0o600)
+            Path("q.sql").write_text(f"SELECT {', '.join(HEADER)} FROM p")
+            words = ["--query", "q.sql", "--person", "p=pid"]
+        assert main(["init", *words, "--patient", "pid", "--target", "died"]) == 0
+        told, _, _ = capsys.readouterr().out.partition("nothing was sent")
+        told = re.sub(r"the database of (\w+)|(north|south)\.csv", r"\1\2", told)
+        drafted = Path("study.toml").read_text()
+        said[kind] = told, drafted[drafted.index("[data.columns]") :]
+    assert len(re.findall("wrong: ", said["csv"][0])) == 4
+    for kind in ("parts", "duckdb", "sqlite"):
+        assert said[kind] == said["csv"], kind
 
 
 @pytest.mark.parametrize(
