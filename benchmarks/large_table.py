@@ -28,7 +28,7 @@ RESULTS = Path(__file__).parent / "results" / "large_table.csv"
 NUMBERS, CATEGORIES, PART = 40, 10, 100_000
 SILOS = ("large", "one", "two")
 _HEAD = """
-import json, resource, sys, warnings
+import json, os, resource, sys, warnings
 from pathlib import Path
 import numpy as np, pyarrow.parquet, torch
 import hubbub
@@ -36,6 +36,7 @@ from hubbub.study import Study, sources
 from hubbub.training.run_study import run
 warnings.simplefilter("ignore")
 folder = Path(sys.argv[1])
+os.chdir(folder)
 study = {name: Study.load(folder / f"{name}.toml") for name in ("records", "statistics")}
 def took():
     one = resource.getrusage(resource.RUSAGE_SELF)
@@ -55,11 +56,11 @@ for path in sorted((folder / "silo-large").iterdir()):
     for column in pyarrow.parquet.read_table(path).columns:
         column.to_numpy()
 """,
-    "encoded, records": 'sources.records(study["records"], "large", folder=folder)',
-    "again, records": 'sources.records(study["records"], "large", folder=folder).inputs.sum()',
-    "encoded, cells": 'sources.cells(study["statistics"], "large", folder=folder)',
-    "statistics": 'run(study["statistics"], folder / "statistics", folder=folder)',
-    "training": 'run(study["records"], folder / "training", folder=folder)',
+    "encoded, records": 'sources.records(study["records"], "large")',
+    "again, records": 'sources.records(study["records"], "large").inputs.sum()',
+    "encoded, cells": 'sources.statistic_cells(study["statistics"], "large")',
+    "statistics": 'run(study["statistics"], "run-statistics")',
+    "training": 'run(study["records"], "run-training")',
 }
 
 

@@ -152,6 +152,14 @@ def _build(folder: Path, settings: Mapping[str, str]) -> None:
         *("--mc-type", "application", "--output-reproducible", "--output-file", str(bom)),
         told=pinned,
     )
+    bom.write_text(with_version(bom.read_text(), wheel.name.split("-")[1]))
+
+
+def with_version(bom: str, version: str) -> str:
+    """An SBOM whose subject has a version: CycloneDX's tool reads none that is dynamic."""
+    content = json.loads(bom)
+    content["metadata"]["component"]["version"] = version
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
 def _run(folder: Path, settings: Mapping[str, str], *module: str, told: str = "") -> None:

@@ -2,12 +2,14 @@
 
     python -m experiments.coefficients_coverage [--small] [--runs 200]
 
-Records are drawn anew for each release from a logistic law on two numbers and a column of three
-classes, and the noise of its secure sums (delta 1e-5, 20 silos, one of which may collude) is added.
+Records are drawn anew for each release from a law on two numbers and a column of three classes
+(logistic; "amounts": linear; "times": proportional hazards, a third lost), and the noise of its
+secure sums (delta 1e-5, 20 silos, one of which may collude) is added.
 The released model is the law with an error in each effect ("near": of deviation .2; "far": the
 effects are half of the law's, as of a training that was stopped early; "zero": none at all). "told"
 is the part of effects that were told; coverage is that of their 95 % intervals, of the law's
-effects; "width" is the mean width of the intervals of a number's effect, on the log scale.
+effects; "width" is the mean width of the intervals of a number's effect over half of its range,
+of ratios on the log scale.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from numpy.typing import NDArray
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
-from hubbub.estimation import Answer, NewtonLogistic
+from hubbub.estimation import Answer, Estimate, Linear, NewtonLogistic, cox
 from hubbub.queries.coefficients.newton_steps import NewtonSteps
+from hubbub.queries.coefficients.own_sums import OwnSums
 from hubbub.queries.coefficients.released_model import covariates_of
 from hubbub.tabular import Column
 
@@ -42,6 +45,22 @@ ON = (
 )
 # Intercept, half a range of each number, two classes against the first.
 LAW = np.array([-0.8, 2.0, -1.0, 0.5, 0.9])
+OTHER = np.array([1.0, -0.6, 0.2, 0.5])  # of an amount in tens, of times on the log scale
+OWN = {
+    "amounts": OwnSums(
+        asked=Linear(outcome=Column(name="amount", low=0, high=100), on=covariates_of(ON)),
+        relation="add-remove",
+    ),
+    "times": OwnSums(
+        asked=cox(
+            Column(name="time", low=0, high=36),
+            DIED,
+            tuple(3.0 * k for k in range(13)),
+            covariates_of(ON),
+        ),
+        relation="add-remove",
+    ),
+}
 STEPS = NewtonSteps(asked=NewtonLogistic(outcome=DIED, on=covariates_of(ON)), relation="add-remove")
 
 
@@ -62,9 +81,36 @@ def released(start: str, rng: np.random.Generator) -> NDArray[np.float32]:
     return np.asarray(LAW * {"near": 1.0, "far": 0.5, "zero": 0.0}[start] + apart, np.float32)
 
 
+def others(kind: str, records: int, rng: np.random.Generator) -> dict[str, Array]:
+    """The same table with an amount, or with times."""
+    made = cells(records, rng)
+    pull = STEPS.asked.covariates.design(made)[:, 1:] @ OTHER
+    if kind == "amounts":
+        amount = 50 + 10 * pull + rng.normal(0, 12, records)
+        return made | {"amount": np.clip(amount, 0, 100)}
+    end, lost = rng.exponential(40 * np.exp(-pull)), rng.exponential(60, records)
+    return made | {"time": np.minimum(end, lost), "died": (end <= lost).astype(np.float64)}
+
+
+def answered_otherwise(point: tuple[str, int, float, int], rng: np.random.Generator) -> Answer:
+    """What one release of an amount or of times says."""
+    kind, records, epsilon, sums = point
+    own = OWN[kind]
+    alone = multiplier(epsilon) * math.sqrt(SILOS / (SILOS - 2))
+    sigma = alone * own.stacked.sensitivity * math.sqrt(sums)
+    table, noisy, at = others(kind, records, rng), list[Array](), own.start
+    for _ in range(sums):
+        total = own.sum(table, at, np.ones((records, 1)))
+        noisy.append(total + sigma * rng.standard_normal(own.size))
+        at = own.update(noisy, sigma, at) if len(noisy) < sums else at
+    return own.answer(noisy, sigma, at)
+
+
 def answered(point: tuple[str, int, float, int], rng: np.random.Generator) -> Answer:
     """What one release says."""
     start, records, epsilon, sums = point
+    if start in OWN:
+        return answered_otherwise(point, rng)
     alone = multiplier(epsilon) * math.sqrt(SILOS / (SILOS - 2))
     sigma = alone * STEPS.stacked.sensitivity * math.sqrt(sums)
     table, noisy = cells(records, rng), []
@@ -78,19 +124,26 @@ def answered(point: tuple[str, int, float, int], rng: np.random.Generator) -> An
 
 def measured(point: tuple[str, int, float, int], runs: int) -> dict[str, object]:
     """A row."""
-    rng = np.random.default_rng([STARTS.index(point[0]), point[1], int(4 * point[2]), point[3]])
+    place = [*STARTS, *OWN].index(point[0])
+    rng = np.random.default_rng([place, point[1], int(4 * point[2]), point[3]])
     per_unit = STEPS.asked.covariates.per_unit
     names = STEPS.asked.covariates.names
-    truths = dict(zip(names, np.exp(LAW[1:] * per_unit), strict=True))
+    effects = (OTHER if point[0] in OWN else LAW[1:]) * per_unit
+    told = 10 * effects if point[0] == "amounts" else np.exp(effects)
+    truths = dict(zip(names, told, strict=True))
     rows = [row for _ in range(runs) for row in answered(point, rng).rows]
     held = [row.low <= truths[row.column, row.level] <= row.high for row in rows]
-    widths = [math.log(row.high / row.low) / per_unit[0] for row in rows if row.column == "age"]
+    widths = [_width(row) / per_unit[0] for row in rows if row.column == "age"]
     return {
         "releases": runs,
         "told": len(rows) / runs / len(names),
         "coverage": float(np.mean(held)) if held else math.nan,
         "width": float(np.mean(widths)) if widths else math.nan,
     }
+
+
+def _width(row: Estimate) -> float:
+    return math.log(row.high / row.low) if row.error_of else row.high - row.low
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -105,6 +158,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for records in (RECORDS[:1] if options.small else RECORDS)
         for epsilon in (EPSILONS[1:] if options.small else EPSILONS)
         for sums in SUMS
+    ]
+    points += [
+        (kind, records, epsilon, 10 if kind == "times" else 1)
+        for kind in OWN
+        for records in (RECORDS[:1] if options.small else RECORDS)
+        for epsilon in (EPSILONS[1:] if options.small else EPSILONS)
     ]
     fill(
         Table(path=Path(options.out) / "coefficients_coverage.csv", key=KEY, columns=COLUMNS),

@@ -49,14 +49,17 @@ def spreads(pairs: Iterable[tuple[float, float]]) -> list[Spread]:
     ]
 
 
-def panels(number: int, *, width: float = 6.2, height: float = 4.6) -> tuple[Any, list[Any]]:
-    """A figure with so many panels side by side."""
-    figure, axes = plt.subplots(1, number, figsize=(width * number, height), squeeze=False)
-    for one in axes[0]:
+def panels(
+    number: int, *, rows: int = 1, width: float = 6.2, height: float = 4.6
+) -> tuple[Any, list[Any]]:
+    """A figure with so many panels side by side, in each of so many rows."""
+    size = (width * number, height * rows)
+    figure, axes = plt.subplots(rows, number, figsize=size, squeeze=False)
+    for one in axes.flat:
         one.grid(visible=True, color="#dddddd", linewidth=0.7)
         one.set_axisbelow(True)
         one.spines[["top", "right"]].set_visible(False)
-    return figure, list(axes[0])
+    return figure, list(axes.flat)
 
 
 def curve(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments import synthetic_figure
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.synthetic_utility import (
@@ -87,6 +88,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         module="experiments.synthetic_peers",
         arguments=arguments,
     )
+    folder, named_so = Path(options.out), ("synthetic_utility", "synthetic_peers")
+    rows = [
+        row
+        for name in named_so
+        for row in Table(path=folder / f"{name}.csv", key=KEY, columns=COLUMNS).rows()
+    ]
+    tables = [table for table in HORIZONS if any(row["table"] == table for row in rows)]
+    synthetic_figure.draw(rows, tables, folder / "synthetic.png")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Coverage of every interval that a private validation prints.
 
-    python -m experiments.validation_coverage [--small] [--runs 300]
+    python -m experiments.validation_coverage [--small] [--runs 300] [--records 2000] [--epsilon 1]
 
 Predictions and outcomes are drawn anew for each release from a law, put into their cells, and the
 noise of one secure sum (delta 1e-5, 20 silos, one of which may collude) is added to the counts. The
@@ -204,6 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Fill the table."""
     parser = parser_of(__doc__ or "")
     parser.set_defaults(runs=300)
+    parser.add_argument("--records", type=int, help="of so many records alone")
+    parser.add_argument("--epsilon", type=float, help="at this epsilon alone")
     options = options_of(parser, arguments)
     runs = 5 if options.small else options.runs
     points = [
@@ -213,6 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for records in (RECORDS[1:2] if options.small else RECORDS)
         for epsilon in (EPSILONS[1:2] if options.small else EPSILONS)
         for name in names(kind, law)
+        if options.named.records in (None, records) and options.named.epsilon in (None, epsilon)
         if not name.startswith("found_of_class") or name.endswith("_0")
     ]
     fill(

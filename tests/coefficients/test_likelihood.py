@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -98,21 +100,24 @@ def test_from_a_model_that_is_far_one_sum_is_refused_in_words() -> None:
     assert "coefficients.sums" in answer.refusal
 
 
-def test_effects_say_the_same_as_the_model_of_every_record_without_gaps() -> None:
+@pytest.mark.parametrize("reference", ["", "b"])
+def test_effects_say_the_same_as_the_model_of_every_record_without_gaps(reference: str) -> None:
+    age, sex, ward = ON
+    on = (age, replace(sex, reference="M" if reference else ""), replace(ward, reference=reference))
     rng = np.random.default_rng(1)
     texts = {
         "age": [f"{x:.2f}" for x in rng.uniform(20, 90, 40)],
         "sex": rng.choice(["F", "M"], 40).tolist(),
         "ward": rng.choice(["a", "b", "c"], 40).tolist(),
     }
-    features = np.hstack([column_features(one, texts[one.name], one.name) for one in ON])
+    features = np.hstack([column_features(one, texts[one.name], one.name) for one in on])
     model = rng.normal(size=features.shape[1] + 1).astype(np.float32)
     coded = {
         "age": np.array(texts["age"], float),
         "sex": np.array([["F", "M"].index(x) for x in texts["sex"]], float),
         "ward": np.array([["a", "b", "c"].index(x) for x in texts["ward"]], float),
     }
-    own = design(coded) @ effects_of(ON, model)
+    own = design(coded) @ effects_of(on, model)
     np.testing.assert_allclose(own, features @ model[:-1] + model[-1], atol=1e-5)
 
 

@@ -56,6 +56,30 @@ def test_odds_ratios_are_told_with_intervals_and_made_again(files: Path, tmp_pat
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.parametrize(
+    ("kind", "quantity", "wanted", "sums"),
+    [  # of a year, and of men: by which they were made up
+        ("numeric", "slope", (12 / 13, 9.6), 2),
+        ("time-to-event", "hazard ratio", (np.exp(0.6 / 13), np.exp(0.48)), 10),
+    ],
+)
+def test_amounts_have_slopes_and_times_hazard_ratios(
+    files: Path, tmp_path: Path, kind: str, quantity: str, wanted: tuple[float, float], sums: int
+) -> None:
+    result = run(study_of(files, kind), tmp_path / "run")
+    answer = result.statistics[NAME]
+    told = {(row.column, row.level): row for row in answer.rows}
+    for key, value in zip((("age", "per unit"), ("sex", "M against F")), wanted, strict=True):
+        row = told[key]
+        assert row.quantity in (quantity, "difference")
+        ratio = row.error_of == "logarithm"
+        apart = np.log(row.value / value) if ratio else row.value - value
+        assert abs(apart) < 6 * row.standard_error
+        assert row.low < row.value < row.high
+    assert result.plan.planned("coefficients").mechanism.steps == sums
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
 def test_they_stand_beside_a_validation_and_statistics(files: Path, tmp_path: Path) -> None:
     more: dict[str, Any] = {
         "validation": {"epsilon": 1.0},
@@ -140,9 +164,7 @@ def test_a_plan_says_how_exact_they_will_be(
     ("kind", "changed", "why"),
     [
         ("classes", {"model": {"kind": "mlp", "hidden": [4]}}, "one linear layer"),
-        ("numeric", {}, 'kind = "linear"'),
         ("count", {}, 'kind = "rates"'),
-        ("time-to-event", {}, 'kind = "cox"'),
         ("classes", {"coefficients": {"epsilon": 22.9}}, "coefficients.epsilon"),
         ("classes", {"coefficients": {"sums": 0}}, "sums"),
         ("classes", {"model": {"bias": False}}, "intercept"),

@@ -91,22 +91,32 @@ def test_without_noise_curves_and_tests_are_those_of_lifelines() -> None:
     (curve,) = answer(CURVE, 1e-9).curves
     assert [curve.y[month] for month in (6, 12, 24)] == pytest.approx(PEERS["survival"], abs=1e-6)
     (test,) = answer(GROUPS, 1e-9).tests
-    assert test.statistic == pytest.approx(log_rank_statistic(), abs=1e-6)
+    assert test.statistic == pytest.approx(PEERS["log-rank from 1 on"], abs=1e-6)
     at_risk = [PATIENTS, *((CELLS["time"] > month).sum() for month in MONTHS[1:])]
     assert curve.at_risk == pytest.approx(at_risk, abs=1e-5)
 
 
-def log_rank_statistic() -> float:
-    """Of the two sexes; a time of 0 is one of 1, as in the first bin."""
-    time, died, men = np.maximum(CELLS["time"], 1), CELLS["died"] == 1, CELLS["sex"] == 1
-    excess, variance = 0.0, 0.0
-    for month in np.unique(time[died]):
-        risk, now = time >= month, (time == month) & died
-        part = (risk & men).sum() / risk.sum()
-        excess += (now & men).sum() - now.sum() * part
-        shared = (risk.sum() - now.sum()) / (risk.sum() - 1)
-        variance += now.sum() * shared * part * (1 - part)
-    return float(excess**2 / variance)
+@pytest.mark.parametrize(
+    ("asked", "peer"),
+    [
+        (COX, "cox from 1 on"),
+        (logistic(DIED, (BY_SEX, BY_STAGE)), "logistic"),
+        (logistic(DIED, (BY_SEX, AGE)), "logistic on age"),
+    ],
+)
+def test_without_noise_ratios_and_errors_are_those_of_lifelines_and_statsmodels(
+    asked: OneSum | Iterated, peer: str
+) -> None:
+    """Many events of a bin are tied, as Efron's rule takes them."""
+    found = answer(asked, 1e-9)
+    ratios = values(found, "hazard ratio" if peer.startswith("cox") else "odds ratio")
+    assert np.log(ratios) == pytest.approx(PEERS[peer], abs=1e-6)
+    assert errors(found, found.rows[0].quantity) == pytest.approx(PEERS[f"{peer} errors"], abs=1e-6)
+
+
+def test_without_noise_the_chi_square_test_is_that_of_statsmodels() -> None:
+    (test,) = answer(CROSS, 1e-9).tests
+    assert test.statistic == pytest.approx(PEERS["chi-square"], abs=1e-6)
 
 
 def off_the_grid(seed: int, records: int, shape: float) -> dict[str, np.ndarray]:

@@ -15,10 +15,15 @@ from hubbub.ledger import Ledger
 from hubbub.network.collection.asked import collect_frame
 from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.envelope import read_answer, request
+from hubbub.network.event_log import EventLog
+from hubbub.network.node_endpoint import NodeEndpoint
+from hubbub.network.party_folder import PartyFolder
 from hubbub.protocol import CollectionPlace
+from hubbub.protocol.collection import CollectionNode
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.session import SessionOffer, round_parameters_of
 from hubbub.session.ask import Call
+from hubbub.study import Study
 from hubbub.verification.replay.checking import verify
 from network.collected import (
     Deaths,
@@ -372,6 +377,87 @@ def test_p30_a_key_that_was_half_erased_is_gone_and_the_total_is_told_again(tabl
         table.parties.start("node-1")
         assert table.ask("node-1", Call.COLLECT_TOTAL, *base, *heads, *promises) == total
         assert not path.exists()
+
+
+# Attacks of other kinds -------------------------------------------------------------------------
+
+
+def test_p30_two_processes_of_one_node_promise_one_set(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have seen that nothing was promised; the second to write finds the other's promise."""
+    table.opened()
+    deposits = table.deposits()
+    fewer = {name: one for name, one in deposits.items() if name != "hungary"}
+    base = (table.collect, *table.keys)
+    asked = {
+        name: (*base, table.set_of(those), *(one[0] for one in those.values()))
+        for name, those in (("first", deposits), ("second", fewer))
+    }
+    folder = PartyFolder.opened(table.parties.home / "node-1")
+    second = NodeEndpoint(folder, EventLog(party="node-1"))
+    said: list[list[bytes]] = []
+    honest = CollectionNode.promised
+
+    def meanwhile(self: CollectionNode, *given: Any) -> Any:
+        state = honest(self, *given)
+        if not said:
+            said.append([])
+            blob = request(Call.COLLECT_PROMISE, table.id, asked["second"])
+            said[0] = read_answer(second.answer(blob))
+        return state
+
+    monkeypatch.setattr(CollectionNode, "promised", meanwhile)
+    assert refusal(table.ask("node-1", Call.COLLECT_PROMISE, *asked["first"])) == ("ledger", "")
+    assert unverified(said[0][0]).tag is Tag.SET_PROMISE
+    again = table.ask("node-1", Call.COLLECT_PROMISE, *asked["second"])
+    assert again == said[0]
+    second.close()
+
+
+def test_p30_one_id_in_two_studies_serves_the_first_alone(tmp_path: Path) -> None:
+    """What is kept under an id is of one study; no key, row or deposit of it serves another."""
+    table = Table(Consortium.gather(tmp_path, asking()))
+    base = table.opened()
+    table.deposits("cleveland")
+    made = asking(statistics={"ages": {"kind": "table", "columns": ["age"], "by": "disease"}})
+    made["parties"]["roster"] = table.place.roster.digest.hex()
+    other = Study.from_table(made)
+    for name in ("cleveland", "hungary", "node-1"):
+        site = table.parties.sites[name]
+        site.approve(other, table.place.roster)
+    offer = SessionOffer.of("statistics", round_parameters_of(planned(other).main))
+    place = CollectionPlace(roster=table.place.roster, study=other.id, id=table.id)
+    collect = collect_frame(place, table.parties.aggregator.keys, offer, 1e6)
+    said = table.ask("node-1", Call.COLLECT_KEY, collect)
+    assert refusal(said)[0] == "protocol"
+    said = table.ask("cleveland", Call.COLLECT_DEPOSIT, collect, *base[1:])
+    assert refusal(said)[0] == "protocol"
+    assert len(rows(table.parties, "cleveland")) == 1
+
+
+def test_p30_a_node_that_passes_anothers_key_off_as_its_own_opens_nothing(table: Table) -> None:
+    """Its seeds are sealed to the honest node's key, whose part of the context they lack."""
+    honest = table.ask("node-1", Call.COLLECT_KEY, table.collect)[0]
+    third = table.ask("node-3", Call.COLLECT_KEY, table.collect)[0]
+    keys = table.parties.sites["node-2"].keys
+    index = table.parties.sites["node-2"].index
+    stolen = table.place.frame(Tag.NODE_KEY, index, payload(honest)).sealed(keys)
+    table.keys = [honest, stolen, third]
+    deposits = table.deposits()
+    heads, base = [one[0] for one in deposits.values()], (table.collect, *table.keys)
+    looked = table.ask("node-1", Call.COLLECT_LOOK, *base, *heads)
+    assert not any(payload(looked[0])[:1]), "its own seeds open at the honest node"
+    swapped = []
+    for name, head in zip(deposits, heads, strict=True):
+        start, size = 64, (len(payload(head)) - 64) // 3
+        parts = payload(head)
+        own, hers = parts[start : start + size], parts[start + size : start + 2 * size]
+        made = parts[:start] + hers + own + parts[start + 2 * size :]
+        site = table.parties.sites[name]
+        swapped.append(table.place.frame(Tag.DEPOSIT, site.index, made).sealed(site.keys))
+    looked = table.ask("node-1", Call.COLLECT_LOOK, *base, *swapped)
+    assert payload(looked[0])[:1] == b"\xf0", "hers open nowhere"
 
 
 def test_p30_a_silo_takes_part_in_one_opening_and_names_who_signed_two(table: Table) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import numpy as np
 import pytest
 
 from hubbub.errors import StudyError
+from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.coordinator import Coordinator
+from hubbub.network.party_folder import PartyFolder
 from hubbub.session import SessionOffer
 from hubbub.study import Standardisation
 from hubbub.verification.evidence.finding import SIGNED
@@ -219,6 +223,53 @@ def test_a_party_that_refuses_is_asked_less_and_less_often(tmp_path: Path) -> No
     assert collect(parties, clock=clock, until=1200.0) is not None
     refusals = [one for one in parties.said if one.startswith("hungary refuses")]
     assert 4 < len(refusals) < 15, "in twenty minutes, not 240 times"
+
+
+class GoesOnError(Exception):
+    """The aggregator asks and asks."""
+
+
+def test_p30_an_aggregator_restored_at_every_state_opens_the_same_sum_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: Any
+) -> None:
+    """Once the nodes have told their totals, nothing else is told, whatever it asks."""
+    parties = Consortium.gather(tmp_path / "here", asking())
+    home, images = parties.home / "aggregator", list[Path]()
+    honest = KeptFrames.keep
+
+    def keep(self: KeptFrames, name: str, *given: bytes) -> None:
+        honest(self, name, *given)
+        if home in self.folder.parents:
+            images.append(tmp_path / f"image-{len(images)}")
+            shutil.copytree(home, images[-1])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeptFrames, "keep", keep)
+        assert collect(parties) is not None
+    ((_, first),) = sums
+    assert len(images) >= 15
+    opened: list[bool] = []
+    for image in images[::2]:
+        for folder in (home, parties.home / "run"):
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(image, home)
+        parties.sites["aggregator"] = PartyFolder.opened(home)
+        left, there = [100], seated(parties)
+
+        def phase(*given: Any, left: Any = left, there: Any = there) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise GoesOnError
+            return there(*given)
+
+        sums.clear()
+        with contextlib.suppress(GoesOnError):
+            collect(parties, phase)
+        assert all(np.array_equal(total, first) for _, total in sums)
+        opened.append(bool(sums))
+        assert sums or not any(image.glob("collections/*/set"))
+    assert opened[0] is False, "the nodes' keys are gone"
+    assert opened[-1] is True
 
 
 def test_a_transcript_that_was_altered_is_found_out(tmp_path: Path) -> None:

@@ -320,6 +320,57 @@ def test_a_run_is_gone_on_with_though_a_silo_that_has_paid_is_away(gather: Any, 
     assert {len(parties.rows(name)) for name in ("ann", "cyn")} == {8}
 
 
+KINDS: dict[str, tuple[int, dict[str, Any]]] = {
+    "pairwise": (0, {}),
+    "nodes": (2, {}),
+    "full shares": (2, {"parties": {"shares": "full"}}),
+    "correlated": (0, {"training": {"noise": "correlated", "bands": 2, "sample_rate": 0.25}}),
+    "correlated with nodes": (
+        2,
+        {"training": {"noise": "correlated", "bands": 2, "sample_rate": 0.25}},
+    ),
+    "projected": (0, {"training": {"projection": 2}}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_p29_with_one_absent_one_lost_in_a_round_and_a_resume_a_run_is_verified(
+    gather: Any, kind: str
+) -> None:
+    nodes, changes = KINDS[kind]
+    sgd = {"optimizer": {"name": "sgd", "lr": 0.1}, "sample_rate": 0.5, "steps": 8}
+    parties = gather(
+        nodes,
+        names=FIVE,
+        parties=PART | changes.get("parties", {}),
+        training=sgd | changes.get("training", {}),
+    )
+    parties.stop("bob")
+    cut = Cut(parties)
+
+    def happens(step: int, _row: Any) -> None:
+        if step == 2:
+            cut.away = {"eve"}
+        if step == 4:
+            raise EndedError
+
+    with pytest.raises(EndedError):
+        parties.serve(cut, timeouts=at_once(), progress=happens)
+    cut.away = set()
+    parties.start("bob")
+    result = parties.serve(cut, timeouts=at_once())
+    assert result.final["step"] >= 5
+    made = rolls(parties)
+    assert made[0] == set(FIVE) - {"bob"}
+    assert made[-1] == set(FIVE)
+    assert wrongs(parties) == []
+    assert max(len(parties.rows(name)) for name in FIVE) <= 8
+    if "correlated" in kind:  # a row pays for two attempts, which `verify` has counted
+        said = {one.partition(": ")[2] for one in parties.broken}
+        assert said == {"an answer without a row"}
+        parties.broken.clear()
+
+
 def test_a_silo_without_budget_is_left_out_where_it_can_be_spared(gather: Any) -> None:
     """Until now a session that was lost beside it ended the run."""
     parties = gather(names=FIVE, parties=PART)

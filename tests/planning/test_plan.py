@@ -892,6 +892,18 @@ def test_warnings_name_what_a_reader_should_know():
     assert plan_in_short(study(data={"capacity": 5000})).warnings == ()
 
 
+@pytest.mark.parametrize(("epsilon", "warned"), [(1.0, True), (8.0, False)])
+def test_a_plan_says_that_a_table_is_too_wide_for_its_epsilon(epsilon, warned):
+    wide = study(
+        data={"records": 5000, "capacity": 5000},
+        model={"kind": "logistic", "inputs": [200], "outputs": 1},
+        privacy={"epsilon": epsilon},
+    )
+    said = " ".join(plan_in_short(wide).warnings)
+    assert ("200 weights are many for 5000 records" in said) == warned
+    assert ("Leave out columns" in said) == warned
+
+
 def test_p19_the_plan_says_where_no_capacity_is_stated():
     """Records of one's own alone: built-in data and joint batches have public numbers."""
 

@@ -92,3 +92,47 @@ def test_what_is_no_question_is_refused_by_what_it_lacks(said, says) -> None:
 def test_events_refuse_numbers_out_of_range(kind, said, says) -> None:
     with pytest.raises(StudyError, match=says):
         kind(**said)
+
+
+def test_the_least_noise_of_events_is_that_of_equal_steps_and_never_overspends() -> None:
+    said = {"sample_rate": 0.008, "steps": 1250}
+    alike = hubbub.noise_multiplier(**said, epsilon=1.0, delta=DELTA)
+    assert alike == hubbub.noise_multiplier(
+        epsilon=1.0,
+        delta=DELTA,
+        events=lambda noise: [Step(noise_multiplier=noise, sample_rate=0.008, count=1250)],
+    )
+
+    def both(noise: float) -> list[Step]:
+        return [Step(noise_multiplier=noise, sample_rate=0.008, count=1250), EVALUATION]
+
+    beside = hubbub.noise_multiplier(epsilon=1.0, delta=DELTA, events=both)
+    assert beside > 1.02 * alike
+    assert 0.999 < hubbub.epsilon(events=both(beside), delta=DELTA).upper <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("events", "relation"),
+    [
+        (lambda z: [JointBatches(records=1000, batch=10, noise_multiplier=z)], "substitute"),
+        (lambda z: [ProjectedStep(dimension=50, noise_multiplier=2 * z, count=9)], "add-remove"),
+    ],
+    ids=["joint", "projected"],
+)
+def test_the_least_noise_of_events_of_all_sorts(events, relation) -> None:
+    noise = hubbub.noise_multiplier(epsilon=1.0, delta=DELTA, events=events, relation=relation)
+    assert 0.995 < hubbub.epsilon(events=events(noise), delta=DELTA, relation=relation).upper <= 1
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({}, "or events"),
+        ({"events": lambda z: [TRAINING], "steps": 3}, "events alone"),
+        ({"events": lambda z: TRAINING}, "a list of hubbub.Step"),
+        ({"events": lambda z: [Step(noise_multiplier=0.5, sampling="full-batch")]}, "reaches"),
+    ],
+)
+def test_what_has_no_least_noise_is_refused(said, says) -> None:
+    with pytest.raises(StudyError, match=says):
+        hubbub.noise_multiplier(epsilon=1.0, delta=DELTA, **said)

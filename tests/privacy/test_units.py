@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import comb, exp, log, log1p, sqrt
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
+from scipy.stats import binom
 
 import hubbub
 from hubbub.errors import StudyError
 from hubbub.privacy import accountant, dominating_pairs
+from hubbub.privacy.laws import Removal, Reversed
 from hubbub.privacy.unit_law import UnitRemoval
 from privacy import oracle
 
@@ -134,6 +137,50 @@ def test_p20_of_one_record_is_p1_and_losses_invert() -> None:
     edge = (log((exp(0.1) - 0.98) / 0.02) + 1.3**2 / 2) / 1.3
     assert q[0] == pytest.approx(ndtr(edge), rel=1e-12)
     assert p.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("law", ["unit", "record"])
+def test_losses_far_below_zero_invert_as_well(law: str) -> None:
+    """A record that is nearly always there, or a unit of which some records are, is missed."""
+    unit = UnitRemoval(rate=0.2, shift=0.1, records=1000)
+    whole = unit if law == "unit" else Removal(rate=0.999, shift=1.0)
+    outcomes = np.linspace(-9.0, -2.5, 30)
+    losses = whole.loss(outcomes)
+    assert losses[0] < (-100 if law == "unit" else -6)
+    np.testing.assert_allclose(whole._outcome(losses), outcomes, rtol=1e-11)
+
+
+@pytest.mark.parametrize("epsilon", [40.0, 60.0, 75.0])
+def test_p20_the_other_direction_of_many_records_against_direct_integration(epsilon: float) -> None:
+    """Losses of which e^-loss is below what a float tells from nothing beside 1."""
+    rate, shift, records = 0.2, 0.1, 1000
+    means = shift * np.arange(records + 1)
+    chances = binom.logpmf(np.arange(records + 1), records, rate)
+
+    def stick(x: float) -> float:
+        absent = -(x**2) / 2 - log(2 * np.pi) / 2
+        present = logsumexp(chances - (x - means) ** 2 / 2) - log(2 * np.pi) / 2
+        return max(exp(absent) - exp(epsilon + present), 0.0)
+
+    truth = quad(stick, -12.0, 6.0, limit=2000, epsabs=1e-14, points=[-3.0, -1.0, 0.0, 1.0])[0]
+    law = Reversed(law=UnitRemoval(rate=rate, shift=shift, records=records))
+    release = dominating_pairs.Release(laws=(law,), count=1)
+    bound = accountant.Composition([release]).delta(epsilon)
+    assert bound.lower - 1e-11 <= truth <= bound.upper + 1e-11
+    assert truth > 1e-6
+
+
+@pytest.mark.parametrize("noise", [1.0, 5.0])
+def test_epsilons_past_all_floats_are_refused_after_the_first_look(noise: float) -> None:
+    asked = {"noise_multiplier": noise, "sample_rate": 0.2, "steps": 1000, "delta": 1e-5}
+    calls = []
+    masses = UnitRemoval.masses
+    with (
+        patch.object(UnitRemoval, "masses", lambda *one: calls.append(1) or masses(*one)),
+        pytest.raises(StudyError, match="a float can hold"),
+    ):
+        hubbub.epsilon(**asked, records_per_unit=1000)
+    assert len(calls) <= 3
 
 
 def test_more_records_cost_more_and_a_unit_of_one_costs_what_a_record_does() -> None:

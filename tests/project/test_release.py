@@ -212,6 +212,13 @@ def test_a_release_without_a_key_says_that_it_is_not_signed(
         release._state(tmp_path, {"a.whl": "1" * 64}, "4" * 40, {})
 
 
+def test_the_sbom_says_which_version_it_is_of() -> None:
+    bare = {"metadata": {"component": {"name": "hubbub"}}, "components": [{"name": "ü"}]}
+    content = json.loads(release.with_version(json.dumps(bare), VERSION))
+    assert content["metadata"]["component"] == {"name": "hubbub", "version": VERSION}
+    assert content["components"] == bare["components"]
+
+
 def test_the_sdist_has_what_its_own_tests_read() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
@@ -247,6 +254,14 @@ def test_the_upgrade_notes_name_every_key_that_was_renamed() -> None:
     renamed = {**section._NEW_KEYS, **{old: new for (_, old), new in section._NEW_WORDS.items()}}
     for old, new in renamed.items():
         assert any(re.search(rf"\b{old}\b.*\|.*\b{new}\b", row) for row in rows), old
+
+
+def test_citation_and_changelog_name_the_same_version_and_day() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    (day,) = re.findall(r"(?m)^date-released: (\S+)$", citation)
+    assert f"\nversion: {VERSION}\n" in citation
+    assert f"\n## [{VERSION}] - {day}\n" in changelog
 
 
 def test_badges_say_what_the_tree_says() -> None:

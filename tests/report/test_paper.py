@@ -204,6 +204,20 @@ def test_survival_figures_have_the_p_value_and_numbers_at_risk(paper: Manuscript
     assert drawn.figure.height > 270
 
 
+def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None:
+    for ends, wanted in (
+        ((0.8, 0.692, 0.925), "0.80 (0.69 to 0.93)"),
+        ((1.00312, 1.0011, 1.0051), "1.0031 (1.0011 to 1.0051)"),
+        ((310.0, 240.0, 380.0), "310 (240 to 380)"),
+    ):
+        answer = told()["statistics"]["hr"]
+        answer["rows"] = answer["rows"][:1]
+        answer["rows"][0] |= dict(zip(("value", "low", "high"), ends, strict=True))
+        drawn = figure_of(answer)
+        assert drawn is not None
+        assert f">{wanted}<" in drawn.chart.text
+
+
 def test_figures_are_files_of_each_kind(paper: Manuscript) -> None:
     pytest.importorskip("matplotlib")
     begins = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}
@@ -262,9 +276,13 @@ def test_a_notebook_shows_the_figures_and_frames_hold_the_rows() -> None:
     drawn = [one.name for one in manuscript_of(told()).figures if one.name != "flow"]
     assert page.count('<img src="data:image/svg+xml;base64,') == len(drawn)
     pandas = pytest.importorskip("pandas")
-    asked = statistic_from("q", ASKED["died"], COLUMNS)
+    asked = statistic_from("q", ASKED["os"], COLUMNS)
     assert isinstance(asked, OneSum)
     found = asked.answer(asked.encode(patients()).sum(axis=0), 1.0)
+    assert list(found.to_frame("tests")["name"]) == [one.name for one in found.tests]
+    points = found.to_frame("curves")
+    assert len(points) == sum(len(curve.x) for curve in found.curves)
+    assert {"name", "x", "y", "low", "high", "at_risk"} <= {*points.columns}
     frame = found.to_frame()
     assert isinstance(frame, pandas.DataFrame)
     assert list(frame["value"]) == [row.value for row in found.rows]

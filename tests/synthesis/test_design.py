@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.synthesis.made_up import categorical, dependent, design_of, numeric
 
-from hubbub.synthesis import Design
+from hubbub.synthesis import Design, without_room
 from hubbub.synthesis.coding import CodedColumn, contrasts_of
 from hubbub.synthesis.design import MOST_UNITS, ROW_STEP, SHARE_STEP, matrix_of
 
@@ -130,3 +130,12 @@ def test_numbers_from_an_aggregator_choose_no_more_than_there_is_room_for() -> N
     everything = np.full(len(design.pairs), 1e30, np.float32)
     assert len(design.chosen(everything)) == design.most_pairs < len(design.pairs)
     assert design.chosen(np.full(len(design.pairs), np.nan, np.float32)) == ()
+
+
+def test_columns_that_have_no_room_beside_all_targets_are_named() -> None:
+    """A column is drawn on tables of at most 2^14 cells."""
+    large = [categorical(f"t{k}", 30) for k in range(3)]
+    design = design_of(*large, numeric("a", 8), targets=(0, 1, 2))
+    assert without_room(design) == ("t0", "t1", "t2", "a")
+    assert without_room(design_of(*large, numeric("a", 8), targets=(0, 1))) == ("t2",)
+    assert without_room(design_of(*large[:2], numeric("a", 8), targets=(0, 1))) == ()

@@ -211,6 +211,16 @@ def test_a_plan_says_which_silos_are_too_large() -> None:
         planned(3 * most + 1)
 
 
+def test_a_plan_says_where_targets_have_too_many_levels() -> None:
+    targets = STUDY.replace('["died"]\nbins = 5', '["age", "weight", "died"]\nbins = 31')
+    text = targets.replace(
+        "sex = {", "weight = {low = 0, high = 9}\nheight = {low=0, high=9}\nsex = {"
+    )
+    (said,) = [one for one in hubbub.plan(Study.parse(text)).warnings if "levels together" in one]
+    assert "height will not be counted with each of them" in said
+    assert "age" not in said
+
+
 def test_it_may_stand_beside_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_silos(tmp_path)
     monkeypatch.chdir(tmp_path)

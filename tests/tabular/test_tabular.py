@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hubbub.errors import DataError, StudyError
 from hubbub.study.datasets import HEART_COLUMNS
 from hubbub.tabular import CellFault, Column, Records, columns_from, encode_table, read_cells
+from hubbub.tabular.column import column_features
 
 SECRET = "s3cr3t-cell"
 AGE = Column(name="age", low=20, high=90)
@@ -50,6 +51,23 @@ def test_columns_are_parsed_in_the_order_of_the_study():
     assert chol.missing == ("0",)
     assert chol.feature_names == ("chol", "chol missing")
     assert chol.width == 2
+
+
+def test_a_reference_is_0_in_all_features_of_a_column():
+    flag, stage = columns_from(
+        {
+            "Dx I10": {"categories": ["0", "1"], "reference": "0"},
+            "stage": {"categories": ["I", "II", "III"], "reference": "ii", "ignore_case": True},
+        }
+    )
+    assert flag.feature_names == ("Dx I10=1",)
+    assert stage.feature_names == ("stage=I", "stage=III")
+    assert column_features(flag, ["0", "1"], "here").tolist() == [[0.0], [1.0]]
+    assert column_features(stage, ["I", "II", "III"], "here").tolist() == [[1, 0], [0, 0], [0, 1]]
+    with pytest.raises(StudyError, match="reference to be a category"):
+        replace(flag, reference="2")
+    with pytest.raises(StudyError, match="beside categories alone"):
+        replace(AGE, reference="20")
 
 
 def test_the_documented_study_declares_columns_of_the_heart_data():

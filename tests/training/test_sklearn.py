@@ -81,6 +81,7 @@ QUICK = {
     "check_n_features_in_after_fitting",
     "check_estimators_nan_inf",
     "check_estimators_unfitted",
+    "check_requires_y_none",
 }
 
 

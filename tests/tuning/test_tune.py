@@ -61,6 +61,13 @@ def study_of(target: str = CLASS, **changes: str) -> Study:
     return Study.parse(text)
 
 
+def test_a_made_up_reference_is_what_most_records_have() -> None:
+    flag = 'icu = { categories = ["no", "yes"], reference = "no" }\n[model]'
+    inputs, _ = made_up_records(study_of(**{"[model]": flag}), 400, np.random.default_rng(0))
+    assert set(np.unique(inputs[:, -1])) == {0.0, 1.0}
+    assert inputs[:, -1].mean() < 0.3
+
+
 @pytest.mark.parametrize("target", [CLASS, NUMBER, COUNT, TIME])
 def test_made_up_records_are_within_the_studys_bounds(target: str) -> None:
     study = study_of(target)

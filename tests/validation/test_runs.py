@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from hubbub.errors import StudyError
 from hubbub.learning import held_back
 from hubbub.ledger import Ledger
 from hubbub.queries.validation import validation_query, whose_records
-from hubbub.study import Study
+from hubbub.study import Study, sources
 from hubbub.training import PreparedStudy, resume, run
 from hubbub.verification.replay.checking import verify
 
@@ -65,6 +68,11 @@ def test_groups_and_centres_have_scores_of_their_own(files: Path, tmp_path: Path
     asked = {"by": {**BY, "ward": "categories"}, "centres": True}
     result = run(study_of(files, validation=asked), tmp_path / "run")
     groups = [(one["by"], one["group"]) for one in result.validation["groups"]]
+    frame = result.validation_frame()
+    assert frame.loc[0, ["by", "score"]].tolist() == ["", "auc"]
+    assert {"value", "low", "high", "null", "count"} <= {*frame.columns}
+    assert set(frame["group"]) >= {"", "F", "M"}
+    assert "The same by subgroup and centre" in result._repr_html_()
     assert groups[:4] == [("centre", name) for name in SILOS]
     assert [by for by, _ in groups[4:]] == ["sex", "sex", "age", "age", "ward", "ward", "ward"]
     counts = {
@@ -279,3 +287,48 @@ def test_a_study_without_one_keeps_its_id_and_one_with_it_is_written_back(files:
     study = study_of(files, validation={"by": BY, "centres": True, "sums": 2})
     assert Study.parse(study.as_toml()).id == study.id
     assert study.id != study_of(files).id
+
+
+def databases(files: Path, home: Path) -> None:
+    """A database for each silo with the rows of its file, each a patient of its own."""
+    home.mkdir()
+    lines = []
+    for name in SILOS:
+        with (files / f"{name}.csv").open() as file:
+            head, *rows = list(csv.reader(file))
+        with closing(sqlite3.connect(home / f"{name}.db")) as opened:
+            opened.execute(f"CREATE TABLE stays ({', '.join(('pid', *head))})")
+            marks = ", ".join("?" * (1 + len(head)))
+            numbered = [(f"p{k}", *row) for k, row in enumerate(rows)]
+            opened.executemany(f"INSERT INTO stays VALUES ({marks})", numbered)  # noqa: S608
+            opened.commit()
+        lines += [f"[{name}]", f'url = "sqlite:///{name}.db"']
+    (home / "sources.toml").write_text("\n".join(lines))
+    (home / "sources.toml").chmod(0o600)
+
+
+def test_groups_are_read_from_a_database_as_from_files(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Break points of a column of a query: the same groups, and a run that verifies."""
+    databases(files, tmp_path / "hubbub-home")
+    monkeypatch.chdir(tmp_path)
+    ages = {"kind": "table", "columns": ["sex"], "by": {"age": [60]}}
+    asked = table_of(files, validation={"by": BY}, statistics={"epsilon": 0.5, "ages": ages})
+    plain = Study.from_table(asked)
+    queried = {key: one for key, one in asked["data"].items() if key != "files"} | {
+        "source": "sql",
+        "query": "SELECT pid, age, sex, ward, died FROM stays",
+        "tables": {"stays": "pid"},
+        "patient": "pid",
+        "most_per_patient": 1,
+    }
+    made = Study.from_table(asked | {"data": queried})
+    for name in SILOS:
+        here, there = (sources.records(one, name, folder=tmp_path) for one in (plain, made))
+        assert sorted(map(tuple, here.groups)) == sorted(map(tuple, there.groups))
+    result = run(made, tmp_path / "run")
+    groups = [one["by"] for one in result.validation["groups"]]
+    assert groups == ["sex", "sex", "age", "age"]
+    assert result.statistics["ages"].refusal == ""
+    assert all(one.holds for one in verify(tmp_path / "run"))

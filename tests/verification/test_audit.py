@@ -16,7 +16,7 @@ from scipy.stats import binom, ks_2samp, norm
 import hubbub
 from hubbub.cli import main
 from hubbub.errors import StudyError
-from hubbub.planning import accounts
+from hubbub.planning import PlannedQuery, accounts
 from hubbub.privacy.canary_guesses import (
     Rates,
     Rule,
@@ -228,9 +228,9 @@ def _clip_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def _colluders_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = canaries_module.round_parameters_of
 
-    def round_parameters(made: hubbub.Plan, *rest: Any) -> Any:
-        found = honest(made, *rest)
-        share = sqrt(made.shares / made.study.parties.silos)
+    def round_parameters(planned: PlannedQuery[Any], **numbers: Any) -> Any:
+        found = honest(planned, **numbers)
+        share = sqrt(planned.shares / planned.parties.silos)
         return replace(found, sigma_grid=found.sigma_grid * share)
 
     monkeypatch.setattr(canaries_module, "round_parameters_of", round_parameters)

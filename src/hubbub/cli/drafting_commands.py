@@ -36,6 +36,7 @@ from hubbub.study.drafting import (
     with_time,
     write_tidy,
 )
+from hubbub.study.room_for_columns import too_wide
 from hubbub.tabular import KINDS, Outcome
 
 _TIDY = ("--tidy", "tidy")
@@ -105,10 +106,11 @@ def _init(options: argparse.Namespace) -> int:
     faults = _faults(drafted, study, tidied=options.tidy is not None)
     result = _described(drafted, faults, left_out) | {"out": str(options.out)}
     result["next"] = _next(options, drafted, faults)
+    result["too_wide"] = too_wide(study)
     if options.json:
         emit(result)
     else:
-        _show(options, drafted, faults, left_out)
+        _show(options, drafted, faults, left_out, too_wide(study))
     return 0
 
 
@@ -259,7 +261,11 @@ def _described(made: Draft, faults: list[Fault], left_out: dict[str, int]) -> di
 
 
 def _show(
-    options: argparse.Namespace, made: Draft, faults: list[Fault], left_out: dict[str, int]
+    options: argparse.Namespace,
+    made: Draft,
+    faults: list[Fault],
+    left_out: dict[str, int],
+    wide: str,
 ) -> None:
     """The draft for people."""
     rows = [(column.name, _becomes(column), column.why) for column in made.columns]
@@ -269,6 +275,8 @@ def _show(
         lost = f", without {rows_lost} rows that have no target or cells" if rows_lost else ""
         say(f"copied to {options.tidy / f'{party}.csv'}{lost}")
     list_faults(faults)
+    if wide:
+        say(wide)
     if not made.validation_epsilon:
         say(TOO_FEW)
     private = "; ".join(made.private)

@@ -27,6 +27,7 @@ from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Pa
 STEPS = (1, 3, 3, 3)  # sums of each
 _LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
 _FAR = 1.0  # a sum this far from the root, on covariates in [-1, 1], is as the first
+_QUIET = 0.01  # noise of a score, beside its variance by sampling, that is nothing
 _APART = 4.0  # standard deviations of a chi-square law by which sums may contradict each other
 
 
@@ -136,8 +137,14 @@ class NewtonRegression(Regression, Iterated):
         return self.expected_with(found, sigma, quantity)
 
     def _together(self, sums: Array, sigmas: Array) -> Effects | None:
-        """The effects that all steps near their root say, None where noise hides them."""
-        root, is_near = near_root(list(self._played(sums, sigmas))[1:], self.first, least=2)
+        """The effects that all steps near their root say, None where noise hides them.
+
+        Where noise is nothing beside sampling the last one alone, which is nearest.
+        """
+        told, least = list(self._played(sums, sigmas))[1:], 2
+        if np.linalg.norm(told[-1].noise, 2) < _QUIET * np.linalg.eigvalsh(told[-1].information)[0]:
+            told, least = told[-1:], 1
+        root, is_near = near_root(told, self.first, least=least)
         return root if is_near else None
 
     def _played(self, sums: Array, sigmas: Array) -> Iterator[Scored]:

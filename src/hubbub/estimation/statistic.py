@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,6 +142,13 @@ class Curve:
     at_risk: tuple[float, ...] = ()
     at_risk_error: tuple[float, ...] = ()
 
+    def points(self) -> Iterator[dict[str, Any]]:
+        """Each of its points, as plain values by the names of its fields."""
+        named = {"name": self.name, "column": self.column}
+        told = {key: value for key, value in asdict(self).items() if value and key not in named}
+        for values in zip(*told.values(), strict=True):
+            yield named | dict(zip(told, values, strict=True))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
@@ -167,15 +174,21 @@ class Answer:
     notes: tuple[str, ...] = ()
     refusal: str = ""
 
-    def to_frame(self) -> Any:
-        """Its rows as a pandas data frame, a column for each field of `Estimate`.
+    def to_frame(self, part: Literal["rows", "tests", "curves"] = "rows") -> Any:
+        """A pandas data frame of its rows, its tests, or the points of its curves.
+
+        Args:
+            part: "rows" has a column for each field of `Estimate`, "tests" for each of `NoisyTest`,
+                "curves" a row for each point and a column for each field of `Curve`.
 
         Raises:
             ImportError: pandas is not installed.
         """
         import pandas as pd  # which is no part of hubbub: who has no frames needs none
 
-        return pd.DataFrame([asdict(row) for row in self.rows])
+        if part != "curves":
+            return pd.DataFrame([asdict(one) for one in (self.rows, self.tests)[part == "tests"]])
+        return pd.DataFrame([point for curve in self.curves for point in curve.points()])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""

@@ -6,7 +6,8 @@ loss depends on that record alone by construction, whatever the model does. Insi
 - calls of linear, conv2d and embedding whose weight is a parameter are intercepted, wherever they
   come from, and evaluated as a site: no weight gradient is ever made;
 - calls of scaled_dot_product_attention are evaluated on all records at once, as sites are: torch's
-  fused kernels have no batching rule, so that vmap would call them record by record;
+  fused kernels have no batching rule, so that vmap would call them record by record; so are linear
+  layers that are frozen, whose bias vmap would add in a pass of its own;
 - every other trainable parameter ("direct") is given to each record as a copy of its own, an
   expanded view, whose gradient then is the per-record gradient.
 
@@ -199,9 +200,16 @@ _INSIDE = FunctionType(
 )
 
 
+def _are_frozen(*given: torch.Tensor | None) -> bool:
+    """Whether a layer's parameters are its own, and none of them is trained."""
+    return all(p is None or (isinstance(p, nn.Parameter) and not p.requires_grad) for p in given)
+
+
 def _linear(tape: Tape) -> Callable[..., torch.Tensor]:
     def linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002 (torch's name)
         names = tape.claim(weight, bias)
+        if names is None and is_batchedtensor(input) and _are_frozen(weight, bias):
+            return _apply(tape, [], input, lambda values: functional.linear(values, weight, bias))
         if names is None:
             return functional.linear(input, weight, bias)
 

@@ -12,6 +12,7 @@ from hubbub.planning.query import QueryWarnings
 from hubbub.planning.sampling_comparison import SamplingComparison, advice
 from hubbub.study import IN_MEMORY, SOFTWARE, Study, is_own
 from hubbub.study.import_path import is_built_in
+from hubbub.study.room_for_columns import too_wide
 
 
 def warnings_of(
@@ -42,6 +43,7 @@ def warnings_of(
         sentences.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
     if not data.records:
         sentences += words[-1].records_unknown
+    sentences += [wide] if (wide := too_wide(study)) else []
     sentences += _about_test_set(study)
     sentences += _about_capacity(study, mechanism)
     sentences += [sentence for word in words for sentence in word.sums]

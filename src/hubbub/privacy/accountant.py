@@ -84,7 +84,7 @@ class Composition:
         first, *others = self._ways
         worst = ask(first, 0.0)
         for way in others:
-            if not self._stays_below(way, *point(worst.lower)):
+            if worst.upper < inf and not self._stays_below(way, *point(worst.lower)):
                 other = ask(way, worst.lower)
                 lower, upper = max(worst.lower, other.lower), max(worst.upper, other.upper)
                 worst = Bound(lower=lower, upper=upper)

@@ -120,8 +120,17 @@ def composition_of(events: object, relation: str) -> accountant.Composition:
     """The events, composed adaptively.
 
     Raises:
-        StudyError: there is none, one is no event, has no account of this relation, or so little
-            noise that it hides nothing.
+        StudyError: as `releases_of`, or there is none.
+    """
+    return accountant.Composition(releases_of(events, relation))
+
+
+def releases_of(events: object, relation: str) -> list[Release]:
+    """The dominating pairs of each event.
+
+    Raises:
+        StudyError: one is no event, has no account of this relation, or so little noise that it
+            hides nothing.
     """
     if not isinstance(events, list | tuple) or not all(
         isinstance(event, Event) for event in events
@@ -131,7 +140,7 @@ def composition_of(events: object, relation: str) -> accountant.Composition:
             "something else; wrap each kind of steps in one"
         )
     arguments.choice("relation", relation, arguments.RELATIONS)
-    return accountant.Composition([release_of(event, relation) for event in events])
+    return [release_of(event, relation) for event in events]
 
 
 def release_of(event: Event, relation: str) -> Release:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.privacy.normal import below, interval_mass, rising, upper_point
+from hubbub.privacy.normal import below, interval_mass, log_above, rising, upper_point
 from hubbub.privacy.roots import root
 from hubbub.privacy.unit_law import UnitRemoval
 
@@ -262,7 +262,7 @@ def log_odds(loss: Array, rate: float) -> Array:
     if rate == 1:
         return loss
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        below = np.log(np.maximum(np.expm1(np.minimum(loss, 0)) + rate, 0))
+        below = log_above(np.minimum(loss, 0), log1p(-rate), rate)
         above = loss + np.log(rate - (1 - rate) * np.expm1(-np.maximum(loss, 0)))
         return np.asarray(np.where(loss < 0, below, above) - log(rate))
 

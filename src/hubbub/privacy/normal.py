@@ -95,6 +95,20 @@ def _narrow(centre: Array, radius: Array, nodes: int) -> Array:
     return np.asarray(total * radius * INV_SQRT_2PI)
 
 
+def log_above(loss: Array, least: float, rest: float) -> Array:
+    """log(e^loss - e^least) of losses up to 0, -inf where they are not above the least.
+
+    Far below 0 a float cannot tell from 1 what either power lacks of it.
+
+    Args:
+        rest: 1 - e^least.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        near = np.log(np.maximum(np.expm1(loss) + rest, 0))
+        far = loss + np.log(np.maximum(-np.expm1(least - loss), 0))
+        return np.asarray(np.where(loss > -1, near, far))
+
+
 def upper_point(tail: float) -> float:
     """Where N(0, 1) has so much beyond."""
     return -_NORMAL.inv_cdf(tail)

@@ -179,7 +179,8 @@ class OneDirection:
             stalled += excess > 0.9 * before or excess == inf
             poor = best.upper <= _FAR * question.guess
             enough = best.upper <= question.enough
-            if excess <= 1 or stalled > 1 or finer > step or poor or enough:
+            beyond = best.lower - question.frame.centre > composition.LARGEST_EXPONENT
+            if excess <= 1 or stalled > 1 or finer > step or poor or enough or beyond:
                 break
             # The gap is quadratic in the step; linear where a law's bulk is within one cell.
             step, before = finer * min(max(sqrt(0.6 / excess), 0.2), 0.7), excess

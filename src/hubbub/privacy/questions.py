@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import inf
 
 from numpy.typing import ArrayLike
 
+from hubbub.errors import StudyError
 from hubbub.privacy import arguments, calibration, dominating_pairs, tradeoff
 from hubbub.privacy.bound import Bound, told
-from hubbub.privacy.events import Event, asked
+from hubbub.privacy.events import Event, asked, releases_of
+
+# Noise multipliers of which events are asked: theirs may be ten times as many.
+_ASKED_OF_EVENTS = (dominating_pairs.LEAST_SAMPLED_NOISE, 1e5)
 
 
 def epsilon(
@@ -123,11 +128,12 @@ def noise_multiplier(
     epsilon: float,
     delta: float,
     sample_rate: float = 1.0,
-    steps: int,
+    steps: int | None = None,
     relation: str = "add-remove",
     sampling: str = "poisson",
+    events: Callable[[float], Sequence[Event]] | None = None,
 ) -> float:
-    """The least noise, sigma / C, with which DP-SGD stays within (epsilon, delta).
+    """The least noise, sigma / C, with which DP-SGD, or any events, stay within (epsilon, delta).
 
     Guarantees: never overspends: the certified upper epsilon at the result is at most `epsilon`.
 
@@ -135,9 +141,12 @@ def noise_multiplier(
         epsilon: to stay within, in [0.001, 50]; no unit.
         delta: to stay within, a probability in [1e-15, 1).
         sample_rate, steps, relation, sampling: as for `hubbub.epsilon`.
+        events: in the place of sample_rate, steps and sampling: what gives the events of a noise
+            multiplier between 0.03 and 100,000, a list as for `hubbub.epsilon`. More noise must
+            mean more in each of them, or as much.
 
     Returns:
-        sigma / C, without unit; at least 0.03 where batches are sampled.
+        sigma / C, without unit; at least 0.03 where batches are sampled, or events are given.
 
     Raises:
         StudyError: an argument is out of range, or no noise reaches the target.
@@ -149,20 +158,49 @@ def noise_multiplier(
     37.31
     >>> epsilon(noise_multiplier=found, delta=1e-5, steps=100, sampling="full-batch").upper <= 1.0
     True
+    >>> from hubbub import Step
+    >>> evaluation = Step(noise_multiplier=8.0, sampling="full-batch")
+    >>> def both(noise):
+    ...     return [Step(noise_multiplier=noise, count=100, sampling="full-batch"), evaluation]
+    >>> round(noise_multiplier(epsilon=1.0, delta=1e-5, events=both), 2)
+    42.18
     """
     arguments.delta(delta)
-    sampling = _step(1.0, sample_rate, steps, sampling).sampling
     arguments.choice("relation", relation, arguments.RELATIONS)
-    sampled = sampling != "full-batch" and sample_rate < 1
-    least = dominating_pairs.LEAST_SAMPLED_NOISE if sampled else 0.0
-    root = calibration.calibrate(
-        lambda noise: [
-            dominating_pairs.release(
-                _step(max(noise, least), sample_rate, steps, sampling), relation
+    if events is not None:
+        if steps is not None or sample_rate != 1 or sampling != "poisson":
+            raise StudyError(
+                "expected events alone, got them beside steps, sample_rate or sampling; state each "
+                "kind of steps as one event"
             )
-        ],
+        return _least_noise(events, epsilon, delta, relation, _ASKED_OF_EVENTS)
+    if steps is None:
+        raise StudyError("expected steps, or events, got none of them; state what happens")
+    first = _step(1.0, sample_rate, steps, sampling)
+    sampled = first.sampling != "full-batch" and first.sample_rate < 1
+    return _least_noise(
+        lambda noise: [_step(noise, sample_rate, steps, sampling)],
         epsilon,
         delta,
+        relation,
+        (dominating_pairs.LEAST_SAMPLED_NOISE if sampled else 0.0, inf),
+    )
+
+
+def _least_noise(
+    events: Callable[[float], Sequence[Event]],
+    epsilon: float,
+    delta: float,
+    relation: str,
+    between: tuple[float, float],
+) -> float:
+    """The least noise multiplier with which events stay within their target.
+
+    They are asked of multipliers between two numbers alone.
+    """
+    least, most = between
+    root = calibration.calibrate(
+        lambda noise: releases_of(events(min(max(noise, least), most)), relation), epsilon, delta
     )
     return max(root, least)
 

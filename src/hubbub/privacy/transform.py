@@ -9,7 +9,13 @@ is about 1 / S, and that difference can be had with an error relative to itself.
 so the transform of the masses near the centre, less 1, is their mean times z - 1, and (z - 1)^2
 times the transform of their tails added up twice. The FFT of those errs by u times their sum, about
 half the variance; with the factor |z - 1|^2 that is u |phi - 1|. What lies far from the centre has
-mass below 1 / S, and an FFT of its own. This file knows masses on integers, no losses.
+mass below 1 / S, and an FFT of its own.
+
+Of many laws the product is next to nothing but at some tens of the lowest frequencies, for it is
+about a Gaussian as wide as a tenth of the window. Once that is seen of the laws multiplied so far,
+whose transforms bound the product, others are summed at what is left alone: sin and cos of k t are
+exact relative to z^k - 1. What was left is counted as error. This file knows masses on integers, no
+losses.
 """
 
 from __future__ import annotations
@@ -33,6 +39,9 @@ _TOGETHER = 8
 _LEAST = 1e-300
 _ODD: list[int] = sorted(3**a * 5**b for a in range(41) for b in range(28))
 _SUM = 40  # roundings in a pairwise sum of up to 2^30 numbers, and in what becomes of it
+_NOTHING = -44.0  # the log of a coefficient that is nothing beside round-off
+_SUMMED = 1 << 18  # terms that are summed at once
+_FEWER = 256  # of so many frequencies one is left where sums are quicker than an FFT
 
 
 def fast_size(least: int) -> int:
@@ -50,6 +59,8 @@ class PowerProduct:
 
     def __init__(self, size: int) -> None:
         self._size = size
+        self._kept = np.arange(size // 2 + 1)  # frequencies that are still looked at
+        self._lost = np.zeros(size // 2 + 1)  # how large a coefficient of another one may be
         self._logarithm: Spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
         self._largest = np.zeros(size // 2 + 1)  # the log of how large it may be
         self._relative = np.zeros(size // 2 + 1)
@@ -61,6 +72,10 @@ class PowerProduct:
         """By the power `count` of the transform of masses that sum to one, at increasing cuts."""
         centre = round(float((mass * cuts).sum()))
         self.shift += count * centre
+        if self._kept.size < self._lost.size:
+            less_one, error = _summed(cuts - centre, mass, self._kept, self._size)
+            self._take(*_logarithm(less_one, error), count)
+            return
         if count <= _LOW:
             if len(self._waiting) >= _TOGETHER or count != self._power:
                 self._settle()
@@ -70,11 +85,24 @@ class PowerProduct:
         less_one, error = _less_one(cuts - centre, mass, 0.5 / count, self._size)
         self._take(*_logarithm(less_one, error), count)
 
+    def leave(self) -> None:
+        """Look no more at frequencies where the product is nothing, if few others are left."""
+        self._settle()
+        left = self._largest > _NOTHING
+        if left.sum() > self._kept.size // _FEWER:
+            return
+        self._lost[self._kept[~left]] = np.exp(self._largest[~left])
+        self._kept, self._logarithm = self._kept[left], self._logarithm[left]
+        self._largest, self._relative = self._largest[left], self._relative[left]
+
     def result(self) -> tuple[Spectrum, Array]:
         """The coefficients, and by how much each may be wrong, the inverse's part included."""
         self._settle()
-        error = np.exp(self._largest) * (self._relative + error_of_one(self._size))
-        return np.exp(self._logarithm), error
+        error = self._lost
+        error[self._kept] = np.exp(self._largest) * (self._relative + error_of_one(self._size))
+        whole = np.zeros(error.size, dtype=np.complex128)
+        whole[self._kept] = np.exp(self._logarithm)
+        return whole, error
 
     def _settle(self) -> None:
         """Multiply by the powers that wait, all at once: logarithms are dear."""
@@ -121,6 +149,20 @@ def _less_one(places: Cuts, mass: Array, tail: float, size: int) -> tuple[Spectr
     far = fft.rfft(np.bincount(away % size, weights=rest, minlength=size))
     error += 2 * error_of_one(size) * float(rest.sum())
     return near + (far - far[0]), error
+
+
+def _summed(places: Cuts, mass: Array, frequencies: Cuts, size: int) -> tuple[Spectrum, Array]:
+    """The transform less one at some frequencies, and a bound on its error."""
+    rows = max(1, _SUMMED // places.size)
+    sums = np.empty((3, frequencies.size))
+    for first in range(0, frequencies.size, rows):
+        few = slice(first, first + rows)
+        turn = frequencies[few, None] * places % size
+        angle = 2 * np.pi / size * np.where(2 * turn > size, turn - size, turn)
+        half = np.sin(angle / 2)
+        parts = (-2 * half**2, -np.sin(angle), 2 * np.abs(half))  # and |z^k - 1|
+        sums[:, few] = [(mass * part).sum(axis=1) for part in parts]
+    return sums[0] + 1j * sums[1], 2 * _SUM * _UNIT * sums[2]
 
 
 def _near(mass: Array, tail: float) -> tuple[int, int]:

@@ -13,13 +13,16 @@ from math import lgamma, log, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.privacy.normal import below, interval_mass, rising, upper_point
+from hubbub.privacy.normal import below, interval_mass, log_above, rising, upper_point
 from hubbub.privacy.roots import root
 
 Array = NDArray[np.float64]
 
 _NEWTON = 60
 _CLOSE = 2e-16
+_REACH = 39.0  # from its mean N(0, 1) has no mass that a float holds
+_ROWS = 1 << 18  # numbers that are worked on together: what they need is in a cache
+_NOTHING = 50.0  # the log of how many times the largest term of a sum is what does not count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +40,13 @@ class UnitRemoval:
         outcomes = self._outcome(edges)
         absent = interval_mass(outcomes, 0.0)
         present = np.zeros_like(absent)
-        for count, weight in enumerate(np.exp(self._log_weights)):
-            present += weight * interval_mass(outcomes, count * self.shift)
+        weights = np.exp(self._log_weights)
+        for count in np.flatnonzero(weights).tolist():
+            mean = count * self.shift
+            first, last = np.searchsorted(outcomes, [mean - _REACH, mean + _REACH])
+            near = slice(max(int(first) - 1, 0), int(last) + 1)
+            masses = interval_mass(outcomes[near], mean)
+            present[near.start : near.start + masses.size] += weights[count] * masses
         return present, absent
 
     def quantiles(self, tail: float, count: int) -> Array:
@@ -79,7 +87,7 @@ class UnitRemoval:
         """
         none = self.records * log1p(-self.rate)  # log weight_0
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            small = np.log(np.maximum(np.expm1(np.minimum(loss, 0)) - np.expm1(none), 0))
+            small = log_above(np.minimum(loss, 0), none, -np.expm1(none))
             # e^l - w = e^l (1 - w - w (e^-l - 1))
             rest = -np.expm1(none) - np.exp(none) * np.expm1(-np.maximum(loss, 0))
             goal = np.where(loss < 0, small, loss + np.log(rest))
@@ -90,16 +98,33 @@ class UnitRemoval:
 
     def _solved(self, goal: Array) -> Array:
         """The u at which the log of the sum over j >= 1 of a_j e^(ju) is the goal."""
-        many = np.arange(1, self.records + 1)
+        many = np.arange(1.0, self.records + 1)
         terms = self._log_weights[1:] - self._means[1:] ** 2 / 2
-        u = ((goal[:, None] - terms) / many).min(axis=1)
-        for _ in range(_NEWTON):
-            each = terms + u[:, None] * many
-            top = each.max(axis=1)
-            shares = np.exp(each - top[:, None])
-            total = shares.sum(axis=1)
-            change = (top + np.log(total) - goal) * total / (shares @ many)
-            u = u - change
-            if np.all(np.abs(change) <= _CLOSE * (1 + np.abs(u)) * 4):
-                break
-        return np.asarray(u)
+        rows = max(1, _ROWS // self.records)
+        few = (goal[first : first + rows] for first in range(0, goal.size, rows))
+        return np.concatenate([np.zeros(0), *(_newton(one, terms, many) for one in few)])
+
+
+def _newton(goal: Array, terms: Array, many: Array) -> Array:
+    """The same of a few goals, without terms that are nothing beside the largest.
+
+    At the start the sum is at least the goal, and where every term is a `many.size`-th of that it
+    is at most the goal: the root lies between.
+    """
+    u = ((goal[:, None] - terms) / many).min(axis=1)
+    least, most = terms + (u.min() - log(many.size)) * many, terms + u.max() * many
+    counted = slice(
+        int(np.argmax(least >= least.max() - _NOTHING)),
+        many.size - int(np.argmax((most >= most.max() - _NOTHING)[::-1])),
+    )
+    terms, many = terms[counted], many[counted]
+    for _ in range(_NEWTON):
+        each = terms + u[:, None] * many
+        top = each.max(axis=1)
+        shares = np.exp(each - top[:, None])
+        total = shares.sum(axis=1)
+        change = (top + np.log(total) - goal) * total / (shares @ many)
+        u = u - change
+        if np.all(np.abs(change) <= _CLOSE * (1 + np.abs(u)) * 4):
+            break
+    return np.asarray(u)

@@ -89,16 +89,23 @@ class SynthesisQuery(SumsQuery):
         return SYNTHETIC
 
     def warnings(self, parties: Parties) -> QueryWarnings:
-        """Of what cannot be foreseen, and of silos that may be too large."""
-        most, data = self.most_units, self.data
-        large = f"a silo of more than {most:,} {data.unit}s cannot take part in synthetic records: "
+        """Of what cannot be foreseen, and of silos and targets that may be too large."""
+        data, sums = self.data, []
+        if data.records > self.most_units and not data.capacity:
+            sums.append(
+                f"a silo of more than {self.most_units:,} {data.unit}s cannot take part in "
+                "synthetic records: divide it among several, and state data.capacity"
+            )
+        if crowded := synthesis.without_room(self.design):
+            sums.append(
+                f"synthetic.targets have too many levels together: {', '.join(crowded)} will not "
+                "be counted with each of them; take fewer bins, categories or targets"
+            )
         return QueryWarnings(
             records_unknown=(
                 "data.records is not stated: how near synthetic records will be cannot be foreseen",
             ),
-            sums=(large + "divide it among several, and state data.capacity",)
-            if data.records > most and not data.capacity
-            else (),
+            sums=tuple(sums),
         )
 
     def plan_rows(self, planned: PlannedQuery[Query], records: int) -> list[PlanRow]:

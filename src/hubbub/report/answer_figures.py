@@ -7,6 +7,7 @@ the figure, and the numbers at risk below the axis. This file reads plain values
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -180,7 +181,7 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
             value=row["value"],
             ends=(row["low"], row["high"]),
             first=not row["low"] <= (1.0 if ratio else 0.0) <= row["high"],
-            told=f"{row['value']:.3g} ({row['low']:.3g} to {row['high']:.3g})",
+            told=_told(row),
         )
         for row in known
     ]
@@ -189,6 +190,14 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
     words = f"{answer['title']}: {name}s with {_percent(answer)} intervals; {nothing}."
     chart = charts.intervals(items, across, label=name, described=words)
     return Figure(chart, words, charts.height_of_intervals(len(items)))
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """An estimate with its interval, to two digits of the interval's width."""
+    low, value, high = (float(row[key]) for key in ("low", "value", "high"))
+    places = 1 - math.floor(math.log10(high - low)) if high > low else 2
+    shown = min(max(places, 0), 6)
+    return f"{value:,.{shown}f} ({low:,.{shown}f} to {high:,.{shown}f})"
 
 
 def _percent(answer: Answer) -> str:

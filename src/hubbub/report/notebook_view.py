@@ -72,7 +72,22 @@ def _validation(validation: validation_section.Validation) -> Iterator[Html]:
         if told["calibration"]:
             chart, words = validation_section.calibration_chart(told["calibration"])
             yield _picture(chart, charts.HEIGHT, words)
+        if drawn := validation_section.decision_chart(told["decisions"]):
+            yield _picture(drawn[0], charts.HEIGHT, drawn[1])
+        yield from _groups(validation)
     yield tag("p", f"{_sentence(validation_words.next_step(validation))}.")
+
+
+def _groups(validation: validation_section.Validation) -> Iterator[Html]:
+    """Its scores in subgroups and centres, where there are some."""
+    rows = [
+        (f"{part['by']}: {part['group']}", *told[:3])
+        for part in validation["groups"]
+        for told in validation_words.rows(part)
+    ]
+    if rows:
+        head = ("", "score", "value", "95 % interval")
+        yield table("The same by subgroup and centre", head, rows, numeric=(2, 3))
 
 
 def _picture(chart: Html, height: float, words: str) -> Html:

@@ -23,6 +23,7 @@ from hubbub.tabular import canonical
 from hubbub.training import fit
 
 Array = NDArray[Any]
+_NO_TARGETS = object()  # an estimator reads them itself; None is a y that is missing
 
 
 class Federated(BaseEstimator):  # type: ignore[misc]
@@ -60,18 +61,19 @@ class Federated(BaseEstimator):  # type: ignore[misc]
         tags.non_deterministic = True
         return tags
 
-    def _given(self, X: Any, y: Any = None, **how: Any) -> Any:
-        """The rows, and the targets if there are any: numbers, or with `columns` the frame itself.
+    def _given(self, X: Any, y: Any = _NO_TARGETS, **how: Any) -> Any:
+        """The rows, and the targets if there are to be any: numbers, or with `columns` the frame.
 
         Raises:
             ValueError: they are none, or not as many.
         """
+        alone = y is _NO_TARGETS
         if self.columns is None:
-            both = (X,) if y is None else (X, y)
+            both = (X,) if alone else (X, y)
             return validate_data(self, *both, dtype=np.float64, **how)
-        targets = None if y is None else validate_data(self, "no_validation", y, **how)
+        targets = None if alone else validate_data(self, "no_validation", y, **how)
         frame = self._frame(X, reset=True)
-        if y is None:
+        if alone:
             return frame
         check_consistent_length(frame, targets)
         return frame, targets

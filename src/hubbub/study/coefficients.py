@@ -13,13 +13,14 @@ from hubbub.errors import StudyError
 from hubbub.settings import number, read, settings, whole
 from hubbub.study.data import Data
 from hubbub.study.model import Model
+from hubbub.tabular import COUNT
 
 _MOST_EFFECTS = 60  # whose noise in the information still fits into memory, entry by entry
 
 
 @settings
 class Coefficients:
-    """Odds ratios of the trained model with intervals ([P32](privacy.md#p32))."""
+    """Effects of the trained linear model with intervals ([P32](privacy.md#p32))."""
 
     title: ClassVar[str] = "coefficients"
 
@@ -29,9 +30,9 @@ class Coefficients:
         whole(
             1,
             16,
-            "In how many sums, each a Newton step from where the one before it led. Two say as "
-            "much as one; where the released model is far from the records, only the later one "
-            "counts.",
+            "In how many sums. Of two classes each is a Newton step from where the one before it "
+            "led: two say as much as one; where the released model is far from the records, only "
+            "the later one counts. Times to an event take ten, whatever stands here.",
         ),
     ] = 2
 
@@ -68,18 +69,16 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
             "effect of a column",
             "leave it out, and see by [validation] what the model is good for",
         )
-    if data.outcome is not None:
-        asked = "rates" if data.outcome.kind == "count" else "cox"
-        asked = "linear" if data.outcome.kind == "numeric" else asked
+    if data.outcome is not None and (data.outcome.kind == COUNT or data.outcome.is_log):
         return (
-            f'for a target of kind = "{data.outcome.kind}", whose scores have another bound than '
-            "those of two classes",
-            f'ask [statistics] for kind = "{asked}"',
+            "for a target of counts, or one whose logarithm is learned: one record's part of "
+            "their score may be as large as the upper bound, and the noise with it",
+            'ask for kind = "rates" in a study of [statistics] alone',
         )
     if len(data.classes) > 2:
         return (
             "for a target of more than two classes, whose odds are none of one class alone",
-            "leave it out",
+            "train on one class against the others, or leave it out",
         )
     if not data.is_declared or not data.features:
         return (

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hubbub.errors import StudyError
-from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.coefficients import Coefficients, check_coefficients
 from hubbub.study.data import Data
 from hubbub.study.import_path import IN_MEMORY
 from hubbub.study.model import HUBER, LINEAR_PROBE, Model
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
+from hubbub.study.study_part import StudyPart
 from hubbub.study.training import Training
 from hubbub.study.validation import HELD_BACK, Validation
-from hubbub.synthesis import AskedSynthesis
 from hubbub.tabular import NUMERIC, TIME_TO_EVENT, Outcome
 
 
@@ -28,7 +27,7 @@ def refuse_contradictions(
     model: Model | None,
     training: Training | None,
     privacy: Privacy,
-    asked: Sequence[AskedStatistics | AskedSynthesis],
+    asked: Sequence[StudyPart],
     validation: Validation | None = None,
     coefficients: Coefficients | None = None,
 ) -> None:
@@ -130,7 +129,7 @@ def _check_evaluation(training: Training) -> None:
 def _check_parts(
     training: Training | None,
     data: Data,
-    asked: Sequence[AskedStatistics | AskedSynthesis | Validation | Coefficients],
+    asked: Sequence[StudyPart],
     epsilon: float,
 ) -> None:
     """Evaluation, standardisation and what else is asked leave some epsilon to the main query."""
@@ -159,9 +158,9 @@ def _check_validation(validation: Validation, training: Training, data: Data) ->
             f"expected validation.holdout = {also.holdout:g}, as training.evaluate.holdout is, "
             f"got {validation.holdout:g}; the same records are held back for both: fix one"
         )
-    if validation.by and not data.files and data.source != IN_MEMORY:
+    if validation.by and not data.is_declared and data.source != IN_MEMORY:
         raise StudyError(
-            "expected data.files with validation.by, whose columns silos read there, got "
+            "expected data.columns with validation.by, whose columns silos read, got "
             f"{data.source}; leave validation.by out"
         )
 

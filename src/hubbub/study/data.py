@@ -283,6 +283,12 @@ def columns_of(data: Data) -> dict[str, Column]:
     return by_name
 
 
+def columns_with_target(data: Data) -> dict[str, Column]:
+    """The same, and those of a target that is no class."""
+    told = data.outcome.declared(data.target) if data.outcome is not None else ()
+    return columns_of(data) | {column.name: column for column in told}
+
+
 def spellings_of(data: Data) -> tuple[str, ...]:
     """The target's classes, one spelling for each."""
     return (data.negative[0], data.positive[0]) if data.positive else data.classes
@@ -316,11 +322,12 @@ def records_of_cells(
 
 
 def target_unified(data: Data, cells: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
-    """The cells with one spelling for each class of a target that has several."""
-    if not data.positive or data.target not in cells:
+    """The cells with one spelling for each class of a target, or an event, that has several."""
+    said = data.outcome or data
+    name = data.outcome.event if data.outcome else data.target
+    if not said.positive or name not in cells:
         return cells
-    negative, positive = spellings_of(data)
-    one = dict.fromkeys(map(canonical, data.negative), negative) | dict.fromkeys(
-        map(canonical, data.positive), positive
+    one = dict.fromkeys(map(canonical, said.negative), said.negative[0]) | dict.fromkeys(
+        map(canonical, said.positive), said.positive[0]
     )
-    return {**cells, data.target: [one.get(canonical(text), text) for text in cells[data.target]]}
+    return {**cells, name: [one.get(canonical(text), text) for text in cells[name]]}

@@ -17,18 +17,17 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from hubbub.errors import DataError, HubbubError, StudyError
 from hubbub.section import shortened
 from hubbub.study import datasets, import_path, imported_code
-from hubbub.study.data import Data, columns_of, records_of_cells, target_unified
+from hubbub.study.data import Data, records_of_cells, target_unified
 from hubbub.study.extracts import extract
 from hubbub.study.extracts.cell_stream import Cells
 from hubbub.study.extracts.extract_source import opened
 from hubbub.study.harmonising.site_mapping import mapped, mapping_of, sources_of
 from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study
+from hubbub.study.validation import groups_of_cells
 from hubbub.tabular import (
     CodedCells,
     Column,
@@ -156,7 +155,7 @@ def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> 
     if study.data.is_extracted:
         source = partial(opened, study.data, party, folder or Path())
         return extract.cells_in(study, party, home_of(folder or Path()), source)
-    columns = list(columns_of(study.data).values())
+    columns = list(study.cell_columns.values())
     path = file_of(study, party, folder or Path())
     if path is None:
         return coded_cells(_built_in_cells(study, party), columns, party)
@@ -315,9 +314,6 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
         read_records = records_of_cells(data, cells, path.name, patient=patient)
         if not by:
             return read_records
-        coded = coded_cells(target_unified(data, cells), [one.column for one in by], path.name)
-        return replace(
-            read_records, groups=np.column_stack([one.places(coded.columns) for one in by])
-        )
+        return replace(read_records, groups=groups_of_cells(data, by, cells, path.name))
     except DataError as error:
         raise DataError(f"{error} (hubbub check lists all that is wrong at once)") from None

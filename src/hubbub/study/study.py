@@ -24,7 +24,7 @@ from hubbub.study.asked_statistics import AskedStatistics, statistics_from
 from hubbub.study.attested_roles import Attestation, attestation_from
 from hubbub.study.coefficients import Coefficients, coefficients_from
 from hubbub.study.contradictions import refuse_contradictions
-from hubbub.study.data import Data, columns_of
+from hubbub.study.data import Data, columns_of, columns_with_target
 from hubbub.study.data_table import data_from
 from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
@@ -35,6 +35,7 @@ from hubbub.study.toml_text import Settings, written
 from hubbub.study.training import Training, training_from
 from hubbub.study.validation import Validation, validation_from
 from hubbub.synthesis import AskedSynthesis, synthesis_from
+from hubbub.tabular import Column
 
 FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
 _TABLES = ("parties", "data", "model", "training", "privacy")
@@ -320,6 +321,11 @@ class Study:
         """Whether columns as they are asked of, and not only features of them."""
         asked = (self.statistics, self.synthetic, self.coefficients)
         return any(one is not None for one in asked)
+
+    @property
+    def cell_columns(self) -> Mapping[str, Column]:
+        """The columns whose cells are asked of; StudyError if nothing says what they are."""
+        return (columns_with_target if self.coefficients else columns_of)(self.data)
 
     @property
     def has_joint_batches(self) -> bool:

@@ -12,34 +12,26 @@ from typing import Any
 
 import tomli_w
 
-from hubbub import synthesis, tabular
+from hubbub import tabular
 from hubbub.study import (
-    asked_statistics,
     attested_roles,
-    coefficients,
     data,
     model,
     parties,
     privacy,
     target,
     training,
-    validation,
 )
 from hubbub.study.omop.omop_keys import omop_table
+from hubbub.study.study_part import StudyPart
 
-Asked = (
-    asked_statistics.AskedStatistics
-    | synthesis.AskedSynthesis
-    | validation.Validation
-    | coefficients.Coefficients
-)
 Settings = parties.Parties | data.Data | model.Model | training.Training | privacy.Privacy
 
 
 def written(
     head: Mapping[str, Any],
     tables: Mapping[str, Settings],
-    asked: Mapping[str, Asked | None],
+    asked: Mapping[str, StudyPart | None],
     attestation: attested_roles.Attestation | None = None,
 ) -> str:
     """The text of a study file with this table `[study]` and these others."""

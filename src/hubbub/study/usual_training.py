@@ -118,8 +118,17 @@ def usual_for(study: Study) -> UsualTraining:
 
 
 def squared_length(columns: Iterable[Column]) -> float:
-    """|x|^2 of a record of these columns, beside its bias: 1 of a category, 1/3 of a number."""
-    return 1.0 + sum(1.0 if column.categories else 1 / 3 for column in columns if column.feature)
+    """|x|^2 of a record of these columns, beside its bias: 1 of a category, 1/3 of a number.
+
+    Of a column with a reference a tenth: few records are of another category.
+    """
+    return 1.0 + sum(_square(column) for column in columns if column.feature)
+
+
+def _square(column: Column) -> float:
+    if column.reference:
+        return 0.1
+    return 1.0 if column.categories else 1 / 3
 
 
 def _two_digits(value: float) -> float:

@@ -6,6 +6,9 @@ from .design import (
     MOST_UNITS as MOST_UNITS,
     Design as Design,
 )
+from .choice import (
+    without_room as without_room,
+)
 from .expectation import (
     Foreseen as Foreseen,
     foreseen as foreseen,

@@ -7,7 +7,9 @@ is computed from the data.
 
 Numbers are mapped to [-1, 1] and two categories to -1 and +1, because centred features make the
 clipped gradients of different records point in different directions instead of all along one
-common offset. On the heart data, at epsilon 0.5, [0, 1] loses about 0.006 of AUC against it.
+common offset. On the heart data, at epsilon 0.5, [0, 1] loses about 0.006 of AUC against it. Where
+nearly all records are of one category, as with a rare diagnosis, -1 or +1 makes every record long,
+and 0 for the common one, its `reference`, leaves most of them short (`experiments/wide.py`).
 """
 
 from __future__ import annotations
@@ -83,11 +85,11 @@ def _scaled(column: Column, values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _one_hot(column: Column, places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One 0/1 feature per category; for two categories a single feature, -1 or +1."""
-    if len(column.categories) == 2:
+    """One 0/1 feature per category but the reference; of two without one a single -1 or +1."""
+    if len(column.categories) == 2 and not column.reference:
         return (2.0 * places - 1.0)[:, None]
     one_hot: NDArray[np.float64] = np.eye(len(column.categories))[places.astype(np.int64)]
-    return one_hot
+    return np.delete(one_hot, column.reference_place, 1) if column.reference else one_hot
 
 
 def _is_number(value: object) -> bool:
@@ -127,6 +129,7 @@ def _column_from(name: str, entry: Any) -> Column:
         other=_text(entry, "other", where),
         feature=_truth(entry, "feature", where, otherwise=Column.feature),
         complete=_truth(entry, "complete", where),
+        reference=_text(entry, "reference", where),
     )
 
 
@@ -164,7 +167,7 @@ class Column:
 
     A numeric column has `low` and `high`: its values are clipped to them and mapped to [-1, 1]. A
     categorical column has `categories`: two give one feature, -1 for the first and +1 for the
-    second; more give one 0/1 feature each.
+    second; more give one 0/1 feature each. With a `reference`, each of the others gives one.
 
     Raises:
         StudyError: the fields contradict each other.
@@ -231,6 +234,16 @@ class Column:
             )
         ),
     ] = False
+    reference: Annotated[
+        str,
+        later(
+            text(
+                "The category whose features are all 0, for one that most records have; each of "
+                "the others is a feature of 0 or 1.",
+                "one of the categories",
+            )
+        ),
+    ] = ""
 
     def __post_init__(self) -> None:
         """Refuses a column that is neither plainly numeric nor plainly categorical."""
@@ -315,6 +328,12 @@ class Column:
         return CellFault(GAP, "a value", "a missing cell", remedy)
 
     @property
+    def reference_place(self) -> int:
+        """The place of the reference among the categories; -1 without one."""
+        spellings = [self.spelled(category) for category in self.categories]
+        return spellings.index(self.spelled(self.reference)) if self.reference else -1
+
+    @property
     def width(self) -> int:
         """How many features the column becomes."""
         return len(self.feature_names)
@@ -322,8 +341,13 @@ class Column:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """One name per feature, in order."""
-        if len(self.categories) > 2:
-            names = tuple(f"{self.name}={category}" for category in self.categories)
+        if len(self.categories) > 2 or self.reference:
+            apart = self.reference_place
+            names = tuple(
+                f"{self.name}={category}"
+                for place, category in enumerate(self.categories)
+                if place != apart
+            )
         else:
             names = (f"{self.name}={self.categories[1]}" if self.categories else self.name,)
         return (*names, f"{self.name} missing") if self.indicator else names
@@ -342,13 +366,16 @@ class Column:
             )
         if self.other and self.spelled(self.other) not in known:
             self._refuse("other to be a category", self.other, "add it to categories")
+        if self.reference and self.spelled(self.reference) not in known:
+            self._refuse("reference to be a category", self.reference, "add it to categories")
         if self.default is not None and self.spelled(str(self.default)) not in known:
             self._refuse("default to be a category", self.default, "add it to categories")
 
     def _check_numeric(self) -> None:
         (low, high), default = self.bounds, self.default
-        if self.other:
-            self._refuse("other beside categories alone", self.other, "remove it")
+        for key in ("other", "reference"):
+            if found := getattr(self, key):
+                self._refuse(f"{key} beside categories alone", found, "remove it")
         if not (_is_number(low) and _is_number(high)):
             self._refuse("low and high to be numbers", (low, high), "give both public bounds")
         if low >= high:

@@ -24,6 +24,7 @@ from hubbub.tabular.cell_rule import (
     number_in,
     read_column,
 )
+from hubbub.tabular.column import Column
 
 NUMERIC, COUNT, TIME_TO_EVENT = "numeric", "count", "time-to-event"
 KINDS = (NUMERIC, COUNT, TIME_TO_EVENT)
@@ -67,6 +68,13 @@ class Outcome:
     def columns(self) -> tuple[str, ...]:
         """The columns of a target beside its own."""
         return (self.event,) if self.event else ()
+
+    def declared(self, name: str) -> tuple[Column, ...]:
+        """What it says of its own column of this name, and of its event's, for statistics."""
+        if self.kind != TIME_TO_EVENT:
+            return (Column(name=name, low=self.low, high=self.high),)
+        event = Column(name=self.event, categories=(self.negative[0], self.positive[0]))
+        return (Column(name=name, low=0.0, high=self.grid[-1]), event)
 
     @property
     def is_log(self) -> bool:

@@ -27,7 +27,6 @@ from hubbub.study import Standardisation
 from hubbub.training import (
     loop,
     prepared_study,
-    report_of_run,
     run_folder,
 )
 from hubbub.training.result import Result, scores_to_dict
@@ -73,6 +72,8 @@ def conclude(
         validation=validated,
     )
     if folder is not None:
+        from hubbub.training import report_of_run  # which takes long to import
+
         prepared.plan.main.query.store(folder.path, trained)
         _write_released(folder.path, released)
         if validated is not None:
@@ -106,6 +107,8 @@ def answered_in(folder: Path, plan: Plan) -> Result | None:
     Raises:
         IntegrityError: a file of it was altered.
     """
+    from hubbub.training import report_of_run  # which takes long to import
+
     if not all((folder / name).is_file() for name in (FILE, report_of_run.REPORT)):
         return None
     query = plan.main.query

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import hubbub.learning as learning
 from hubbub import report, synthesis
 from hubbub.disk import write_bytes
+from hubbub.errors import StudyError
 from hubbub.estimation import Answer
 from hubbub.planning import Plan, QueryState
 from hubbub.queries import (
@@ -23,7 +24,6 @@ from hubbub.queries import (
 from hubbub.study import Standardisation
 from hubbub.training import (
     baselines,
-    report_of_run,
     trained_model,
 )
 from hubbub.training.spending import Spending
@@ -204,6 +204,8 @@ class Result:
         Raises:
             OSError: the file cannot be written.
         """
+        from hubbub.training import report_of_run  # which takes long to import
+
         if self.folder is not None and path is None:
             return report_of_run.write_report(self.folder)
         file = Path(path or report_of_run.REPORT)
@@ -219,6 +221,29 @@ class Result:
         )
         write_bytes(file, page.encode())
         return file
+
+    def validation_frame(self) -> Any:
+        """The private validation as a pandas data frame, a row for each score of each group.
+
+        Returns:
+            "by" and "group" (empty for all records), "count" of records with noise, "score", and
+            what `validation.json` says of each: "value", "low", "high", "null" and others.
+
+        Raises:
+            StudyError: the study asks for none.
+            ImportError: pandas is not installed.
+        """
+        import pandas as pd  # which is no part of hubbub: who has no frames needs none
+
+        if self.validation is None:
+            raise StudyError("expected a study with [validation], got one without; ask for it")
+        told = [self.validation["all"], *self.validation["groups"]]
+        return pd.DataFrame(
+            {"by": one["by"], "group": one["group"], "count": one["count"], "score": name, **score}
+            for one in told
+            if one is not None
+            for name, score in one["scores"].items()
+        )
 
     @property
     def synthetic(self) -> synthesis.SyntheticData:

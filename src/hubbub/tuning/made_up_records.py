@@ -43,8 +43,13 @@ def _features(column: Column, shared: Array, random: np.random.Generator) -> Arr
     count = len(shared)
     if column.categories:
         shares = random.dirichlet(np.full(len(column.categories), 1.5))
+        if column.reference:
+            shares *= random.uniform(0.02, 0.2) / (1.0 - shares[column.reference_place])
+            shares[column.reference_place] += 1.0 - shares.sum()
         places = random.choice(len(shares), count, p=shares)
         features = np.eye(len(shares))[places] if len(shares) > 2 else (2.0 * places - 1.0)[:, None]
+        if column.reference:
+            features = np.delete(np.eye(len(shares))[places], column.reference_place, 1)
     else:
         features = _number(shared, random)[:, None]
     if column.indicator:

@@ -31,11 +31,17 @@ class KeptFrames:
     folder: Path
 
     def keep(self, name: str, *parts: bytes) -> None:
-        """Write a file, or replace it; it is on the disk when this returns.
+        """Write a file, once; it is on the disk when this returns.
 
         Raises:
-            IntegrityError: the disk does not take it; nothing that follows from it must be sent.
+            IntegrityError: the disk does not take it, or holds another already, as of a second
+                process of this party; nothing that follows from it must be sent.
         """
+        if self.parts(name) not in (None, [*parts]):
+            raise IntegrityError(
+                f"expected to write {self.folder / name} once, it holds something else: two "
+                "processes work for this party; end one of them"
+            )
         pieces = [
             piece for part in parts for piece in (len(part).to_bytes(_LENGTH, "little"), part)
         ]

@@ -112,6 +112,7 @@ class NodeSide(PartySide):
         opened, promise, total = kept.in_order({"opened": 2, "promise": 2, "total": 1})
         if opened is None:
             return None
+        place.parsed(opened[0], Tag.COLLECT, 0)  # else the id is in use, in another study
         state = NodeState(collect=opened[0], node_key=opened[1], secret=None)
         if promise:
             state = replace(state, fixed=promise[0], promise=promise[1])
@@ -127,6 +128,7 @@ class NodeSide(PartySide):
         kept = self.kept(place.id)
         if before is None:
             assert after.secret is not None, "a new state has its key"  # noqa: S101
+            kept.erase("key")  # of a process that died before it said whose it is
             kept.keep("key", self._sealed(place, after.secret))
             kept.keep("opened", after.collect, after.node_key)  # from now on it is this key
             return

@@ -26,7 +26,8 @@ from hubbub.planning import (
 )
 from hubbub.queries.answer_csv import tables_of
 from hubbub.queries.coefficients.newton_steps import NAME, NewtonSteps
-from hubbub.queries.coefficients.released_model import covariates_of, effects_of
+from hubbub.queries.coefficients.own_sums import OwnSums
+from hubbub.queries.coefficients.released_model import covariates_of
 from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
@@ -51,12 +52,18 @@ class CoefficientsQuery(SumsQuery):
     privacy: Privacy
 
     @cached_property
-    def steps(self) -> NewtonSteps:
+    def steps(self) -> NewtonSteps | OwnSums:
         """What a record sends."""
-        regression = estimation.NewtonLogistic(
-            outcome=columns_of(self.data)[self.data.target], on=covariates_of(self.data.features)
-        )
-        return NewtonSteps(asked=regression, relation=self.privacy.relation)
+        data, relation = self.data, self.privacy.relation
+        on = covariates_of(data.features)
+        if data.outcome is None:
+            logistic = estimation.NewtonLogistic(outcome=columns_of(data)[data.target], on=on)
+            return NewtonSteps(asked=logistic, relation=relation)
+        own, *events = data.outcome.declared(data.target)
+        if not events:
+            return OwnSums(asked=estimation.Linear(outcome=own, on=on), relation=relation)
+        (event,), grid = events, (0.0, *data.outcome.grid)
+        return OwnSums(asked=estimation.cox(own, event, grid, on), relation=relation)
 
     @cached_property
     def layout(self) -> SumLayout:
@@ -67,7 +74,7 @@ class CoefficientsQuery(SumsQuery):
             stacked=self.steps,
             unit=length,
             diameter=min(2.0, stacked.diameter / length),
-            rounds=self.asked.sums,
+            rounds=self.steps.rounds(self.asked.sums),
         )
 
     @property
@@ -99,13 +106,13 @@ class CoefficientsQuery(SumsQuery):
         """The model's effects, at which the first sum is taken, and no sums."""
         kept = self.layout.start
         if model is not None:
-            begin = self.steps.begun_at(effects_of(self.data.features, model))
+            begin = self.steps.begun_from(self.data.features, model)
             kept[1 : 1 + len(begin)] = begin
         return kept
 
     def warnings(self, parties: Parties) -> QueryWarnings:
         """Of sums that cannot be foreseen, or lost."""
-        lost = self.asked.sums == 1 and parties.dropouts and not parties.compute_nodes
+        lost = self.layout.rounds == 1 and parties.dropouts and not parties.compute_nodes
         return QueryWarnings(
             records_unknown=(
                 "data.records is not stated: how exact coefficients will be cannot be foreseen",

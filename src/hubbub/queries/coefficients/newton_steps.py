@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hubbub import estimation
+from hubbub.queries.coefficients.released_model import effects_of
 from hubbub.queries.statistic_sums import Array, Cells, Parameters
+from hubbub.tabular import Column
 
 NAME = "model coefficients"
 # From here one step still leads to the root but for little beside its standard error: half of the
@@ -67,6 +69,14 @@ class NewtonSteps:
     def least_rounds(self) -> int:
         """A model is released without coefficients, too."""
         return 0
+
+    def rounds(self, sums: int) -> int:
+        """How many sums are asked for, where a study wants so many."""
+        return sums
+
+    def begun_from(self, columns: Sequence[Column], model: Parameters) -> Parameters:
+        """Where the first sum is taken: at the released model's effects."""
+        return self.begun_at(effects_of(columns, model))
 
     def sum(self, cells: Cells, parameters: Parameters, shares: Array) -> Array:
         """Of all units' vectors, at the effects of this step."""

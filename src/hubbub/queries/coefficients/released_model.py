@@ -1,7 +1,7 @@
 """A linear model on encoded columns as effects of these columns, which say the same of each record.
 
-The model sees two classes as -1 and +1 and more as a number of 0 or 1 each, so that there is more
-than one way to say the same; effects compare each class with the first.
+The model sees two classes as -1 and +1 and more as a number of 0 or 1 each, all but a reference, so
+that there is more than one way to say the same; effects compare each class with the first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def effects_of(columns: Sequence[Column], model: Parameters) -> Parameters:
     for column in columns:
         own = weights[begin : begin + column.width - column.indicator]
         begin += column.width
-        if len(column.categories) == 2:
+        if column.reference:
+            own.insert(column.reference_place, 0.0)
+        if len(column.categories) == 2 and not column.reference:
             constant.append(-own[0])
             effects.append(2.0 * own[0])
         elif column.categories:

@@ -25,6 +25,7 @@ _FEW_VALUES = 20  # different ones, as of a score
 _FEWEST_OF_ONE = 10  # rows of a category among many
 _RARE = 3  # rows, below which a category may point to a person
 _OTHER = "other"
+_COMMON = 0.8  # share of the records that have one category
 _FEW_ROWS = 8  # below which nothing looks like a key
 _FIRST_CODE = 1000
 _TAIL = 10.0  # times the lower half of values is as wide as all, in a column with a long tail
@@ -280,9 +281,19 @@ def _categories(name: str, cells: Sequence[str]) -> ColumnDraft:
         missing=tuple(absent),
         ignore_case=len(variants) < len(counts),
         other=other,
+        reference=_reference(named, gaps, merged, len(cells)),
     )
     why = f"{pooled} rare spellings, which may point to a person, count as {other!r}"
     return ColumnDraft(name=name, column=column, why=why if pooled else "")
+
+
+def _reference(named: Sequence[str], gaps: bool, merged: Mapping[str, int], cells: int) -> str:
+    """The category that nearly all records have, which the features of the others are told from."""
+    counts = {name: merged[name.casefold()] for name in named}
+    if gaps:
+        counts[NOT_RECORDED] = cells - sum(merged.values())
+    commonest = max(counts, key=lambda name: counts[name])
+    return commonest if cells >= _MANY and counts[commonest] >= _COMMON * cells else ""
 
 
 def _kept(variants: Mapping[str, str], merged: Mapping[str, int], cells: int) -> list[str]:

@@ -119,6 +119,8 @@ def _column(column: Column) -> str:
         parts.append(f"missing = {_list(column.missing)}")
     if column.other:
         parts.append(f"other = {_text(column.other)}")
+    if column.reference:
+        parts.append(f"reference = {_text(column.reference)}")
     parts += [f"{key} = true" for key in ("indicator", "ignore_case") if getattr(column, key)]
     return f"{key_of(column.name)} = {{ {', '.join(parts)} }}"
 

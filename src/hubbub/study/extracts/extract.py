@@ -21,7 +21,6 @@ import numpy as np
 
 from hubbub.disk import locked, sync_folder, why_of
 from hubbub.errors import DataError
-from hubbub.study.data import columns_of
 from hubbub.study.extracts.cell_stream import CellStream
 from hubbub.study.extracts.extract_gathering import gather
 from hubbub.study.extracts.sealed_arrays import HEAD, Arrays, Seal, key_in, read_arrays, write_head
@@ -43,16 +42,20 @@ def records_in(study: Study, party: str, home: Path, opened: Callable[[], CellSt
     Raises:
         DataError: the source cannot be read, or the extract was damaged.
     """
-    extract = _extract(study, party, home, opened, ("inputs", "targets", "patients"))
+    names = ("inputs", "targets", "patients", "groups")
+    extract = _extract(study, party, home, opened, names)
     return Records(
-        inputs=extract["inputs"], targets=extract["targets"], patients=extract.get("patients")
+        inputs=extract["inputs"],
+        targets=extract["targets"],
+        patients=extract.get("patients"),
+        groups=extract.get("groups"),
     )
 
 
 def cells_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> CodedCells:
     """A silo's cells for statistics; see `records_in`."""
     extract = _extract(study, party, home, opened, ("cells", "patients"))
-    names = list(columns_of(study.data))
+    names = list(study.cell_columns)
     units = None
     if "patients" in extract:
         units = unit_rows(np.asarray(extract["patients"]), study.data.most_per_patient)

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
-from hubbub.study.data import Data, columns_of, records_of_cells, target_unified
+from hubbub.study.data import Data, records_of_cells, target_unified
 from hubbub.study.extracts.cell_stream import Cells, CellStream
 from hubbub.study.extracts.fitting import fitted, order_number, plain_row, refuse_absent
 from hubbub.study.extracts.row_order import RowOrder
 from hubbub.study.extracts.sealed_arrays import Arrays, Seal, SealedFile
 from hubbub.study.study import Study
+from hubbub.study.validation import groups_of_cells
 from hubbub.tabular import coded_cells, patient_key
 
 _BLOCK = 1 << 28  # bytes of what is written that are in memory at once
@@ -90,9 +91,11 @@ def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
     if study.model is not None:
         records = records_of_cells(data, cells, origin)
         arrays |= {"inputs": records.inputs, "targets": records.targets}
+    if study.validation is not None and study.validation.by:
+        arrays["groups"] = groups_of_cells(data, study.validation.by, cells, origin)
     if study.reads_cells:
         unified = target_unified(data, cells)
-        coded = coded_cells(unified, columns_of(data).values(), origin)
+        coded = coded_cells(unified, study.cell_columns.values(), origin)
         arrays["cells"] = np.column_stack(list(coded.columns.values()))
     for name in filter(None, (data.patient, data.order)):
         refuse_absent(cells, name, origin)

@@ -14,7 +14,7 @@ from datetime import date
 from itertools import compress
 
 from hubbub.errors import DataError
-from hubbub.study.data import Data, columns_of
+from hubbub.study.data import Data
 from hubbub.study.extracts.cell_stream import Cells
 from hubbub.study.study import Study
 from hubbub.tabular import Rule, class_rule, number_in, patient_key
@@ -55,7 +55,7 @@ def _rules(study: Study) -> dict[str, Rule]:
     """By column what its cells say; where an empty one is a fault, a row without it is left out."""
     data = study.data
     found = {}
-    for name, column in columns_of(data).items():
+    for name, column in study.cell_columns.items():
         trained = study.model is not None and column.feature and name not in data.targets
         found[name] = column.rule if trained else column.rule_with_gaps
     outcome = data.outcome
