@@ -6,9 +6,9 @@ For each kind of statistic, cohorts of 300 to 20,000 records with a question, a 
 an epsilon from .1 to 8 are drawn at random, and asked by the encodings and the answers alone, ten
 times each; the noise is that of a secure sum (see `experiments.statistics`). Covariates are skewed:
 a laboratory value with a long tail, rare classes, few events; at the end the data sets of
-`experiments.statistics`, at four epsilons each, fifty times. Coverage is that of regressions' intervals where
-the plan said yes, records drawn anew from the law for each release, against what 100,000 records of
-it give without noise; so lines that are not the law's are held too.
+`experiments.statistics`, at four epsilons each, fifty times. Coverage is that of regressions'
+intervals where the plan said yes, records drawn anew from the law for each release, against what
+100,000 records of it give without noise; so lines that are not the law's are held too.
 """
 
 from __future__ import annotations
