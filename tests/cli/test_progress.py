@@ -214,7 +214,7 @@ def test_a_real_sigint_ends_a_process_with_130_and_the_command_that_goes_on(tmp_
         while not metrics.exists() and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
     assert err.count("\n") == 1
     assert err.endswith("go on with: hubbub run --resume mine\n")

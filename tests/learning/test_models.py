@@ -799,7 +799,7 @@ def test_threads_that_build_models_at_once_get_the_weights_of_their_seeds_and_al
     seeds = [bytes([k]) for k in range(4)]
     alone = {seed: weights(seed) for seed in seeds}
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(weights, seeds * 100, timeout=60))
+        together = list(pool.map(weights, seeds * 100, timeout=600))
     assert together == [alone[seed] for seed in seeds] * 100
 
 

@@ -69,7 +69,7 @@ def test_p15_killed_at_random_moments_it_holds_every_row_it_reported(tmp_path, k
         check=True,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1800,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     ).stdout
     outcomes = [json.loads(line) for line in output.splitlines()]

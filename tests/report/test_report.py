@@ -840,7 +840,7 @@ def shown(page: Path) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=600,
     )
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return done.stdout + "\n".join(console)

@@ -304,7 +304,7 @@ def test_a_disk_that_is_full_stops_the_run_and_loses_nothing(tmp_path, plan, siz
         [sys.executable, "-c", LIMITED, tmp_path / "study.toml", work / "run", str(size)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
