@@ -89,6 +89,15 @@ def test_what_cannot_be_tried_is_refused_in_one_sentence(study, capsys, words, s
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [(["plam", "s.toml"], "plan"), (["init", "a.csv", "--kind", "counts"], "count")],
+)
+def test_a_word_that_is_no_choice_suggests_the_one_that_is_meant(capsys, typed, meant):
+    assert main(typed) == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
 def test_a_study_that_is_not_there_is_looked_for_beside_it(study, capsys):
     assert main(["plan", str(study.with_name("stduy.toml"))]) == 2
     assert f"did you mean {study}?" in capsys.readouterr().err

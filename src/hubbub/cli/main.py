@@ -125,6 +125,14 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {shlex.join(rest)}{self._near(rest[0])}")
         return found, rest
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a word that is none of the choices, by the one that somebody may have meant."""
+        choices = [str(choice) for choice in action.choices or ()]
+        close = get_close_matches(str(value), choices, n=1, cutoff=_CLOSE)
+        if close and str(value) not in choices:
+            raise argparse.ArgumentError(action, f"got {value!r}; did you mean {close[0]}?")
+        super()._check_value(action, value)
+
     def _near(self, word: str) -> str:
         """The option that somebody may have meant."""
         bare = word.lstrip("-").partition("=")[0]
