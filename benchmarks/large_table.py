@@ -6,10 +6,10 @@ The silo's file is a folder of Parquet parts of 100,000 rows, 40 columns of numb
 categories; two others have a thousand rows each. Each row of the table is a process of its own, of
 which `getrusage` says what it took; imports are taken off. "read" is pyarrow's reading of the same
 parts, column by column, into NumPy: nothing is checked, scaled or sealed there. "encoded" is the
-extract of records and cells; "again" is what a later run of the study, or a silo that was started
-again, reads; "statistics" and "training" are whole runs with the extract there: a table of all
-columns, and 20 steps of a logistic model at a sampling rate of 0.01. Processor time is what
-compares on a busy machine; memory is what the process held at most, its libraries included.
+extract of records and of cells; "again" is what a silo that was started again reads. "statistics"
+and "training" are whole runs, which begin anew and so encode once more: a table of all numbers, and
+20 steps of a logistic model at a rate of 0.01. Processor time is what compares on a busy machine;
+memory is what the process held at most, its libraries included.
 """
 
 from __future__ import annotations

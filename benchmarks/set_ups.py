@@ -28,7 +28,7 @@ LENGTH = 10
 CASES = {  # by name: silos, colluders (None: the usual), compute nodes
     "10 silos": (10, None, 0),
     "67 silos, complete graph": (67, 65, 0),
-    "300 silos": (300, None, 0),
+    "150 silos": (150, None, 0),
     "67 silos, 3 nodes": (67, None, 3),
 }
 

@@ -106,7 +106,10 @@ def drawn(first: FirstStudy, settings: Settings, law: RehearsalLaw | None, seed:
     test, train = np.split(order, [len(order) // 5])
     free = RehearsalLaw(noise_multiplier=0.0, sample_rate=0.2, divisor=0.2 * len(train))
     known, random = first.targets[train], np.random.default_rng([1, seed])
-    models = rehearsed(head, first.inputs[train], known, [settings], law or free, random)
+    begun = first.study.learning[0].intercept
+    models = rehearsed(
+        head, first.inputs[train], known, [settings], law or free, random, intercept=begun
+    )
     return _score(Cohort(head, first.inputs, first.targets, 0.0), models, test, known)
 
 

@@ -6,9 +6,9 @@ For each kind of statistic, cohorts of 300 to 20,000 records with a question, a 
 an epsilon from .1 to 8 are drawn at random, and asked by the encodings and the answers alone, ten
 times each; the noise is that of a secure sum (see `experiments.statistics`). Covariates are skewed:
 a laboratory value with a long tail, rare classes, few events; at the end the data sets of
-`experiments.statistics`, at four epsilons each. Coverage is that of regressions' intervals where
-the plan said yes, records drawn anew from the law for each release, against what 100,000 records of
-it give without noise; so lines that are not the law's are held too.
+`experiments.statistics`, at four epsilons each, fifty times. Coverage is that of regressions'
+intervals where the plan said yes, records drawn anew from the law for each release, against what
+100,000 records of it give without noise; so lines that are not the law's are held too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ KINDS = (
     *("logistic", "logistic on numbers", "linear", "cox", "cox on numbers"),
 )
 EVENT = Column(name="event", categories=("no", "yes"))
-RELEASES, RECORDS, EPSILONS = 10, (300, 20_000), (0.1, 8.0)
+RELEASES, OF_A_SETTING = 10, 50
+RECORDS, EPSILONS = (300, 20_000), (0.1, 8.0)
 KEY = ("setting", "cohorts")
 COLUMNS = (*KEY, "yes", "perhaps", "no", "answered_of_yes", "answered_of_perhaps", "coverage")
 ANSWERED = {"yes": "answered_of_yes", "perhaps": "answered_of_perhaps"}
@@ -193,7 +194,7 @@ def of_a_setting(name: str) -> dict[str, object]:
     for epsilon in (0.1, 0.35, 1.0, 4.0):
         sigma = known.sigma_of("secure sum", data.multiplier(epsilon), whole.sites)
         plan = word(planned(asked, len(whole.site), sigma))
-        answers = [release(asked, dict(whole.cells), sigma, rng) for _ in range(RELEASES)]
+        answers = [release(asked, dict(whole.cells), sigma, rng) for _ in range(OF_A_SETTING)]
         said.append((plan, [not one.refusal for one in answers]))
     return counted(said) | {"coverage": math.nan}
 

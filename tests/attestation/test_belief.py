@@ -21,6 +21,7 @@ from hubbub.session import RefusedError
 from hubbub.training.run_study import resume
 from hubbub.verification.evidence import check
 from hubbub.verification.evidence.evidence_file import with_signature
+from hubbub.verification.evidence.finding import NOT_VERIFIABLE
 
 TEE = ',trust="tee"'
 HOSPITALS = ("cleveland", "hungary", "switzerland")
@@ -133,6 +134,32 @@ def test_an_aggregator_that_keeps_the_evidence_back_is_found_out(
         said["attested"][0]["frames"].pop()
 
     assert any(claim.startswith("in the session") for claim in changed(ran, tmp_path, later))
+
+
+def test_a_session_that_so_few_silos_name_as_may_lie_makes_no_run_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that came to no round, and has no evidence; of two who name it one is honest."""
+    text = study_of(ALL, nodes=2, parties=TEE, silos=HOSPITALS).as_toml()
+    ran = tmp_path / "run"
+    hubbub.run(Study.parse(text.replace("colluders=0", "colluders=1")), ran)
+    monkeypatch.setattr("hubbub.protocol.Identity.verifies", lambda *_: True)
+    claim = "parties showed evidence in every session with an attempt"
+
+    def named_by(silos: int) -> Any:
+        def change(said: Any) -> None:
+            empty = {**said["transcripts"][0], "session": "ab" * 16, "frames": 3}
+            said["transcripts"].append(empty)
+            for part in said["silos"][:silos]:
+                part["sessions"].append("ab" * 16)
+
+        return change
+
+    assert changed(ran, tmp_path, named_by(1)) == []
+    (said,) = [one for one in check(tmp_path / "evidence.json") if claim in one.claim]
+    assert said.verdict == NOT_VERIFIABLE
+    assert "so few silos as may lie" in said.claim
+    assert claim in changed(ran, tmp_path, named_by(2))
 
 
 def test_a_run_that_is_interrupted_goes_on_with_fresh_evidence(tmp_path: Path) -> None:

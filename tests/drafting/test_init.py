@@ -218,6 +218,15 @@ def test_one_large_cost_does_not_make_all_others_alike(ask):
     assert "lie beyond" in Path("study.toml").read_text()
 
 
+def test_a_model_of_a_rare_outcome_begins_at_its_log_odds_in_halves(ask):
+    lay_cohort("rare", Path(), 400)
+    found = ask("init", *COHORT, "--target", "died_30d")
+    study = Study.load("study.toml")
+    assert -5 <= study.model.intercept <= -2.5
+    assert study.model.intercept % 0.5 == 0
+    assert "model.intercept" in found["private"]
+
+
 def test_faults_of_one_kind_are_said_once_for_a_file(command):
     paths = files("semicolons with decimal commas")
     for path in paths:

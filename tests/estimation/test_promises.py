@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from hubbub.estimation import (
     logistic,
     stack,
 )
+from hubbub.estimation.covariates import SKEWED
 from hubbub.estimation.cox_score import Stratum
 from hubbub.estimation.effects import Root, clearness, sandwich
 from hubbub.tabular import Column
@@ -131,21 +133,49 @@ def skewed(number: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     }
 
 
+def largest_noise(asked: OneSum | Iterated, number: int) -> float:
+    """With which a plan says yes, to a tenth."""
+    sigma = 100.0
+    while not stack({"q": asked}).expected(number, sigma)["q"].answered:
+        sigma /= 1.1
+    return sigma
+
+
+def refused_of_sixty(asked: OneSum | Iterated, cells: dict[str, np.ndarray], sigma: float) -> int:
+    stacked, rng, refused = stack({"q": asked}), np.random.default_rng(7), 0
+    for _ in range(60):
+        at, sums = stacked.start, []
+        for _ in range(stacked.rounds):
+            sums.append(stacked.sum(cells, at) + sigma * rng.standard_normal(stacked.size))
+            at = stacked.update(sums, sigma, at)
+        refused += bool(stacked.answers(sums, sigma)["q"].refusal)
+    return refused
+
+
 @pytest.mark.parametrize("kind", QUESTIONS)
 def test_what_is_planned_is_answered_where_records_are_skewed(kind: str) -> None:
     """At the largest noise with which a plan says yes; 60 releases, of which one may be refused."""
-    asked, number, rng = stack({"q": QUESTIONS[kind]}), 1180, np.random.default_rng(7)
-    sigma = 100.0
-    while not asked.expected(number, sigma)["q"].answered:
-        sigma /= 1.1
-    cells, refused = skewed(number, rng), 0
-    for _ in range(60):
-        at, sums = asked.start, []
-        for _ in range(asked.rounds):
-            sums.append(asked.sum(cells, at) + sigma * rng.standard_normal(asked.size))
-            at = asked.update(sums, sigma, at)
-        refused += bool(asked.answers(sums, sigma)["q"].refusal)
-    assert refused <= 1
+    asked, number = QUESTIONS[kind], 1180
+    sigma = largest_noise(asked, number)
+    assert refused_of_sixty(asked, skewed(number, np.random.default_rng(7)), sigma) <= 1
+
+
+def test_a_cox_regression_is_answered_where_most_records_are_followed_out() -> None:
+    """Two of three have the event, a class a quarter of an equal share; at most one is refused."""
+    asked, number, rng = QUESTIONS["cox"], 1180, np.random.default_rng(8)
+    rare, stage = rng.random(number) < 1 / 8, rng.choice(3, number, p=[1 / 12, 0.5, 5 / 12])
+    death, left = rng.exponential(20, number), rng.uniform(12, 60, number)
+    cells = skewed(number, rng) | {
+        "rare": rare * 1.0,
+        "stage": stage * 1.0,
+        "time": np.minimum(np.minimum(death, left), 24.0),
+        "died": (death <= np.minimum(left, 24.0)) * 1.0,
+    }
+    assert cells["died"].mean() > 0.65
+    assert refused_of_sixty(asked, cells, largest_noise(asked, number)) <= 1
+    with patch.object(Cox, "skewed", (SKEWED,)):
+        sigma = largest_noise(asked, number)  # by few events alone
+    assert refused_of_sixty(asked, cells, sigma) > 3
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])

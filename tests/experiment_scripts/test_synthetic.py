@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pytest
 from experiments import synthetic_attack, synthetic_coverage
-from experiments.results import Table
+from experiments.results import RESULTS, Row, Table
+from experiments.synthetic_utility import COLUMNS, HORIZONS, KEY
 
 
 def test_coverage_is_measured_of_every_kind_of_interval(tmp_path: Path) -> None:
@@ -44,3 +48,35 @@ def test_an_attack_by_shadow_releases_shows_less_than_epsilon() -> None:
     assert max(float(honest[of]) for of in ("shown", "sums")) < 1.0  # type: ignore[arg-type]
     loud = synthetic_attack.measured(50.0, 100, 120)
     assert float(loud["sums"]) > 1.0  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def kept() -> list[Row]:
+    """The committed rows of tables beside trusted curators and twins."""
+    names = ("synthetic_utility", "synthetic_peers")
+    tables = [Table(path=RESULTS / f"{name}.csv", key=KEY, columns=COLUMNS) for name in names]
+    return [row for table in tables for row in table.rows()]
+
+
+def variation(rows: list[Row], table: str, epsilon: str, method: str, run: str = "0") -> float:
+    """A row's total variation; infinite where it was not measured."""
+    key = {"table": table, "epsilon": epsilon, "method": method, "run": run}
+    found = [float(row["tvd"]) for row in rows if key.items() <= row.items()]
+    return found[0] if found else math.inf
+
+
+def test_kept_rows_are_near_the_better_of_trusted_curators(kept: list[Row]) -> None:
+    """At most 1.1 times as far, 1.45 times at four silos, and nearer than pooled twins."""
+    for table, epsilon in product(HORIZONS, ("0.5", "1", "2")):
+        many = variation(kept, table, epsilon, "hubbub, 67 silos")
+        few = variation(kept, table, epsilon, "hubbub, 4 silos")
+        assert many <= 1.1 * min(variation(kept, table, epsilon, one) for one in ("AIM", "MST"))
+        assert few <= 1.45 * many
+        assert few < variation(kept, table, epsilon, "pooled twins, 4 sites")
+        assert many < variation(kept, table, epsilon, "pooled twins, 67 sites")
+
+
+def test_the_figure_shows_every_table(kept: list[Row], tmp_path: Path) -> None:
+    figure = pytest.importorskip("experiments.synthetic_figure")  # needs the extra experiments
+    figure.draw(kept, list(HORIZONS), tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")

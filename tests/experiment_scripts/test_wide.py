@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from experiments import first_studies, wide
+from experiments import first_studies, noisy_quantiles, wide
 from experiments.results import RESULTS
 from experiments.wide import KEY
 
@@ -48,3 +48,10 @@ def test_a_reference_is_better_in_every_world_and_a_projection_in_none() -> None
         if way == "plain":
             assert auc[world, epsilon, "reference"] > auc[world, epsilon, "plain"]
             assert auc[world, epsilon, "reference"] > auc[world, epsilon, "projected"]
+
+
+def test_the_small_experiment_of_quantiles_makes_its_rows(tmp_path: Path) -> None:
+    noisy_quantiles.main(["--small", "--out", str(tmp_path), "--runs", "1"])
+    fixed, *others = rows_of(tmp_path / "noisy_quantiles.csv")
+    assert float(fixed["explained"]) > 0
+    assert {row["last_clip"] for row in others}.isdisjoint({fixed["last_clip"]})

@@ -801,3 +801,13 @@ def test_threads_that_build_models_at_once_get_the_weights_of_their_seeds_and_al
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(weights, seeds * 100, timeout=600))
     assert together == [alone[seed] for seed in seeds] * 100
+
+
+def test_a_linear_model_begins_at_a_public_intercept_and_no_other_model_does():
+    model = build_model("logistic", inputs=(3,), outputs=1, seed=b"s", intercept=-4.5)
+    assert [one.flatten().tolist() for one in model.parameters()] == [[0.0, 0.0, 0.0], [-4.5]]
+    for more in ({"outputs": 3}, {"bias": False}, {"kind": "mlp", "hidden": [4]}):
+        stated = {"kind": "logistic", "inputs": [3], "intercept": -4.5, **more}
+        with pytest.raises(StudyError, match=r"model\.intercept to be absent"):
+            model_from(stated)
+    assert model_from({"kind": "logistic", "inputs": [3], "intercept": -4.5}).intercept == -4.5

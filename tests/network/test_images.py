@@ -71,7 +71,11 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked() -> dict[str, Any]:
-    """A study of them, with so large an epsilon that what is learned shows."""
+    """A study of them, with so large an epsilon that what is learned shows.
+
+    A step's noise is .95 of what one image may add, beside some sixty images that agree: in every
+    trial all of the test's were ranked rightly, where .9 is asked for.
+    """
     made = table(SILOS, model={"kind": "python:scans:network", "inputs": [1, 8, 8]})
     made["data"] = {"source": "python:scans:records", "records": 120}
     made["training"] = {"steps": 12, "sample_rate": 0.5, "optimizer": {"name": "adam", "lr": 0.1}}

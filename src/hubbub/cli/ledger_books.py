@@ -42,12 +42,16 @@ class LedgerBooks:
         return max(0.0, self.cap.epsilon - spent)
 
     def after(self, plan: Plan) -> float:
-        """What the cap, or the plan's goal without one, counts once a plan's study is over."""
+        """What the cap, or the plan's goal without one, counts once a plan's study is over.
+
+        One that is over already would be run once more.
+        """
         if self.filter is not None:
-            rows = self.filter.wanted(plan.study.id, attempts_of(plan))
+            whole = attempts_of(plan)
+            rows = self.filter.wanted(plan.study.id, whole) or tuple(sorted(whole.items()))
             return self.filter.epsilon(self.tally, rows)
         goal = self.cap or plan.study.privacy
-        return self.tally.after(plan).epsilon(delta=goal.delta, relation=goal.relation)
+        return self.tally.after(plan, anew=True).epsilon(delta=goal.delta, relation=goal.relation)
 
     @property
     def law_unused(self) -> dict[str, Any]:
@@ -108,7 +112,7 @@ def spending(path: Path, plan: Plan) -> PlannedSpending:
     with Ledger(path) as ledger:
         books = LedgerBooks.of(ledger)
     goal = plan.study.privacy
-    whole = (books.tally, books.tally.after(plan))
+    whole = (books.tally, books.tally.after(plan, anew=True))
     spent, later = (one.epsilon(delta=goal.delta, relation=goal.relation) for one in whole)
     cap = books.cap
     if cap is None:

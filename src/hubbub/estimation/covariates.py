@@ -7,7 +7,7 @@ others are compared with. Where there are no numbers, every combination of class
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,9 @@ class Guess:
 # What is expected of answers, and what they are promised by.
 USUAL = Guess(variance=1 / 9, spread=1 / 9, rarest=1.0, outcome=1 / 4, event=1 / 3)
 SKEWED = Guess(variance=1 / 50, spread=1 / 100, rarest=1 / 4, outcome=1 / 10, event=1 / 8)
+# Of times as well: in the end hardly anybody of a rare class is left to be compared with. An answer
+# with classes as above needs a margin, for which the rarest is rarer here.
+FOLLOWED_OUT = replace(SKEWED, rarest=1 / 8, event=2 / 3)
 
 
 @dataclass(frozen=True, kw_only=True)

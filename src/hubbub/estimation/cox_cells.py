@@ -22,7 +22,7 @@ from hubbub.estimation.asked_keys import (
     covariates_table,
     grid_table,
 )
-from hubbub.estimation.covariates import Guess, Patterns
+from hubbub.estimation.covariates import FOLLOWED_OUT, SKEWED, Guess, Patterns
 from hubbub.estimation.cox_score import PartialLikelihood, Stratum
 from hubbub.estimation.effects import Effects, Regression
 from hubbub.estimation.pattern_regression import (
@@ -121,6 +121,8 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
     strata: Levels | None = None
     test: bool = False
     entry: Column | None = None
+
+    skewed = (SKEWED, FOLLOWED_OUT)
 
     def __post_init__(self) -> None:
         """Refuses a grid, an event, covariates or strata that are none."""

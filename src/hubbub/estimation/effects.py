@@ -129,6 +129,7 @@ class Regression(Statistic):
     # How many times what it needs the information of skewed records must be where a plan promises
     # an answer: noise moves it by a few standard deviations.
     promised: ClassVar[float] = 2.0
+    skewed: ClassVar[tuple[Guess, ...]] = (SKEWED,)  # records of which an answer is promised
 
     def __post_init__(self) -> None:
         """Refuses covariates that are none."""
@@ -153,14 +154,15 @@ class Regression(Statistic):
         self, found: Callable[[Guess], Effects | None], sigma: float, quantity: str
     ) -> Expectation:
         """What may be said before records are touched, of what is found in records as guessed."""
-        usual, skewed = found(USUAL), found(SKEWED)
+        usual = found(USUAL)
         error = math.inf if usual is None else float(usual.errors.max())
         told = f"{quantity} known to ±{error:.2g} (one standard error)"
         return self.make_expectation(
             {quantity: error},
             sigma,
             told,
-            answered=_is_clear(skewed, self.promised) and _is_clear(usual, 1.0),
+            answered=_is_clear(usual, 1.0)
+            and all(_is_clear(found(guess), self.promised) for guess in self.skewed),
             possible=_is_clear(usual, 1.0),
         )
 

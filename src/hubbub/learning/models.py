@@ -39,6 +39,7 @@ def build_model(
     bias: bool = True,
     seed: bytes,
     intervals: int = 0,
+    intercept: float = 0.0,
 ) -> nn.Module:
     """Build a model whose first weights follow from `seed` alone.
 
@@ -47,9 +48,9 @@ def build_model(
            caller may be using, is left where it was.
 
     Args:
-        kind: "logistic" (weights zero), "mlp", "cnn" (the paper's: two convolutions of 64 channels
-            with ReLU and max-pooling, then fully connected layers), "linear-probe" (least squares
-            on normalised features, from one sum), or "python:module:factory", called as
+        kind: "logistic" (weights zero at first), "mlp", "cnn" (the paper's: two convolutions of 64
+            channels with ReLU and max-pooling, then fully connected layers), "linear-probe" (least
+            squares on normalised features, from one sum), or "python:module:factory", called as
             factory(inputs=inputs, outputs=outputs), or without these names.
         inputs: shape of one record, (features,) or (channels, height, width).
         outputs: number of logits; 1 gives outputs of shape (n,) for binary targets, more of them
@@ -60,6 +61,7 @@ def build_model(
         intervals: of a time to an event. With one output, a built-in model then gives the
             proportional log-odds of all of them, (n, intervals): one number of each record, and an
             intercept for each interval, zero at first.
+        intercept: where the bias of a "logistic" begins.
 
     Returns:
         The model, on the CPU, with float32 parameters (a factory's are as it made them).
@@ -83,7 +85,7 @@ def build_model(
         return _of_factory(kind, inputs, outputs, seed)
     with seeded_by(seed):
         if kind == "logistic":
-            layers = _logistic(inputs, outputs, bias)
+            layers = _logistic(inputs, outputs, bias, intercept)
         elif kind == "mlp":
             widths = (math.prod(inputs), *hidden, outputs)
             layers = [*_flat(inputs), *_connected(widths, bias)]
@@ -126,11 +128,15 @@ def _intercepts(intervals: int) -> nn.Module:
     return layer
 
 
-def _logistic(inputs: tuple[int, ...], outputs: int, bias: bool) -> list[nn.Module]:
-    """One Linear layer, all zero."""
+def _logistic(
+    inputs: tuple[int, ...], outputs: int, bias: bool, intercept: float
+) -> list[nn.Module]:
+    """One Linear layer, all zero but perhaps its bias."""
     linear = nn.Linear(math.prod(inputs), outputs, bias=bias)
     for parameter in linear.parameters():
         nn.init.zeros_(parameter)
+    if bias:
+        nn.init.constant_(linear.bias, intercept)
     return [*_flat(inputs), linear]
 
 

@@ -31,6 +31,7 @@ def model_of(study: Study, shape: tuple[int, ...]) -> Any:
         bias=model.bias,
         seed=study.id,
         intervals=len(study.data.outcome.grid) if study.data.outcome else 0,
+        intercept=model.intercept,
     )
 
 

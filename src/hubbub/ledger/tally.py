@@ -120,13 +120,20 @@ class Tally:
         sessions = {session for session in self._sessions if session.study == study}
         return spent(self._studies.get(study, Counter()), sessions, delta, relation)
 
-    def after(self, plan: Plan) -> Tally:
-        """What it would be once a study is over, in one more session of each kind."""
+    def after(self, plan: Plan, *, anew: bool = False) -> Tally:
+        """What it would be once a study is over, in one more session of each kind.
+
+        Args:
+            plan: of the study.
+            anew: whether a study that is over already is run once more.
+        """
         whole, study = Tally(), plan.study.id
         whole._kinds, whole._sessions = Counter(self._kinds), set(self._sessions)
         whole._studies = {one: Counter(counts) for one, counts in self._studies.items()}
-        for number, (kind, rows, certificate) in enumerate(rows_of(plan)):
-            left = max(0, rows - self.attempts(study, kind))
+        wanted = list(rows_of(plan))
+        over = all(rows <= self.attempts(study, kind) for kind, rows, _ in wanted)
+        for number, (kind, rows, certificate) in enumerate(wanted):
+            left = rows if anew and over else max(0, rows - self.attempts(study, kind))
             if left:
                 whole._kinds[kind] += left
                 whole._studies.setdefault(study, Counter())[kind] += left

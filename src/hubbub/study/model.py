@@ -10,6 +10,8 @@ from typing import Annotated, Any
 from hubbub.section import Section
 from hubbub.settings import (
     by_hand,
+    later,
+    number,
     numbers,
     read,
     read_key,
@@ -44,6 +46,7 @@ def model_from(stated: Mapping[str, Any]) -> Model:
         target_modules=lambda section: _target_modules(section, kind),
         frozen=lambda section: _frozen(section, kind),
         loss=_loss,
+        intercept=lambda section: _intercept(section, kind),
     )
 
 
@@ -86,6 +89,14 @@ def _target_modules(section: Section, kind: str) -> tuple[str, ...]:
         wanted = "different names of layers of the frozen module"
         raise section.refusal("target_modules", wanted, 'write them like ["q_proj", "v_proj"]')
     return modules
+
+
+def _intercept(section: Section, kind: str) -> float:
+    """Where the only bias of a model begins."""
+    alone = kind == "logistic" and read_key(Model, section, "outputs") == 1
+    if not alone or not read_key(Model, section, "bias"):
+        section.absent("intercept", 'but for kind = "logistic" with one output and a bias')
+    return float(read_key(Model, section, "intercept"))
 
 
 def _loss(section: Section) -> str:
@@ -309,6 +320,19 @@ class Model:
             )
         ),
     ] = ""
+    intercept: Annotated[
+        float,
+        later(
+            by_hand(
+                number(
+                    -20,
+                    20,
+                    'Where the bias of a `"logistic"` with one output begins, by what is public: '
+                    "the log-odds of a rare outcome's rate, -4.5 of one in ninety.",
+                )
+            )
+        ),
+    ] = 0.0
 
     @property
     def extractor(self) -> Frozen | None:

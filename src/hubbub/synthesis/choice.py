@@ -16,8 +16,8 @@ import numpy as np
 from hubbub.synthesis.components import Components
 from hubbub.synthesis.design import Design
 
-# Each pair makes all others noisier. Half of these, seen on five tables: .01 of AUC less at epsilon
-# .5 for 25 columns, total variation the same or 3 % less.
+# Each pair makes all others noisier. With half of these, on splits that they were not chosen by,
+# AUC at epsilon .5 was .000 to .014 less on five tables (docs/experiments.md).
 _STANDS_OUT = 4.0  # standard deviations of the noise, for a dependency that a column is hung on
 _SECOND = 10.0  # for a further parent
 _MOST_CELLS = 2**14  # of a clique

@@ -95,6 +95,8 @@ def rehearsed(
     candidates: Sequence[Settings],
     law: RehearsalLaw,
     random: np.random.Generator,
+    *,
+    intercept: float = 0.0,
 ) -> LinearModels:
     """Train one linear model for each candidate, from weights of zero.
 
@@ -108,11 +110,12 @@ def rehearsed(
         candidates: with as many steps each.
         law: of a run with so many steps.
         random: of the batches and the noise.
+        intercept: where the bias begins.
     """
     [steps] = {candidate.steps for candidate in candidates}
     rows, known = with_bias(inputs), head.known(targets)
     clips = np.array([candidate.clip_norm for candidate in candidates])
-    models = _Training(head, rows.shape[1], candidates)
+    models = _Training(head, rows.shape[1], candidates, intercept)
     squares = (rows**2).sum(1)
     for step in range(steps):
         batch = np.flatnonzero(random.random(len(rows)) < law.sample_rate)
@@ -144,7 +147,9 @@ def _clipped_sums(
 class _Training:
     """Models on their way, and Adam's memory of each."""
 
-    def __init__(self, head: LinearHead, features: int, candidates: Sequence[Settings]) -> None:
+    def __init__(
+        self, head: LinearHead, features: int, candidates: Sequence[Settings], intercept: float
+    ) -> None:
         count, steps = len(candidates), candidates[0].steps
         self._steps = steps
         self._rates = np.array([candidate.lr for candidate in candidates])[:, None]
@@ -152,6 +157,7 @@ class _Training:
         self.at = LinearModels(
             head, np.zeros((features, count, head.outputs)), np.zeros((count, head.intercepts))
         )
+        self.at.weights[-1] = intercept
         parts = (self.at.weights, self.at.intercepts)
         self._memories = [(np.zeros_like(part), np.zeros_like(part)) for part in parts]
 

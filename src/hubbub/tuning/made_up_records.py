@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 _FACTORS = 3  # hidden numbers of which columns have something in common
 _GONE = 0.1  # of the cells of a column with an indicator
 _RATES = (0.03, 0.5)  # of an outcome
+_AROUND = 0.5  # of log-odds that a study states
 _COUNTS = (0.02, 0.2)  # mean of a count, as a share of its bound
 
 
@@ -85,7 +86,10 @@ def _targets(study: Study, signal: Array, random: np.random.Generator) -> NDArra
         return _outcomes(outcome, signal, random)
     if model.outputs == 1:
         rate = random.uniform(*_RATES)
-        chance = 1.0 / (1.0 + np.exp(-(signal + log(rate / (1 - rate)))))
+        odds = log(rate / (1 - rate))
+        if model.intercept:
+            odds = model.intercept + random.uniform(-_AROUND, _AROUND)
+        chance = 1.0 / (1.0 + np.exp(-(signal + odds)))
         return (random.random(len(signal)) < chance).astype(np.float64)
     turns = random.normal(size=(1, model.outputs))
     scores = signal[:, None] * turns + random.normal(size=(1, model.outputs))

@@ -141,7 +141,8 @@ def tune(
         for steps, law in laws.items():
             places = [k for k, (one, _) in enumerate(candidates) if one.steps == steps]
             group = [candidates[k][0] for k in places]
-            for place, value in zip(places, _explained(head, drawn, group, law, draw), strict=True):
+            told = _explained(head, drawn, group, law, draw, intercept=study.learning[0].intercept)
+            for place, value in zip(places, told, strict=True):
                 explained[place].append(value)
         if progress is not None:
             progress()
@@ -266,7 +267,13 @@ def _drawn(study: Study, public: Records | None, random: np.random.Generator) ->
 
 
 def _explained(
-    head: LinearHead, drawn: _Draw, group: Sequence[Settings], law: RehearsalLaw, draw: int
+    head: LinearHead,
+    drawn: _Draw,
+    group: Sequence[Settings],
+    law: RehearsalLaw,
+    draw: int,
+    *,
+    intercept: float,
 ) -> list[float]:
     """What each candidate of one number of steps explains of one draw.
 
@@ -277,7 +284,7 @@ def _explained(
         law, noise_multiplier=law.noise_multiplier * drawn.share, divisor=law.divisor * drawn.share
     )
     random = np.random.default_rng([draw, group[0].steps])
-    models = rehearsed(head, drawn.inputs, drawn.targets, group, law, random)
+    models = rehearsed(head, drawn.inputs, drawn.targets, group, law, random, intercept=intercept)
     null = head.null_loss(drawn.targets, drawn.test_targets)
     lost = models.losses(drawn.test_inputs, drawn.test_targets)
     return [float(max(1.0 - one / null, -1.0)) if np.isfinite(one) else -1.0 for one in lost]

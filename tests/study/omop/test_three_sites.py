@@ -28,7 +28,15 @@ def example(postgresql: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     sites["PEOPLE"].update(dict.fromkeys(SITES, 150))
     sites["make"](postgresql.url("owner", "postgres"))
     text = (EXAMPLE / "study.toml").read_text(encoding="utf-8")
-    return text.replace("steps = 60", "steps = 3").replace("records = 900", "records = 420")
+    for stated, instead in {
+        "steps = 60": "steps = 3",
+        "records = 900": "records = 420",
+        "epsilon = 2.0": "epsilon = 20.0",  # what noise hides a study does not tell
+        "epsilon = 0.5": "epsilon = 12.0",
+    }.items():
+        assert stated in text
+        text = text.replace(stated, instead)
+    return text
 
 
 def answered(folder: Path) -> None:

@@ -504,6 +504,27 @@ except HubbubError as error:
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
 
 
+def test_postgresql_goes_through_no_table_once_for_each_person(postgresql: Any, tmp_path: Path):
+    """Its planner takes rows behind a checked CAST for one, and nests loops over thousands."""
+    url = postgresql.made(
+        "planned",
+        "CREATE TABLE t AS SELECT k AS pid, '2020-01-01' AS day FROM generate_series(1, 4000) k",
+        "ANALYZE t",
+    )
+    connection = connection_of("north", connect(tmp_path, "north", url))
+    asked = "SELECT current_setting('enable_nestloop'), current_setting('cursor_tuple_fraction')"
+    assert list(rows_of(connection, asked, "north")) == [[("off", "1")]]
+    query = checked(
+        "SELECT a.pid FROM t a JOIN "
+        "(SELECT pid, MIN(CAST(day AS DATE)) AS d FROM t GROUP BY pid) b "
+        "ON b.pid = a.pid AND CAST(a.day AS DATE) - b.d BETWEEN 0 AND 9",
+        {"t": "pid"},
+        patient="pid",
+    )
+    statement = rendered(query.select, "postgres", "public")
+    assert sum(map(len, rows_of(connection, statement, "north"))) == 4000
+
+
 # What an engine may take for its clock, and what is a day.
 NO_DAYS = ("now", "NOW", " today ", "yesterday", "tomorrow", "epoch", "infinity", "now-01-01", "")
 DAYS = {"2020-03-04": "2020-03-04", "2020-03-04 05:06:07": "2020-03-04"}

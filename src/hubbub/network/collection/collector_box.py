@@ -80,7 +80,7 @@ class CollectorBox:
         """A node's key, which is refused or kept before it is shown to anybody."""
         self._check(node, frame)
         self.collector.take_key(frame)
-        self.kept.keep(f"key-{node}", frame)
+        self.kept.keep(f"key-{node}", self.collector.node_keys[node])
 
     def take_deposit(self, silo: int, frames: Sequence[bytes]) -> None:
         """A silo's deposit, and its last word where there is one."""

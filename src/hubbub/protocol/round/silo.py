@@ -130,6 +130,7 @@ class Silo:
         rows = self.batches.rows(source, task.count, attempt, self._seed)  # P1, P9, P25; P19
         total = projected_sum.clipped_sum(numbers, task, attempt.parameters, rows, draw)  # P14, P8
         residues = self._noise.added(total, attempt, source)  # P3, P5, P25: before rounding
+        del total  # as large as two frames, which are made now
         masked = self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
         self._source.renew()
         return masked

@@ -131,7 +131,12 @@ def _left_out(one: ColumnDraft) -> list[str]:
 
 def _model(made: Draft) -> list[str]:
     outputs = [f"outputs = {made.target.outputs}"] if made.target.outputs > 1 else []
-    return ["[model]", 'kind = "logistic"', *outputs]
+    begun = (
+        [f"intercept = {made.intercept:g}                 # from records: log-odds of the outcome"]
+        if made.intercept
+        else []
+    )
+    return ["[model]", 'kind = "logistic"', *outputs, *begun]
 
 
 def _training(made: Draft) -> list[str]:

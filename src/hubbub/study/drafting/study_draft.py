@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, floor, log10
+from math import ceil, floor, log, log10
 
 from hubbub.errors import DataError
 from hubbub.study.drafting.asked_query import AskedQuery
@@ -28,6 +28,7 @@ EPSILON = 1.0  # of a draft
 
 _STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
 _TELLS_WHOSE = "it says whose a row is, which tells nothing about others"
+_ENOUGH, _RARE = 200, 0.2  # records, and the share of an outcome, of which the log-odds are stated
 _OTHERS = 3  # columns that may be the target instead
 _NAMED = 12  # columns, before the rest are counted
 _MANY = (2000, 10_000)  # records from which on a validation needs less of epsilon
@@ -53,6 +54,7 @@ class Draft:
         validation_epsilon: what the validation costs; 0: there is none.
         validation_bins: of its predictions; 0: as many as a study has that says nothing.
         asked: the query that the tables came from; None: files.
+        intercept: the log-odds of a rare outcome, rounded to halves; 0 of any other.
     """
 
     parties: tuple[str, ...]
@@ -69,6 +71,7 @@ class Draft:
     validation_epsilon: float = 0.0
     validation_bins: int = 0
     asked: AskedQuery | None = None
+    intercept: float = 0.0
 
     @property
     def used(self) -> tuple[ColumnDraft, ...]:
@@ -124,6 +127,7 @@ class Draft:
         ]
         read_off = [spelled, "data.records", "data.capacity"]
         read_off += ["data.most_per_patient"] if self.patient else []
+        read_off += ["model.intercept"] if self.intercept else []
         read_off += [f"bounds, typical values and missing of {_few(bounded)}"] if bounded else []
         return (*read_off, *([f"categories of {_few(listed)}"] if listed else []))
 
@@ -186,8 +190,18 @@ def draft(survey: Survey, given: Answers) -> Draft:
         records=max(_two_digits(total), len(names)),
         capacity=_ample(max(units)),
         patient=patient or "",
+        intercept=0.0 if wanted.outcome or wanted.classes else _log_odds(happened),
         most_per_patient=next(n for n in _CAPS if n >= min(most, _CAPS[-1])) if patient else 0,
     )
+
+
+def _log_odds(happened: Sequence[bool | None]) -> float:
+    """Of what happened to few or to nearly all, in halves; 0 of any other, or of few records."""
+    known = [one for one in happened if one is not None]
+    rate = sum(known) / max(len(known), 1)
+    if len(known) < _ENOUGH or not 0 < min(rate, 1 - rate) < _RARE:
+        return 0.0
+    return round(2 * log(rate / (1 - rate))) / 2
 
 
 def _guessed(survey: Survey, tiers: Sequence[Sequence[str]]) -> str:

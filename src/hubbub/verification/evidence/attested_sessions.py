@@ -94,11 +94,13 @@ def _of_every_session(
     long = {session for session, frames in listed.items() if frames > most}
     if len(set(shown)) < len(shown):
         return finding.wrong(claim, "a session is shown twice")
-    missing = ((words.sessions - words.unlisted) | long) - set(shown)
+    missing = ((words.vouched - words.unlisted) | long) - set(shown)
     if missing:
         return finding.wrong(claim, f"{min(missing)[:16]}… is without")
     others = {one for one, own in zip(shown, rosters, strict=True) if own.digest != roster.digest}
-    if not all(one.holds and one.is_checked for one in found):
+    if unshown := words.sessions - words.unlisted - set(shown):
+        doubt = f"so few silos as may lie say that they answered in {min(unshown)[:16]}…"
+    elif not all(one.holds and one.is_checked for one in found):
         doubt = "what was shown in some does not hold, or was not checked"
     elif words.unlisted:
         doubt = f"of {min(words.unlisted)[:16]}… there is no transcript"

@@ -10,6 +10,7 @@ knows no frames.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import ceil
@@ -36,6 +37,7 @@ class SiloWords:
         disputed: silos that count more than epsilon was counted for, where all of them may lie.
         attempts: the most that one of the others has charged.
         sessions: in which some have charged an attempt, hexadecimal.
+        vouched: those of them that more silos name than may lie.
         unlisted: those of them of which there is no transcript.
     """
 
@@ -45,6 +47,7 @@ class SiloWords:
     spoken: frozenset[str] = frozenset()
     attempts: int = 0
     sessions: frozenset[str] = frozenset()
+    vouched: frozenset[str] = frozenset()
     unlisted: frozenset[str] = frozenset()
 
     @classmethod
@@ -65,6 +68,7 @@ class SiloWords:
         final = [one for one in right if one.get("closed") is True]
         last = {one["silo"] for one in final}
         unlisted = frozenset(name for one in final for name in one["unlisted"])
+        told = Counter(name for one in final for name in {*one["sessions"]})
         return cls(
             wrongs=wrongs,
             doubtful=tuple(name for name in study.parties.names if name not in last),
@@ -73,7 +77,8 @@ class SiloWords:
             attempts=max(
                 (one["attempts"] for one in right if one["silo"] not in disputed), default=0
             ),
-            sessions=unlisted.union(*(one["sessions"] for one in final)),
+            sessions=unlisted.union(told),
+            vouched=frozenset(name for name in told if told[name] > study.parties.colluders),
             unlisted=unlisted,
         )
 
