@@ -340,9 +340,9 @@ def test_a_quarter_of_a_minute_of_hellos_takes_no_memory_and_ends(
         before, subject = mebibytes(), answers_of(own.keys["ann"].identity)
         with flooding(own, "ann", subject, HELLO, 10**9, 15.0) as process:
             while process.is_alive():
-                assert asked(carrier, {"bob": b"abc"}, 20.0) == {"bob": b"cba"}
+                assert asked(carrier, {"bob": b"abc"}, 60.0) == {"bob": b"cba"}
                 time.sleep(0.1)
-        assert asked(carrier, {"ann": b"abc"}, 5.0) == {"ann": b"cba"}
+        assert asked(carrier, {"ann": b"abc"}, 60.0) == {"ann": b"cba"}
         assert mebibytes() - before < 40
     for party in parties:
         party.stop()
