@@ -25,7 +25,8 @@ from hubbub.planning import (
     Released,
 )
 from hubbub.queries.answer_csv import tables_of
-from hubbub.queries.coefficients.newton_steps import NAME, NewtonSteps
+from hubbub.queries.coefficients.model_sums import NAME
+from hubbub.queries.coefficients.newton_steps import NewtonSteps
 from hubbub.queries.coefficients.own_sums import OwnSums
 from hubbub.queries.coefficients.released_model import covariates_of
 from hubbub.queries.promise_of_answers import promise_of

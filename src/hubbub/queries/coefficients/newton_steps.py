@@ -14,16 +14,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hubbub import estimation
+from hubbub.queries.coefficients.model_sums import LOST, NAME, ModelSums
 from hubbub.queries.coefficients.released_model import effects_of
 from hubbub.queries.statistic_sums import Array, Cells, Parameters
 from hubbub.tabular import Column
 
-NAME = "model coefficients"
 # From here one step still leads to the root but for little beside its standard error: half of the
 # logarithm of a ratio, over half of a range or between classes
 # (experiments/coefficients_coverage.py).
 _FAR_OFF = 0.5
-LOST = "its sums were charged, and lost in an interruption"
 FAR = (
     "the released model is too far from what the records say: ask for more coefficients.sums, or "
     "give the training more of epsilon"
@@ -35,26 +34,10 @@ _NOTE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class NewtonSteps:
-    """All that is asked of a record, as one vector.
-
-    Args:
-        asked: the regression.
-        relation: "add-remove" or "substitute".
-    """
+class NewtonSteps(ModelSums):
+    """All that is asked of a record, as one vector."""
 
     asked: estimation.NewtonLogistic
-    relation: str
-
-    @property
-    def stacked(self) -> estimation.Stacked:
-        """The block on its scale, alone."""
-        return estimation.stack({NAME: self.asked}, self.relation)
-
-    @property
-    def size(self) -> int:
-        """How many numbers the vector has."""
-        return self.asked.size
 
     @property
     def start(self) -> Parameters:
@@ -64,11 +47,6 @@ class NewtonSteps:
     def begun_at(self, effects: Parameters) -> Parameters:
         """The same where the first sum is taken at these effects (width,)."""
         return np.concatenate([effects, effects])
-
-    @property
-    def least_rounds(self) -> int:
-        """A model is released without coefficients, too."""
-        return 0
 
     def rounds(self, sums: int) -> int:
         """How many sums are asked for, where a study wants so many."""

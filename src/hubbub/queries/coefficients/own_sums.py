@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hubbub import estimation
-from hubbub.queries.coefficients.newton_steps import LOST, NAME
+from hubbub.queries.coefficients.model_sums import LOST, NAME, ModelSums
 from hubbub.queries.statistic_sums import Array, Cells, Parameters
 from hubbub.tabular import Column
 
@@ -23,36 +23,13 @@ _NOTE = "of all records, held back or not; what is likeliest, not what was relea
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnSums:
-    """All that is asked of a record, as one vector.
-
-    Args:
-        asked: the regression.
-        relation: "add-remove" or "substitute".
-    """
-
-    asked: estimation.OneSum | estimation.Iterated
-    relation: str
-
-    @property
-    def stacked(self) -> estimation.Stacked:
-        """The block on its scale, alone."""
-        return estimation.stack({NAME: self.asked}, self.relation)
-
-    @property
-    def size(self) -> int:
-        """How many numbers the vector has."""
-        return self.asked.size
+class OwnSums(ModelSums):
+    """All that is asked of a record, as one vector."""
 
     @property
     def start(self) -> Parameters:
         """Where the first sum is taken."""
         return self.asked.start
-
-    @property
-    def least_rounds(self) -> int:
-        """A model is released without coefficients, too."""
-        return 0
 
     def rounds(self, sums: int) -> int:
         """How many sums are asked for, where a study wants so many."""
