@@ -142,21 +142,27 @@ class Deaths:
             raise Killed
 
 
+def two_sided(
+    deaths: Deaths, honest: Callable[..., Any], party_of: Callable[[Any], str]
+) -> Callable[..., Any]:
+    """A method that writes, with two sides at which the process of a party may die."""
+
+    def written(self: Any, *given: Any, **named: Any) -> Any:
+        party = party_of(self)
+        deaths.side(party)
+        made = honest(self, *given, **named)
+        deaths.side(party)
+        return made
+
+    return written
+
+
 @contextmanager
 def dying(monkeypatch: pytest.MonkeyPatch, deaths: Deaths) -> Iterator[Deaths]:
     """All that is written for a collection has two sides at which its process may die."""
 
     def both(kind: type, name: str, party_of: Callable[[Any], str]) -> None:
-        honest = getattr(kind, name)
-
-        def written(self: Any, *given: Any, **named: Any) -> Any:
-            party = party_of(self)
-            deaths.side(party)
-            made = honest(self, *given, **named)
-            deaths.side(party)
-            return made
-
-        monkeypatch.setattr(kind, name, written)
+        monkeypatch.setattr(kind, name, two_sided(deaths, getattr(kind, name), party_of))
 
     both(KeptFrames, "keep", lambda kept: kept.folder.parents[1].name)
     both(KeptFrames, "erase", lambda kept: kept.folder.parents[1].name)

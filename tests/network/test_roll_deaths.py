@@ -21,7 +21,7 @@ from hubbub.training import CheckpointWriter, RunFolder
 from hubbub.training.result import Result
 from hubbub.verification.replay.checking import verify
 from hubbub.verification.transcript import Transcript
-from network.collected import Deaths, Killed
+from network.collected import Deaths, Killed, two_sided
 from network.consortium import sent_home
 from network.relay import HASTY, Jumping, Watched, gathered
 
@@ -34,16 +34,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, deaths: Deaths) -> Iterator[Deaths]:
     """All that is written of sessions has two sides at which its process may die."""
 
     def both(kind: type, name: str, party_of: Callable[[Any], str]) -> None:
-        honest = getattr(kind, name)
-
-        def written(self: Any, *given: Any, **named: Any) -> Any:
-            party = party_of(self)
-            deaths.side(party)
-            made = honest(self, *given, **named)
-            deaths.side(party)
-            return made
-
-        monkeypatch.setattr(kind, name, written)
+        monkeypatch.setattr(kind, name, two_sided(deaths, getattr(kind, name), party_of))
 
     def kept_at_once(
         self: CheckpointWriter, state: Any, heads: Any, then: Any = lambda: None
