@@ -110,7 +110,7 @@ def _init(options: argparse.Namespace) -> int:
     if options.json:
         emit(result)
     else:
-        _show(options, drafted, faults, left_out, too_wide(study))
+        _show(options, drafted, faults, left_out, result["too_wide"])
     return 0
 
 
