@@ -292,8 +292,7 @@ class PartyFolder:
     @staticmethod
     def _note_read(path: Path, folder: str) -> None:
         """Keep in which folders something was read, for a withdrawal to sweep all of them."""
-        folders = text_of(path).splitlines() if path.is_file() else []
-        write_text(path, "\n".join(dict.fromkeys([*folders, folder])))
+        write_text(path, "\n".join(dict.fromkeys([*_lines(path), folder])))
 
     def _has_read(self, study: Study) -> bool:
         """Whether nothing of a study is left to be read here."""
@@ -322,8 +321,7 @@ class PartyFolder:
         self._audit(study).unlink(missing_ok=True)
         imported_code.unbind(study)
         place = path.with_suffix(_READ)
-        folders = text_of(place).splitlines() if place.is_file() else []
-        for folder in [*map(Path, folders), self.home]:
+        for folder in [*map(Path, _lines(place)), self.home]:
             extract.forget(study, self.name, folder)
         place.unlink(missing_ok=True)
         return there
@@ -393,6 +391,11 @@ def _check_no_keys(path: Path) -> None:
             f"expected no keys in {path.parent}, found {path}; a roster may list them: choose "
             "another --home"
         )
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file; none if it is not there."""
+    return text_of(path).splitlines() if path.is_file() else []
 
 
 def _hashes(path: Path) -> Mapping[str, object]:
