@@ -13,7 +13,6 @@ from hubbub.errors import StudyError
 from hubbub.settings import number, read, settings, whole
 from hubbub.study.data import Data
 from hubbub.study.model import Model
-from hubbub.tabular import COUNT
 
 _MOST_EFFECTS = 60  # whose noise in the information still fits into memory, entry by entry
 
@@ -69,17 +68,6 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
             "effect of a column",
             "leave it out, and see by [validation] what the model is good for",
         )
-    if data.outcome is not None and (data.outcome.kind == COUNT or data.outcome.is_log):
-        return (
-            "for a target of counts, or one whose logarithm is learned: one record's part of "
-            "their score may be as large as the upper bound, and the noise with it",
-            'ask for kind = "rates" in a study of [statistics] alone',
-        )
-    if len(data.classes) > 2:
-        return (
-            "for a target of more than two classes, whose odds are none of one class alone",
-            "train on one class against the others, or leave it out",
-        )
     if not data.is_declared or not data.features:
         return (
             "without data.columns, whose public bounds and categories make the effects",
@@ -98,6 +86,7 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
             "leave these keys out",
         )
     effects = sum(max(len(feature.categories) - 1, 1) for feature in data.features)
+    effects *= max(len(data.classes) - 1, 1)
     if effects > _MOST_EFFECTS:
         return (
             f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here: none would "
