@@ -31,11 +31,11 @@ from hubbub.estimation import (
     Answer,
     Estimate,
     Linear,
-    LogLinear,
     NewtonLogistic,
     NewtonMultinomial,
     NewtonPoisson,
     cox,
+    log_linear,
 )
 from hubbub.queries.coefficients.newton_steps import NewtonSteps
 from hubbub.queries.coefficients.own_sums import OwnSums
@@ -74,8 +74,10 @@ OWN = {
         relation="add-remove",
     ),
 }
-LOG = Column(name="amount", low=math.log(1), high=math.log(1000))
-OWN["logarithms"] = OwnSums(asked=LogLinear(outcome=LOG, on=covariates_of(ON)), relation="add-remove")
+OWN["logarithms"] = OwnSums(
+    asked=log_linear(Column(name="amount", low=1, high=1000), covariates_of(ON)),
+    relation="add-remove",
+)
 STEPS = NewtonSteps(asked=NewtonLogistic(outcome=DIED, on=covariates_of(ON)), relation="add-remove")
 STAGE = Column(name="stage", categories=("I", "II", "III"))
 NEWTON = {

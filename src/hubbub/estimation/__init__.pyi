@@ -33,6 +33,7 @@ from .linear import (
 )
 from .log_linear import (
     LogLinear as LogLinear,
+    log_linear as log_linear,
 )
 from .logistic_regression import (
     Logistic as Logistic,

@@ -7,12 +7,34 @@ as any other's (docs/privacy.md P36).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hubbub.errors import StudyError
 from hubbub.estimation.linear import Linear
-from hubbub.estimation.statistic import Array, Cells
+from hubbub.estimation.statistic import Array, Cells, Levels
+from hubbub.tabular import Column
+
+
+def log_linear(outcome: Column, on: tuple[Levels | Column, ...]) -> LogLinear:
+    """The regression of an amount's logarithm.
+
+    Args:
+        outcome: its column, with bounds above 0 in its own unit.
+        on: the covariates, see `Regression`.
+
+    Raises:
+        StudyError: an outcome or covariates that are none.
+    """
+    low, high = outcome.bounds
+    if low <= 0:
+        raise StudyError(
+            f"expected bounds above 0 of {outcome.name}, whose logarithm is asked of, found "
+            f"{low:g}; name the least amount that matters"
+        )
+    return LogLinear(outcome=replace(outcome, low=math.log(low), high=math.log(high)), on=on)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 Theory of operation. With w = (1, covariates), |w|^2 <= W, e the class of a record and m the chances
 of classes at public effects, both without the first class, a record sends its part w x (e - m) of
-the score and, scaled by sqrt(2 / W), its part w w' x (diag m - m m') of the information: where one
-is long the other is short (docs/privacy.md P36). Both factors of the information are symmetric, so
-that each product of two distinct entries is sent once.
+the score and, scaled by sqrt(6 / W), its part w w' x (diag m - m m') of the information: where one
+is long the other is shorter, and noise in the information is what hides effects first
+(docs/privacy.md P36). Both factors of the information are symmetric, so that each product of two
+distinct entries is sent once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from hubbub.estimation.model_regression import ModelRegression
 from hubbub.estimation.newton_sums import Scored, Triangle
 from hubbub.estimation.statistic import Answer, Array, Cells, Levels, Parameters, one_hot
 from hubbub.tabular import Column
+
+# The square of the information's scale, times W; over W the largest square of a record's length, of
+# three classes and of more (docs/privacy.md P36).
+_INFORMATION = 6.0
+_SQUARE_OF_THREE, _SQUARE = 2.125, 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +122,8 @@ class NewtonMultinomial(ModelRegression):
     @property
     def sensitivity(self) -> float:
         """The largest L2 norm of one record's block, at any parameters (docs/privacy.md P36)."""
-        return math.sqrt(2.0 * (1.0 + len(self.on)))
+        square = _SQUARE_OF_THREE if self.others == 2 else _SQUARE
+        return math.sqrt(square * (1.0 + len(self.on)))
 
     @property
     def diameter(self) -> float:
@@ -183,9 +190,10 @@ class NewtonMultinomial(ModelRegression):
         chances = np.full(self.others, guess.outcome / self.others)
         spread = np.diag(chances) - np.outer(chances, chances)
         moments = max(records, 1.0) * self.covariates.moments(guess)
+        nowhere = np.zeros(len(self.start))
         return Scored(
-            at=0.0 * self.start,
-            score=0.0 * self.start,
+            at=nowhere,
+            score=nowhere,
             information=np.kron(moments, spread),
             noise=sigma**2 * np.eye(len(self.start)),
             blur=sigma / self._scale,
@@ -196,7 +204,7 @@ class NewtonMultinomial(ModelRegression):
         """(n, entries) of diag m - m m' of each record's chances m, (n, others)."""
         inner = self._entries.inner
         diagonals = np.array([inner.entries(np.diag(one)) for one in np.eye(self.others)])
-        return chances @ diagonals - inner.squares(np.ones(len(chances)), chances)
+        return np.asarray(chances @ diagonals - inner.squares(np.ones(len(chances)), chances))
 
     @property
     def _entries(self) -> ProductEntries:
@@ -206,4 +214,4 @@ class NewtonMultinomial(ModelRegression):
     @property
     def _scale(self) -> float:
         """What the information is multiplied by (docs/privacy.md P36)."""
-        return math.sqrt(2.0 / (1.0 + len(self.on)))
+        return math.sqrt(_INFORMATION / (1.0 + len(self.on)))

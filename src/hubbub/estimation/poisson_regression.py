@@ -159,9 +159,7 @@ class NewtonPoisson(ModelRegression):
         whole = np.nan_to_num(parameters.astype(np.float64), posinf=50.0, neginf=-50.0)
         effects, high = np.clip(whole, -50.0, 50.0), self.outcome.bounds[1]
         width, steepest = 1.0 + len(self.on), effects[0] + self._climb(effects[1:])
-        largest = high * math.exp(
-            min(max(steepest - math.log(high), math.log(_LEAST_RATE)), 0.0)
-        )
+        largest = high * math.exp(min(max(steepest - math.log(high), math.log(_LEAST_RATE)), 0.0))
         part = largest / high
         share = max(min(2.0 / part, 1.0 / part**2) - 1.0, 1.0)
         ends = [

@@ -19,7 +19,7 @@ _MOST_EFFECTS = 60  # whose noise in the information still fits into memory, ent
 
 @settings
 class Coefficients:
-    """Effects of the trained linear model with intervals ([P32](privacy.md#p32))."""
+    """Effects of the trained linear model with intervals ([P32](privacy.md#p32), P36)."""
 
     title: ClassVar[str] = "coefficients"
 
@@ -29,9 +29,9 @@ class Coefficients:
         whole(
             1,
             16,
-            "In how many sums. Of two classes each is a Newton step from where the one before it "
-            "led: two say as much as one; where the released model is far from the records, only "
-            "the later one counts. Times to an event take ten, whatever stands here.",
+            "In how many sums. Of classes and counts each is a Newton step from where the one "
+            "before it led: two say as much as one; where the released model is far from the "
+            "records, only the later one counts. Times to an event take ten, whatever stands here.",
         ),
     ] = 2
 
@@ -89,8 +89,8 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
     effects *= max(len(data.classes) - 1, 1)
     if effects > _MOST_EFFECTS:
         return (
-            f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here: none would "
-            "stand out of the noise",
+            f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here, those of "
+            "each class but the first counted: none would stand out of the noise",
             "take fewer columns, or leave it out",
         )
     return "", ""

@@ -1,4 +1,4 @@
-"""Effects of the trained model with intervals: sums of score and information at its end (P32).
+"""Effects of the trained model with intervals: sums of score and information at its end (P32, P36).
 
 What a run says of it is in its folder:
 
@@ -70,7 +70,7 @@ class CoefficientsQuery(SumsQuery):
         if events:
             (event,), grid = events, (0.0, *data.outcome.grid)
             return OwnSums(asked=estimation.cox(own, event, grid, on), relation=relation)
-        linear = estimation.LogLinear if data.outcome.is_log else estimation.Linear
+        linear = estimation.log_linear if data.outcome.is_log else estimation.Linear
         return OwnSums(asked=linear(outcome=own, on=on), relation=relation)
 
     @cached_property

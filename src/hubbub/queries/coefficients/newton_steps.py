@@ -1,7 +1,7 @@
 """Score and information at the released model, and Newton steps from there (docs/privacy.md P32).
 
-A record sends the block of a logistic regression on numbers (P23 (f)), taken at the effects that
-the released model has. Each sum leads a step on; what all that were taken near the root say
+A record sends the block of a logistic regression on numbers (P23 (f)), of counts or of several
+classes (P36), taken at the effects that the released model has. Each sum leads a step on; what all that were taken near the root say
 together is the answer, and the released model is one of these places. So nothing has to be found
 from zero, and one sum may do where such a regression by itself needs ten.
 """
@@ -85,9 +85,7 @@ class NewtonSteps(ModelSums):
         _, noise = self.stacked.own(NAME, np.zeros(self.size), sigma)
         return self.asked.foreseen_of(records, noise, sums)
 
-    def _played(
-        self, noisy: Sequence[Array], sigma: float, at: Parameters
-    ) -> list[estimation.Sum]:
+    def _played(self, noisy: Sequence[Array], sigma: float, at: Parameters) -> list[estimation.Sum]:
         """Each sum with the effects at which it was taken."""
         sums = []
         for one in noisy:

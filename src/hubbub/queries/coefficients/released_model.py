@@ -39,7 +39,9 @@ def effects_of(columns: Sequence[Column], model: Parameters) -> Parameters:
     told = np.array(
         [
             _of_output(columns, [*own, bias])
-            for own, bias in zip(weights.reshape(outputs, -1).tolist(), biases.tolist(), strict=True)
+            for own, bias in zip(
+                weights.reshape(outputs, -1).tolist(), biases.tolist(), strict=True
+            )
         ]
     )
     against = told if outputs == 1 else told[1:] - told[0]
