@@ -17,7 +17,7 @@ from hubbub.disk import write_text
 from hubbub.errors import UserError
 from hubbub.estimation import Incidence, Levels, OneSum, stack, statistic_from
 from hubbub.report.answer_figures import figure_of
-from hubbub.report.answer_tables import p_words, table_of
+from hubbub.report.answer_tables import estimate_words, p_words, printed, table_of
 from hubbub.report.notebook_view import shown_in_notebook
 from hubbub.report.paper.effects_table import effects_table
 from hubbub.report.paper.figure_files import FIGURES, figure_file
@@ -212,7 +212,6 @@ def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None
         ((0.8, 0.692, 0.925), "0.80 (0.69–0.93)"),
         ((1.00312, 1.0011, 1.0051), "1.003 (1.001–1.005)"),  # or it would leave the picture
         ((310.0, 240.0, 380.0), "310 (240–380)"),
-        ((-0.31, -0.52, -0.1), "−0.31 (−0.52 to −0.10)"),
     ):
         answer = told()["statistics"]["hr"]
         answer["rows"] = answer["rows"][:1]
@@ -227,6 +226,13 @@ def test_p_values_are_as_papers_print_them() -> None:
         assert p_words(value, equal="= ") == wanted
     for value, wanted in ((0.0482, "0.048"), (0.1, "0.10"), (0.995, "> 0.99"), (None, "")):
         assert p_words(value) == wanted
+
+
+def test_ends_below_zero_have_a_word_between_them_and_a_minus() -> None:
+    below = {"value": -0.31, "low": -0.52, "high": -0.1}
+    assert estimate_words(below) == "−0.31 (−0.52 to −0.10)"
+    assert printed("-9.4 % (-12.0 to -6.8)") == "−9.4 % (−12.0 to −6.8)"
+    assert printed("60 to <75, a-1 (1,100 to 1,300.5)") == "60 to <75, a-1 (1,100–1,300.5)"
 
 
 def effect(level: str, value: float, column: str = "ward", group: str = "") -> dict[str, Any]:
@@ -252,9 +258,8 @@ def test_effects_stand_below_their_column_after_the_reference() -> None:
         ("  b", "1.50 (1.25–1.80)", "0.15"),
         ("  c", "0.50 (0.42–0.60)", "0.050"),
     )
-    paper = manuscript_of(
-        told() | {"statistics": {}}, coefficients={"statistics": {"the model": regression(*rows)}}
-    )
+    answer = {"statistics": {"the model": regression(*rows)}}
+    paper = manuscript_of(told() | {"statistics": {}}, coefficients=answer)
     (printed,) = paper.tables
     assert (printed.name, printed.table, printed.notes) == ("the-model", table, ("a note",))
     assert "odds ratios are from logistic" in paper.methods.lower()

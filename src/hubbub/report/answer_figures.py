@@ -14,7 +14,10 @@ from typing import Any
 from hubbub.report import charts, curve_charts, markup, scales
 from hubbub.report.answer_tables import Answer, estimate_words, p_words
 
-_RATIOS = ("hazard ratio", "odds ratio", "rate ratio", "relative risk")
+_RATIOS = (
+    *("hazard ratio", "odds ratio", "rate ratio", "relative risk"),
+    "ratio of geometric means",
+)
 _MOST_CURVES, _MOST_TIMES = 6, 8
 _WHAT = {  # is on the vertical axis, by the kind of answer
     "survival": "share without the event",
