@@ -8,18 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.coefficients.made_up import study_of, table_of, write_silos
+from tests.coefficients.made_up import LOGARITHM, STAGES, study_of, table_of, write_silos
 
 import hubbub
 from hubbub.cli import main
 from hubbub.errors import StudyError
 from hubbub.ledger import Ledger
+from hubbub.queries.coefficients import COEFFICIENT_SUMS, CoefficientsQuery
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.study import Study
 from hubbub.training import resume, run
 from hubbub.verification.replay.checking import verify
 
 NAME = "model coefficients"
+TOO_MANY = STAGES | {
+    "classes": [str(place) for place in range(14)],
+    "columns": {f"x{place}": {"low": 0, "high": 1} for place in range(5)},
+}
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +82,38 @@ def test_amounts_have_slopes_and_times_hazard_ratios(
         assert abs(apart) < 6 * row.standard_error
         assert row.low < row.value < row.high
     assert result.plan.planned("coefficients").mechanism.steps == sums
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "quantity", "wanted"),
+    [  # of a year, and of men: by which they were made up, or about so
+        ("count", {}, "rate ratio", (0.4 / 13, 0.32)),
+        ("classes", {"data": STAGES, "model": {"outputs": 3}}, "odds ratio", (1.6 / 13, 1.3)),
+        ("numeric", {"data": LOGARITHM}, "ratio of geometric means", (0.27 / 13, 0.22)),
+    ],
+)
+def test_counts_several_classes_and_logarithms_have_ratios(
+    files: Path,
+    tmp_path: Path,
+    kind: str,
+    changed: dict[str, Any],
+    quantity: str,
+    wanted: tuple[float, float],
+) -> None:
+    result = run(study_of(files, kind, **changed), tmp_path / "run")
+    answer = result.statistics[NAME]
+    of = "III against I" if quantity == "odds ratio" else ""
+    told = {(row.column, row.level): row for row in answer.rows if row.group == of}
+    for key, effect in zip((("age", "per unit"), ("sex", "M against F")), wanted, strict=True):
+        row = told[key]
+        assert row.quantity == quantity
+        assert row.low < row.value < row.high
+        assert abs(np.log(row.value) - effect) < 6 * row.standard_error
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Coefficients of the model" in page
+    assert of in page
+    assert (tmp_path / "run" / "tables" / "model-coefficients.csv").read_text().count(quantity) > 3
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
@@ -139,6 +176,32 @@ def test_a_sum_that_was_charged_and_lost_is_not_asked_again_and_the_model_stays(
     assert result.model is not None
 
 
+def test_a_run_that_stops_between_two_sums_takes_the_second_where_the_first_one_led(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CoefficientsQuery.store
+
+    def stop(query: CoefficientsQuery, folder: Path, state: Any) -> None:
+        store(query, folder, state)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CoefficientsQuery, "store", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(study_of(files, "count"), tmp_path / "run")
+    assert rows_of(tmp_path / "ledgers") == 1
+    kept = json.loads((tmp_path / "run" / COEFFICIENT_SUMS).read_text())["kept"]
+    result = resume(tmp_path / "run")
+    assert rows_of(tmp_path / "ledgers") == 2
+    both = json.loads((tmp_path / "run" / COEFFICIENT_SUMS).read_text())["kept"]
+    numbers = result.plan.planned("coefficients").query.numbers
+    assert (kept[0], both[0]) == (1, 2)
+    assert both[1:-numbers] == kept[1:-numbers]
+    assert any(both[-numbers:])
+    assert result.statistics[NAME].rows
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
 def test_patients_are_the_unit(tmp_path: Path) -> None:
     write_silos(tmp_path / "data", 400, most=3)
     patients = {"patient": "who", "most_per_patient": 3, "records": 700}
@@ -164,7 +227,11 @@ def test_a_plan_says_how_exact_they_will_be(
     ("kind", "changed", "why"),
     [
         ("classes", {"model": {"kind": "mlp", "hidden": [4]}}, "one linear layer"),
-        ("count", {}, 'kind = "rates"'),
+        (
+            "classes",
+            {"data": TOO_MANY, "model": {"outputs": 14}},
+            "more than 60 effects, of which there are 65",
+        ),
         ("classes", {"coefficients": {"epsilon": 22.9}}, "coefficients.epsilon"),
         ("classes", {"coefficients": {"sums": 0}}, "sums"),
         ("classes", {"model": {"bias": False}}, "intercept"),

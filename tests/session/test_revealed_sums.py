@@ -1,4 +1,4 @@
-"""A revealed sum is decoded where it is read: the same numbers, without their vector of float64."""
+"""A revealed sum is decoded where it is read: the same numbers, and no vector of float64."""
 
 from __future__ import annotations
 

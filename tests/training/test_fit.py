@@ -514,3 +514,25 @@ def test_a_notebook_says_whether_the_model_is_better_than_guessing():
     shown = hubbub.fit(SILOS, epsilon=20, test=silo(7, 400))._repr_html_()
     assert "better than guessing (0.500)" in shown
     assert "Next: " in shown
+
+
+def test_a_rare_outcome_begins_at_the_stated_intercept():
+    """Noise of some 10 times a rate of 1e-9 moves nothing that is seen."""
+    still = {"name": "sgd", "lr": 1e-9}
+    result = hubbub.fit(SILOS, **SHORT, classes=[0, 1], intercept=-4.5, optimizer=still)
+    assert result.plan.study.model.intercept == -4.5
+    assert result.predict(silo(5)[0]) == pytest.approx(1 / (1 + np.exp(4.5)), abs=1e-4)
+    with pytest.raises(StudyError, match=r"model\.intercept"):
+        hubbub.fit(SILOS, **SHORT, model="mlp", hidden=[4], intercept=-4.5)
+
+
+def test_a_column_of_a_data_frame_has_the_reference_that_it_states():
+    frames = {
+        name: ({"ward": np.array(["A", "B", "C"] * 20)}, targets)
+        for name, (_, targets) in SILOS.items()
+    }
+    columns = {"ward": {"categories": ["A", "B", "C"], "reference": "A"}}
+    result = hubbub.fit(frames, **SHORT, columns=columns)
+    assert result.plan.study.data.columns[0].reference == "A"
+    assert result.predict({"ward": ["A", "B"]}).shape == (2,)
+    assert result.plan.study.model.inputs == (2,)

@@ -415,3 +415,9 @@ def test_columns_without_a_frame_are_refused():
     inputs, labels = table()
     with pytest.raises(ValueError, match="beside columns"):
         FederatedClassifier(columns=COLUMNS).fit(inputs, labels)
+
+
+def test_a_classifier_takes_the_intercept_of_a_study():
+    inputs, labels = np.zeros((60, 2)), np.arange(60) % 2
+    model = FederatedClassifier(epsilon=8, steps=1, intercept=-3.0).fit(inputs, labels)
+    assert model.result_.plan.study.model.intercept == -3.0

@@ -35,6 +35,7 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         silos: how many silos the rows are dealt to, in turn, where `fit` gets no groups.
         model: "logistic", "mlp", or a torch module, as for `hubbub.fit`.
         hidden: widths of the hidden layers of "mlp".
+        intercept: where the bias of a "logistic" of two classes begins, as for `hubbub.fit`.
         steps: number of steps; None: as for `hubbub.fit`.
         sample_rate: the chance of a record to be in a batch, a probability.
         clip_norm: the largest norm of a record's gradient; None: as for `hubbub.fit`.
@@ -68,6 +69,7 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
     """
 
     classes: Sequence[Any] | None
+    intercept: float | None
     clip: Any
 
     def __init__(
@@ -79,6 +81,7 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         silos: int = 4,
         model: Any = "logistic",
         hidden: tuple[int, ...] = (),
+        intercept: float | None = None,
         steps: int | None = None,
         sample_rate: float = 0.2,
         clip_norm: float | None = None,
@@ -130,6 +133,7 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
             silos,
             read_off,
             classes=range(len(self.classes_)),
+            intercept=self.intercept,
             clip=None if self.clip == _FORMER else self.clip,
         )
 

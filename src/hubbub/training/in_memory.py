@@ -43,6 +43,7 @@ def fit(
     target: Mapping[str, Any] | None = None,
     columns: Mapping[str, Mapping[str, Any]] | None = None,
     hidden: Sequence[int] = (),
+    intercept: float | None = None,
     steps: int | None = None,
     sample_rate: float = 0.2,
     clip_norm: float | None = None,
@@ -94,6 +95,8 @@ def fit(
         columns: for data frames, how each column becomes features, by the keys of `data.columns` in
             a study, such as `{"age": {"low": 20, "high": 90}}`.
         hidden: widths of the hidden layers of "mlp".
+        intercept: where the bias of a "logistic" of two classes begins, by what is public: the
+            log-odds of a rare class, -4.5 of one in ninety; None: 0.
         steps: number of steps; None: 150.
         sample_rate: the chance of a record to be in a batch, a probability.
         clip_norm: the largest norm of a record's gradient; None: by the rule that `hubbub init`
@@ -208,6 +211,7 @@ def fit(
                     "inputs": list(shape),
                     "outputs": _outputs(known, outcome, named=named),
                     **({"hidden": hidden} if hidden else {}),
+                    **({} if intercept is None else {"intercept": intercept}),
                 },
                 "training": {
                     "steps": STEPS if steps is None else steps,

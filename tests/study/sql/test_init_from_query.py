@@ -18,6 +18,8 @@ from hubbub import Study
 from hubbub.cli import main
 from hubbub.queries import plan
 from hubbub.study.drafting import checked
+from hubbub.study.drafting.cell_text import meant_by_truth
+from hubbub.study.drafting.column_draft import column_draft
 from hubbub.study.drafting.raw_stream import MOST_ROWS, raw_of
 from hubbub.study.extracts.cell_stream import CellStream
 
@@ -190,3 +192,54 @@ def test_of_very_many_rows_the_first_are_looked_at():
     table = raw_of(stream)
     assert len(table.rows) == MOST_ROWS
     assert [fault.refused for fault in table.faults] == [False]
+
+
+def test_what_duckdb_read_as_truth_values_is_told_and_mapped(
+    here: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Of a study that another site's text of yes and no was drafted from."""
+    Path("people.csv").write_text("pid,age,died\n" + "p0,50,no\np1,60,yes\np2,70,yes\n" * 30)
+    with duckdb.connect("north.duckdb") as opened:
+        opened.execute("CREATE TABLE patients AS FROM read_csv('people.csv')")
+        opened.execute("CREATE TABLE visits (pid VARCHAR)")
+        opened.execute("UPDATE patients SET pid = concat(pid, rowid)")
+    Path("sources.toml").write_text(
+        Path("sources.toml").read_text().replace("sqlite:///north.sqlite", "duckdb:///north.duckdb")
+    )
+    Path("query.sql").write_text(QUERY.replace(" p.sex,", ""))
+    assert main(["init", *ASKED, "--patient", "pid", "--target", "died"]) == 0
+    study = Path("study.toml")
+    study.write_text(study.read_text().replace('["1"]', '["Yes"]').replace('["0"]', '["No"]'))
+    capsys.readouterr()
+    assert main(["check", "study.toml", "--silo", "north"]) == 2
+    said = " ".join(capsys.readouterr().out.split())
+    assert "'1' is a truth value where 'Yes' was read as one" in said
+    assert "(and 59 more)" in said
+    assert main(["check", "study.toml", "--silo", "north", "--mapping", "mapping.toml"]) == 0
+    assert 'spellings = { "0" = "No", "1" = "Yes" }' in Path("mapping.toml").read_text()
+    assert main(["check", "study.toml", "--silo", "north"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("cell", "known", "meant"),
+    [
+        ("1", ("no", "yes"), "yes"),
+        ("false", ("Yes", "No"), "No"),
+        ("True", ("N", "y", "Y"), "y"),
+        ("0", ("F", "T"), "F"),
+        ("1", ("F", "M"), None),
+        ("1", ("no", "yes", "perhaps"), None),
+        ("2", ("no", "yes"), None),
+        ("t", ("no", "yes"), None),
+    ],
+)
+def test_truth_values_are_taken_for_a_pair_of_yes_and_no_alone(
+    cell: str, known: tuple[str, ...], meant: str | None
+):
+    assert meant_by_truth(cell, known) == meant
+
+
+def test_a_draft_says_where_one_file_has_truth_values() -> None:
+    drafted = column_draft("smoker", [["no", "yes"] * 9, ["0", "1"] * 9])
+    assert "0 and 1 seem to be truth values" in drafted.why
+    assert "truth" not in column_draft("sex", [["F", "M"] * 9, ["0", "1"] * 9]).why

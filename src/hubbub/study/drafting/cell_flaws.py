@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hubbub.study.drafting.cell_text import folded, is_date, is_limit, is_missing, measured
+from hubbub.study.drafting.cell_text import (
+    folded,
+    is_date,
+    is_limit,
+    is_missing,
+    meant_by_truth,
+    measured,
+)
 from hubbub.tabular import GAP, NUMBER, SPELLING, CellFault
 
 
@@ -51,6 +58,13 @@ def _unknown(cell: str, fault: CellFault, known: Sequence[str], instead: str) ->
     if near is not None:
         said = f"{cell!r} differs from {near!r} in case or spaces only"
         return Flaw(cell, said, f"write {near!r}, or {instead}")
+    if (meant := meant_by_truth(cell, known)) is not None:
+        said = f"{cell!r} is a truth value where {meant!r} was read as one, as by DuckDB's read_csv"
+        remedy = (
+            f"map it in mapping.toml, spellings = {{ {cell!r} = {meant!r} }} (--mapping writes "
+            "them), or have the column read as text: read_csv(..., all_varchar = true)"
+        )
+        return Flaw(cell, said, remedy)
     if is_missing(cell):
         said = f"{cell!r} looks like a missing value"
         return Flaw(cell, said, "remove the record, or list it as missing")

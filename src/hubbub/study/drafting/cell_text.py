@@ -7,7 +7,7 @@ lists. What is known here is for drafts, checks and tidy copies. This file knows
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from hubbub.tabular import number_in
 
@@ -21,6 +21,8 @@ MISSING = frozenset(
 # These are missing only in columns of numbers, where they can be no category of their own.
 _WORDS = frozenset({"none", "missing", "unknown", "unk", "nil", "nd"})
 _SENTINELS = frozenset({"-9", "-99", "-999", "-9999", "-99999"})
+_TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
+_FALSE_TRUE = ({"0", "false"}, {"1", "true"})
 _SPACES = "' \u00a0\u202f\u2019"
 _POINT = re.compile(rf"[+-]?\d{{1,3}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
 _COMMA = re.compile(rf"[+-]?\d{{1,3}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
@@ -45,6 +47,21 @@ def is_missing(text: str, *, number: bool = True) -> bool:
     """Whether a cell says that there is no value, in a column of numbers or of words."""
     bare = folded(text)
     return bare in MISSING and (number or bare not in _WORDS)
+
+
+def meant_by_truth(text: str, known: Sequence[str]) -> str | None:
+    """Which of a study's spellings a truth value is; None if it is none, or they are no such pair.
+
+    Programs that read "yes" and "no" as truth values hand on 1 and 0, or true and false.
+
+    Args:
+        text: of the cell.
+        known: all spellings; each that means yes, or no, in any case.
+    """
+    spelled = {folded(one): one for one in reversed(known)}
+    words = next((pair for pair in _TRUTHS if set(pair) == set(spelled)), None)
+    place = next((k for k, values in enumerate(_FALSE_TRUE) if folded(text) in values), None)
+    return None if words is None or place is None else spelled[words[place]]
 
 
 def is_date(text: str) -> bool:

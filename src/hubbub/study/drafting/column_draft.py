@@ -88,10 +88,19 @@ def _noted(made: ColumnDraft, files: Sequence[Sequence[str]]) -> ColumnDraft:
         why = "numbers in some files, words in others: write it alike in all of them"
         return replace(made, why=why) if mixed else made
     spelled = [{canonical(cell).casefold() for cell in there} for there in values]
+    if any(_mean_truth(one, other) for one in spelled for other in spelled):
+        why = "0 and 1 seem to be truth values of what another file spells: have them read as text"
+        return replace(made, why=why)
     if any(map(_is_alone, range(len(spelled)), repeat(spelled))):
         why = "one file shares no spelling with the others: does it mean the same?"
         return replace(made, why=why)
     return made
+
+
+def _mean_truth(cells: set[str], other: set[str]) -> bool:
+    """Whether these are truth values where others have a pair such as no and yes."""
+    meant = {cell_text.meant_by_truth(cell, sorted(other)) for cell in cells}
+    return bool(cells) and None not in meant
 
 
 def _is_alone(number: int, spelled: Sequence[set[str]]) -> bool:

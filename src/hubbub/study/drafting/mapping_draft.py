@@ -12,7 +12,7 @@ from datetime import datetime
 
 from hubbub.section import key_of
 from hubbub.study.data import Data, spellings_of
-from hubbub.study.drafting.cell_text import folded
+from hubbub.study.drafting.cell_text import folded, meant_by_truth
 from hubbub.study.drafting.raw_table import RawTable
 from hubbub.tabular import Column, canonical, number_in
 
@@ -61,20 +61,29 @@ def _source(name: str, header: Sequence[str]) -> str:
 
 def _lines(cells: Sequence[str], column: Column | None, name: str, data: Data) -> list[str]:
     """What a column's cells need."""
+    known: Sequence[str]
+    missing: Sequence[str] = ()
     if column is not None and not column.categories:
         return _number_lines([cell for cell in cells if cell], column)
     if column is not None:
-        known: Sequence[str] = (*column.categories, *column.missing)
+        known, missing = column.categories, column.missing
     elif name == data.target and data.outcome is None:
         known = (*data.negative, *data.positive) or data.classes or spellings_of(data)
     else:
         return []
-    strange = sorted({canonical(c) for c in cells if c} - set(map(canonical, known)))[:20]
-    near = {cell: next((k for k in known if folded(k) == folded(cell)), "") for cell in strange}
+    listed = set(map(canonical, (*known, *missing)))
+    strange = sorted({canonical(c) for c in cells if c} - listed)[:20]
+    near = {cell: _meant(cell, known, missing) for cell in strange}
     sure = [f"{_text(cell)} = {_text(to)}" for cell, to in near.items() if to]
     lines = [f"spellings = {{ {', '.join(sure)} }}"] if sure else []
     left = ", ".join(_text(cell) for cell, to in near.items() if not to)
     return [*lines, *([f"# spellings: what are {left}?"] if left else [])]
+
+
+def _meant(cell: str, known: Sequence[str], missing: Sequence[str]) -> str:
+    """The study's spelling that a cell is surely; empty if it may be any."""
+    near = (one for one in (*known, *missing) if folded(one) == folded(cell))
+    return next(near, None) or meant_by_truth(cell, known) or ""
 
 
 def _number_lines(cells: Sequence[str], column: Column) -> list[str]:
