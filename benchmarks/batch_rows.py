@@ -13,11 +13,10 @@ Asked for: at most 1.25 for A2 and C at 100 records a step, 1.5 at 12.5, 1.9 for
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
@@ -25,6 +24,7 @@ import numpy as np
 import torch
 
 from benchmarks.learning import made
+from benchmarks.result_table import write_table
 from hubbub.learning import TrainingTask, parameters_vector
 from hubbub.planning import SUM_MARGIN
 from hubbub.protocol import EMPTY, most_rows
@@ -107,10 +107,7 @@ def main() -> None:
     torch.set_num_threads(1)
     found = [ratio_of(*case, mean, options.rounds) for case in CASES for mean in MEANS]
     if options.write:
-        with TABLE.open("w", newline="", encoding="utf-8") as file:
-            table = csv.DictWriter(file, [one.name for one in fields(Ratio)], lineterminator="\n")
-            table.writeheader()
-            table.writerows(map(asdict, found))
+        write_table(TABLE, found)
     for one in found:
         print(json.dumps(asdict(one)) if options.json else one)
 

@@ -18,7 +18,6 @@ same process, times how often a step pays it. What is left over is Python, alloc
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import json
 import os
@@ -33,6 +32,7 @@ import torch
 from numpy.typing import NDArray
 
 import hubbub
+from benchmarks.result_table import write_table
 from hubbub import learning
 from hubbub.planning import SUM_MARGIN, Plan
 from hubbub.protocol.agreement.mask_stream import MaskStream
@@ -380,12 +380,7 @@ def rows_of(times: Times, parts: Sequence[Part]) -> list[dict[str, str | float]]
 
 
 def write(name: str, rows: Sequence[dict[str, str | float]]) -> None:
-    fields = list(dict.fromkeys(key for row in rows for key in row))
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / name).open("w", newline="") as file:
-        writer = csv.DictWriter(file, fields, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_table(RESULTS / name, rows)
 
 
 def show(

@@ -15,7 +15,6 @@ memory is what the process held at most, its libraries included.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
@@ -23,6 +22,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks.result_table import write_table
 
 RESULTS = Path(__file__).parent / "results" / "large_table.csv"
 NUMBERS, CATEGORIES, PART = 40, 10, 100_000
@@ -146,10 +147,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = [row for number in options.rows for row in measured(number)]
     if options.write:
-        with RESULTS.open("w", newline="") as file:
-            table = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-            table.writeheader()
-            table.writerows(rows)
+        write_table(RESULTS, rows)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ PostgreSQL name a database by the URLs of who may write to it and of a role that
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import sqlite3
 import subprocess
@@ -22,6 +21,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+
+from benchmarks.result_table import write_table
 
 RESULTS = Path(__file__).parent / "results" / "large_tables.csv"
 PART = 1_000_000  # rows of a Parquet file
@@ -173,11 +174,7 @@ def main() -> None:
                     found.append({"source": source, "rows": counted, **said})
                     print(found[-1], flush=True)
     if given.write:
-        names = ["source", "rows", "records", "patients", "seconds", "processor", "peak_mb"]
-        with RESULTS.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, [*names, "kept_mb"], restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(found)
+        write_table(RESULTS, found)
 
 
 if __name__ == "__main__":

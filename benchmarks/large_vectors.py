@@ -15,12 +15,13 @@ busy machine are long, user's and system's alike; ratios, faults and memory tell
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+
+from benchmarks.result_table import write_table
 
 RESULTS = Path(__file__).parent / "results" / "large_vectors.csv"
 SILOS = 4
@@ -187,10 +188,7 @@ def main() -> None:
                 )
                 print(*rows[-1].values(), sep="  ", flush=True)
     if options.write:
-        with RESULTS.open("w", newline="") as file:
-            table = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-            table.writeheader()
-            table.writerows(rows)
+        write_table(RESULTS, rows)
 
 
 if __name__ == "__main__":

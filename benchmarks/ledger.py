@@ -15,7 +15,6 @@ The first charge of a session is listed by itself: there the cap is checked for 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import time
@@ -26,6 +25,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from benchmarks.result_table import write_table
 from hubbub.ledger.privacy_ledger import Cap, Entry, Ledger, LedgerMechanism
 from hubbub.privacy import Certificate
 
@@ -144,13 +144,11 @@ def show(times: Sequence[Times], ratios: dict[str, float]) -> None:
 
 
 def write(times: Sequence[Times]) -> None:
-    with (RESULTS / "ledger.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(asdict(times[0])), lineterminator="\n")
-        table.writeheader()
-        for one in times:
-            table.writerow(
-                {k: v if isinstance(v, str) else round(v, 4) for k, v in asdict(one).items()}
-            )
+    rounded = [
+        {k: v if isinstance(v, str) else round(v, 4) for k, v in asdict(one).items()}
+        for one in times
+    ]
+    write_table(RESULTS / "ledger.csv", rounded)
 
 
 if __name__ == "__main__":

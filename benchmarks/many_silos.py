@@ -13,16 +13,16 @@ Asked for: at most 4 s at 300 silos.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
 import hubbub
+from benchmarks.result_table import write_table
 
 TABLE = Path(__file__).parent / "results" / "many_silos.csv"
 LENGTH, COMPLETE_UP_TO = 100, 100
@@ -77,10 +77,7 @@ def main() -> None:
     for row in rows:
         print(json.dumps(asdict(row)) if options.json else row)
     if options.write:
-        with TABLE.open("w", newline="") as file:
-            table = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
-            table.writeheader()
-            table.writerows(asdict(row) for row in rows)
+        write_table(TABLE, rows)
 
 
 if __name__ == "__main__":

@@ -15,19 +15,19 @@ Asked for: at most 1.25, in wall time, on two quiet cores.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
 from benchmarks.encrypted_run import CLASSES, HIDDEN, PIXELS, made_up
+from benchmarks.result_table import write_table
 from hubbub import Records, Study, run
 from hubbub.protocol import LocalTask
 from hubbub.protocol.primitives import noise
@@ -174,10 +174,7 @@ def main() -> None:
         rows.append(measured(int(silos), float(mean), options.steps))
         print(json.dumps(asdict(rows[-1])) if options.json else rows[-1], flush=True)
     if options.write:
-        with TABLE.open("w", newline="") as file:
-            table = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
-            table.writeheader()
-            table.writerows(asdict(row) for row in rows)
+        write_table(TABLE, rows)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import csv
 import json
 import os
 import pstats
@@ -33,6 +32,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.result_table import write_table
 from hubbub.cli.output import bar
 from hubbub.protocol.round import RoundParameters
 from hubbub.session.in_process import Federation, federate
@@ -184,13 +184,8 @@ def show(rows: list[Scale]) -> None:
 
 
 def write(rows: list[Scale]) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "scale.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(asdict(rows[0])), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            rounded = {k: round(v, 3) for k, v in asdict(row).items()}
-            writer.writerow(rounded)
+    rounded = [{k: round(v, 3) for k, v in asdict(row).items()} for row in rows]
+    write_table(RESULTS / "scale.csv", rounded)
 
 
 def main() -> None:

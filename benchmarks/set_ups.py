@@ -13,14 +13,15 @@ Asked for: at most 10 % more than before sessions had a ROLL (ff6e6aa7).
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
+
+from benchmarks.result_table import write_table
 
 ROOT = Path(__file__).parent.parent
 TABLE = Path(__file__).parent / "results" / "set_ups.csv"
@@ -108,10 +109,7 @@ def main() -> None:
     for row in rows:
         print(row)
     if options.write:
-        with TABLE.open("w", newline="") as file:
-            table = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
-            table.writeheader()
-            table.writerows(asdict(row) for row in rows)
+        write_table(TABLE, rows)
 
 
 if __name__ == "__main__":

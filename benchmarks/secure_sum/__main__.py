@@ -14,7 +14,6 @@ load between them shows in the ratios. The table has the least time of each and 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import platform
@@ -30,6 +29,7 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.result_table import write_table
 from benchmarks.secure_sum import paper
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import ring
@@ -306,10 +306,7 @@ def text_of(
 def write(rows: Sequence[Row], text: str) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "secure_sum.md").write_text(text)
-    with (RESULTS / "secure_sum.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(asdict(rows[0])), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+    write_table(RESULTS / "secure_sum.csv", rows)
 
 
 def main() -> None:

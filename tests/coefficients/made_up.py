@@ -16,6 +16,10 @@ COLUMNS: dict[str, Any] = {
     "sex": {"categories": ["F", "M"]},
     "ward": {"categories": ["a", "b", "c"], "default": "a", "indicator": True},
 }
+STAGES: dict[str, Any] = {"target": "stage", "classes": ["I", "II", "III"]}
+LOGARITHM: dict[str, Any] = {
+    "target": {"column": "pressure", "kind": "numeric", "low": 20, "high": 100, "scale": "log"}
+}
 
 
 def table_of(folder: Path, kind: str = "classes", **changed: Any) -> dict[str, Any]:

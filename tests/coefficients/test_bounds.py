@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.coefficients.made_up import study_of, write_silos
 
 import hubbub
-from hubbub.estimation import NewtonLogistic
+from hubbub.estimation import ModelRegression, NewtonLogistic, NewtonMultinomial, NewtonPoisson
 from hubbub.ledger import kind_of
 from hubbub.queries.coefficients.newton_steps import NewtonSteps
 from hubbub.queries.coefficients.released_model import covariates_of
@@ -101,6 +101,93 @@ def test_p32_both_bounds_are_reached(relation: str) -> None:
     mirrored = np.linalg.norm(apart[0][0] - apart[1][1])
     assert layout.diameter == 2.0
     assert mirrored == pytest.approx(2.0, abs=1e-5)
+
+
+OTHERS = {
+    "counts": NewtonPoisson(
+        outcome=Column(name="visits", low=0, high=12), on=covariates_of(ON), confidence=0.95
+    ),
+    "classes": NewtonMultinomial(
+        outcome=Column(name="stage", categories=("I", "II", "III", "IV")), on=covariates_of(ON)
+    ),
+}
+CELLS_OF_OTHERS = CELLS | {
+    "visits": [0.0, 12.0, 3.0, 1e300, -5.0, float("inf"), np.nan],
+    "stage": [0.0, 1.0, 2.0, 3.0, np.nan, 9.0],
+}
+
+
+def blocks(asked: ModelRegression, seed: int, at: list[float], records: int = 30) -> np.ndarray:
+    """Of records with cells at random, and of one without any."""
+    rng = np.random.default_rng(seed)
+    columns = {
+        name: rng.choice([*known, known[0]], records) for name, known in CELLS_OF_OTHERS.items()
+    }
+    for cells in columns.values():
+        cells[-1] = np.nan
+    return asked.encode_at(columns, np.resize(np.array(at, np.float32), len(asked.start)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(OTHERS)),
+    seed=st.integers(0, 10**6),
+    at=st.lists(st.sampled_from(PLACES) | st.floats(-9, 9), min_size=3, max_size=15),
+)
+@example(kind="counts", seed=0, at=[2.4, 0.0, 0.0, 0.0, 0.0])
+@example(kind="counts", seed=0, at=[-2.0, 4.0, 0.5, 0.0, 1.0])
+@example(kind="classes", seed=3, at=[0.0, 0.0, 40.0] * 5)
+def test_p36_no_record_is_longer_or_further_from_another_than_is_charged(
+    kind: str, seed: int, at: list[float]
+) -> None:
+    asked = OTHERS[kind]
+    found = blocks(asked, seed, at)
+    apart = np.linalg.norm(found[:, None] - found[None], axis=2)
+    assert np.isfinite(found).all()
+    assert np.linalg.norm(found, axis=1).max() <= asked.sensitivity * (1 + 1e-9)
+    assert apart.max() <= asked.diameter * (1 + 1e-9)
+    assert not found[-1].any()
+
+
+@pytest.mark.parametrize("part", [1e-9, 0.2, 0.45, 0.5, 0.6, 0.8, 1.0])
+def test_p36_a_count_is_as_long_as_is_charged_whatever_rates_may_be(part: float) -> None:
+    """At the ends of all columns, for models whose largest rate is this part of the bound."""
+    asked, high = OTHERS["counts"], 12.0
+    ends = np.array([[a, b, w] for a in (20.0, 90.0) for b in (15.0, 50.0) for w in (0, 1, 2)] * 2)
+    cells = dict(zip(("age", "bmi", "ward"), ends.T, strict=True))
+    cells["visits"] = np.repeat([0.0, 1e9], len(ends) // 2)
+    for steep in (0.0, 0.3, 2.0):
+        at = np.array([np.log(part * high) - 2.5 * steep, steep, -steep, steep / 2, 0], np.float32)
+        lengths = np.linalg.norm(asked.encode_at(cells, at), axis=1)
+        assert lengths.max() <= 1 + 1e-9
+        assert lengths.max() > 0.9  # and hardly any of it is left unused
+
+
+@pytest.mark.parametrize(("others", "most"), [(2, 2.125), (3, 3.0), (4, 3.0)])
+def test_p36_no_chances_of_classes_make_a_record_longer_than_is_charged(
+    others: int, most: float
+) -> None:
+    """|e - m|^2 + 6 |diag m - m m'|^2 by the numbers, W times which is the squared length."""
+    rng = np.random.default_rng(0)
+    steep = [rng.dirichlet(np.full(others + 1, part), 40_000) for part in (0.1, 0.4, 1.0, 3.0)]
+    edges = np.vstack([np.eye(others + 1), np.eye(others + 1)[:, ::-1], rng.permutation(steep[0])])
+    pairs = (edges[:, None] + edges[None, : others + 1]).reshape(-1, others + 1) / 2
+    chances = np.vstack([*steep, edges, pairs])[:, 1:]
+    spread = chances[:, :, None] * (np.eye(others) - chances[:, None])
+    squares = (spread**2).sum(axis=(1, 2))
+    classes = np.vstack([np.zeros(others), np.eye(others)])
+    lengths = [((one - chances) ** 2).sum(axis=1) + 6 * squares for one in classes]
+    assert np.max(lengths) <= most + 1e-12
+    assert np.max(lengths) > most - 0.03
+
+
+def test_p36_a_record_reaches_what_is_charged_where_two_other_classes_have_a_half_each() -> None:
+    asked = OTHERS["classes"]
+    row = {"age": [90.0], "bmi": [50.0], "ward": [1.0], "stage": [3.0]}
+    at = np.zeros(15, np.float32)
+    at[:2] = 60.0
+    block = asked.encode_at({k: np.array(v) for k, v in row.items()}, at)
+    assert np.linalg.norm(block) == pytest.approx(asked.sensitivity)
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.coefficients.made_up import study_of, table_of, write_silos
+from tests.coefficients.made_up import LOGARITHM, STAGES, study_of, table_of, write_silos
 
 import hubbub
 from hubbub.cli import main
@@ -20,6 +20,10 @@ from hubbub.training import resume, run
 from hubbub.verification.replay.checking import verify
 
 NAME = "model coefficients"
+TOO_MANY = STAGES | {
+    "classes": [str(place) for place in range(14)],
+    "columns": {f"x{place}": {"low": 0, "high": 1} for place in range(5)},
+}
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,38 @@ def test_amounts_have_slopes_and_times_hazard_ratios(
         assert abs(apart) < 6 * row.standard_error
         assert row.low < row.value < row.high
     assert result.plan.planned("coefficients").mechanism.steps == sums
+    assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "quantity", "wanted"),
+    [  # of a year, and of men: by which they were made up, or about so
+        ("count", {}, "rate ratio", (0.4 / 13, 0.32)),
+        ("classes", {"data": STAGES, "model": {"outputs": 3}}, "odds ratio", (1.6 / 13, 1.3)),
+        ("numeric", {"data": LOGARITHM}, "ratio of geometric means", (0.27 / 13, 0.22)),
+    ],
+)
+def test_counts_several_classes_and_logarithms_have_ratios(
+    files: Path,
+    tmp_path: Path,
+    kind: str,
+    changed: dict[str, Any],
+    quantity: str,
+    wanted: tuple[float, float],
+) -> None:
+    result = run(study_of(files, kind, **changed), tmp_path / "run")
+    answer = result.statistics[NAME]
+    of = "III against I" if quantity == "odds ratio" else ""
+    told = {(row.column, row.level): row for row in answer.rows if row.group == of}
+    for key, effect in zip((("age", "per unit"), ("sex", "M against F")), wanted, strict=True):
+        row = told[key]
+        assert row.quantity == quantity
+        assert row.low < row.value < row.high
+        assert abs(np.log(row.value) - effect) < 6 * row.standard_error
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Coefficients of the model" in page
+    assert of in page
+    assert (tmp_path / "run" / "tables" / "model-coefficients.csv").read_text().count(quantity) > 3
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
@@ -164,7 +200,11 @@ def test_a_plan_says_how_exact_they_will_be(
     ("kind", "changed", "why"),
     [
         ("classes", {"model": {"kind": "mlp", "hidden": [4]}}, "one linear layer"),
-        ("count", {}, 'kind = "rates"'),
+        (
+            "classes",
+            {"data": TOO_MANY, "model": {"outputs": 14}},
+            "more than 60 effects, of which there are 65",
+        ),
         ("classes", {"coefficients": {"epsilon": 22.9}}, "coefficients.epsilon"),
         ("classes", {"coefficients": {"sums": 0}}, "sums"),
         ("classes", {"model": {"bias": False}}, "intercept"),

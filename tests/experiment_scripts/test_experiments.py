@@ -414,7 +414,7 @@ def test_the_quick_training_has_the_noise_of_the_plan(experiment):
     torch.manual_seed(1)
     noise = training.Noise(setting, 20_000, 3.0)
     rows = np.stack([noise.row(step).numpy() for step in range(1, 9)]).astype(float)
-    column = planned.correlation.column
+    column = planned.mechanism.noise.column
     whitened = np.stack(
         [sum(column[b] * rows[t - b] for b in range(min(4, t + 1))) for t in range(8)]
     )

@@ -22,6 +22,7 @@ import pytest
 from hubbub.cli import main
 from hubbub.errors import StudyError, UserError
 from hubbub.network import clock, coordinator
+from hubbub.network.approval_files import APPROVED
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import read_answer, request
 from hubbub.network.event_log import EventLog
@@ -30,7 +31,7 @@ from hubbub.network.key_files import roster_of
 from hubbub.network.nats.address import Relay as Where
 from hubbub.network.nats.answering import Answering
 from hubbub.network.nats.message_delivery import Message
-from hubbub.network.party_folder import APPROVED, IDENTITY, KEYS, ROSTER, PartyFolder, ReplacedError
+from hubbub.network.party_folder import IDENTITY, KEYS, ROSTER, PartyFolder, ReplacedError
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.protocol.primitives.wire import Tag, unverified

@@ -11,8 +11,14 @@ import pytest
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.planning import account_of, noise_correlation, releases, releases_of_units
-from hubbub.planning.noise_correlation import best_column, error_of, inverse_of, workload
+from hubbub.planning import INDEPENDENT, account_of, noise_correlation, releases, releases_of_units
+from hubbub.planning.noise_correlation import (
+    Correlation,
+    best_column,
+    error_of,
+    inverse_of,
+    workload,
+)
 from hubbub.planning.precision import _outcome_error, certificate_for, grid_for
 from hubbub.protocol import UNIT
 from hubbub.queries import training_of
@@ -158,7 +164,7 @@ def test_p25_the_certificate_covers_rounding_and_the_window() -> None:
         certificate_for(training_of(each).mechanism, each.parties, numbers) for each in (one, alone)
     )
     assert other.epsilon < found.epsilon < 0.01
-    how, s, beta = training_of(one).mechanism.correlation, 16.0, (9 * 16.0 + 1) / 16.0**2
+    how, s, beta = training_of(one).mechanism.noise, 16.0, (9 * 16.0 + 1) / 16.0**2
     assert how is not None
     length = float(np.abs(how.column).sum())
     window = 15 * (8 + 6) * length * s * how.growth
@@ -169,8 +175,8 @@ def test_p25_the_certificate_covers_rounding_and_the_window() -> None:
 
 def test_p25_words_have_room_for_noise_that_grows() -> None:
     one = hubbub.plan(study(bands=4))
-    assert one.correlation is not None
-    assert one.correlation.growth > 1.5
+    assert isinstance(one.mechanism.noise, Correlation)
+    assert one.mechanism.noise.growth > 1.5
     alone = replace(one.study, training=replace(one.study.training, noise="independent", bands=0))
     noise, shares = one.noise_multiplier, one.main.division
     parties, plain = one.study.parties, training_of(alone).mechanism
@@ -178,7 +184,7 @@ def test_p25_words_have_room_for_noise_that_grows() -> None:
         grid_for(one.mechanism, parties, noise, shares)[2]
         < grid_for(plain, parties, noise, shares)[2]
     )
-    deviation = one.correlation.growth * one.share_sigma_grid * sqrt(6)
+    deviation = one.mechanism.noise.growth * one.share_sigma_grid * sqrt(6)
     held = 12 * deviation + one.sum_limit * one.clip / one.grid_step
     assert held <= 2.0 ** (one.word_bits - 1)
     assert one.to_dict()["correlated_noise"]["window_bytes"] == 8 * 3 * 27
@@ -186,23 +192,23 @@ def test_p25_words_have_room_for_noise_that_grows() -> None:
 
 def test_auto_takes_the_bands_of_least_error_and_says_by_how_much() -> None:
     made = hubbub.plan(study())
-    assert made.correlation is not None
+    assert isinstance(made.mechanism.noise, Correlation)
     errors = {
-        bands: hubbub.plan(study(bands=bands)).correlation.error  # type: ignore[union-attr]
+        bands: hubbub.plan(study(bands=bands)).mechanism.noise.error  # type: ignore[union-attr]
         for bands in (2, 4, 8)
     }
-    assert made.correlation.error == min(errors.values()) < 1
+    assert made.mechanism.noise.error == min(errors.values()) < 1
     assert made.to_dict()["correlated_noise"]["bands"] == min(errors, key=lambda b: errors[b])
 
 
 def test_auto_leaves_noise_independent_with_adam_and_where_nothing_is_gained() -> None:
     adam = hubbub.plan(study(optimizer={"name": "adam", "lr": 0.1}))
-    assert adam.correlation is None
+    assert adam.mechanism.noise == INDEPENDENT
     assert any("with the optimizer adam it loses" in one for one in adam.warnings)
     forced = hubbub.plan(study(optimizer={"name": "adam", "lr": 0.1}, bands=4))
     assert any("expect less" in one for one in forced.warnings)
     never = hubbub.plan(study(sample_rate=0.9))
-    assert never.correlation is None
+    assert never.mechanism.noise == INDEPENDENT
     assert any("no number of bands gains" in one for one in never.warnings)
     assert "correlated_noise" not in never.to_dict()
 

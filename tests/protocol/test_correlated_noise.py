@@ -394,8 +394,8 @@ def test_p25_numbers_of_rows_are_in_models_only_where_noise_is_correlated() -> N
     assert len(W.round_parameters.model_payload(ALL, parameters, 7)) == 4 + len(
         plain.model_payload(ALL, parameters, 7)
     )
-    assert W.round_parameters.bands == 3
-    assert plain.bands == 1
+    assert W.round_parameters.noise_epoch == 3
+    assert plain.noise_epoch == 1
 
 
 def test_p25_attendance_names_who_came_back() -> None:

@@ -53,6 +53,9 @@ def write_silos(folder: Path, number: int = 500, most: int = 0) -> None:
             "months": np.minimum(months, lost),
             "gone": (months <= lost).astype(int),
             "who": rng.integers(0, number // max(most, 1), number),
+            "stage": np.array(["I", "II", "III"])[
+                (pull[:, None] + rng.logistic(size=(number, 1)) > [0, 1.5]).sum(axis=1)
+            ],
         }
         with (folder / f"{name}.csv").open("w", newline="") as file:
             writer = csv.writer(file)

@@ -17,6 +17,8 @@ import hubbub
 from hubbub.cli import main
 from hubbub.errors import StudyError
 from hubbub.planning import PlannedQuery, accounts
+from hubbub.planning.noise_correlation import Correlation
+from hubbub.planning.step_noise import IndependentNoise
 from hubbub.privacy.canary_guesses import (
     Rates,
     Rule,
@@ -211,7 +213,8 @@ def _sampled_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
 def _with_room_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches have a row for everybody, or too many heads would be tossed again for ever."""
     monkeypatch.setattr(batch_rows, "most_rows", lambda capacity, _: capacity)
-    monkeypatch.setattr(canaries_module, "group_rows", lambda capacity, *_: capacity)
+    for kind in (IndependentNoise, Correlation):
+        monkeypatch.setattr(kind, "batch_rows", lambda _, capacity, *__: capacity)
 
 
 def _long_gradients(monkeypatch: pytest.MonkeyPatch, factor: float = 3.0) -> None:
@@ -304,7 +307,7 @@ def _groups_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         batch_rows.Groups,
         "heads",
-        lambda groups, source, _, rate: source.chosen(groups._groups.size, rate * groups._bands),
+        lambda groups, source, _, rate: source.chosen(groups._groups.size, rate * groups._turns),
     )
     monkeypatch.setattr(batch_rows, "group_rows", lambda capacity, *_: capacity)
     _with_room_for_all(monkeypatch)
@@ -557,10 +560,10 @@ def test_what_is_shown_needs_less_than_the_noise_there_is() -> None:
 def test_correlated_scores_are_those_of_the_whole_covariance() -> None:
     """The likelihood ratio by the inverse of the covariance matrix, all coins being 1."""
     asked = study(**CORRELATED)
-    correlation = hubbub.plan(asked).correlation
-    assert correlation is not None
+    column = hubbub.plan(asked).mechanism.noise.column
+    assert len(column) == 3
     steps, z, generator = 9, 1.7, np.random.default_rng(2)
-    c = sum(one * np.eye(steps, k=-lag) for lag, one in enumerate(correlation.column))
+    c = sum(one * np.eye(steps, k=-lag) for lag, one in enumerate(column))
     seen = generator.standard_normal((steps, 5))
     wanted = []
     for first in range(3):
@@ -569,7 +572,7 @@ def test_correlated_scores_are_those_of_the_whole_covariance() -> None:
         pull, length = c @ canary, (c @ canary) @ (c @ canary)
         wanted.append((2 * pull @ (c @ seen) - length) / (2 * z * z))
     ratio = np.log(np.mean(np.exp(wanted), axis=0))
-    found = scores_of(seen, z, 1 / 3, exchanged=False, correlation=correlation)
+    found = scores_of(seen, z, 1 / 3, exchanged=False, column=column)
     np.testing.assert_allclose(found, ratio)
 
 

@@ -31,6 +31,10 @@ from .kinds import (
 from .linear import (
     Linear as Linear,
 )
+from .log_linear import (
+    LogLinear as LogLinear,
+    log_linear as log_linear,
+)
 from .logistic_regression import (
     Logistic as Logistic,
     NewtonLogistic as NewtonLogistic,
@@ -39,9 +43,19 @@ from .logistic_regression import (
 from .multiplicity import (
     adjusted as adjusted,
 )
+from .model_regression import (
+    ModelRegression as ModelRegression,
+)
+from .multinomial_regression import (
+    NewtonMultinomial as NewtonMultinomial,
+)
 from .newton_sums import (
     Scored as Scored,
+    Sum as Sum,
     near_root as near_root,
+)
+from .poisson_regression import (
+    NewtonPoisson as NewtonPoisson,
 )
 from .quantiles import (
     Quantiles as Quantiles,

@@ -127,6 +127,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
             noise=unit**2
             * ((sigma * at.length) ** 2 * np.eye(self.width) + error**2 * means.T @ means),
             blur=read.ratio * unit**2 * sigma * at.length / (at.share * _SQUARES),
+            entries=self._triangle,
         )
 
     def update(self, sums: Array, sigma: float, parameters: Parameters) -> Parameters:
@@ -164,6 +165,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
                 information=max(records, 1.0) * guess.event * (moments - np.outer(means, means)),
                 noise=(noise * unit * length) ** 2 * np.eye(self.width),
                 blur=unit**2 * noise * length / (_share(_PLANNED) * _SQUARES),
+                entries=self._triangle,
             )
 
         return self.foreseen(

@@ -23,7 +23,7 @@ from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
 from hubbub.estimation.covariates import Guess
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
-from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle, mean_effects
+from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
 from hubbub.estimation.pattern_regression import (
     ASKED_OF_PATTERNS,
     PatternRegression,
@@ -187,7 +187,10 @@ class Logistic(_OddsRatios, PatternRegression):
 class NewtonLogistic(_OddsRatios, NewtonRegression):
     """Odds ratios per unit and between classes, from a few sums."""
 
-    first = 1
+    @property
+    def first(self) -> int:
+        """Components before this one are no effects: the intercept."""
+        return 1
 
     @property
     def size(self) -> int:
@@ -238,11 +241,9 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
 
     def foreseen_of(self, records: float, sigma: float, sums: int) -> Expectation:
         """The same where so many sums, each with this noise, are all taken near the root."""
-
-        def found(guess: Guess) -> Effects | None:
-            return mean_effects([self._guessed(guess, records, sigma)] * sums, self.first)
-
-        return self.expected_with(found, sigma, _FORESEEN)
+        return self.foreseen(
+            lambda guess: self._guessed(guess, records, sigma), sigma, _FORESEEN, sums
+        )
 
     def _guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
         """What a sum of guessed records says at their root, with noise of this deviation."""
@@ -261,6 +262,7 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
             information=self._triangle.matrix(sums[width:]) / scale,
             noise=sigma**2 * np.eye(width),
             blur=sigma / scale,
+            entries=self._triangle,
         )
 
     @property

@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,10 @@ class Triangle:
         """(size, width, width) the matrix of every entry that is 1 and alone."""
         return np.array([self.matrix(one) for one in np.eye(self.size)])
 
+    def doubt(self, step: Array) -> Array:
+        """Covariance of a matrix times a step, whose entries have independent noise of 1."""
+        return np.asarray((step @ step * np.eye(len(step)) + np.outer(step, step)) / 2)
+
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         return np.triu_indices(self.width)
@@ -74,6 +78,30 @@ class Triangle:
     def _lengths(self) -> Array:
         left, right = self._pairs
         return np.where(left == right, 1.0, math.sqrt(2.0))
+
+
+class Entries(Protocol):
+    """How symmetric matrices are sent: as numbers whose noise is independent."""
+
+    def each(self) -> Array:
+        """(size, width, width) the matrix of every entry that is 1 and alone."""
+
+    def doubt(self, step: Array) -> Array:
+        """Covariance of a matrix times a step, whose entries have independent noise of 1."""
+
+
+class Sum(NamedTuple):
+    """A noisy sum of blocks, in their own unit.
+
+    Args:
+        numbers: (size,).
+        sigma: standard deviation of the noise in each.
+        at: the parameters at which it was taken.
+    """
+
+    numbers: Array
+    sigma: float
+    at: Parameters
 
 
 class Scored(NamedTuple):
@@ -85,6 +113,7 @@ class Scored(NamedTuple):
         information: (q, q) with noise.
         noise: (q, q) covariance of the score's noise.
         blur: standard deviation of the noise in an entry of the information.
+        entries: what these are.
     """
 
     at: Array
@@ -92,6 +121,7 @@ class Scored(NamedTuple):
     information: Array
     noise: Array
     blur: float
+    entries: Entries
 
     @property
     def step(self) -> Array:
@@ -113,7 +143,21 @@ class NewtonRegression(Regression, Iterated):
     steps = STEPS
     promised = 4.0  # steps that land far from a steep effect are left out
     rounds = sum(STEPS)
-    first: ClassVar[int] = 0  # components before this one are no effects: an intercept
+
+    @property
+    def first(self) -> int:
+        """Components before this one are no effects: an intercept."""
+        return 0
+
+    @property
+    def per_unit(self) -> Array:
+        """(effects,) times this they are per unit of a column."""
+        return self.covariates.per_unit
+
+    def remarks(self, sums: Sequence[Sum]) -> tuple[str, ...]:
+        """Sentences of what sums say besides effects."""
+        del sums
+        return ()
 
     @abstractmethod
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
@@ -122,17 +166,26 @@ class NewtonRegression(Regression, Iterated):
     def answer_from(self, sums: Array, sigmas: Array) -> Answer:
         """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""
         root = self._together(sums, sigmas)
-        return self.answer_with(root and root.per(self.covariates.per_unit))
+        return self.answer_with(root and root.per(self.per_unit))
 
     def blurred(self, sigma: float) -> float:
         """The noise of a step but the first, where that of a sum is sigma."""
         return sigma / math.sqrt(STEPS[-1])
 
-    def foreseen(self, one: Callable[[Guess], Scored], sigma: float, quantity: str) -> Expectation:
-        """What may be said before records are touched, if all steps but the first say this."""
+    def foreseen(
+        self,
+        one: Callable[[Guess], Scored],
+        sigma: float,
+        quantity: str,
+        sums: int = len(STEPS) - 1,
+    ) -> Expectation:
+        """What may be said before records are touched, if so many sums say this.
+
+        By itself as many as a regression has steps but the first.
+        """
 
         def found(guess: Guess) -> Effects | None:
-            return mean_effects([one(guess)] * (len(STEPS) - 1), self.first)
+            return mean_effects([one(guess)] * sums, self.first)
 
         return self.expected_with(found, sigma, quantity)
 
@@ -192,14 +245,10 @@ def mean_effects(told: Sequence[Scored], first: int) -> Effects | None:
     step = np.linalg.solve(information, score)
     if number > 1 and not _agree(told, at + step, information):
         return None
-    covariance = noise / number + _doubt(blur, step)
-    doubt = blur * Triangle(width=len(information)).each()
+    entries = told[0].entries
+    covariance = noise / number + blur**2 * entries.doubt(step)
+    doubt = blur * entries.each()
     return sandwich(Root(at + step, information), covariance, doubt, first=first, least=SEVERAL)
-
-
-def _doubt(blur: float, step: Array) -> Array:
-    """Covariance of what the information's noise, independent in its entries, makes of a step."""
-    return np.asarray(blur**2 / 2 * (step @ step * np.eye(len(step)) + np.outer(step, step)))
 
 
 def _agree(told: Sequence[Scored], root: Array, information: Array) -> bool:
@@ -207,7 +256,8 @@ def _agree(told: Sequence[Scored], root: Array, information: Array) -> bool:
     squares = 0.0
     for one in told:
         left = one.score + information @ (one.at - root)
-        covariance = one.noise + _doubt(one.blur, one.at - root) + information / 16
+        doubt = one.blur**2 * one.entries.doubt(one.at - root)
+        covariance = one.noise + doubt + information / 16
         squares += float(left @ np.linalg.solve(covariance, left))
     degrees = (len(told) - 1) * len(root)
     return squares <= degrees + _APART * math.sqrt(2.0 * degrees)

@@ -25,7 +25,6 @@ from hubbub.learning.linear_probe import LinearProbe
 from hubbub.learning.torch_settings import borrowed
 from hubbub.study import IN_MEMORY, LINEAR_PROBE, attempted, named_object
 
-KINDS = ("logistic", "mlp", "cnn", "linear-probe", "python:module:factory")
 _CHANNELS = 64  # of both convolutions of the paper's network
 _FULLY_CONNECTED = (384,) * 3  # the paper's head: with 1600 features and 10 classes, d = 913,152
 
@@ -81,16 +80,10 @@ def build_model(
         )
     if kind == LINEAR_PROBE:
         return LinearProbe(math.prod(inputs), outputs)
-    if kind not in ("logistic", "mlp", "cnn"):
+    if kind not in _LAYERS:
         return _of_factory(kind, inputs, outputs, seed)
     with seeded_by(seed):
-        if kind == "logistic":
-            layers = _logistic(inputs, outputs, bias, intercept)
-        elif kind == "mlp":
-            widths = (math.prod(inputs), *hidden, outputs)
-            layers = [*_flat(inputs), *_connected(widths, bias)]
-        else:
-            layers = _cnn(inputs, outputs, tuple(hidden) or _FULLY_CONNECTED, bias)
+        layers = _LAYERS[kind](inputs, outputs, tuple(hidden), bias, intercept)
         ends = [_intercepts(intervals)] if intervals and outputs == 1 else _squeezed(outputs)
     return nn.Sequential(*layers, *ends)
 
@@ -129,7 +122,7 @@ def _intercepts(intervals: int) -> nn.Module:
 
 
 def _logistic(
-    inputs: tuple[int, ...], outputs: int, bias: bool, intercept: float
+    inputs: tuple[int, ...], outputs: int, _: tuple[int, ...], bias: bool, intercept: float
 ) -> list[nn.Module]:
     """One Linear layer, all zero but perhaps its bias."""
     linear = nn.Linear(math.prod(inputs), outputs, bias=bias)
@@ -140,8 +133,15 @@ def _logistic(
     return [*_flat(inputs), linear]
 
 
+def _mlp(
+    inputs: tuple[int, ...], outputs: int, hidden: tuple[int, ...], bias: bool, _: float
+) -> list[nn.Module]:
+    """Fully connected layers."""
+    return [*_flat(inputs), *_connected((math.prod(inputs), *hidden, outputs), bias)]
+
+
 def _cnn(
-    inputs: tuple[int, ...], outputs: int, hidden: tuple[int, ...], bias: bool
+    inputs: tuple[int, ...], outputs: int, hidden: tuple[int, ...], bias: bool, _: float
 ) -> list[nn.Module]:
     """The paper's CIFAR-10 network for images of any size."""
     sides = [_after_block(_after_block(side)) for side in inputs[1:]]
@@ -155,8 +155,11 @@ def _cnn(
         *_convolved(inputs[0]),
         *_convolved(_CHANNELS),
         nn.Flatten(),
-        *_connected((features, *hidden, outputs), bias),
+        *_connected((features, *(hidden or _FULLY_CONNECTED), outputs), bias),
     ]
+
+
+_LAYERS = {"logistic": _logistic, "mlp": _mlp, "cnn": _cnn}
 
 
 def _convolved(channels: int) -> list[nn.Module]:
@@ -178,7 +181,8 @@ def _of_factory(kind: str, inputs: tuple[int, ...], outputs: int, seed: bytes) -
             "give it to hubbub.load as model, or run the study with hubbub.fit"
         )
     if scheme != "python" or not module or not name:
-        raise StudyError(f'expected a model kind out of {KINDS}, found "{kind}"')
+        known = (*_LAYERS, LINEAR_PROBE, "python:module:factory")
+        raise StudyError(f'expected a model kind out of {known}, found "{kind}"')
     with seeded_by(seed):  # its module may draw random numbers when it is first run: not these
         factory = named_object(kind, "model.kind")
     shapes = f" for inputs = {inputs} and outputs = {outputs}"

@@ -3,9 +3,7 @@
     keys.toml            private keys; only its owner reads it
     identity.toml        the public half, to be given to the others
     roster.toml          everybody's public halves, got outside the system
-    approved/ID.toml     studies that this party's administrator has approved
-    approved/ID.code     the hashes of the code that each of them names, as it was here then
-    approved/ID.read     where a silo's records for it were read; not answered before
+    approved/ID.*        studies that this party's administrator has approved: approval_files.py
     audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
     ledger.sqlite        what the silo's data set has spent (another place may be named)
     sessions, graphs     what was opened and drawn here, and paid for: session_notes.py
@@ -24,7 +22,6 @@ since the times of a file are what whoever copies it says.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -33,8 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hubbub.disk import PRIVATE, json_value, write_text
+from hubbub.disk import PRIVATE, write_text
 from hubbub.errors import HubbubError, StudyError, UserError
+from hubbub.network.approval_files import APPROVED, ApprovalFiles
 from hubbub.network.folder_lock import alone
 from hubbub.network.key_files import (
     Unlock,
@@ -58,9 +56,8 @@ from hubbub.verification import write_audit
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
-APPROVED, AUDITS = "approved", "audits"
+AUDITS = "audits"
 RELAY, LEDGER, COLLATERAL = "relay", "ledger.sqlite", "collateral"
-_CODE, _READ = ".code", ".read"
 _ID = re.compile(r"[0-9a-f]{64}")
 _T = TypeVar("_T")
 
@@ -265,17 +262,15 @@ class PartyFolder:
                 "folder for each consortium: choose another --home, or say --new-roster if "
                 "somebody was added, replaced or taken out"
             )
-        path = self._approval(study.id)
-        path.parent.mkdir(exist_ok=True, mode=0o700)
+        approval = self._approval(study.id)
         self.read(study, data)
         write_roster(held, roster)
-        write_text(path.with_suffix(_CODE), json.dumps(hashes))
-        write_text(path, study.as_toml())
+        approval.write(study, hashes)
         for name, digest in hashes.items():
             known_code.note(name, digest)
         if is_sparse(study.parties):
             self.notes.approve_graphs(study.id)
-        return path
+        return approval.path
 
     def read(self, study: Study, data: Path | None = None) -> None:
         """Read what a silo reads once of a database, or of parts, unless it has.
@@ -286,18 +281,12 @@ class PartyFolder:
         if self.role == "silo" and study.data.is_extracted:
             folder = data or self.home
             sources.check_readable(study, self.name, folder)
-            place = str(home_of(folder).resolve())
-            self._note_read(self._approval(study.id).with_suffix(_READ), place)
-
-    @staticmethod
-    def _note_read(path: Path, folder: str) -> None:
-        """Keep in which folders something was read, for a withdrawal to sweep all of them."""
-        write_text(path, "\n".join(dict.fromkeys([*_lines(path), folder])))
+            self._approval(study.id).note_read(home_of(folder).resolve())
 
     def _has_read(self, study: Study) -> bool:
         """Whether nothing of a study is left to be read here."""
         once = self.role == "silo" and study.data.is_extracted
-        return not once or self._approval(study.id).with_suffix(_READ).is_file()
+        return not once or self._approval(study.id).is_read
 
     def keep_audit(self, study: bytes, audit: Mapping[str, Any]) -> None:
         """Keep what an audit has found for the evidence of the study's run."""
@@ -312,24 +301,22 @@ class PartyFolder:
 
     def withdraw(self, study: bytes) -> bool:
         """Take an approval back, and forget what an audit has found; whether there was one."""
-        path = self._approval(study)
-        there = path.is_file()
-        for name, digest in _hashes(path.with_suffix(_CODE)).items():
+        approval = self._approval(study)
+        there, folders = approval.is_there, [*approval.read_in, self.home]
+        for name, digest in approval.hashes.items():
             known_code.forget(name, str(digest))
-        path.unlink(missing_ok=True)
-        path.with_suffix(_CODE).unlink(missing_ok=True)
+        approval.path.unlink(missing_ok=True)  # first: it is approved no more
         self._audit(study).unlink(missing_ok=True)
         imported_code.unbind(study)
-        place = path.with_suffix(_READ)
-        for folder in [*map(Path, _lines(place)), self.home]:
+        for folder in folders:
             extract.forget(study, self.name, folder)
-        place.unlink(missing_ok=True)
+        approval.remove()
         return there
 
     def approves(self, study: bytes) -> bool:
         """Whether a study is approved here at this moment, and the roster here is the study's."""
         try:
-            approved = self._parsed(self._approval(study), Study.parse)
+            approved = self._parsed(self._approval(study).path, Study.parse)
             here = approved.id == study and approved.parties.roster == self.roster.digest.hex()
             return here and self._has_read(approved)
         except UserError:  # not there, altered, or torn: nothing is answered by it
@@ -345,22 +332,22 @@ class PartyFolder:
         Raises:
             StudyError: the file was altered since, or the source of code that the study names.
         """
-        path = self._approval(study)
-        if not path.is_file():
+        approval = self._approval(study)
+        if not approval.is_there:
             return None
-        approved_study = self._parsed(path, Study.parse)
+        approved_study = self._parsed(approval.path, Study.parse)
         if approved_study.id != study:
             raise StudyError(
-                f"expected {path} to be the study that was approved, it was altered; approve it "
-                "again"
+                f"expected {approval.path} to be the study that was approved, it was altered; "
+                "approve it again"
             )
         other = approved_study.parties.roster != self.roster.digest.hex()
         if other or not (unread or self._has_read(approved_study)):
             return None
         check_roster(approved_study, self.roster)
-        approved = _hashes(path.with_suffix(_CODE))
-        code_hashes.refuse_changed_code(code_hashes.code_hashes(approved_study), approved)
-        imported_code.bind(approved_study, approved)
+        here = code_hashes.code_hashes(approved_study)
+        code_hashes.refuse_changed_code(here, approval.hashes)
+        imported_code.bind(approved_study, approval.hashes)
         return approved_study
 
     def studies(self) -> list[Study]:
@@ -368,7 +355,8 @@ class PartyFolder:
         paths = sorted((self.home / APPROVED).glob("*.toml"))
         ids = [path.stem for path in paths if _ID.fullmatch(path.stem)]
         roster = self.roster.digest.hex() if ids else ""
-        studies = [Study.parse(text_of(self._approval(bytes.fromhex(hex_id)))) for hex_id in ids]
+        texts = [text_of(self._approval(bytes.fromhex(hex_id)).path) for hex_id in ids]
+        studies = [Study.parse(text) for text in texts]
         current = [one.id for one in studies if one.parties.roster == roster]
         return [
             approved for one in current if (approved := self.study(one, unread=True)) is not None
@@ -378,8 +366,8 @@ class PartyFolder:
         """Where the aggregator keeps the run of a study."""
         return self.home / "runs" / study.hex()[:16]
 
-    def _approval(self, study: bytes) -> Path:
-        return self.home / APPROVED / f"{study.hex()}.toml"
+    def _approval(self, study: bytes) -> ApprovalFiles:
+        return ApprovalFiles(self.home, study)
 
     def _audit(self, study: bytes) -> Path:
         return self.home / AUDITS / f"{study.hex()}.json"
@@ -391,17 +379,3 @@ def _check_no_keys(path: Path) -> None:
             f"expected no keys in {path.parent}, found {path}; a roster may list them: choose "
             "another --home"
         )
-
-
-def _lines(path: Path) -> list[str]:
-    """The lines of a file; none if it is not there."""
-    return text_of(path).splitlines() if path.is_file() else []
-
-
-def _hashes(path: Path) -> Mapping[str, object]:
-    """What was approved of code; nothing if no file says it."""
-    try:
-        hashes = json_value(text_of(path))
-    except (UserError, ValueError):
-        return {}
-    return hashes if isinstance(hashes, Mapping) else {}

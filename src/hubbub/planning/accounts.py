@@ -33,7 +33,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 
-from hubbub import protocol
 from hubbub.errors import StudyError
 from hubbub.planning.mechanism import WITHOUT_REPLACEMENT, Mechanism, joint_batch
 from hubbub.planning.random_projection import Projected
@@ -180,15 +179,12 @@ def account_of(mechanism: Mechanism) -> Account:
     """What every step of a mechanism is charged as."""
     account = Account(
         sampling=mechanism.sampling,
-        sample_rate=mechanism.sample_rate,
+        sample_rate=mechanism.noise.charged_rate(mechanism.sample_rate),
         relation=mechanism.relation,
         records=mechanism.records,
         epoch=mechanism.epoch,
         diameter=mechanism.diameter,
     )
-    if mechanism.correlation is not None:
-        rate = protocol.group_rate(account.sample_rate, mechanism.correlation.bands)
-        return replace(account, sample_rate=rate)
     if mechanism.has_joint_batches and mechanism.tokens != "per-step":
         account = replace(account, sampling="full-batch", sample_rate=1.0)
     if mechanism.projection is None:

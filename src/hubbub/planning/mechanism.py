@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from hubbub.planning.noise_correlation import Correlation
 from hubbub.planning.random_projection import RandomProjection
+from hubbub.planning.step_noise import INDEPENDENT, StepNoise
 from hubbub.study import Data, Privacy
 
 WITHOUT_REPLACEMENT = "without-replacement"
@@ -39,7 +39,7 @@ class Mechanism:
         sample_rate: the chance of a unit to be in a batch, a probability.
         tokens: for how many steps a shuffled token list is kept, where batches are joint.
         projection: of the sums, so that fewer numbers are sent; None: all of them.
-        correlation: how noise is correlated over the steps; None where it is independent.
+        noise: how that of one step goes with that of others.
         diameter: how far apart two units' parts can be, in units of C, where one is exchanged.
         every: steps of the training between two sums; 0 if they wait for no training.
         divisor: the public number by which a noisy sum is divided.
@@ -59,7 +59,7 @@ class Mechanism:
     sample_rate: float = 1.0
     tokens: str = "per-step"
     projection: RandomProjection | None = None
-    correlation: Correlation | None = None
+    noise: StepNoise = INDEPENDENT
     diameter: float = 2.0
     every: int = 0
     divisor: float = 1.0
@@ -89,11 +89,11 @@ class Mechanism:
         """How many attempts are charged as one (P9, P25).
 
         A record takes part once in them, where a token list is kept, or may take part once, where
-        noise is correlated.
+        one noise vector has a part in all of them.
         """
         if self.has_joint_batches and self.tokens != "per-step":
             return ceil(self.records / self.batch)
-        return self.correlation.bands if self.correlation else 1
+        return self.noise.epoch
 
     @property
     def rows(self) -> int:

@@ -7,13 +7,12 @@ here: where only a function of its own knows the shape of a record, nobody does 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
-from math import isqrt, prod
+from math import prod
 from pathlib import Path
 
 from hubbub.disk import json_value, open_ordinary
 from hubbub.errors import DataError
-from hubbub.study import LINEAR_PROBE, LORA, Model, Study, is_own, sources
+from hubbub.study import LORA, Model, Study, features_of, is_own, model_kind_of, sources
 from hubbub.tabular import Column
 
 _MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
@@ -25,7 +24,7 @@ def model_dimension(study: Study) -> int | None:
     if model.kind == LORA:
         return _low_rank(model)
     shape = record_shape(study)
-    return None if shape is None or not _is_layered(study) else _parameters(study, prod(shape))
+    return None if shape is None or not _is_counted(model) else _parameters(study, prod(shape))
 
 
 def record_shape(study: Study, dimension: int | None = None) -> tuple[int, ...] | None:
@@ -59,19 +58,15 @@ def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
     """
     model, _ = study.learning
     stated = _stated_shape(study)
-    if stated or dimension is None or not _is_layered(study):
+    if stated or dimension is None or not _is_counted(model):
         return stated or None
-    if model.kind == LINEAR_PROBE:
-        features = (isqrt(model.outputs**2 + 4 * dimension) - model.outputs) // 2 - 1
-        return (features,) if features > 0 and _parameters(study, features) == dimension else None
-    none, each = _parameters(study, 0), _parameters(study, 1) - _parameters(study, 0)
-    features, rest = divmod(dimension - none, each)
-    return (features,) if features > 0 and not rest else None
+    features = features_of(model, dimension, _intervals(study))
+    return None if features is None else (features,)
 
 
 def is_dimension(study: Study, dimension: int) -> bool:
     """Whether the study's model may have so many parameters, as far as it can be counted here."""
-    if not _is_layered(study):
+    if not _is_counted(study.learning[0]):
         return True
     if stated := _stated_shape(study):
         return _parameters(study, prod(stated)) == dimension
@@ -91,22 +86,22 @@ def _width(columns: Iterable[Column]) -> int:
     return sum(column.width for column in columns)
 
 
-def _is_layered(study: Study) -> bool:
-    """Whether the model's parameters can be counted from widths."""
-    model, _ = study.learning
-    return model.kind in ("logistic", "mlp", LINEAR_PROBE)
+def _is_counted(model: Model) -> bool:
+    """Whether the model's parameters follow from how many features a record has."""
+    return model_kind_of(model.kind).parameters is not None
 
 
 def _parameters(study: Study, features: int) -> int:
-    """Of fully connected layers on so many features, or of the sums of a linear probe."""
+    """On so many features, of a model whose parameters are counted."""
     model, _ = study.learning
-    if model.kind == LINEAR_PROBE:
-        return (features + 1) * (features + 1 + model.outputs)
-    widths = (features, *model.hidden, model.outputs)
-    own = sum(low * high + (high if model.bias else 0) for low, high in pairwise(widths))
-    outcome = study.data.outcome
-    intercepts = len(outcome.grid) if outcome and model.outputs == 1 else 0  # of proportional odds
-    return own + intercepts
+    count = model_kind_of(model.kind).parameters
+    assert count is not None, "of a kind that is counted"  # noqa: S101
+    return count(model, features, _intervals(study))
+
+
+def _intervals(study: Study) -> int:
+    """Of a time to an event."""
+    return len(study.data.outcome.grid) if study.data.outcome else 0
 
 
 def _low_rank(model: Model) -> int | None:

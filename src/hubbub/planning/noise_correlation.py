@@ -27,12 +27,14 @@ from numpy.typing import NDArray
 
 from hubbub import protocol
 from hubbub.planning.plan_rows import PlanRow
+from hubbub.planning.step_noise import INDEPENDENT, StepNoise
 from hubbub.privacy import Step, calibrate, release
 from hubbub.study.privacy import Privacy
 from hubbub.study.training import Training
 
 Array = NDArray[np.float64]
 
+OPTION = "correlated_noise"  # its key among a plan's plain values
 _HORIZON = 1024  # steps over which the error is minimised, for longer trainings too
 _POLISHINGS = 4
 _FAR = 1e6  # of a logarithm
@@ -63,10 +65,34 @@ class Correlation:
         """C's first column; its norm is at most 1, exactly."""
         return np.array(self.coefficients) / protocol.UNIT
 
+    @property
+    def epoch(self) -> int:
+        """The bands: a unit is in a batch of one of so many steps at most (P25)."""
+        return self.bands
+
     @cached_property
     def growth(self) -> float:
         """The largest standard deviation of a step's noise, in units of a share's."""
         return float(np.linalg.norm(inverse_of(self.column, self.steps)))
+
+    def charged_rate(self, rate: float) -> float:
+        """Of the group whose turn it is (P25)."""
+        return protocol.group_rate(rate, self.bands)
+
+    def batch_rows(self, capacity: int, rate: float) -> int:
+        """Of one of the groups that take turns."""
+        return protocol.group_rows(capacity, rate, self.bands)
+
+    def rounded(self, shift: float, sigma: float) -> tuple[float, float]:
+        """See `StepNoise`: the window's sums round, too (P25)."""
+        column = [abs(float(one)) for one in self.column]
+        length = sum(column)
+        window = (self.bands + 6) * length * 15 * sigma * self.growth
+        return (shift + 2.0**-53 * window) / column[0], length
+
+    def shown(self, numbers: int | None) -> dict[str, Any]:
+        """Under the key of correlated noise."""
+        return {OPTION: self.to_dict(numbers)}
 
     def window_bytes(self, numbers: int | None) -> int | None:
         """Bytes of noise that a silo keeps in memory, in secret; None for sums of unknown size."""
@@ -218,13 +244,11 @@ def _curvature(free: Array, form: Array) -> Array:
 # How many bands ---------------------------------------------------------------------------------
 
 
-def correlation_of(training: Training, privacy: Privacy) -> Correlation | None:
-    """How a training's noise is correlated; None where it is independent, or one band is best."""
-    if training.noise != "correlated":
-        return None
+def correlation_of(training: Training, privacy: Privacy) -> StepNoise:
+    """How a training's noise is correlated; independent noise where one band is best."""
     optimizer = dict(training.optimizer)
     if optimizer["name"] == "adam" and not training.bands:
-        return None
+        return INDEPENDENT
     return _chosen(
         training.bands,
         float(optimizer.get("momentum", 0.0)),
@@ -247,7 +271,7 @@ def _chosen(
     epsilon: float,
     delta: float,
     relation: str,
-) -> Correlation | None:
+) -> StepNoise:
     """With so many bands, or with the best number of them if it is 0."""
 
     def error(many: int) -> float:
@@ -260,7 +284,7 @@ def _chosen(
     if not bands:
         bands = _least(error, _candidates(steps, rate), alone)
     if bands == 1:
-        return None
+        return INDEPENDENT
     least = error(bands)
     return Correlation(
         coefficients=best_column(bands, momentum, schedule, steps),
@@ -308,10 +332,9 @@ def least_noise(
     return calibrate(whole, epsilon, delta)
 
 
-def words_about(training: Training, correlated: Correlation | None) -> list[str]:
+def words_about(training: Training, noise: StepNoise) -> list[str]:
     """What correlated noise does for this training, or why there is none."""
-    if training.noise != "correlated":
-        return []
+    correlated = noise if isinstance(noise, Correlation) else None
     if correlated is None and not training.bands and _is_adam(training):
         return [
             'noise = "correlated": with the optimizer adam it loses, as adam takes no sums of '

@@ -57,8 +57,8 @@ def plan_of(
     parties, privacy = study.parties, study.privacy
     if main.mechanism.projection is not None:
         main.mechanism.projection.check(main.numbers)
-    independent = main.mechanism.correlation is None
-    shares = noise_shares.shares_of(parties, announced=announced and independent)
+    own_noise = main.mechanism.noise.epoch == 1  # none of a step's is taken back in another (P25)
+    shares = noise_shares.shares_of(parties, announced=announced and own_noise)
     planned = tuple(_planned_alone(one, parties, privacy, shares) for one in beside)
     certificate = _certificate(main, parties, shares)
     for one in planned:

@@ -22,7 +22,6 @@ Plain = Mapping[str, Any]
 
 PROJECTION = "projection"
 JOINT_BATCHES = "without_replacement"
-CORRELATED_NOISE = "correlated_noise"
 ANNOUNCED = "announced_shares"  # shares follow from the set that is named
 MASK_GRAPH = "mask_graph"
 QUERIES = "asked"  # rows of what queries say of themselves
@@ -30,7 +29,7 @@ QUERIES = "asked"  # rows of what queries say of themselves
 _ROWS: dict[str, Callable[[Plain], list[PlanRow]]] = {
     PROJECTION: random_projection.rows,
     JOINT_BATCHES: sampling_comparison.rows,
-    CORRELATED_NOISE: noise_correlation.rows,
+    noise_correlation.OPTION: noise_correlation.rows,
     ANNOUNCED: noise_shares.rows,
     MASK_GRAPH: mask_degree.rows,
 }

@@ -14,7 +14,6 @@ from typing import Any
 from hubbub.errors import StudyError
 from hubbub.planning import accounts, exposure, mask_degree, plan_options
 from hubbub.planning.mechanism import Mechanism
-from hubbub.planning.noise_correlation import Correlation
 from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.planned_query import PlannedQuery, is_stepped
 from hubbub.planning.query import Query, SteppedQuery
@@ -181,11 +180,6 @@ class Plan:
         return accounts.account_of(self.mechanism).projected
 
     @property
-    def correlation(self) -> Correlation | None:
-        """How noise is correlated over the steps; None where it is independent."""
-        return self.mechanism.correlation
-
-    @property
     def upload_bytes_per_step(self) -> int | None:
         """Bytes that one silo sends in a step, besides shuffled token lists.
 
@@ -329,13 +323,12 @@ class Plan:
 
         The first two are there always; of the others there is nothing in runs from before them.
         """
-        division, correlation = self.main.division, self.mechanism.correlation
+        division = self.main.division
         options: dict[str, Any] = {
             plan_options.PROJECTION: self.projected.to_dict() if self.projected else None,
             plan_options.JOINT_BATCHES: asdict(self.joint_batches) if self.joint_batches else None,
         }
-        if correlation is not None:
-            options[plan_options.CORRELATED_NOISE] = correlation.to_dict(self.numbers)
+        options |= self.mechanism.noise.shown(self.numbers)
         if division.announced:
             options[plan_options.ANNOUNCED] = division.to_dict(self.share_sigma)
         if mask_degree.is_sparse(self.study.parties):

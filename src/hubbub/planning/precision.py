@@ -9,9 +9,9 @@ from __future__ import annotations
 from math import exp, expm1, log, pi, sqrt
 
 from hubbub.errors import StudyError
-from hubbub.planning import noise_correlation
 from hubbub.planning.mechanism import CLIP_MARGIN, Mechanism
 from hubbub.planning.noise_shares import NoiseShares
+from hubbub.planning.step_noise import StepNoise
 from hubbub.privacy import MOST_EPSILON, Certificate
 from hubbub.study.parties import Parties
 
@@ -54,7 +54,7 @@ def certificate_for(
     draws = float(mechanism.paid_attempts) * (numbers or _ASSUMED_NUMBERS) * parties.silos
     sigma = float(_LEAST_GRID_SIGMA)
     rounding = 2 * draws * exp(-((pi * sigma) ** 2))
-    outcome = _outcome_error(_MOST_GRID_SIGMA * widest, mechanism.correlation)
+    outcome = _outcome_error(_MOST_GRID_SIGMA * widest, mechanism.noise)
     slack = 1e-3 * mechanism.delta / (1 + exp(_LARGEST_CLAIM))
     drift = draws * outcome**2 + outcome * sqrt(2 * draws * log(1 / slack))
     lost_tail = draws * 1e-29  # beyond 9 standard deviations, in total variation
@@ -66,17 +66,10 @@ def certificate_for(
     )
 
 
-def _outcome_error(
-    sigma_grid: float, correlated: noise_correlation.Correlation | None = None
-) -> float:
+def _outcome_error(sigma_grid: float, noise: StepNoise) -> float:
     """Relative error of one outcome's probability in float64 (P6, Numbers: T = 9; P25)."""
     reach = 9 * sigma_grid
-    shift, length = 2.0**-53 * (5 * reach + 1), 1.0
-    if correlated is not None:
-        column = [abs(float(one)) for one in correlated.column]
-        length = sum(column)
-        window = (correlated.bands + 6) * length * 15 * sigma_grid * correlated.growth
-        shift = (shift + 2.0**-53 * window) / column[0]
+    shift, length = noise.rounded(2.0**-53 * (5 * reach + 1), sigma_grid)
     slope = (reach + 1) / sigma_grid**2 * length
     return 2 * shift * (1 + slope) * exp(slope * shift)
 
@@ -98,13 +91,12 @@ def grid_for(
     """Word, grid standard deviation of the least share, and how many aligned records fit (P7)."""
     share = noise / sqrt(shares.count)  # in units of C; the least, where all silos take part
     reach = 12 * shares.largest_total(parties.silos) * sqrt(shares.count)  # in shares
-    growth = mechanism.correlation.growth if mechanism.correlation else 1.0
     needed, projection = largest_batch(mechanism), mechanism.projection
     coordinate = projection.largest_coordinate if projection else 1.0  # of a record, over C
     for bits in (16, 32, 64):
         sigma = float(_MOST_GRID_SIGMA)
         while sigma >= _LEAST_GRID_SIGMA:
-            spread = reach * sigma * growth
+            spread = reach * sigma * mechanism.noise.growth
             room = (2.0 ** (bits - 1) - 1 - spread) * share / sigma
             sum_limit = int(room / coordinate)
             if sum_limit >= needed:

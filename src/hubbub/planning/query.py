@@ -101,7 +101,7 @@ class QueryWarnings:
     Args:
         records_unknown: what it means that the number of records is not public.
         sums: of how they are made.
-        noise: of how it is correlated.
+        noise: of how that of one step goes with that of others.
     """
 
     records_unknown: tuple[str, ...] = ()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hubbub import protocol
 from hubbub.planning import (
+    INDEPENDENT,
     SUM_MARGIN,
     Mechanism,
     Parameters,
@@ -18,6 +18,7 @@ from hubbub.planning import (
     RandomProjection,
     Scores,
     SiloData,
+    StepNoise,
     SteppedQuery,
     Stepper,
     correlation_of,
@@ -70,9 +71,16 @@ class TrainingQuery(SteppedQuery):
             sample_rate=training.sample_rate,
             tokens=training.tokens,
             projection=self._projection,
-            correlation=correlation_of(training, self.privacy),
+            noise=self._noise,
             divisor=self._expected_batch,
         )
+
+    @property
+    def _noise(self) -> StepNoise:
+        """Of each step's own, unless the study asks for another kind (P25)."""
+        if self.training.noise == "correlated":
+            return correlation_of(self.training, self.privacy)
+        return INDEPENDENT
 
     @property
     def _projection(self) -> RandomProjection | None:
@@ -113,8 +121,14 @@ class TrainingQuery(SteppedQuery):
                 "data.records is not stated: the sum is not divided by the expected batch",
             ),
             sums=(unknown_size,) if self.dimension is None else (),
-            noise=tuple(words_about(self.training, self.mechanism.correlation)),
+            noise=self._words_about_noise,
         )
+
+    @property
+    def _words_about_noise(self) -> tuple[str, ...]:
+        if self.training.noise == "correlated":
+            return tuple(words_about(self.training, self.mechanism.noise))
+        return ()
 
     def units(self, silo: SiloData) -> int:
         """Records that are trained on, or patients."""
@@ -160,9 +174,7 @@ class TrainingQuery(SteppedQuery):
         assert records is not None, "a training has records"  # noqa: S101
         if mechanism.has_joint_batches:
             return min(mechanism.batch, records.units)
-        correlated = mechanism.correlation
-        bands = correlated.bands if correlated else 1
-        return protocol.group_rows(silo.max_units, mechanism.sample_rate, bands)
+        return mechanism.noise.batch_rows(silo.max_units, mechanism.sample_rate)
 
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """The study's optimizer."""

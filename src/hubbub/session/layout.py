@@ -105,7 +105,6 @@ def round_parameters_of(
         StudyError: how many numbers are summed is not known yet.
     """
     mechanism, parties = planned.mechanism, planned.parties
-    correlation = mechanism.correlation
     dimension = mechanism.numbers_sent(planned.numbers if numbers is None else numbers)
     parameters = planned.broadcast_numbers if numbers is None else numbers
     if dimension is None or parameters is None:
@@ -132,6 +131,6 @@ def round_parameters_of(
         records=mechanism.records,
         fresh_lists=mechanism.tokens == "per-step",
         short_models=planned.query.short_broadcast,
-        correlation=correlation.coefficients if correlation else (),
+        correlation=mechanism.noise.coefficients,
         announced_shares=planned.shares if planned.division.announced else 0,
     )

@@ -165,9 +165,9 @@ class Rounds:
 
         A new session costs its set-up, and whatever of an epoch was paid for and not used. So there
         are no more than eight such ends in a study, however often somebody comes and goes, and none
-        in the middle of an epoch of correlated noise (P25).
+        in the middle of an epoch of noise (P25).
         """
-        whole = self._made % self.round_parameters.bands == 0
+        whole = self._made % self.round_parameters.noise_epoch == 0
         return whole and self._made * _MOST_ENDED >= self.round_parameters.steps
 
     @property
@@ -331,7 +331,9 @@ class Rounds:
         """Who is on probation, unless the others must be shown every attempt in a row (P25)."""
         spared = self.round_parameters.quorum < len(self.peers.roster.silos)
         return (
-            set() if self.round_parameters.correlation and spared else self.attendance.on_probation
+            set()
+            if self.round_parameters.needs_every_attempt and spared
+            else self.attendance.on_probation
         )
 
     def _end_probation(self, tried: Set[int], *, needs_all: bool) -> None:

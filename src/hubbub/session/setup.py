@@ -182,7 +182,7 @@ class _RolledSetUp:
             peers=wanted.peers,
             session=wanted.session,
             silos=self.roll.silos,
-            gaps_end=bool(wanted.round_parameters.correlation),
+            gaps_end=wanted.round_parameters.needs_every_attempt,
             absent=dict(absent),
         )
         return rounds.Rounds(

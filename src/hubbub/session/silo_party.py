@@ -63,7 +63,7 @@ class SiloParty(party.Party):
     ) -> None:
         super().__init__(membership, permit)
         self._make_silo, self._record, self._lists = make_silo, record, lists
-        self._paid_epoch = -1  # the last one, where a row pays for an epoch of correlated noise
+        self._paid_epoch = -1  # the last one, where a row pays for an epoch of noise
         self.silo: Contributor | None = None
 
     def _round_calls(self) -> Mapping[ask.Call, party.Handler]:
@@ -120,8 +120,8 @@ class SiloParty(party.Party):
         return self._lists is not None and self._lists.is_paid
 
     def _epoch_of(self, charge: Charge) -> int:
-        """Of correlated noise: as many of its rows as a record has a part in once."""
-        return (charge.row - 1) // self._me.round_parameters.bands
+        """Of noise that goes on: as many of its rows as a record has a part in once (P25)."""
+        return (charge.row - 1) // self._me.round_parameters.noise_epoch
 
     def _seed(self, parts: Sequence[bytes]) -> party.Work:
         """The links of all active silos: now the batch or the projection is fixed."""

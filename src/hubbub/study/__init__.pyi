@@ -27,10 +27,14 @@ from .manifest import (
 )
 from .model import (
     HUBER as HUBER,
-    LINEAR_PROBE as LINEAR_PROBE,
-    LORA as LORA,
     Frozen as Frozen,
     Model as Model,
+)
+from .model_kinds import (
+    LINEAR_PROBE as LINEAR_PROBE,
+    LORA as LORA,
+    features_of as features_of,
+    model_kind_of as model_kind_of,
 )
 from .parties import (
     Parties as Parties,

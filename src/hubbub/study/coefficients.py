@@ -13,14 +13,13 @@ from hubbub.errors import StudyError
 from hubbub.settings import number, read, settings, whole
 from hubbub.study.data import Data
 from hubbub.study.model import Model
-from hubbub.tabular import COUNT
 
 _MOST_EFFECTS = 60  # whose noise in the information still fits into memory, entry by entry
 
 
 @settings
 class Coefficients:
-    """Effects of the trained linear model with intervals ([P32](privacy.md#p32))."""
+    """Effects of the trained linear model with intervals ([P32](privacy.md#p32), P36)."""
 
     title: ClassVar[str] = "coefficients"
 
@@ -30,9 +29,9 @@ class Coefficients:
         whole(
             1,
             16,
-            "In how many sums. Of two classes each is a Newton step from where the one before it "
-            "led: two say as much as one; where the released model is far from the records, only "
-            "the later one counts. Times to an event take ten, whatever stands here.",
+            "In how many sums. Of classes and counts each is a Newton step from where the one "
+            "before it led: two say as much as one; where the released model is far from the "
+            "records, only the later one counts. Times to an event take ten, whatever stands here.",
         ),
     ] = 2
 
@@ -69,17 +68,6 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
             "effect of a column",
             "leave it out, and see by [validation] what the model is good for",
         )
-    if data.outcome is not None and (data.outcome.kind == COUNT or data.outcome.is_log):
-        return (
-            "for a target of counts, or one whose logarithm is learned: one record's part of "
-            "their score may be as large as the upper bound, and the noise with it",
-            'ask for kind = "rates" in a study of [statistics] alone',
-        )
-    if len(data.classes) > 2:
-        return (
-            "for a target of more than two classes, whose odds are none of one class alone",
-            "train on one class against the others, or leave it out",
-        )
     if not data.is_declared or not data.features:
         return (
             "without data.columns, whose public bounds and categories make the effects",
@@ -98,10 +86,11 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
             "leave these keys out",
         )
     effects = sum(max(len(feature.categories) - 1, 1) for feature in data.features)
+    effects *= max(len(data.classes) - 1, 1)
     if effects > _MOST_EFFECTS:
         return (
-            f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here: none would "
-            "stand out of the noise",
+            f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here, those of "
+            "each class but the first counted: none would stand out of the noise",
             "take fewer columns, or leave it out",
         )
     return "", ""

@@ -12,7 +12,8 @@ from hubbub.errors import StudyError
 from hubbub.study.coefficients import Coefficients, check_coefficients
 from hubbub.study.data import Data
 from hubbub.study.import_path import IN_MEMORY
-from hubbub.study.model import HUBER, LINEAR_PROBE, Model
+from hubbub.study.model import HUBER, Model
+from hubbub.study.model_kinds import LINEAR_PROBE
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.study_part import StudyPart

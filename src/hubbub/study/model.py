@@ -24,10 +24,10 @@ from hubbub.settings import (
     wholes,
 )
 from hubbub.study.import_path import IN_MEMORY, is_own
+from hubbub.study.model_kinds import LORA, MODEL_KINDS, model_kind_of
 
 HUBER = "huber"
-LINEAR_PROBE, LORA = "linear-probe", "lora"
-_KINDS = ("logistic", "mlp", "cnn", LINEAR_PROBE)
+_OF_SOME_KINDS = {key for kind in MODEL_KINDS.values() for key in kind.keys}
 _MOST_FEATURES = 10**9
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -53,39 +53,25 @@ def model_from(stated: Mapping[str, Any]) -> Model:
 def _kind(section: Section) -> str:
     """Which model, and what goes with no such one."""
     kind = section.text("kind", None)
-    if kind not in (*_KINDS, LORA, IN_MEMORY) and not is_own(kind):
-        raise section.refusal(
-            "kind",
-            '"logistic", "mlp", "cnn", "linear-probe", "lora" or "python:module:factory"',
-            "choose one of them",
-        )
-    if kind not in _KINDS:
-        section.absent("bias", _without_layers(kind))
-    if kind == LINEAR_PROBE:
-        for key in ("bias", "hidden", "loss"):
-            section.absent(key, f'for kind = "{LINEAR_PROBE}"')
+    if kind not in (*MODEL_KINDS, IN_MEMORY) and not is_own(kind):
+        known = ", ".join(f'"{name}"' for name in MODEL_KINDS)
+        wanted = f'{known} or "python:module:factory"'
+        raise section.refusal("kind", wanted, "choose one of them")
+    why = f'for kind = "{kind}"' if kind in MODEL_KINDS else "for a model of your own"
+    for key in _OF_SOME_KINDS - {*model_kind_of(kind).keys}:
+        section.absent(key, why)
     return kind
-
-
-def _without_layers(kind: str) -> str:
-    """Of which models hubbub makes no hidden layers."""
-    return f'for kind = "{LORA}"' if kind == LORA else "for a model of your own"
 
 
 def _rank(section: Section, kind: str) -> int:
     """Of adapters, which nothing else has."""
-    if kind == LORA:
-        return int(read_key(Model, section, "rank", required=True))
-    section.absent("rank", f'but for kind = "{LORA}"')
-    return Model.rank
+    return int(read_key(Model, section, "rank", required=True)) if kind == LORA else Model.rank
 
 
 def _target_modules(section: Section, kind: str) -> tuple[str, ...]:
     """Which layers get adapters."""
     modules: tuple[str, ...] = read_key(Model, section, "target_modules")
-    if kind != LORA:
-        section.absent("target_modules", f'but for kind = "{LORA}"')
-    elif not modules or len(set(modules)) < len(modules) or not all(modules):
+    if kind == LORA and (not modules or len(set(modules)) < len(modules) or not all(modules)):
         wanted = "different names of layers of the frozen module"
         raise section.refusal("target_modules", wanted, 'write them like ["q_proj", "v_proj"]')
     return modules
@@ -93,9 +79,8 @@ def _target_modules(section: Section, kind: str) -> tuple[str, ...]:
 
 def _intercept(section: Section, kind: str) -> float:
     """Where the only bias of a model begins."""
-    alone = kind == "logistic" and read_key(Model, section, "outputs") == 1
-    if not alone or not read_key(Model, section, "bias"):
-        section.absent("intercept", 'but for kind = "logistic" with one output and a bias')
+    if read_key(Model, section, "outputs") != 1 or not read_key(Model, section, "bias"):
+        section.absent("intercept", f'for kind = "{kind}" but with one output and a bias')
     return float(read_key(Model, section, "intercept"))
 
 
@@ -113,10 +98,6 @@ def _hidden(section: Section, kind: str) -> tuple[int, ...]:
     hidden: tuple[int, ...] = read_key(Model, section, "hidden")
     if kind == "mlp" and not hidden:
         raise section.refusal("hidden", "the widths of the hidden layers", "add hidden = [64, 64]")
-    if kind == "logistic" and hidden:
-        raise section.refusal("hidden", 'absent for kind = "logistic"', 'remove it or take "mlp"')
-    if kind not in _KINDS:
-        section.absent("hidden", _without_layers(kind))
     return hidden
 
 
@@ -134,8 +115,6 @@ def _frozen(section: Section, kind: str) -> Frozen | None:
     """The table `frozen`, if there is one; what the model sees then must be stated."""
     if "frozen" not in section and kind != LORA:
         return None
-    if kind == "cnn":
-        section.absent("frozen", 'for kind = "cnn"; "mlp" takes the features of frozen layers')
     if kind != LORA and len(read_key(Model, section, "inputs")) != 1:
         raise section.refusal("inputs", "[features] beside model.frozen", "write how many come out")
     return read(
@@ -342,4 +321,4 @@ class Model:
     @property
     def is_built_in(self) -> bool:
         """Whether hubbub makes the model, so that everybody can make it again from the study."""
-        return self.kind in _KINDS
+        return self.kind in MODEL_KINDS and self.kind != LORA

@@ -149,7 +149,7 @@ class _Sums:
         lift: from projected sums to whole ones.
         source: of all that is drawn.
         order: the seed of batches that share out all records, epoch by epoch.
-        groups: of each silo's places, where noise is correlated (P25).
+        groups: of each silo's places, where they take turns (P25).
     """
 
     round_parameters: RoundParameters
@@ -168,7 +168,7 @@ class _Sums:
             whole = prepared.plan.main.numbers or round_parameters.dimension
             round_parameters = replace(round_parameters, projection="", dimension=whole)
         source, capacities = SecureSource(), prepared.max_units
-        correlated = capacities if round_parameters.correlation else ()
+        turns = round_parameters.noise_epoch
         return cls(
             round_parameters=round_parameters,
             task=prepared.pooled_task,
@@ -177,7 +177,7 @@ class _Sums:
             lift=prepared.lift(round_parameters),
             source=source,
             order=source.bytes(SEED_BYTES),
-            groups=[Groups(source, capacity, round_parameters.bands) for capacity in correlated],
+            groups=[Groups(source, capacity, turns) for capacity in capacities if turns > 1],
         )
 
     def chance(self, step: int, parameters: prepared_study.Parameters) -> _Chance:
@@ -228,7 +228,7 @@ class _Sums:
     def noise_of(self, sigma: float) -> Callable[[int], Array]:
         """Gaussian noise on every number of a sum, by the step of one training."""
         round_parameters = self.round_parameters
-        if round_parameters.correlation and sigma > 0:
+        if round_parameters.noise_epoch > 1 and sigma > 0:
             rows = CorrelatedNoise(round_parameters.correlation, round_parameters.dimension, sigma)
             return lambda step: rows.row(step, self.source)
 

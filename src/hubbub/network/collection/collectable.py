@@ -37,7 +37,7 @@ def _hindrances(study: Study, planned: PlannedQuery[Query]) -> Iterator[str]:
         yield 'parties.shares = "compressed", got "full"; leave it out'
     if study.attestation is not None or parties.trust != "none":
         yield "a study without attestation, got one with; serve it without --until"
-    if mechanism.correlation or mechanism.projection or mechanism.has_joint_batches:
+    if mechanism.needs_joint_seed or mechanism.noise.epoch > 1:
         yield (
             "independent noise, whole sums and each silo's own batches, got correlated noise, a "
             "projection or joint batches; serve it without --until"

@@ -45,15 +45,15 @@ class Turn:
 class PresentThroughout:
     """Who has a part in all sums of a session so far (P25).
 
-    Noise that is correlated over the attempts of a session keeps its promise for those silos that
-    were in every sum of it. So whoever leaves does not come back before the next session.
+    Noise that goes on over the attempts of a session keeps its promise for those silos that were in
+    every sum of it. So whoever leaves does not come back before the next session.
 
     Args:
-        round_parameters: the numbers of the rounds; where noise is independent nothing is asked.
+        round_parameters: the numbers of the rounds; where noise does not go on nothing is asked.
     """
 
     def __init__(self, round_parameters: RoundParameters) -> None:
-        self._asked = bool(round_parameters.correlation)
+        self._asked = round_parameters.needs_every_attempt
         self._present: frozenset[int] | None = None  # everybody, whom nobody need list
 
     def stay(self, silos: frozenset[int], sender: str) -> None:

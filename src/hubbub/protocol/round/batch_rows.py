@@ -67,15 +67,15 @@ def poisson_rows(source: SecureSource, records: int, capacity: int, rate: float)
     return injected(source, np.where(heads < records, heads, EMPTY), rows)
 
 
-def group_rate(rate: float, bands: int) -> float:
+def group_rate(rate: float, turns: int) -> float:
     """With which chance a record of the group whose turn it is comes into the batch."""
-    together = rate * bands
+    together = rate * turns
     return 1.0 if together > 1 - 1e-9 else together
 
 
-def group_rows(capacity: int, rate: float, bands: int) -> int:
+def group_rows(capacity: int, rate: float, turns: int) -> int:
     """The public number of rows in a batch of one of so many groups; one group is everybody."""
-    return most_rows(ceil(capacity / bands), group_rate(rate, bands))
+    return most_rows(ceil(capacity / turns), group_rate(rate, turns))
 
 
 class Groups:
@@ -84,11 +84,11 @@ class Groups:
     Args:
         source: of the groups.
         capacity: the most records that the silo may hold.
-        bands: how many groups there are.
+        turns: how many groups there are.
     """
 
-    def __init__(self, source: SecureSource, capacity: int, bands: int) -> None:
-        self._groups, self._bands = source.permutation(capacity) % bands, bands
+    def __init__(self, source: SecureSource, capacity: int, turns: int) -> None:
+        self._groups, self._turns = source.permutation(capacity) % turns, turns
 
     def of(self, places: NDArray[np.intp]) -> NDArray[np.intp]:
         """In which group places are, from 0: nothing that the account needs kept (P25)."""
@@ -105,8 +105,8 @@ class Groups:
             attempt: in its session, from 1.
             rate: of the study, as if all took part in every attempt.
         """
-        turn = np.flatnonzero(self._groups == (attempt - 1) % self._bands)
-        most, each = group_rows(self._groups.size, rate, self._bands), group_rate(rate, self._bands)
+        turn = np.flatnonzero(self._groups == (attempt - 1) % self._turns)
+        most, each = group_rows(self._groups.size, rate, self._turns), group_rate(rate, self._turns)
         while (heads := source.chosen(turn.size, each)).size > most:
             pass
         return np.asarray(turn[heads])
@@ -114,7 +114,7 @@ class Groups:
     def rows(self, source: SecureSource, records: int, attempt: int, rate: float) -> Rows:
         """The batch of an attempt in its rows (P19)."""
         heads = self.heads(source, attempt, rate)
-        most = group_rows(self._groups.size, rate, self._bands)
+        most = group_rows(self._groups.size, rate, self._turns)
         return injected(source, np.where(heads < records, heads, EMPTY), most)
 
 

@@ -115,7 +115,7 @@ class Masking:
     def _follow(self, frame: Frame, active: frozenset[int], sender: str) -> None:
         """Every attempt of the session in its order, and nobody who has missed one (P25)."""
         row = self._round_parameters.row_of(frame)
-        if self._round_parameters.correlation and row != self._row + 1:
+        if self._round_parameters.needs_every_attempt and row != self._row + 1:
             raise ProtocolError(
                 f"expected attempt {self._row + 1} of the session, got attempt {row}: this silo "
                 "has missed one, and answers again in the next session",

@@ -75,6 +75,6 @@ class CorrelatedShare:
 
 def noise_share_of(round_parameters: RoundParameters) -> NoiseShare:
     """The noise of one silo in one session."""
-    if round_parameters.correlation:
+    if round_parameters.noise_epoch > 1:
         return CorrelatedShare(round_parameters)
     return IndependentShare(round_parameters)

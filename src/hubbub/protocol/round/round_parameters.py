@@ -122,9 +122,17 @@ class RoundParameters:
         return self.sigma_grid * sqrt(self.announced_shares / left)
 
     @property
-    def bands(self) -> int:
-        """In how many attempts a noise vector has a part."""
+    def noise_epoch(self) -> int:
+        """In how many attempts one noise vector has a part."""
         return max(1, len(self.correlation))
+
+    @property
+    def needs_every_attempt(self) -> bool:
+        """Whether a silo must answer all attempts of a session, as its noise goes on (P25).
+
+        A MODEL then says which attempt of the session it is.
+        """
+        return bool(self.correlation)
 
     @property
     def needs_joint_seed(self) -> bool:
@@ -154,7 +162,7 @@ class RoundParameters:
     @property
     def _row_bytes(self) -> int:
         """Bytes of the number of an attempt in its session."""
-        return _ROW_BYTES if self.correlation else 0
+        return _ROW_BYTES if self.needs_every_attempt else 0
 
     def model_payload(self, active: Iterable[int], parameters: Parameters, row: int = 0) -> bytes:
         """The payload of a MODEL; `row` is the number of the attempt in its session, from 1."""

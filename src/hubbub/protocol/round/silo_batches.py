@@ -90,8 +90,8 @@ def batches_of(
     round_parameters: RoundParameters, capacity: int, source: SecureSource
 ) -> PoissonBatches | GroupBatches | TokenBatches:
     """The batches of one silo in one session; who is in which group is drawn here, once."""
-    if round_parameters.correlation:
-        groups = batch_rows.Groups(source, capacity, round_parameters.bands)
+    if round_parameters.noise_epoch > 1:
+        groups = batch_rows.Groups(source, capacity, round_parameters.noise_epoch)
         return GroupBatches(groups, round_parameters.sample_rate)
     if round_parameters.batch:
         return TokenBatches(round_parameters)

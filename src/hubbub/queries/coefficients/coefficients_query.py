@@ -1,4 +1,4 @@
-"""Effects of the trained model with intervals: sums of score and information at its end (P32).
+"""Effects of the trained model with intervals: sums of score and information at its end (P32, P36).
 
 What a run says of it is in its folder:
 
@@ -34,6 +34,7 @@ from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.study import Coefficients, Data, Parties, Privacy
 from hubbub.study.data import columns_of
+from hubbub.tabular import COUNT
 
 COEFFICIENT, COEFFICIENTS = "coefficients", "coefficients.json"
 COEFFICIENT_SUMS = "coefficient-sums.json"
@@ -58,13 +59,19 @@ class CoefficientsQuery(SumsQuery):
         data, relation = self.data, self.privacy.relation
         on = covariates_of(data.features)
         if data.outcome is None:
-            logistic = estimation.NewtonLogistic(outcome=columns_of(data)[data.target], on=on)
-            return NewtonSteps(asked=logistic, relation=relation)
+            classes = columns_of(data)[data.target]
+            several = len(classes.categories) > 2
+            kind = estimation.NewtonMultinomial if several else estimation.NewtonLogistic
+            return NewtonSteps(asked=kind(outcome=classes, on=on), relation=relation)
         own, *events = data.outcome.declared(data.target)
-        if not events:
-            return OwnSums(asked=estimation.Linear(outcome=own, on=on), relation=relation)
-        (event,), grid = events, (0.0, *data.outcome.grid)
-        return OwnSums(asked=estimation.cox(own, event, grid, on), relation=relation)
+        if data.outcome.kind == COUNT:
+            poisson = estimation.NewtonPoisson(outcome=own, on=on)
+            return NewtonSteps(asked=poisson, relation=relation)
+        if events:
+            (event,), grid = events, (0.0, *data.outcome.grid)
+            return OwnSums(asked=estimation.cox(own, event, grid, on), relation=relation)
+        linear = estimation.log_linear if data.outcome.is_log else estimation.Linear
+        return OwnSums(asked=linear(outcome=own, on=on), relation=relation)
 
     @cached_property
     def layout(self) -> SumLayout:

@@ -1,7 +1,7 @@
 """Score and information at the released model, and Newton steps from there (docs/privacy.md P32).
 
-A record sends the block of a logistic regression on numbers (P23 (f)), taken at the effects that
-the released model has. Each sum leads a step on; what all that were taken near the root say
+A record sends the block of a logistic regression on numbers (P23 (f)), of counts or of several
+classes (P36), taken at the effects that the released model has. Each sum leads a step on; what all that were taken near the root say
 together is the answer, and the released model is one of these places. So nothing has to be found
 from zero, and one sum may do where such a regression by itself needs ten.
 """
@@ -37,7 +37,7 @@ _NOTE = (
 class NewtonSteps(ModelSums):
     """All that is asked of a record, as one vector."""
 
-    asked: estimation.NewtonLogistic
+    asked: estimation.NewtonLogistic | estimation.ModelRegression
 
     @property
     def start(self) -> Parameters:
@@ -70,33 +70,31 @@ class NewtonSteps(ModelSums):
         self, noisy: Sequence[Array], sigma: float, parameters: Parameters
     ) -> estimation.Answer:
         """What the noisy sums say, the first of which was taken at the first place."""
-        told = self._played(noisy, sigma, np.split(parameters, 2)[0])
-        if not told:
+        sums = self._played(noisy, sigma, np.split(parameters, 2)[0])
+        if not sums:
             return self._named(self.asked.make_answer(LOST))
+        told = [self.asked.scored(*one) for one in sums]
         root, is_near = estimation.near_root(told, self.asked.first, far=_FAR_OFF)
         if root is not None and not is_near:
             return self._named(self.asked.make_answer(FAR))
-        return self._named(
-            self.asked.answer_with(root and root.per(self.asked.covariates.per_unit))
-        )
+        answer = self.asked.answer_with(root and root.per(self.asked.per_unit))
+        return self._named(answer, self.asked.remarks(sums))
 
     def expected(self, records: float, sigma: float, sums: int) -> estimation.Expectation:
         """What may be said before records are touched, if the model is near what they say."""
         _, noise = self.stacked.own(NAME, np.zeros(self.size), sigma)
         return self.asked.foreseen_of(records, noise, sums)
 
-    def _played(
-        self, noisy: Sequence[Array], sigma: float, at: Parameters
-    ) -> list[estimation.Scored]:
+    def _played(self, noisy: Sequence[Array], sigma: float, at: Parameters) -> list[estimation.Sum]:
         """Each sum with the effects at which it was taken."""
-        told = []
+        sums = []
         for one in noisy:
             total, noise = self.stacked.own(NAME, one, sigma)
-            told.append(self.asked.scored(total, noise, at))
+            sums.append(estimation.Sum(total, noise, at))
             at = self.asked.update(total, noise, at)
-        return told
+        return sums
 
-    def _named(self, answer: estimation.Answer) -> estimation.Answer:
-        """With a title and a note of its own."""
-        notes = (_NOTE, *answer.notes[1:]) if answer.notes else ()
+    def _named(self, answer: estimation.Answer, remarks: Sequence[str] = ()) -> estimation.Answer:
+        """With a title and notes of its own."""
+        notes = (_NOTE, *remarks, *answer.notes[1:]) if answer.notes else ()
         return replace(answer, title=f"Coefficients of the model: {answer.title}", notes=notes)

@@ -25,16 +25,34 @@ def effects_of(columns: Sequence[Column], model: Parameters) -> Parameters:
 
     Args:
         columns: that it sees, in order.
-        model: (features + 1,) weights, and the bias at the end.
+        model: (features + 1,) weights, and the bias at the end; of several classes (classes,
+            features) weights and (classes,) biases, one after the other.
 
     Returns:
         (1 + effects,) in the order of `Covariates`: of numbers per half of their range, of classes
-        against the first.
+        against the first. Of several classes each with the effects on all of them but the first,
+        over that one, side by side.
     """
-    weights = model.astype(np.float64).tolist()
-    constant, effects, begin = [weights[-1]], [], 0
+    features = sum(column.width for column in columns)
+    outputs = len(model) // (features + 1)
+    weights, biases = np.split(model.astype(np.float64), [features * outputs])
+    told = np.array(
+        [
+            _of_output(columns, [*own, bias])
+            for own, bias in zip(
+                weights.reshape(outputs, -1).tolist(), biases.tolist(), strict=True
+            )
+        ]
+    )
+    against = told if outputs == 1 else told[1:] - told[0]
+    return against.T.ravel().astype(np.float32)
+
+
+def _of_output(columns: Sequence[Column], weights: Sequence[float]) -> list[float]:
+    """The same of one output's weights and bias."""
+    constant, effects, begin = [weights[-1]], list[float](), 0
     for column in columns:
-        own = weights[begin : begin + column.width - column.indicator]
+        own = list(weights[begin : begin + column.width - column.indicator])
         begin += column.width
         if column.reference:
             own.insert(column.reference_place, 0.0)
@@ -46,4 +64,4 @@ def effects_of(columns: Sequence[Column], model: Parameters) -> Parameters:
             effects += [one - own[0] for one in own[1:]]
         else:
             effects += own
-    return np.array([math.fsum(constant), *effects], dtype=np.float32)
+    return [math.fsum(constant), *effects]

@@ -28,7 +28,6 @@ from hubbub.protocol import (
     Parameters,
     RoundParameters,
     SecureSource,
-    group_rows,
 )
 from hubbub.session import round_parameters_of
 from hubbub.tabular import Records
@@ -125,11 +124,7 @@ class Canaries:
             margin=SUM_MARGIN,
             method="chain",
             capacity=capacity,
-            rows=group_rows(
-                capacity,
-                plan.mechanism.sample_rate,
-                plan.correlation.bands if plan.correlation else 1,
-            ),
+            rows=plan.mechanism.noise.batch_rows(capacity, plan.mechanism.sample_rate),
         )
 
     def _records(self, places: NDArray[np.intp]) -> Records:

@@ -68,7 +68,7 @@ class _View:
         sums: (steps, canaries) in units of C, lifted where they were projected.
         rate: with which chance a canary is in a batch.
         noise: sigma / C of what else is in its part of a sum.
-        groups: of the canaries, where noise is correlated.
+        groups: of the canaries, where they take turns.
     """
 
     canaries: Canaries
@@ -111,7 +111,7 @@ def played(made: Plan, count: int, before: int, progress: Progress) -> AuditRun:
         if round_parameters.batch
         else round_parameters.sample_rate,
         noise=sqrt(made.stated.noise_multiplier**2 + share_of_others(made, count)),
-        groups=canaries.groups(_groups(everybody)) if made.correlation else None,
+        groups=canaries.groups(groups) if (groups := _groups(everybody)) else None,
     )
     seen = frames.seen + matrices.seen
     if places.any():
@@ -176,7 +176,7 @@ def _trials(made: Plan, view: _View) -> list[Trials]:
             view.rate,
             exchanged=exchanged,
             same=same,
-            correlation=made.correlation,
+            column=made.mechanism.noise.column,
             groups=groups,
         )
         for same, groups in (*known, *((same, None) for same in kinds_of(len(view.sums))))

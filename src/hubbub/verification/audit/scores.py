@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from hubbub.planning import Correlation
-
 Array = NDArray[np.float64]
 Groups = NDArray[np.intp]
 
 # So many steps in a row have one coin; 0: all of them.
 KINDS = (1, 2, 0)
+_INDEPENDENT = np.ones(1)
 
 
 def scores_of(
@@ -35,7 +34,7 @@ def scores_of(
     *,
     exchanged: bool,
     same: int = 1,
-    correlation: Correlation | None = None,
+    column: Array = _INDEPENDENT,
     groups: Groups | None = None,
 ) -> Array:
     """The scores of canaries.
@@ -46,14 +45,12 @@ def scores_of(
         rate: with which chance a record is in a batch.
         exchanged: whether a canary is C against -C, or C against nothing.
         same: for how many steps a coin is believed to hold; 0 for all.
-        correlation: of the noise over the steps.
+        column: first one of the matrix by which noise goes on over the steps (P25).
         groups: (canaries,) in which group each is, if that is known.
     """
 
     def likelihood(of: Array) -> Array:
-        if correlation is None:
-            return _with_coins(_shifted(of, noise), rate, same)
-        each = _of_groups(of, noise, rate, same, correlation)
+        each = _of_groups(of, noise, rate, same, column)
         if groups is None:
             return np.asarray(logsumexp(each, axis=0) - np.log(len(each)))
         return np.asarray(np.take_along_axis(each, groups[None], axis=0)[0])
@@ -61,13 +58,11 @@ def scores_of(
     return np.asarray(likelihood(seen) - (likelihood(-seen) if exchanged else 0.0))
 
 
-def _of_groups(
-    seen: Array, noise: float, rate: float, same: int, correlation: Correlation
-) -> Array:
+def _of_groups(seen: Array, noise: float, rate: float, same: int, column: Array) -> Array:
     """log of how likely the sums are with a canary of each group, relative to without one."""
-    bands = correlation.bands
-    shifted, each = _shifted_rows(seen, noise, correlation.column), min(1.0, bands * rate)
-    return np.array([_with_coins(shifted[first::bands], each, same) for first in range(bands)])
+    turns = len(column)
+    shifted, each = _shifted(seen, noise, column), min(1.0, turns * rate)
+    return np.array([_with_coins(shifted[first::turns], each, same) for first in range(turns)])
 
 
 def _with_coins(shifted: Array, rate: float, same: int) -> Array:
@@ -80,13 +75,8 @@ def _with_coins(shifted: Array, rate: float, same: int) -> Array:
     return np.asarray(shifted.sum(axis=0))
 
 
-def _shifted(seen: Array, noise: float) -> Array:
-    """log of the density of N(1, z^2) over that of N(0, z^2)."""
-    return np.asarray((2 * seen - 1) / (2 * noise**2))
-
-
-def _shifted_rows(seen: Array, noise: float, column: Array) -> Array:
-    """The same for what a canary adds in each step, spread over as many as there are bands."""
+def _shifted(seen: Array, noise: float, column: Array) -> Array:
+    """log of the density of N(c, z^2) over that of N(0, z^2), c what a canary adds in each step."""
     steps, whole = len(seen), np.zeros_like(seen)
     for lag, one in enumerate(column[:steps]):
         whole[lag:] += one * seen[: steps - lag]

@@ -266,7 +266,8 @@ def _is_older(study: Study, found: Plain, made: Plan) -> bool:
     Others than the stated adversary learn more by the newer rule, and which one the silos kept to
     is in no word that they have signed.
     """
-    return may_announce(study.parties) and ANNOUNCED not in found and not made.correlation
+    own_noise = made.mechanism.noise.epoch == 1
+    return may_announce(study.parties) and ANNOUNCED not in found and own_noise
 
 
 def _vouched(claim: str, why: str, doubt: str) -> Finding:

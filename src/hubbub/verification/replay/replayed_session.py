@@ -176,7 +176,8 @@ class Replay:
         model, silos = unverified(kept.frame), self._silos
         active, parameters = self._round_parameters.read_model(model, sender, silos)
         self._row += 1
-        if self._round_parameters.correlation and self._round_parameters.row_of(model) != self._row:
+        numbered = self._round_parameters.needs_every_attempt
+        if numbered and self._round_parameters.row_of(model) != self._row:
             raise ProtocolError(f"expected attempt {self._row} of the session", culprit=sender)
         self._attendance.stay(active, sender)
         if self._course is not None:

@@ -1,0 +1,200 @@
+"""Rate ratios of counts, by sums of score and information at a trained model.
+
+Theory of operation. With w = (1, covariates), |w|^2 <= W, a count y up to its public bound H and
+the rate m = exp(b w) at public effects b, a record sends its part (y - m) w of the score and, as
+large as makes nobody's vector longer, its part m w w' of the information: what the rate can be at
+most, M, follows from b and public bounds. The score needs the mean alone to be right; how far
+counts spread around it, over what a Poisson law would have, is told by the squares (y - m)^2, and
+widens the intervals. And a record says whether it lies beyond the bound, which it then counts as.
+
+An intercept that is off scales all rates alike. So the ratio of counts to rates, the first number
+of the score over that of the information and 1, is taken out before a step, and exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from hubbub.errors import StudyError
+from hubbub.estimation.covariates import Guess
+from hubbub.estimation.intervals import normal_quantile
+from hubbub.estimation.model_regression import ModelRegression
+from hubbub.estimation.newton_sums import Scored, Sum, Triangle
+from hubbub.estimation.statistic import Array, Cells, Parameters
+from hubbub.tabular import Column
+
+_SPREAD, _BEYOND = 0.5, 0.25  # what the squares and who is beyond are multiplied by
+_LEAST_RATE = 1e-3  # of the bound: as the largest rate
+_LEAST_RATIO = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewtonPoisson(ModelRegression):
+    """Rate ratios per unit and between classes, from a few sums.
+
+    Args:
+        outcome: a column of counts from 0, whose public bound is the largest that counts.
+        on, weight, confidence: see `Regression`.
+
+    Raises:
+        StudyError: an outcome or covariates that are none.
+    """
+
+    outcome: Column
+
+    kind = "poisson"
+    ratio = "rate ratio"
+    foreseen_as = "logarithm of a rate ratio over half of a column's range"
+    sensitivity = 1.0  # docs/privacy.md P36
+    diameter = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuses an outcome or covariates that are none."""
+        if self.outcome.bounds[0] != 0:
+            raise StudyError(
+                f"expected counts from 0, found {self.outcome.name} from "
+                f"{self.outcome.bounds[0]:g}; correct its bounds"
+            )
+        super().__post_init__()
+
+    @property
+    def explained(self) -> str:
+        """The outcome's name."""
+        return self.outcome.name
+
+    @property
+    def first(self) -> int:
+        """Components before this one are no effects: the intercept."""
+        return 1
+
+    @property
+    def size(self) -> int:
+        """How many numbers its block has: score, information, squares, and who is beyond."""
+        return self.covariates.width + self._triangle.size + 2
+
+    @property
+    def start(self) -> Parameters:
+        """Parameters of a sum at no effects."""
+        return np.zeros(self.covariates.width, np.float32)
+
+    def encode_at(self, cells: Cells, parameters: Parameters) -> Array:
+        """The blocks of n records at these parameters, (n, size)."""
+        at, high = self._at(parameters), self.outcome.bounds[1]
+        w, count = self.covariates.design(cells), cells[self.outcome.name]
+        known = ~(np.isnan(w).any(axis=1) | np.isnan(count))
+        w = np.where(known[:, None], w, 0.0)
+        with np.errstate(all="ignore"):
+            rate = np.minimum(np.exp(np.clip(w @ at.effects, -50.0, 50.0)), at.largest) * known
+        left = np.where(known, np.clip(count, 0.0, high) - rate, 0.0)
+        blocks = [
+            left[:, None] * w,
+            at.share * self._triangle.squares(rate, w),
+            _SPREAD / high * left[:, None] ** 2,
+            _BEYOND * high * (known & (count > high))[:, None],
+        ]
+        return np.hstack(blocks) / at.length
+
+    def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
+        """What a sum says of the effects, over how far counts spread, the intercept set right."""
+        read = self._read(sums, sigma, parameters)
+        at, spread, width = read.at, read.spread, self.covariates.width
+        return Scored(
+            at=at.effects + np.eye(width)[0] * math.log(read.ratio),
+            score=(read.score - (read.ratio - 1.0) * read.rates[0]) / spread,
+            information=read.ratio * read.rates / spread,
+            noise=(sigma * at.length / spread) ** 2 * np.eye(width),
+            blur=read.ratio * sigma * at.length / at.share / spread,
+            entries=self._triangle,
+        )
+
+    def remarks(self, sums: Sequence[Sum]) -> tuple[str, ...]:
+        """How far counts spread, and how many records lie beyond the bound."""
+        high, z = self.outcome.bounds[1], normal_quantile(self.confidence)
+        units = np.array([self._at(at).length / (_BEYOND * high) for _, _, at in sums])
+        number = float(np.mean([one[-1] for one, _, _ in sums] * units))
+        noise = z * float(np.linalg.norm([sigma for _, sigma, _ in sums] * units)) / len(sums)
+        spread = self._read(*sums[-1]).spread
+        return (
+            f"counts spread {spread:.2g} times as much as a Poisson law's, by variance over mean, "
+            "and intervals and tests know it; never less than 1",
+            f"records above the public bound, which count as {high:g}: {max(number, 0.0):,.0f} "
+            f"(noise of up to {noise:,.0f} either way)",
+        )
+
+    def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
+        """What a sum of guessed records says at their root, with noise of this deviation.
+
+        Of counts whose mean is a part of their bound, the part that is guessed to have an outcome.
+        """
+        rate = guess.outcome * self.outcome.bounds[1]
+        effects = np.eye(self.covariates.width)[0] * math.log(rate)
+        at = self._at(effects.astype(np.float32))
+        moments = max(records, 1.0) * rate * self.covariates.moments(guess)
+        return Scored(
+            at=effects,
+            score=0.0 * effects,
+            information=moments,
+            noise=(sigma * at.length) ** 2 * np.eye(len(effects)),
+            blur=sigma * at.length / at.share,
+            entries=self._triangle,
+        )
+
+    def _read(self, sums: Array, sigma: float, parameters: Parameters) -> _Read:
+        """The parts of a sum, each in its own unit."""
+        at, width = self._at(parameters), self.covariates.width
+        score, entries, ends = np.split(sums * at.length, [width, -2])
+        rates = self._triangle.matrix(entries / at.share)
+        total = max(float(rates[0, 0]), sigma * at.length)
+        ratio = max(1.0 + float(score[0]) / total, _LEAST_RATIO)
+        squares = float(ends[0]) * self.outcome.bounds[1] / _SPREAD
+        return _Read(at, score, rates, ratio, max(squares / (ratio * total), 1.0))
+
+    def _at(self, parameters: Parameters) -> _At:
+        """Parameters, made possible whatever they are, and what follows from them (P36)."""
+        whole = np.nan_to_num(parameters.astype(np.float64), posinf=50.0, neginf=-50.0)
+        effects, high = np.clip(whole, -50.0, 50.0), self.outcome.bounds[1]
+        width, steepest = 1.0 + len(self.on), effects[0] + self._climb(effects[1:])
+        largest = high * math.exp(min(max(steepest - math.log(high), math.log(_LEAST_RATE)), 0.0))
+        part = largest / high
+        share = max(min(2.0 / part, 1.0 / part**2) - 1.0, 1.0)
+        ends = [
+            width + _SPREAD**2,
+            width * part**2 * (1.0 + share) + _SPREAD**2 * part**4,
+            width * ((1.0 - part) ** 2 + share * part**2) + _SPREAD**2 * (1.0 - part) ** 4,
+        ]
+        length = high * math.sqrt(max(ends) + _BEYOND**2)
+        return _At(effects, largest, math.sqrt(share / width), length)
+
+    def _climb(self, effects: Array) -> float:
+        """By how much covariates can raise the logarithm of a rate at most."""
+        column, number = np.array(self.covariates.column), np.array(self.covariates.number)
+        raised = np.where(number, np.abs(effects), np.maximum(effects, 0.0))
+        return sum(float(raised[column == place].max()) for place in range(len(self.on)))
+
+    @property
+    def _triangle(self) -> Triangle:
+        return Triangle(width=self.covariates.width)
+
+
+class _At(NamedTuple):
+    """Public effects at which a sum is taken, and what follows from them."""
+
+    effects: Array
+    largest: float  # rate that a record may have
+    share: float  # what the information is multiplied by
+    length: float  # of the longest record, before it is divided by it
+
+
+class _Read(NamedTuple):
+    """The parts of a noisy sum."""
+
+    at: _At
+    score: Array
+    rates: Array  # the information
+    ratio: float  # of counts to rates
+    spread: float  # of counts around rates, over a Poisson law's
