@@ -31,7 +31,7 @@ from .kinds import (
 from .linear import (
     Linear as Linear,
 )
-from .log_linear import (
+from .linear_of_logarithms import (
     LogLinear as LogLinear,
     log_linear as log_linear,
 )

@@ -67,7 +67,7 @@ class SizeLimits:
 
     def request(self, call: Call) -> int:
         """Bytes of a request with a call."""
-        return _HEAD + self._requests[call]
+        return _HEAD + self._requests.get(call, _frames(self._everybody, DIGEST_BYTES))
 
     @cached_property
     def largest_request(self) -> int:
@@ -76,7 +76,7 @@ class SizeLimits:
 
     @cached_property
     def _requests(self) -> Mapping[Call, int]:
-        """What is asked, by call."""
+        """What is asked, by call; calls that are not here have a digest of everybody at most."""
         everybody, round_parameters, silos = (
             self._everybody,
             self.round_parameters,
@@ -84,7 +84,6 @@ class SizeLimits:
         )
         shares = _frames(silos, round_parameters.masked_bytes + SHARE_SEAL_BYTES)
         named = _frames(1, silos + DIGEST_BYTES)
-        shown = _frames(everybody, DIGEST_BYTES)
         lists = (call for call in Call if Call.LIST <= call <= Call.JUDGE)
         deposits = _frames(silos, self._deposit)
         opened = _frames(1, _COLLECT) + _frames(round_parameters.nodes, _SECRET)
@@ -93,15 +92,10 @@ class SizeLimits:
             **dict.fromkeys(lists, self._list),
             Call.PING: 0,
             Call.OPEN: _frames(1, LARGEST_OFFER),
-            Call.ATTEST: shown,
             Call.EVIDENCE: _frames(everybody, _EVIDENCE),
-            Call.COMMIT: shown,
-            Call.REVEAL: shown,
-            Call.CONTRIBUTE: shown,
-            Call.CONFIRM: shown + _frames(everybody, _SECRET),
+            Call.CONFIRM: _frames(everybody, DIGEST_BYTES) + _frames(everybody, _SECRET),
             Call.FINISH: _frames(2 * everybody, _PROOF),
             Call.MODEL: _frames(1, silos + self._model),
-            Call.SEED: shown,
             Call.SHARES: named + shares,
             Call.PROMISE: named,
             Call.TOTAL: _frames(round_parameters.nodes, silos + DIGEST_BYTES),

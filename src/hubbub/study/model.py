@@ -229,8 +229,9 @@ class Model:
                 'over a frozen module](data.md#adapters) `"lora"`; a '
                 "[factory](howto/own_model.md) is called with `inputs` and `outputs`; "
                 '`"in-memory"` is the module that `hubbub.fit` is handed.',
-                '`"logistic"`, `"mlp"`, `"cnn"`, `"linear-probe"`, `"lora"`, '
-                '`"python:module:factory"`, `"in-memory"`',
+                ", ".join(
+                    f'`"{kind}"`' for kind in (*MODEL_KINDS, "python:module:factory", IN_MEMORY)
+                ),
             )
         ),
     ]

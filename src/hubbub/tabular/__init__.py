@@ -11,8 +11,9 @@ from hubbub.tabular.cell_rule import (
     number_rule,
 )
 from hubbub.tabular.cells import cells_of, is_in_proportion, read_cells
-from hubbub.tabular.column import Column, columns_from
+from hubbub.tabular.column import Column
 from hubbub.tabular.csv_text import cell_text, csv_text
+from hubbub.tabular.declared_columns import columns_from
 from hubbub.tabular.levels import Cells, Levels, column_of
 from hubbub.tabular.outcome import (
     COUNT,

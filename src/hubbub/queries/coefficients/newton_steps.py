@@ -1,9 +1,10 @@
 """Score and information at the released model, and Newton steps from there (docs/privacy.md P32).
 
 A record sends the block of a logistic regression on numbers (P23 (f)), of counts or of several
-classes (P36), taken at the effects that the released model has. Each sum leads a step on; what all that were taken near the root say
-together is the answer, and the released model is one of these places. So nothing has to be found
-from zero, and one sum may do where such a regression by itself needs ten.
+classes (P36), taken at the effects that the released model has. Each sum leads a step on; what all
+that were taken near the root say together is the answer, and the released model is one of these
+places. So nothing has to be found from zero, and one sum may do where such a regression by itself
+needs ten.
 """
 
 from __future__ import annotations
