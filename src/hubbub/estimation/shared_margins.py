@@ -20,8 +20,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hubbub.estimation.statistic import Array, Levels
+from hubbub.tabular import Levels
+
+Array = NDArray[np.float64]
 
 _TOGETHER = 2  # columns that a margin names at most
 _MOST = 500  # equations

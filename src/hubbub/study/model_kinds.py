@@ -9,12 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from hubbub.study.model import Model
+from typing import Protocol
 
 LINEAR_PROBE, LORA = "linear-probe", "lora"
+
+
+class Sizes(Protocol):
+    """What of `[model]` says how large it is."""
+
+    @property
+    def kind(self) -> str:
+        """Its name."""
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of hidden layers."""
+
+    @property
+    def outputs(self) -> int:
+        """Logits."""
+
+    @property
+    def bias(self) -> bool:
+        """Whether fully connected layers have biases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,17 +45,17 @@ class ModelKind:
     """
 
     keys: Collection[str]
-    parameters: Callable[[Model, int, int], int] | None = None
+    parameters: Callable[[Sizes, int, int], int] | None = None
 
 
-def _connected(model: Model, features: int, intervals: int) -> int:
+def _connected(model: Sizes, features: int, intervals: int) -> int:
     """Of fully connected layers, and of the intercepts of proportional odds."""
     widths = (features, *model.hidden, model.outputs)
     layers = sum(low * high + (high if model.bias else 0) for low, high in pairwise(widths))
     return layers + (intervals if model.outputs == 1 else 0)
 
 
-def _probe(model: Model, features: int, intervals: int) -> int:  # noqa: ARG001 (it takes no times)
+def _probe(model: Sizes, features: int, intervals: int) -> int:  # noqa: ARG001 (it takes no times)
     """Of the sums of a linear probe."""
     return (features + 1) * (features + 1 + model.outputs)
 
@@ -58,7 +75,7 @@ def model_kind_of(kind: str) -> ModelKind:
     return MODEL_KINDS.get(kind, _OWN)
 
 
-def features_of(model: Model, parameters: int, intervals: int) -> int | None:
+def features_of(model: Sizes, parameters: int, intervals: int) -> int | None:
     """On how many features a model has so many parameters; None if on none."""
     count = model_kind_of(model.kind).parameters
     assert count is not None, "of a kind that is counted"  # noqa: S101
