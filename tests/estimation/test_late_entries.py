@@ -140,6 +140,7 @@ def test_entries_off_the_grid_bias_neither_curves_nor_numbers_at_risk(shape: flo
     assert np.abs(curve.at_risk - at_risk).max() < 900  # where entries end at once: 1 %
 
 
+@pytest.mark.slow_cases("1.0")
 @pytest.mark.parametrize("sigma", [1.0, 5.0])
 def test_intervals_of_late_entries_hold_as_often_as_they_say(sigma: float) -> None:
     """200 cohorts, three times in each; seeds are fixed, so it does not fail by chance."""
@@ -153,6 +154,7 @@ def test_intervals_of_late_entries_hold_as_often_as_they_say(sigma: float) -> No
     assert 0.92 <= np.mean(held) <= 0.99
 
 
+@pytest.mark.slow_cases("1.0")
 @pytest.mark.parametrize("sigma", [1.0, 5.0])
 def test_tests_of_late_entries_know_the_noise(sigma: float) -> None:
     """Of 200 tests of what does not differ 10 are below .05; seeds are fixed."""
@@ -165,6 +167,7 @@ def test_tests_of_late_entries_know_the_noise(sigma: float) -> None:
     assert plain(asked, sigma, 1, cohort(rng, 1500, twice=True)).tests[0].p_value < 1e-3
 
 
+@pytest.mark.slow_cases("0.5")
 @pytest.mark.parametrize("sigma", [0.5, 3.0])
 def test_hazard_ratios_of_late_entries_hold_as_often_as_they_say(sigma: float) -> None:
     asked = Cox(time=TIME, event=DIED, edges=MONTHS[::2], on=(BY_SEX,), entry=ENTRY)
@@ -295,6 +298,7 @@ def of_causes(
     }
 
 
+@pytest.mark.slow_cases("1.0-1.0", "3.0-1.0")
 @pytest.mark.parametrize("sigma", [1.0, 4.0])
 @pytest.mark.parametrize("death", [1.0, 3.0])
 def test_grays_test_asks_for_incidence_and_knows_the_noise(death: float, sigma: float) -> None:

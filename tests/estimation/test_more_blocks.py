@@ -93,6 +93,7 @@ def test_ranks_are_compared_as_scipy_does_without_noise() -> None:
     assert of_three.statistic == pytest.approx(several.statistic, rel=1e-6)
 
 
+@pytest.mark.slow_cases("1.0-by0", "1.0-by1")
 @pytest.mark.parametrize("by", [BY_SEX, BY_STAGE])
 @pytest.mark.parametrize("sigma", [1.0, 6.0])
 def test_rank_tests_know_the_noise(by: Levels, sigma: float) -> None:
@@ -180,6 +181,7 @@ def test_centres_are_told_with_their_funnel_and_drawn_to_the_whole() -> None:
     assert found.tests[0].statistic == pytest.approx(exact.statistic, abs=1e-6)
 
 
+@pytest.mark.slow_cases("1.0")
 @pytest.mark.parametrize("sigma", [1.0, 8.0])
 def test_a_centre_does_not_stand_out_by_noise(sigma: float) -> None:
     """Of ten centres that are alike, any stands out in 5 % of releases; 21 of 200 are too many."""

@@ -40,7 +40,7 @@ from hubbub.tabular import Records
 from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_sessions import SessionPlan
-from network.consortium import Consortium, planned, table
+from network.consortium import Brisk, Consortium, planned, table
 from network.engine import in_process
 from protocol.view import Spy
 
@@ -72,7 +72,9 @@ class Jumping(Clock):
         check()
 
 
-HASTY = Timeouts(deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0, ping=20.0)
+HASTY = Timeouts(
+    deadline=60.0, opening=300.0, waiting=300.0, ask_again=0.0, ping=20.0, clock=Brisk()
+)
 
 
 def records(party: str) -> Records:

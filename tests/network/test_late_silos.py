@@ -91,7 +91,7 @@ def test_one_more_missing_and_there_is_no_session(gather: Any) -> None:
     for name in ("bob", "cyn", "eve"):
         parties.stop(name)
     with pytest.raises(WaitedError, match="bob"):
-        parties.serve(timeouts=replace(at_once(), waiting=30.0))
+        parties.serve(timeouts=replace(at_once(), waiting=1.0))
     assert parties.rows("ann") == []
 
 
@@ -100,7 +100,7 @@ def test_no_session_is_without_a_compute_node(gather: Any) -> None:
     parties = gather(2, names=FIVE, parties=PART)
     parties.stop("node-2")
     with pytest.raises(WaitedError, match="node-2"):
-        parties.serve(timeouts=replace(at_once(), waiting=30.0))
+        parties.serve(timeouts=replace(at_once(), waiting=1.0))
 
 
 def test_enough_silos_wait_some_time_for_the_others(gather: Any) -> None:
@@ -232,7 +232,7 @@ def test_who_fails_where_nobody_can_be_spared_ends_the_run(gather: Any) -> None:
         parties.stop(name)
     relay = Relay(parties.phase, asks=lambda n, p, b: None if (n, p) == ("commit", "bob") else b)
     with pytest.raises(WaitedError, match="bob"):
-        parties.serve(relay, timeouts=replace(at_once(), waiting=60.0))
+        parties.serve(relay, timeouts=replace(at_once(), waiting=1.0))
 
 
 # The graphs and the end ------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class Frame:
     """One message, parsed and, if it came from outside, verified.
 
     A payload that is about to be sealed may come in two parts, so that a vector of megabytes is
-    copied once: `after` is what follows `payload`.
+    copied once: `after` is what follows `payload`, and `payload` is that vector or comes before it.
     """
 
     tag: Tag
@@ -124,7 +124,7 @@ class Frame:
     sender: int
     receiver: int = EVERYBODY
     payload: bytes | memoryview
-    after: bytes = b""
+    after: bytes | memoryview = b""
 
     def sealed(self, keys: Keys) -> bytes:
         """The frame as signed bytes."""
@@ -167,14 +167,14 @@ class Frame:
         )
 
 
-def shortened(tag: int, payload: bytes | memoryview, after: bytes = b"") -> bytes:
+def shortened(tag: int, payload: bytes | memoryview, after: bytes | memoryview = b"") -> bytes:
     """What stands for a payload where it is not kept: its hash; of a MASKED, also the MODEL's."""
     if tag == Tag.MASKED and not after:
         view = memoryview(payload)
         payload, after = view[:-DIGEST_BYTES], bytes(view[-DIGEST_BYTES:])
     hashed = hashlib.sha256(payload)
     if tag == Tag.MASKED:
-        return hashed.digest() + after
+        return hashed.digest() + bytes(after)
     hashed.update(after)
     return hashed.digest()
 
@@ -191,12 +191,13 @@ class Sealed:
     made. Bytes never change, so the hash of its payload is what the sender found, and the receiver
     need not spend the time again; whether the signature is true it finds out all the same. Only the
     object itself is recognised, which cannot be replaced while it is held here: an equal copy is
-    hashed anew.
+    hashed anew. Elsewhere nobody parses what it has sealed, so there is no room until somebody asks
+    for it: models would be held for nothing.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._last: deque[tuple[bytes, bytes]] = deque(maxlen=_REMEMBERED)
+        self._last: deque[tuple[bytes, bytes]] = deque(maxlen=0)
 
     def make_room(self, frames: int) -> None:
         """Keep so many at least: as many as are sealed before the first of them is parsed."""

@@ -110,7 +110,7 @@ class ValidationLayout:
                 yield block, group, NoisyTable(counts=counts, sigma=sigma / block.scale)
                 begin += self.cells
 
-    @property
+    @cached_property
     def usual(self) -> ValidationScore:
         """The telling score of a usual model on very many records, without noise."""
         return self.kind.scored(NoisyTable(counts=self.kind.guess(_VERY_MANY), sigma=0.0)).scores[0]
