@@ -133,6 +133,7 @@ KINDS: dict[str, tuple[TargetType, int, np.ndarray]] = {
     "count": (Count(high=6), 1, np.array([0.0, 3.0, 1e12])),
     "time": (TimeToEvent(grid=(1.0, 2.0)), 2, np.array([[0.0, 1], [1.5, 1], [1.0, 0], [9, 1]])),
 }
+QUICK = ("records-add-remove", "patients-substitute")  # of each kind of target
 
 
 def wildly_evaluated(kind: str, places: int, vector: ScoreVector) -> np.ndarray:
@@ -151,6 +152,7 @@ def wildly_evaluated(kind: str, places: int, vector: ScoreVector) -> np.ndarray:
     return np.array([task.clipped_sum(numbers, np.array([row])) for row in rows])
 
 
+@pytest.mark.quick_cases(*(f"{kind}-{case}" for kind in KINDS for case in QUICK))
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("places", [0, 3], ids=["records", "patients"])
 @pytest.mark.parametrize("kind", KINDS)

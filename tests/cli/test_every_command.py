@@ -48,7 +48,13 @@ STUDIES: dict[str, dict[str, Any]] = {
         data={"standardise": {"epsilon": 1.0}},
     ),
     "nodes and drop-outs": _model(parties={"compute_nodes": 2, "dropouts": 1}),
-    "projected": _model(training={"projection": 3, "optimizer": {"name": "sgd", "lr": 0.1}}),
+    "projected": _model(
+        training={
+            "projection": 3,
+            "projection_kind": "layers",  # the kind that is soonest planned
+            "optimizer": {"name": "sgd", "lr": 0.1},
+        }
+    ),
     "joint batches": _model(
         training=JOINT,
         privacy={"relation": "substitute"},

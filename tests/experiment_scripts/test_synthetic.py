@@ -13,6 +13,7 @@ from experiments.results import RESULTS, Row, Table
 from experiments.synthetic_utility import COLUMNS, HORIZONS, KEY
 
 
+@pytest.mark.slow
 def test_coverage_is_measured_of_every_kind_of_interval(tmp_path: Path) -> None:
     synthetic_coverage.main(["--small", "--out", str(tmp_path)])
     table = Table(
@@ -39,6 +40,7 @@ def test_an_attack_finds_a_record_where_there_is_no_noise_to_speak_of() -> None:
     assert blind < 0.5
 
 
+@pytest.mark.slow
 def test_an_attack_by_shadow_releases_shows_less_than_epsilon() -> None:
     """Seeds are fixed, so chance fails it on no day; with little noise the same attack shows more.
 

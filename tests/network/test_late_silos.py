@@ -329,7 +329,7 @@ KINDS: dict[str, tuple[int, dict[str, Any]]] = {
         2,
         {"training": {"noise": "correlated", "bands": 2, "sample_rate": 0.25}},
     ),
-    "projected": (0, {"training": {"projection": 2}}),
+    "projected": (0, {"training": {"projection": 2, "projection_kind": "layers"}}),
 }
 
 

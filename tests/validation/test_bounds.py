@@ -98,7 +98,7 @@ def task(kind: str, seed: int, centre: int, places: int) -> SiloTask:
     return SiloTask(layout, evaluation, groups_of(layout, records, centre, places))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     seed=st.integers(0, 10**6),

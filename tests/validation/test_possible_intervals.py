@@ -79,6 +79,7 @@ def asked(kind: str, records: int, **more: object) -> Study:
     return study_of(Path("nowhere"), kind, data={"records": records}, **some)
 
 
+@pytest.mark.slow_cases("numeric")
 @pytest.mark.parametrize("kind", TARGETS)
 def test_fewer_records_have_fewer_bins_and_tell_more_than_the_default(kind: str) -> None:
     studies = [asked(kind, records) for records in (2000, 8000, 1_000_000)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -256,21 +257,23 @@ def method_and_work(
         targets=np.zeros((0, *targets.shape[1:]), targets.dtype),
     )
     size = sum(parameter.numel() for parameter in model.parameters())
-    with kept_pages(size), state_unchanged(model), exact_products(), plain_attention():
-        trial = tried(model.rows if isinstance(model, UnitModel) else model, shape)
-        if trial.outputs > 1 and targets.ndim == 1 and targets.dtype.kind == "f":
-            raise ModelError(
-                "expected a model with outputs of shape (n,) for two classes, found "
-                f"(n, {trial.outputs}); let it give one number for each record"
-            )
-        trial, labels, loss = tried_on(model, nobody, target_type)
-        if target_type.loss_name:
-            some = torch.from_numpy(target_type.some_targets(MADE_UP).astype(targets.dtype))
-            _check_loss(target_type.loss(trial.outputs, some.dtype), trial.outputs, some)
+    with kept_pages(size), exact_products(), plain_attention():
+        with state_unchanged(model):
+            trial = tried(model.rows if isinstance(model, UnitModel) else model, shape)
+            if trial.outputs > 1 and targets.ndim == 1 and targets.dtype.kind == "f":
+                raise ModelError(
+                    "expected a model with outputs of shape (n,) for two classes, found "
+                    f"(n, {trial.outputs}); let it give one number for each record"
+                )
+            trial, labels, loss = tried_on(model, nobody, target_type)
+            if target_type.loss_name:
+                some = torch.from_numpy(target_type.some_targets(MADE_UP).astype(targets.dtype))
+                _check_loss(target_type.loss(trial.outputs, some.dtype), trial.outputs, some)
+        forget(model)
         method = unquoted(partial(checked_method, model, loss, trial.inputs, labels))
         more = partial(work_varies, model, loss, trial.inputs, labels)
-        varies = method == "loop" and unquoted(more)
-    forget(model)
+        with state_unchanged(model) if method == "loop" else nullcontext():
+            varies = method == "loop" and unquoted(more)
     return TriedMethod(method=method, work_varies=varies)
 
 

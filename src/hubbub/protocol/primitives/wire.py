@@ -57,6 +57,7 @@ _RECEIVER = slice(62, 66)
 _SENDER = slice(58, 62)
 _LARGE = 1 << 16  # bytes of a frame whose hash takes longer than a look at the last ones
 _REMEMBERED = 4
+FrameBytes = bytes | memoryview  # of an envelope, say
 
 
 class Tag(IntEnum):
@@ -210,7 +211,7 @@ class Sealed:
             with self._lock:
                 self._last.append((data, short))
 
-    def short_of(self, data: bytes, *, forget: bool = True) -> bytes:
+    def short_of(self, data: FrameBytes, *, forget: bool = True) -> bytes:
         """What stands for this very frame's payload, then forgotten; nothing if unknown."""
         if len(data) < _LARGE:
             return b""
@@ -231,19 +232,19 @@ def seal_ahead(frames: int) -> None:
     _SEALED.make_room(frames + _REMEMBERED)
 
 
-def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame:
+def parse(data: FrameBytes, roster: Roster, *, study: bytes, session: bytes) -> Frame:
     """A verified frame of this study and session.
 
     Raises:
         ProtocolError: naming the relay; the bytes are not what any party signed, or a party signed
             them for another study or session and somebody carried them here.
     """
-    data = bytes(data)  # nobody may change what was verified
+    data = _unchanging(data)
     frame = _once(data) if _is_broadcast(data) else _hashed(data)
     if not 0 <= frame.sender < len(roster.parties):
         raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
     sender = roster.parties[frame.sender]
-    if not sender.verifies(data[-SIGNATURE_BYTES:], frame.signed):
+    if not sender.verifies(bytes(data[-SIGNATURE_BYTES:]), frame.signed):
         raise ProtocolError(
             f"expected a {frame.tag.name} signed by {sender.name}, got a false signature",
             culprit="relay",
@@ -260,13 +261,19 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
     return frame
 
 
-def unverified(data: bytes) -> Frame:
+def unverified(data: FrameBytes) -> Frame:
     """What a frame says of itself, of which nothing is to be believed yet.
 
     Raises:
         ProtocolError: it is no frame of this version.
     """
-    return _split(bytes(data))
+    return _split(_unchanging(data))
+
+
+def _unchanging(data: FrameBytes) -> FrameBytes:
+    """A frame that nobody can change once it is verified, as it is if it stands among bytes."""
+    among_bytes = isinstance(data, memoryview) and type(data.obj) is bytes
+    return data if among_bytes else bytes(data)
 
 
 def short_of(data: bytes) -> bytes:
@@ -290,7 +297,7 @@ def receiver_of(data: bytes) -> int:
     return int.from_bytes(data[_RECEIVER], "little") if len(data) >= OVERHEAD else EVERYBODY
 
 
-def _is_broadcast(data: bytes) -> bool:
+def _is_broadcast(data: FrameBytes) -> bool:
     """Whether the same bytes come to everybody, as a model of megabytes does."""
     return data[_RECEIVER] == EVERYBODY.to_bytes(4, "little")
 
@@ -304,7 +311,7 @@ def doubled_by(frame: Frame, taken: bytes, sender: str) -> str:
     return "relay" if frame.digest == taken else sender
 
 
-def _split(data: bytes) -> Frame:
+def _split(data: FrameBytes) -> Frame:
     """Header fields and payload, lengths checked, nothing believed yet."""
     if len(data) < OVERHEAD:
         raise ProtocolError(f"expected at least {OVERHEAD} bytes, got {len(data)}", culprit="relay")
@@ -334,11 +341,11 @@ def _split(data: bytes) -> Frame:
         receiver=receiver,
         payload=payload,
     )
-    vars(frame)["_header"] = data[:HEADER_BYTES]  # where the property would keep it
+    vars(frame)["_header"] = bytes(data[:HEADER_BYTES])  # where the property would keep it
     return frame
 
 
-def _hashed(data: bytes) -> Frame:
+def _hashed(data: FrameBytes) -> Frame:
     """The frame, with the hash of its payload where its sender is in this process."""
     frame = _split(data)
     if short := _SEALED.short_of(data):
@@ -352,6 +359,8 @@ _split_large = lru_cache(maxsize=1)(_hashed)
 _split_small = lru_cache(maxsize=1 << 12)(_hashed)
 
 
-def _once(data: bytes) -> Frame:
+def _once(data: FrameBytes) -> Frame:
     """What is in a frame that comes to everybody."""
+    if isinstance(data, memoryview):  # it came from another machine
+        return _hashed(data)
     return _split_large(data) if len(data) >= _LARGE else _split_small(data)
