@@ -117,6 +117,20 @@ def test_a_query_without_room_is_told_of_the_total_and_which_would_do() -> None:
     assert made.draw(10)
 
 
+def test_what_is_spent_and_what_is_left_are_parts_of_one_whole() -> None:
+    """By P22's rule: a query of half of all squares leaves half to one more, and then nothing."""
+    context = asked(4.0)
+    half = context.remaining(2)
+    context.query([KINDS["histogram"]], epsilon=half).release()
+    told = re.findall(r"([\d.]+) % spent and ([\d.]+) % left, epsilon ([\d.]+)", repr(context))
+    spent, left, epsilon = map(float, told[0])
+    assert spent + left == 100
+    assert left == pytest.approx(50, abs=0.5)
+    assert epsilon == pytest.approx(half, rel=0.01)
+    with pytest.raises(StudyError, match=f"{spent:g} % spent and {left:g} % left"):
+        context.query([KINDS["crosstab"]], epsilon=4.0)
+
+
 def test_patients_beside_rows_of_the_same_tables_are_refused(tmp_path: Path) -> None:
     context = asked(4.0, out=tmp_path)
     context.query([KINDS["histogram"]], epsilon=1.0).release()
@@ -133,8 +147,8 @@ def test_the_same_query_twice_is_one_release_and_gives_the_same_answer() -> None
     assert query.release().statistics == first
     assert context.query(epsilon=8.0).release().statistics == first
     assert context.remaining() == 0.0
-    assert "spent, 0 left for one more" in repr(context)
-    assert "0 left" in context._repr_html_()
+    assert "100 % spent and 0 % left, epsilon 0 for one more" in repr(context)
+    assert "0 % left" in context._repr_html_()
 
 
 def test_a_cell_that_is_run_twice_finds_its_ledger() -> None:

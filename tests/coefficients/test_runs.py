@@ -14,6 +14,7 @@ import hubbub
 from hubbub.cli import main
 from hubbub.errors import StudyError
 from hubbub.ledger import Ledger
+from hubbub.queries.coefficients import COEFFICIENT_SUMS, CoefficientsQuery
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.study import Study
 from hubbub.training import resume, run
@@ -173,6 +174,32 @@ def test_a_sum_that_was_charged_and_lost_is_not_asked_again_and_the_model_stays(
     assert rows_of(tmp_path / "ledgers") == sums
     assert ("lost" in result.statistics[NAME].refusal) == (sums == 1)
     assert result.model is not None
+
+
+def test_a_run_that_stops_between_two_sums_takes_the_second_where_the_first_one_led(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CoefficientsQuery.store
+
+    def stop(query: CoefficientsQuery, folder: Path, state: Any) -> None:
+        store(query, folder, state)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CoefficientsQuery, "store", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(study_of(files, "count"), tmp_path / "run")
+    assert rows_of(tmp_path / "ledgers") == 1
+    kept = json.loads((tmp_path / "run" / COEFFICIENT_SUMS).read_text())["kept"]
+    result = resume(tmp_path / "run")
+    assert rows_of(tmp_path / "ledgers") == 2
+    both = json.loads((tmp_path / "run" / COEFFICIENT_SUMS).read_text())["kept"]
+    numbers = result.plan.planned("coefficients").query.numbers
+    assert (kept[0], both[0]) == (1, 2)
+    assert both[1:-numbers] == kept[1:-numbers]
+    assert any(both[-numbers:])
+    assert result.statistics[NAME].rows
+    assert all(one.holds for one in verify(tmp_path / "run"))
 
 
 def test_patients_are_the_unit(tmp_path: Path) -> None:

@@ -118,6 +118,15 @@ def test_answers_that_contradict_each_other_are_refused(init, capsys, options, w
     assert err.count("\n") == 1
 
 
+def test_an_event_of_many_values_is_refused_in_words_of_its_own(init, capsys):
+    lay("survival", Path(), ROWS)
+    assert main(["init", *FILES, "--time", "futime", "--event", "age"]) == 2
+    err = capsys.readouterr().err
+    assert "expected the event's column 'age' to say yes or no" in err
+    assert "with --event" in err
+    assert "--target" not in err
+
+
 def test_an_event_without_any_column_of_times_is_refused(init, capsys):
     lay("rare", Path(), ROWS)
     assert main(["init", *FILES, "--event", "died_30d"]) == 2

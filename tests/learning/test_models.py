@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 import threading
@@ -162,7 +163,7 @@ def test_a_restored_optimizer_takes_the_same_steps_bit_for_bit(kind):
     for _ in range(3):
         parameters = first.step(parameters, rng.normal(size=5))
     second = made()
-    second.load_state(first.state())
+    second.load_state(copy.deepcopy(first.state()))
     gradient = rng.normal(size=5)
     one, two = first.step(parameters, gradient), second.step(parameters, gradient)
     assert one.dtype == np.float32
@@ -172,7 +173,7 @@ def test_a_restored_optimizer_takes_the_same_steps_bit_for_bit(kind):
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
-def test_a_state_stays_as_it_was_and_a_sum_is_divided_as_beforehand(kind):
+def test_a_step_is_made_in_the_memory_of_the_state_and_a_sum_divided_as_beforehand(kind):
     def made():
         return Optimizer(kind, lr=0.1, **({"momentum": 0.9} if kind == "sgd" else {}))
 
@@ -180,10 +181,10 @@ def test_a_state_stays_as_it_was_and_a_sum_is_divided_as_beforehand(kind):
     first, second, parameters = made(), made(), rng.normal(size=40_000).astype(np.float32)
     for _ in range(2):
         total = rng.normal(size=parameters.size)
-        before = {name: (value, value.tobytes()) for name, value in first.state().items()}
+        before = {k: v for k, v in first.state().items() if v.size == parameters.size}
         one, two = first.step(parameters, total, 7.0), second.step(parameters, total / 7.0)
         assert one.tobytes() == two.tobytes()
-        assert all(value.tobytes() == kept for value, kept in before.values())
+        assert all(first.state()[name] is vector for name, vector in before.items())
         parameters = one
 
 

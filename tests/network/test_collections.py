@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import StudyError
+from hubbub.errors import IntegrityError, StudyError
+from hubbub.network.collection import kept_frames
 from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.party_folder import PartyFolder
@@ -312,3 +313,23 @@ def test_the_evidence_says_who_is_believed_to_run_the_nodes(tmp_path: Path) -> N
     evidence = json.loads((tmp_path / "run" / "evidence.json").read_text())
     assert any(one.endswith("cleveland, hungary, switzerland") for one in evidence["trust"])
     assert [one for one in verify(tmp_path / "run") if not one.holds] == []
+
+
+def test_a_file_that_is_erased_in_the_end_is_read_once(tmp_path, monkeypatch) -> None:
+    """What was there and what it held are of one moment."""
+    kept, reads = KeptFrames(tmp_path / "home" / "one"), []
+    kept.keep("key", b"secret")
+    read = kept_frames.read_bytes
+    monkeypatch.setattr(
+        kept_frames, "read_bytes", lambda path, **most: reads.append(path) or read(path, **most)
+    )
+    assert kept.erasable("key") == [b"secret"]
+    assert len(reads) == 1
+    assert kept.erasable("none") is None
+    for half_done, whole in ((bytes(40), True), (b"", True), (b"other", False)):
+        (kept.folder / "key").write_bytes(half_done)
+        if whole:
+            assert kept.erasable("key") is None
+            continue
+        with pytest.raises(IntegrityError, match="was altered"):
+            kept.erasable("key")

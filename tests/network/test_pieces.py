@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -64,6 +65,19 @@ def test_what_is_cut_is_joined(size: int) -> None:
     found = [coming.take(one) for one in cut]
     assert found[-1] == content
     assert found[:-1] == [None] * (len(cut) - 1)
+
+
+def test_a_message_is_joined_where_it_stays() -> None:
+    """What comes is a model: it is never there twice."""
+    cut = packets(message(2000 * SIZE))
+    tracemalloc.start()
+    try:
+        coming = Incoming.of(cut[0])
+        whole = [one for one in map(coming.take, cut) if one is not None]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(whole[0]) <= peak < 1.2 * len(whole[0])
 
 
 def test_pieces_in_any_order_and_twice_make_one_message() -> None:

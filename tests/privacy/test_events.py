@@ -7,6 +7,8 @@ import pytest
 import hubbub
 from hubbub import JointBatches, ProjectedStep, Step
 from hubbub.errors import StudyError
+from hubbub.privacy import accountant, dominating_pairs
+from hubbub.privacy.laws import Enclosed, Mixture, ReplacedInBatch
 
 TRAINING = Step(noise_multiplier=1.0, sample_rate=0.008, count=1250)
 EVALUATION = Step(noise_multiplier=10.0, sampling="full-batch")
@@ -136,3 +138,57 @@ def test_the_least_noise_of_events_of_all_sorts(events, relation) -> None:
 def test_what_has_no_least_noise_is_refused(said, says) -> None:
     with pytest.raises(StudyError, match=says):
         hubbub.noise_multiplier(epsilon=1.0, delta=DELTA, **said)
+
+
+MANY = {"records": 10_000, "batch": 1_500, "malicious": 3_000, "noise_multiplier": 5.0}
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_p10_few_rates_enclose_all_that_are_likely(monkeypatch, count: int) -> None:
+    """By the accountant, at every threshold, of one step and of many."""
+    few = dominating_pairs.release_with_malicious(**MANY, count=count)
+    monkeypatch.setattr(dominating_pairs, "_MANY_MEMBERS", 10**9)
+    each = dominating_pairs.release_with_malicious(**MANY, count=count)
+    (enclosed,), (whole,) = few.laws, each.laws
+    assert isinstance(enclosed, Enclosed)
+    assert isinstance(whole, Mixture)
+    assert len(whole.laws) > 256 > len(enclosed.above.laws) > len(enclosed.below.laws)
+    for law in (enclosed.above, enclosed.below):
+        assert sum(law.weights) == pytest.approx(1.0, abs=1e-12)
+        rates = [one.rate for one in law.laws]
+        mean = sum(w * rate for w, rate in zip(law.weights, rates, strict=True))
+        assert mean == pytest.approx(MANY["batch"] / MANY["records"], rel=1e-9)
+    for epsilon in (0.0, 0.3):
+        below, exact, above = (
+            accountant.Composition(
+                [dominating_pairs.Release(laws=(law,), count=count)],
+            ).delta(epsilon)
+            for law in (enclosed.below, whole, enclosed.above)
+        )
+        assert below.lower <= exact.upper
+        assert exact.lower <= above.upper
+        both = accountant.Composition([few]).delta(epsilon)
+        assert both.lower <= exact.upper
+        assert exact.lower <= both.upper
+        assert both.upper - both.lower <= 0.01 * both.upper + 1e-12
+    found, exact = (accountant.Composition([one]).epsilon(DELTA) for one in (few, each))
+    assert found.lower <= exact.upper
+    assert exact.lower <= found.upper
+    assert found.upper - found.lower <= 2e-3 * max(1.0, found.upper)
+
+
+def test_p10_the_hockey_stick_of_a_replaced_record_is_convex_in_its_rate() -> None:
+    """Of which the two sides are made: at the middle of two rates no more than at both ends."""
+    for epsilon in (0.1, 0.7):
+        for first, last in ((0.01, 0.05), (1e-6, 0.9)):
+            values = [
+                accountant.Composition(
+                    [
+                        dominating_pairs.Release(
+                            laws=(ReplacedInBatch(rate=rate, shift=0.8),), count=1
+                        )
+                    ]
+                ).delta(epsilon)
+                for rate in (first, (first + last) / 2, last)
+            ]
+            assert values[1].lower <= (values[0].upper + values[2].upper) / 2

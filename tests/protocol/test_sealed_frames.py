@@ -32,6 +32,13 @@ def read(data: bytes) -> Frame:
     return parse(data, W.roster, study=STUDY, session=SESSION)
 
 
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the room that parties of one process ask for."""
+    monkeypatch.setattr(wire, "_SEALED", wire.Sealed())
+    wire.seal_ahead(0)
+
+
 @pytest.fixture
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the payloads that were hashed, in their order."""
@@ -55,10 +62,9 @@ def test_the_very_frame_is_hashed_once_and_a_copy_anew(hashed: list[int]) -> Non
 
 
 def test_as_many_are_recognised_as_threads_may_seal_ahead(
-    hashed: list[int], monkeypatch: pytest.MonkeyPatch
+    hashed: list[int],
 ) -> None:
     """Else whoever adds up would hash them one after the other, where there are many cores."""
-    monkeypatch.setattr(wire, "_SEALED", wire.Sealed())
     wire.seal_ahead(8)
     for data in [large(bytes(SIZE)) for _ in range(9)]:
         read(data)
@@ -109,8 +115,16 @@ def test_a_frame_that_changes_after_it_was_recognised_is_a_copy() -> None:
         read(data)  # type: ignore[arg-type]  # as above
 
 
-def test_few_frames_are_held_and_none_that_was_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_SEALED", wire.Sealed())  # with room as at first
+def test_a_party_of_its_own_process_holds_no_frame_that_it_sealed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody there parses them: models and masked vectors would be held for nothing."""
+    monkeypatch.setattr(wire, "_SEALED", wire.Sealed())
+    frames = [large(bytes([number]) * SIZE) for number in range(3)]
+    assert held(frames) == []
+
+
+def test_few_frames_are_held_and_none_that_was_parsed() -> None:
     frames = [large(bytes([number]) * SIZE) for number in range(20)]
     assert held(frames) == [16, 17, 18, 19]
     for frame in frames:

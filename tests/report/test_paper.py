@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from hubbub.disk import write_text
 from hubbub.errors import UserError
 from hubbub.estimation import Incidence, Levels, OneSum, stack, statistic_from
 from hubbub.report.answer_figures import figure_of
+from hubbub.report.answer_tables import estimate_words, p_words, printed, table_of
 from hubbub.report.notebook_view import shown_in_notebook
+from hubbub.report.paper.effects_table import effects_table
 from hubbub.report.paper.figure_files import FIGURES, figure_file
 from hubbub.report.paper.formats import FORMATS, written
 from hubbub.report.paper.manuscript import Manuscript, manuscript_of
@@ -141,7 +144,7 @@ def test_a_model_has_its_scores_by_group_its_figures_and_a_sentence() -> None:
     }
     paper = manuscript_of(told(), validation=VALIDATION, plan=plan)
     tables = {one.name: one.table for one in paper.tables}
-    assert tables["validation"].rows[0][:2] == ("AUC", "0.800 (0.750 to 0.850)")
+    assert tables["validation"].rows[0][:2] == ("AUC", "0.800 (0.750–0.850)")
     assert tables["validation-groups"].rows[0][:2] == ("sex: f", "150")
     assert tables["validation-groups"].rows[1][3] == "too few for the noise"
     assert "calibration" in [one.name for one in paper.figures]
@@ -198,7 +201,7 @@ def test_a_page_has_all_tables_and_figures_and_escapes_names(paper: Manuscript) 
 def test_survival_figures_have_the_p_value_and_numbers_at_risk(paper: Manuscript) -> None:
     (drawn,) = (one for one in paper.figures if one.name == "os")
     svg = figure_file(drawn.figure, "svg").decode()
-    assert "log-rank p &lt; 0.0001" in svg
+    assert "log-rank p &lt; 0.001" in svg
     assert ">1,500<" in svg
     assert "at risk, with noise" in svg
     assert drawn.figure.height > 270
@@ -206,9 +209,9 @@ def test_survival_figures_have_the_p_value_and_numbers_at_risk(paper: Manuscript
 
 def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None:
     for ends, wanted in (
-        ((0.8, 0.692, 0.925), "0.80 (0.69 to 0.93)"),
-        ((1.00312, 1.0011, 1.0051), "1.0031 (1.0011 to 1.0051)"),
-        ((310.0, 240.0, 380.0), "310 (240 to 380)"),
+        ((0.8, 0.692, 0.925), "0.80 (0.69–0.93)"),
+        ((1.00312, 1.0011, 1.0051), "1.003 (1.001–1.005)"),  # or it would leave the picture
+        ((310.0, 240.0, 380.0), "310 (240–380)"),
     ):
         answer = told()["statistics"]["hr"]
         answer["rows"] = answer["rows"][:1]
@@ -216,6 +219,91 @@ def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None
         drawn = figure_of(answer)
         assert drawn is not None
         assert f">{wanted}<" in drawn.chart.text
+
+
+def test_p_values_are_as_papers_print_them() -> None:
+    for value, wanted in ((4e-7, "< 0.001"), (0.00099, "< 0.001"), (0.0014, "= 0.001")):
+        assert p_words(value, equal="= ") == wanted
+    for value, wanted in ((0.0482, "0.048"), (0.1, "0.10"), (0.995, "> 0.99"), (None, "")):
+        assert p_words(value) == wanted
+
+
+def test_ends_below_zero_have_a_word_between_them_and_a_minus() -> None:
+    below = {"value": -0.31, "low": -0.52, "high": -0.1}
+    assert estimate_words(below) == "−0.31 (−0.52 to −0.10)"
+    assert printed("-9.4 % (-12.0 to -6.8)") == "−9.4 % (−12.0 to −6.8)"
+    assert printed("60 to <75, a-1 (1,100 to 1,300.5)") == "60 to <75, a-1 (1,100–1,300.5)"
+
+
+def effect(level: str, value: float, column: str = "ward", group: str = "") -> dict[str, Any]:
+    """A row of a regression."""
+    told_row = {"quantity": "odds ratio", "column": column, "level": level, "group": group}
+    ends = {"value": value, "low": value / 1.2, "high": value * 1.2}
+    return told_row | ends | {"standard_error": 0.1, "p_value": value / 10, "p_adjusted": None}
+
+
+def regression(*rows: dict[str, Any], kind: str = "logistic") -> dict[str, Any]:
+    made = {"kind": kind, "title": "a regression", "confidence": 0.95, "rows": [*rows]}
+    return made | {"curves": [], "tests": [], "notes": ["a note"], "refusal": ""}
+
+
+def test_effects_stand_below_their_column_after_the_reference() -> None:
+    rows = (effect("per unit", 1.1, "age"), effect("b against a", 1.5), effect("c against a", 0.5))
+    table = effects_table(regression(*rows))
+    assert table.head == ("", "odds ratio (95 % interval)", "p")
+    assert table.rows == (
+        ("age, per unit", "1.10 (0.92–1.32)", "0.11"),
+        ("ward", "", ""),
+        ("  a", "reference", ""),
+        ("  b", "1.50 (1.25–1.80)", "0.15"),
+        ("  c", "0.50 (0.42–0.60)", "0.050"),
+    )
+    answer = {"statistics": {"the model": regression(*rows)}}
+    paper = manuscript_of(told() | {"statistics": {}}, coefficients=answer)
+    (printed,) = paper.tables
+    assert (printed.name, printed.table, printed.notes) == ("the-model", table, ("a note",))
+    assert "odds ratios are from logistic" in paper.methods.lower()
+
+
+def test_effects_on_each_class_and_in_each_subgroup_have_their_own_p_values() -> None:
+    """On the page and in the paper: the last one's had stood for all."""
+    several = regression(
+        *(effect("per unit", value, "age", one) for value, one in ((1.1, "II"), (2.0, "III"))),
+        *(effect("b against a", value, "ward", one) for value, one in ((1.3, "II"), (3.0, "III"))),
+        kind="multinomial",
+    )
+    assert [row[0] for row in effects_table(several).rows] == [
+        *("II", "age, per unit", "ward", "  a", "  b"),
+        *("III", "age, per unit", "ward", "  a", "  b"),
+    ]
+    subgroups = regression(effect("b against a", 1.5), effect("b against a", 3.0, group="sex: F"))
+    assert effects_table(subgroups).rows[-1][::2] == ("sex: F; ward: b against a", "0.30")
+    shown = table_of(subgroups)
+    assert shown is not None
+    assert [(row[0], row[-1]) for row in shown.rows] == [
+        ("ward: b against a, odds ratio", "0.15"),
+        ("sex: F; ward: b against a, odds ratio", "0.30"),
+    ]
+
+
+def test_whatever_columns_are_called_no_format_takes_it_for_its_own() -> None:
+    """A name with a tag, LaTeX's characters, and a class that could be an argument of a line."""
+    name, level = "<b>a_b & 5%#", "[0,1)*"
+    text = json.dumps(told(1e-6)["statistics"])
+    for old, new in (("sex", name), ('"I"', json.dumps(level))):
+        text = text.replace(old, new)
+    paper = manuscript_of(told() | {"statistics": json.loads(text)})
+    page = written(paper, "html")["tables.html"].decode()
+    assert "<b>" not in page
+    assert "&lt;b&gt;a_b &amp; 5%#" in page
+    latex = written(paper, "latex")["tables.tex"].decode()
+    assert r"$<$b$>$a\_b \& 5\%\#" in latex
+    assert r"\quad {[}0,1){*} &" in latex
+    assert not any(line.startswith(("[", "*")) for line in latex.splitlines())
+    assert all("<b>" not in figure_file(one.figure, "svg").decode() for one in paper.figures)
+    docx = pytest.importorskip("docx")
+    found = docx.Document(io.BytesIO(written(paper, "docx")["tables.docx"]))
+    assert any(level in cell.text for cell in found.tables[1].columns[0].cells)
 
 
 def test_figures_are_files_of_each_kind(paper: Manuscript) -> None:
@@ -233,12 +321,17 @@ def test_a_word_document_has_all_tables(paper: Manuscript) -> None:
     file = written(paper, "docx")["tables.docx"]
     found = docx.Document(io.BytesIO(file))
     assert len(found.tables) == len(paper.tables)
+    for table, wanted in zip(found.tables, paper.tables, strict=True):
+        assert tuple(cell.text for cell in table.rows[0].cells) == wanted.table.head
+        assert "tblHeader" in table.rows[0]._tr.xml  # which Word repeats on each page
+        assert "tblHeader" not in table.rows[1]._tr.xml
+    first = {row.cells[0].text: row.cells[0].paragraphs[0] for row in found.tables[1].rows}
+    assert first["I"].paragraph_format.left_indent
+    assert not first["stage, n (%)"].paragraph_format.left_indent
     assert zipfile.ZipFile(io.BytesIO(file)).testzip() is None
 
 
 def test_the_command_writes_files_beside_the_run(tmp_path: Path) -> None:
-    import json
-
     write_text(tmp_path / "statistics.json", json.dumps(told()))
     code = main(["table", str(tmp_path), "--format", "csv,html", "--figures", "svg", "--json"])
     assert code == 0

@@ -87,11 +87,11 @@ def test_p25_an_aggregator_that_lost_count_is_found_by_those_who_verify(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its silos must have been altered, too: they took any number for the next."""
-    real = RoundParameters.model_payload
+    real = RoundParameters.model_parts
     monkeypatch.setattr(
         RoundParameters,
-        "model_payload",
-        lambda round_parameters, active, model, row=0: real(
+        "model_parts",
+        lambda round_parameters, active, model, row: real(
             round_parameters, active, model, row + (row > 2)
         ),
     )

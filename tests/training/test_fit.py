@@ -522,7 +522,7 @@ def test_a_rare_outcome_begins_at_the_stated_intercept():
     result = hubbub.fit(SILOS, **SHORT, classes=[0, 1], intercept=-4.5, optimizer=still)
     assert result.plan.study.model.intercept == -4.5
     assert result.predict(silo(5)[0]) == pytest.approx(1 / (1 + np.exp(4.5)), abs=1e-4)
-    with pytest.raises(StudyError, match="model.intercept"):
+    with pytest.raises(StudyError, match=r"model\.intercept"):
         hubbub.fit(SILOS, **SHORT, model="mlp", hidden=[4], intercept=-4.5)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -21,7 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.estimation.covariates import Guess
-from hubbub.estimation.effects import SEVERAL, Effects, Regression, Root, definite, sandwich
+from hubbub.estimation.effects import (
+    SEVERAL,
+    TOO_NOISY,
+    Effects,
+    Regression,
+    Root,
+    definite,
+    sandwich,
+)
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
 STEPS = (1, 3, 3, 3)  # sums of each
@@ -165,8 +173,26 @@ class NewtonRegression(Regression, Iterated):
 
     def answer_from(self, sums: Array, sigmas: Array) -> Answer:
         """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""
-        root = self._together(sums, sigmas)
-        return self.answer_with(root and root.per(self.per_unit))
+        told = list(self._played(sums, sigmas))
+        root = self._together(told[1:])
+        return self.explained_refusal(self.answer_with(root and root.per(self.per_unit)), told[-1])
+
+    def explained_refusal(self, answer: Answer, last: Scored) -> Answer:
+        """The answer; where none is given, with the covariates whose noise hides all the others.
+
+        Args:
+            answer: that effects have given.
+            last: what the sum that was taken nearest to the root says.
+        """
+        names = self.covariates.names
+        own = np.diag(last.information)[self.first :].reshape(len(names), -1).max(axis=1)
+        least = SEVERAL[1] * last.blur
+        hidden = [", ".join(name) for name, one in zip(names, own, strict=True) if one < least]
+        if answer.refusal != TOO_NOISY or not 0 < len(hidden) < len(names):
+            return answer
+        which, cure = "; ".join(hidden), "leave it out, or join rare classes with others"
+        words = f"{TOO_NOISY} in {which}: {cure}"
+        return replace(answer, refusal=words)
 
     def blurred(self, sigma: float) -> float:
         """The noise of a step but the first, where that of a sum is sigma."""
@@ -189,12 +215,12 @@ class NewtonRegression(Regression, Iterated):
 
         return self.expected_with(found, sigma, quantity)
 
-    def _together(self, sums: Array, sigmas: Array) -> Effects | None:
+    def _together(self, told: Sequence[Scored]) -> Effects | None:
         """The effects that all steps near their root say, None where noise hides them.
 
         Where noise is nothing beside sampling the last one alone, which is nearest.
         """
-        told, least = list(self._played(sums, sigmas))[1:], 2
+        least = 2
         if np.linalg.norm(told[-1].noise, 2) < _QUIET * np.linalg.eigvalsh(told[-1].information)[0]:
             told, least = told[-1:], 1
         root, is_near = near_root(told, self.first, least=least)

@@ -48,7 +48,7 @@ class Form:
     parts: Callable[[Batch], Iterable[Source]]
     first: int  # records in the first piece
     most: int  # records in any piece
-    writes: bool = True  # whether its forward is code that might write to the model
+    writes: bool  # whether its forward is code that might write to the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,14 +201,16 @@ def _form(
     name: str, model: nn.Module, loss: Loss, layout: ParameterLayout, batch: Batch
 ) -> Form | None:
     """This method for this model, or None where it does not apply."""
+    layers = chain_of(model, loss, batch)
+    writes = layers is None  # P14: torch's layers do not
     if name == "chain":
-        layers = chain_of(model, loss, batch)
         if layers is None:
             return None
         parts = partial(chain_parts, layers, loss, layout)
-        return Form(parts=parts, first=1024, most=_BUDGET, writes=False)  # P14: torch's layers
+        return Form(parts=parts, first=1024, most=_BUDGET, writes=writes)
     if name == "loop":
-        return Form(parts=partial(loop_parts, model, loss, layout), first=1, most=1)
+        one = partial(loop_parts, model, loss, layout)
+        return Form(parts=one, first=1, most=1, writes=writes)
     direct = likely_direct(model, layout)
     copied = sum(layout.parameters[key].numel() for key in direct)
     first = max(1, min(_FIRST, _BUDGET // max(1, copied)))
@@ -216,6 +218,7 @@ def _form(
         parts=lambda piece: vmapped_parts(model, loss, layout, piece, direct),
         first=first,
         most=_BUDGET,
+        writes=writes,
     )
 
 
@@ -269,6 +272,7 @@ def _summed(
         count += _add(vector, filled, parts, space, piece.size, clip, some)
         start += piece.size
         size = min(chunk or _affordable(parts, piece.size), form.most)
+        del parts  # or they would be there beside the next
     for name in space.slices.keys() - filled:
         vector[space.slices[name]] = 0
     return ClippedSum(vector, count)

@@ -230,5 +230,5 @@ def _digest(tensors: Mapping[str, torch.Tensor], header: Mapping[str, str]) -> s
     digest = hashlib.sha256(json.dumps(sorted(header.items())).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -128,6 +128,11 @@ def state_unchanged(model: nn.Module) -> Iterator[None]:
             raise ModelError(_REFUSED.format(changed[:8]))
 
 
+def forget(model: nn.Module) -> None:
+    """Keep no memory for the next copy of a model that was tried, and may need none from now on."""
+    _SPARE.pop(model, None)
+
+
 def _taken(model: nn.Module) -> ModelState:
     """What the model holds now, in a copy that nobody else uses."""
     state = _SPARE.pop(model, None)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import IntegrityError, StudyError
 from hubbub.planning import Stepper
+from hubbub.protocol import RevealedSum
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},
@@ -102,12 +103,12 @@ class Optimizer:
                 raise StudyError(f"expected 0 <= {name} < 1 (epsilon > 0), found {name} = {value}")
 
     def step(
-        self, parameters: NDArray[Any], gradient: NDArray[Any], divisor: float = 1.0
+        self,
+        parameters: NDArray[Any],
+        gradient: NDArray[Any] | RevealedSum,
+        divisor: float = 1.0,
     ) -> NDArray[Any]:
         """Take one step and return the new parameters, in the dtype of the old.
-
-        The state's vectors are written to new memory, once, so that nobody needs a copy of those
-        from before.
 
         Args:
             parameters: float32 or float64, (d,); not changed.
@@ -126,34 +127,33 @@ class Optimizer:
                 f"found {gradient.shape}"
             )
         rate = self._lr * self._decay(int(self._state["step"]))
-        before, after = self._begun(gradient.size)
+        state = self._begun(gradient.size)
         new = np.empty_like(parameters)
         scratch = np.empty((2, min(_BLOCK, gradient.size)))
         for start in range(0, gradient.size, _BLOCK):
             part = slice(start, start + _BLOCK)
-            direction, spare = scratch[:, : len(gradient[part])]
-            np.divide(gradient[part], divisor, out=direction)
+            block = gradient[part]
+            direction, spare = scratch[:, : len(block)]
+            np.divide(block, divisor, out=direction)
             if self._kind == "adam":
-                self._adam(before, after, part, direction, spare)
-            elif "velocity" in after:
-                self._momentum(before, after, part, direction)
+                self._adam(state, part, direction, spare)
+            elif "velocity" in state:
+                self._momentum(state, part, direction)
             direction *= rate
             np.subtract(parameters[part], direction, out=direction)
             new[part] = direction
-        self._state = after
         return new
 
-    def _begun(self, size: int) -> tuple[_Vectors, _Vectors]:
-        """The state before this step, zero at first, and one whose vectors are to be filled."""
-        before = dict(self._state)
-        for name in self._vectors() - before.keys():
-            before[name] = np.ones(2) if name == "powers" else np.zeros(size)
-        after = {name: np.empty_like(value) for name, value in before.items()}
-        after["step"] = before["step"] + 1
+    def _begun(self, size: int) -> _Vectors:
+        """The state of this step, whose vectors, zero at first, are still those before it."""
+        state = self._state
+        for name in self._vectors() - state.keys():
+            state[name] = np.ones(2) if name == "powers" else np.zeros(size)
+        state["step"] = state["step"] + 1
         if self._kind == "adam":
             betas = np.array([self._options["beta1"], self._options["beta2"]])
-            after["powers"] = before["powers"] * betas
-        return before, after
+            state["powers"] = state["powers"] * betas
+        return state
 
     def _decay(self, step: int) -> float:
         """The schedule's factor at this step."""
@@ -162,19 +162,16 @@ class Optimizer:
         done = min(step / self._steps, 1.0)
         return 1.0 - done if self._schedule == "linear" else 0.5 * (1.0 + cosine(done))
 
-    def _momentum(
-        self, before: _Vectors, after: _Vectors, part: slice, direction: NDArray[np.float64]
-    ) -> None:
+    def _momentum(self, state: _Vectors, part: slice, direction: NDArray[np.float64]) -> None:
         """Polyak's heavy ball; `direction` is the gradient, and then the velocity."""
-        velocity = after["velocity"][part]
-        np.multiply(before["velocity"][part], self._options["momentum"], out=velocity)
+        velocity = state["velocity"][part]
+        velocity *= self._options["momentum"]
         velocity += direction
         direction[...] = velocity
 
     def _adam(
         self,
-        before: _Vectors,
-        after: _Vectors,
+        state: _Vectors,
         part: slice,
         direction: NDArray[np.float64],
         spare: NDArray[np.float64],
@@ -184,10 +181,10 @@ class Optimizer:
         `direction` is the gradient, and then Adam's.
         """
         beta1, beta2 = self._options["beta1"], self._options["beta2"]
-        first, second, powers = after["first"][part], after["second"][part], after["powers"]
-        np.multiply(before["first"][part], beta1, out=first)
+        first, second, powers = state["first"][part], state["second"][part], state["powers"]
+        first *= beta1
         first += np.multiply(direction, 1 - beta1, out=spare)
-        np.multiply(before["second"][part], beta2, out=second)
+        second *= beta2
         np.multiply(direction, direction, out=direction)
         direction *= 1 - beta2
         second += direction
@@ -200,8 +197,8 @@ class Optimizer:
         """Everything that the next step depends on besides its arguments.
 
         Returns:
-            Arrays by name, which later steps leave as they are; "step" is the number of steps that
-            were taken.
+            Arrays by name, which the next step writes over: whoever needs them longer has a copy.
+            "step" is the number of steps that were taken.
         """
         return dict(self._state)
 
@@ -209,7 +206,7 @@ class Optimizer:
         """Continue from a `state()` of an optimizer with the same options.
 
         Args:
-            state: what `state()` gave.
+            state: what `state()` gave; its arrays are the optimizer's from now on.
 
         Raises:
             IntegrityError: it is the state of another optimizer.
@@ -221,7 +218,7 @@ class Optimizer:
                 f'expected the state of "{self._kind}" to hold {sorted(needed)}, '
                 f"found {sorted(state)}; load the state that this optimizer saved"
             )
-        self._state = {name: np.array(value) for name, value in state.items()}
+        self._state = {name: np.asarray(value) for name, value in state.items()}
 
     def _vectors(self) -> set[str]:
         """Names of the state after the first step."""
@@ -233,7 +230,7 @@ class Optimizer:
 def stepped(
     optimizer: Stepper,
     parameters: NDArray[np.float32],
-    gradient: NDArray[np.float64],
+    gradient: NDArray[np.float64] | RevealedSum,
     divisor: float,
 ) -> NDArray[np.float32]:
     """The model after a step along a noisy sum; whoever verifies a run takes the same one.
@@ -253,4 +250,6 @@ def stepped(
     >>> stepped(Optimizer("sgd", lr=0.5), np.zeros(2, np.float32), np.array([8.0, -4.0]), 4.0)
     array([-1. ,  0.5], dtype=float32)
     """
-    return optimizer.step(parameters, gradient, divisor).astype(np.float32, copy=False)
+    if isinstance(optimizer, Optimizer):  # which reads it block by block
+        return optimizer.step(parameters, gradient, divisor).astype(np.float32, copy=False)
+    return optimizer.step(parameters, np.asarray(gradient), divisor)

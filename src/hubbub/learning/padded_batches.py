@@ -43,7 +43,7 @@ from hubbub.tabular import Records, unit_rows
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 # From inputs, targets and which rows are kept, to a vector; the others hold the null record.
-Work = Callable[[torch.Tensor, Tensors, torch.Tensor], Array]
+Work = Callable[[torch.Tensor, Tensors, torch.Tensor], NDArray[Any]]
 
 _LOG = logging.getLogger(__name__)
 _SEED = 1
@@ -103,12 +103,12 @@ class PaddedBatches:
             (size,) float64; zeros if all rows are empty.
         """
         first, *others = pieces(rows, self._most)
-        total = self._sum(first, size, work)
+        total = self._sum(first, size, work).astype(np.float64, copy=False)
         for piece in others:
             total += self._sum(piece, size, work)
         return total
 
-    def _sum(self, piece: Rows, size: int, work: Work) -> Array:
+    def _sum(self, piece: Rows, size: int, work: Work) -> NDArray[Any]:
         """The work on one piece, without the rows at which the model raises."""
         seed = int(self._source.words(1)[0] >> np.uint64(1))
         run = partial(self._run, seed, work)
@@ -127,7 +127,7 @@ class PaddedBatches:
             part = run(piece)
         return np.zeros(size) if part is None else part
 
-    def _run(self, seed: int, work: Work, piece: Rows) -> Array | None:
+    def _run(self, seed: int, work: Work, piece: Rows) -> NDArray[Any] | None:
         """The work on one piece; None where the model raises."""
         held = piece != EMPTY
         xs, *ys = (torch.from_numpy(one).to(self._device) for one in self._filled(piece, held))
@@ -154,7 +154,7 @@ class PaddedBatches:
         return [inputs, targets, weights]
 
     def _at_fault(
-        self, piece: Rows, suspects: NDArray[np.intp], run: Callable[[Rows], Array | None]
+        self, piece: Rows, suspects: NDArray[np.intp], run: Callable[[Rows], NDArray[Any] | None]
     ) -> list[int]:
         """The rows at which the model raises, of those suspected, each tried without the others."""
         alone = np.full_like(piece, EMPTY)

@@ -15,7 +15,7 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,18 +33,25 @@ def norms_of(values: torch.Tensor) -> torch.Tensor:
     """
     rows = values.reshape(values.shape[0], -1)
     if rows.dtype == torch.float64 and rows.shape[1]:
-        largest = rows.abs().amax(dim=1)
+        largest = torch.linalg.vector_norm(rows, ord=torch.inf, dim=1)
         scale = torch.where(largest > 0, largest, torch.ones_like(largest))
-        scaled: torch.Tensor = torch.linalg.vector_norm(rows / scale[:, None], dim=1)
-        return scaled * scale
+        return _norms(rows, lambda stripe: stripe / scale[:, None]) * scale
+    return _norms(rows, lambda stripe: stripe)
+
+
+def _norms(rows: torch.Tensor, scaled: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Norms of rows, each stripe of which is scaled first."""
+
+    def norm(stripe: torch.Tensor) -> torch.Tensor:
+        length: torch.Tensor = torch.linalg.vector_norm(scaled(stripe), dim=1, dtype=torch.float64)
+        return length
+
     columns = max(1, _STRIPE // max(1, len(rows)))
     if columns >= rows.shape[1]:
-        whole: torch.Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-        return whole
-    stripes = rows.split(columns, dim=1)
+        return norm(rows)
     squares = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-    for stripe in stripes:
-        squares += torch.linalg.vector_norm(stripe, dim=1, dtype=torch.float64).square()
+    for stripe in rows.split(columns, dim=1):
+        squares += norm(stripe).square()
     return squares.sqrt()
 
 
@@ -190,8 +197,11 @@ class Stack:
         return self.gradients.numel() + self.scratch
 
     def add_to(self, view: torch.Tensor, factors: torch.Tensor, kept: int = 1) -> None:
-        """view = kept view + sum_i factors_i gradient_i."""
-        view.addmv_(_finite(self.gradients.reshape(len(factors), -1)).t(), factors, beta=kept)
+        """view = kept view + sum_i factors_i gradient_i, in stripes as their norms are made."""
+        rows = self.gradients.reshape(len(factors), -1)
+        columns = max(1, _STRIPE // len(factors))
+        for part, stripe in zip(view.split(columns), rows.split(columns, dim=1), strict=True):
+            part.addmv_(_finite(stripe).t(), factors, beta=kept)
 
 
 @dataclass(frozen=True, kw_only=True)

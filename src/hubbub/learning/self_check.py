@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,12 +20,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hubbub.errors import DataError, HubbubError, ModelError
+from hubbub.kept_pages import kept_pages
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
 from hubbub.learning.independence_check import refuse_memory, refuse_mixing
 from hubbub.learning.inspection import refuse_unsafe, zeros_filled
-from hubbub.learning.model_state import state_unchanged, writes_refused
+from hubbub.learning.model_state import forget, state_unchanged, writes_refused
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import (
     borrowed,
@@ -75,6 +77,7 @@ def checked_method(model: nn.Module, loss: Loss, inputs: Tensors, targets: Tenso
         batch = batch.each(_double)
         refuse_memory(trial, loss, batch)
         refuse_mixing(trial, batch)
+        forget(trial)
         trial.eval()
         clip = 0.7 * _norm(trial, loss, batch)
         truth = _sum(trial, loss, batch, clip, "loop")
@@ -106,7 +109,7 @@ def _agrees(
         total = _sum(model, loss, batch, clip, method)
     except (HubbubError, *UNABLE):
         return False
-    return bool((total - truth).norm() <= _TOLERANCE * max(clip, float(truth.norm())))
+    return bool(total.sub_(truth).norm() <= _TOLERANCE * max(clip, float(truth.norm())))
 
 
 def try_out(
@@ -253,21 +256,25 @@ def method_and_work(
         inputs=np.zeros((0, *shape), np.float32),
         targets=np.zeros((0, *targets.shape[1:]), targets.dtype),
     )
-    with state_unchanged(model), exact_products(), plain_attention():
-        trial = tried(model.rows if isinstance(model, UnitModel) else model, shape)
-        if trial.outputs > 1 and targets.ndim == 1 and targets.dtype.kind == "f":
-            raise ModelError(
-                "expected a model with outputs of shape (n,) for two classes, found "
-                f"(n, {trial.outputs}); let it give one number for each record"
-            )
-        trial, labels, loss = tried_on(model, nobody, target_type)
-        if target_type.loss_name:
-            some = torch.from_numpy(target_type.some_targets(MADE_UP).astype(targets.dtype))
-            _check_loss(target_type.loss(trial.outputs, some.dtype), trial.outputs, some)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    with kept_pages(size), exact_products(), plain_attention():
+        with state_unchanged(model):
+            trial = tried(model.rows if isinstance(model, UnitModel) else model, shape)
+            if trial.outputs > 1 and targets.ndim == 1 and targets.dtype.kind == "f":
+                raise ModelError(
+                    "expected a model with outputs of shape (n,) for two classes, found "
+                    f"(n, {trial.outputs}); let it give one number for each record"
+                )
+            trial, labels, loss = tried_on(model, nobody, target_type)
+            if target_type.loss_name:
+                some = torch.from_numpy(target_type.some_targets(MADE_UP).astype(targets.dtype))
+                _check_loss(target_type.loss(trial.outputs, some.dtype), trial.outputs, some)
+        forget(model)
         method = unquoted(partial(checked_method, model, loss, trial.inputs, labels))
         more = partial(work_varies, model, loss, trial.inputs, labels)
-        varies = method == "loop" and unquoted(more)
-        return TriedMethod(method=method, work_varies=varies)
+        with state_unchanged(model) if method == "loop" else nullcontext():
+            varies = method == "loop" and unquoted(more)
+    return TriedMethod(method=method, work_varies=varies)
 
 
 def _check_loss(loss: Loss, outputs: int, targets: torch.Tensor) -> None:

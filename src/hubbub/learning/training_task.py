@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +33,7 @@ from hubbub.learning.padded_batches import (
     piece_size,
     rows_are_alone,
 )
-from hubbub.learning.parameter_vector import load_parameters, parameters_vector
+from hubbub.learning.parameter_vector import layout_of, load_parameters
 from hubbub.learning.raising import RaisingOperations
 from hubbub.learning.replicas import CHECKED, REPLICA, places_of, replica
 from hubbub.learning.self_check import checked_method
@@ -93,7 +94,7 @@ class TrainingTask:
         self.capacity = records.units if capacity is None else capacity
         self._clip, self._device = clip, device_of(device)
         self._model = replica(model, self._device)
-        self._dimension = parameters_vector(model).size
+        self._dimension = layout_of(model).size
         trial, targets, self._loss = tried_on(self._model, records, target_type)
         self._method, self._key = method, (records.targets.dtype, target_type)
         if method == "auto":
@@ -166,8 +167,8 @@ class TrainingTask:
         inputs: torch.Tensor,
         targets: Tensors,
         kept: torch.Tensor,
-    ) -> NDArray[np.float64]:
-        """The sum over a piece's kept rows."""
+    ) -> NDArray[Any]:
+        """The sum over a piece's kept rows, in the model's type."""
         with attributes_restored(self._model):
             part = summed(
                 self._loss,
@@ -178,7 +179,7 @@ class TrainingTask:
                 chunk=self._chunk,
                 counted=kept,
             )
-        return part.vector.cpu().numpy().astype(np.float64)
+        return np.asarray(part.vector.cpu().numpy())
 
     def _checked(self, trial: Trial, targets: Tensors, rows: int, margin: float) -> int:
         """Rows of a piece of such a batch; sets how many of them the method takes at once.

@@ -69,6 +69,15 @@ class SumsBudget:
         alone = Composition([_gaussian(most / sqrt(queries))]).epsilon(self.delta).lower * _SAFE
         return alone if alone >= LEAST_EPSILON else 0.0
 
+    def share_left(self, tally: Tally) -> float:
+        """What one more query may have of what all may, as a share of squared shifts.
+
+        These add up where epsilons do not: the other share is spent. 0 once none is left.
+        """
+        whole = self._largest_shift(Tally())
+        most = self._largest_shift(tally) if whole and self.left(tally) else None
+        return min((most / whole) ** 2, 1.0) if most and whole else 0.0
+
     def _largest_shift(self, tally: Tally) -> float | None:
         """Of a Gaussian step beside what was charged; None if there is room for hardly any."""
         before = self._costs(tally)

@@ -79,6 +79,7 @@ def serve(
             start=start,
             progress=progress,
             keep=saved_as_it_goes(coordinator, prepared, saver),
+            settle=saver.wait,
             offer=coordinator.standardise,
             begin=lambda state: _begun(state, prepared.plan, coordinator, folder),
         )

@@ -12,6 +12,7 @@ study and no session; it holds the hash of the request that it refuses.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol import SESSION_BYTES, VERSION
@@ -19,6 +20,7 @@ from hubbub.session import Call
 
 _ASKS, _ANSWERS = b"hub?", b"hub!"
 _MOST_PARTS = 1 << 20
+_LARGE = 1 << 20  # bytes of a part, a model say, that is not copied out of its envelope
 NO_SESSION = bytes(SESSION_BYTES)
 
 
@@ -81,12 +83,13 @@ def _opened(data: bytes, kind: bytes) -> memoryview:
 
 
 def _parts(rest: memoryview) -> list[bytes]:
-    """The parts, to the last byte."""
+    """The parts, to the last byte; a large one stays where it is, and is read as bytes are."""
     parts: list[bytes] = []
     while len(rest):
         size = int.from_bytes(rest[:8], "little")
         if len(rest) < 8 + size or len(parts) == _MOST_PARTS:
             raise ProtocolError("expected whole parts in an envelope, got others", culprit="relay")
-        parts.append(bytes(rest[8 : 8 + size]))
+        part = rest[8 : 8 + size]
+        parts.append(cast("bytes", part) if size >= _LARGE else bytes(part))
         rest = rest[8 + size :]
     return parts

@@ -279,7 +279,8 @@ class SiloEndpoint(Endpoint):
             raise ProtocolError("expected CLOSE and RESULT, got other frames", culprit="relay")
         payload = self._from_aggregator(state, parts[0], Tag.CLOSE)
         known = self._known(state.study)
-        listed = {bytes.fromhex(session) for session in _sessions(payload, self.roster.name(0))}
+        told = _sessions(bytes(payload), self.roster.name(0))
+        listed = {bytes.fromhex(session) for session in told}
         plan = known.plain.plan
         self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
         self._ledger.close_study(state.study.id)  # P15: before anything is signed, and for ever
@@ -302,7 +303,9 @@ class SiloEndpoint(Endpoint):
         self.event_log.over()
         return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
 
-    def _keep(self, state: SessionState, plan: Plan, known: _Study, payload: bytes) -> None:
+    def _keep(
+        self, state: SessionState, plan: Plan, known: _Study, payload: bytes | memoryview
+    ) -> None:
         """What the study has given, in the silo's own folder."""
         size = known.plain.initial.size
         if len(payload) != 4 * size:
@@ -310,7 +313,7 @@ class SiloEndpoint(Endpoint):
                 f"expected a model of {4 * size} bytes, got {len(payload)}",
                 culprit=self.roster.name(0),
             )
-        parameters = np.frombuffer(payload, dtype="<f4").copy()
+        parameters = np.frombuffer(payload, dtype="<f4")
         if not np.isfinite(parameters).all():
             raise ProtocolError(
                 "expected a model of finite numbers, got others", culprit=self.roster.name(0)
@@ -332,14 +335,14 @@ class SiloEndpoint(Endpoint):
         write_result(folder, known.plain, parameters, standardisation)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
 
-    def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes:
+    def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes | memoryview:
         """The payload of a control message to everybody."""
         frame = parse(data, self.roster, study=state.study.id, session=state.session)
         if frame.tag is not tag or frame.sender != 0:
             raise ProtocolError(
                 f"expected a {tag.name} of the aggregator, got another frame", culprit="relay"
             )
-        return bytes(frame.payload)
+        return frame.payload
 
 
 def _check_count(study: Study, name: str, records: int) -> None:

@@ -88,7 +88,7 @@ class Stepper(Protocol):
         """What goes down next, after one more noisy sum and the constant that divides it (P14)."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What it remembers besides, in arrays that later steps leave as they are."""
+        """What it remembers besides, in arrays that the next step may write over."""
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on; IntegrityError if this is the state of something else."""

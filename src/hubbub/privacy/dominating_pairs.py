@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hubbub.errors import StudyError
 from hubbub.privacy import arguments, effort
 from hubbub.privacy.laws import (
+    Enclosed,
     ExchangedRecord,
     Law,
     Mixture,
@@ -30,6 +31,7 @@ from hubbub.privacy.unit_law import UnitRemoval
 
 _MOST_OF_A_UNIT = 1000
 _HYPERGEOMETRIC_TAIL = 1e-26
+_MANY_MEMBERS, _CELLS = 256, 64  # numbers of honest members in a batch that are likely
 # Losses of a sampled step grow with the square of 2 / z, and e^loss must be a float.
 LEAST_SAMPLED_NOISE = 0.03
 
@@ -154,21 +156,31 @@ def release_with_malicious(
     step's law is the mixture of the laws with rate b' / (records - malicious) (P10). With `cells`,
     each b' is split onto the ends of its cell so that its mean is kept: H_a is convex in the rate,
     so the mixture over the ends costs slightly more epsilon and less time. Upper bounds remain
-    upper bounds; lower ones are those of that mixture.
+    upper bounds; lower ones are those of that mixture. Without, the law of very many b' is known
+    from both sides: from above by the ends of many cells, from below by the means within them.
     """
     honest = records - malicious
-    members, weights = _honest_members(records, batch, malicious)
+    counted, weights = _honest_members(records, batch, malicious)
     kept = weights > _HYPERGEOMETRIC_TAIL
     dropped = float(weights[~kept].sum())
-    members, weights = members[kept], weights[kept]
+    members, weights = counted[kept].astype(np.float64), weights[kept]
+
+    def mixture(drawn: Array, chances: Array) -> Mixture:
+        """Of these numbers of honest members."""
+        shift = 2 / noise_multiplier
+        laws: list[Law] = [
+            ReplacedInBatch(rate=b / honest, shift=shift) if b else Nothing()
+            for b in drawn.tolist()
+        ]
+        return Mixture(weights=tuple(chances.tolist()), laws=tuple(laws), missing=dropped)
+
+    if not cells and members.size > _MANY_MEMBERS:
+        above = mixture(*_on_ends(members, weights, _CELLS))
+        under = mixture(*_at_means(members, weights, _CELLS))
+        return Release(laws=(Enclosed(above=above, below=under),), count=count)
     if 0 < cells < members.size - 1:
         members, weights = _on_ends(members, weights, cells)
-    shift = 2 / noise_multiplier
-    laws: list[Law] = [
-        ReplacedInBatch(rate=int(b) / honest, shift=shift) if b else Nothing() for b in members
-    ]
-    mixture = Mixture(weights=tuple(weights.tolist()), laws=tuple(laws), missing=dropped)
-    return Release(laws=(mixture,), count=count)
+    return Release(laws=(mixture(members, weights),), count=count)
 
 
 def release_at_quantile(
@@ -227,13 +239,25 @@ def _honest_members(records: int, batch: int, malicious: int) -> tuple[NDArray[n
     return np.arange(least, most + 1), np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
-def _on_ends(
-    members: NDArray[np.int64], weights: Array, cells: int
-) -> tuple[NDArray[np.int64], Array]:
+def _on_ends(members: Array, weights: Array, cells: int) -> tuple[Array, Array]:
     """The weights moved onto the ends of equal cells, with every member's mean kept."""
-    ends = np.unique(np.linspace(members[0], members[-1], cells + 1).astype(np.int64))
-    cell = np.minimum(np.searchsorted(ends, members, side="right") - 1, ends.size - 2)
+    ends, cell = _cells_of(members, cells)
     up = (members - ends[cell]) / (ends[cell + 1] - ends[cell])
     low = np.bincount(cell, weights * (1 - up), ends.size)
     high = np.bincount(cell + 1, weights * up, ends.size)
     return ends, np.asarray(low + high, dtype=np.float64)
+
+
+def _at_means(members: Array, weights: Array, cells: int) -> tuple[Array, Array]:
+    """The weights of each of the same cells at the mean within it."""
+    ends, cell = _cells_of(members, cells)
+    inside = np.bincount(cell, weights, ends.size - 1)
+    kept = inside > 0
+    means = np.bincount(cell, weights * members, ends.size - 1)[kept] / inside[kept]
+    return means, np.asarray(inside[kept])
+
+
+def _cells_of(members: Array, cells: int) -> tuple[Array, NDArray[np.intp]]:
+    """The whole ends of equal cells, and in which of them each member is."""
+    ends = np.unique(np.floor(np.linspace(members[0], members[-1], cells + 1)))
+    return ends, np.minimum(np.searchsorted(ends, members, side="right") - 1, ends.size - 2)

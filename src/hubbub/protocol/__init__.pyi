@@ -96,6 +96,7 @@ from .round import (
     Masking as Masking,
     Parameters as Parameters,
     Place as Place,
+    RevealedSum as RevealedSum,
     RoundParameters as RoundParameters,
     Rows as Rows,
     Silo as Silo,

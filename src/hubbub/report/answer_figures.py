@@ -7,20 +7,23 @@ the figure, and the numbers at risk below the axis. This file reads plain values
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hubbub.report import charts, curve_charts, markup, scales
-from hubbub.report.answer_tables import Answer, p_words
+from hubbub.report.answer_tables import Answer, estimate_words, p_words
 
-_RATIOS = ("hazard ratio", "odds ratio", "rate ratio", "relative risk")
+_RATIOS = (
+    *("hazard ratio", "odds ratio", "rate ratio", "relative risk"),
+    "ratio of geometric means",
+)
 _MOST_CURVES, _MOST_TIMES = 6, 8
 _WHAT = {  # is on the vertical axis, by the kind of answer
     "survival": "share without the event",
     "incidence": "share with the event",
 }
+_LONGEST = 20  # letters of an estimate with its interval
 _ESTIMATE_ROOM = 154  # for an estimate with its interval, right of a forest
 _AT_RISK, _LINE = 62, 16  # where numbers at risk begin below the axis, and how high a line is
 
@@ -181,7 +184,7 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
             value=row["value"],
             ends=(row["low"], row["high"]),
             first=not row["low"] <= (1.0 if ratio else 0.0) <= row["high"],
-            told=_told(row),
+            told=estimate_words(row, _LONGEST),
         )
         for row in known
     ]
@@ -190,14 +193,6 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
     words = f"{answer['title']}: {name}s with {_percent(answer)} intervals; {nothing}."
     chart = charts.intervals(items, across, label=name, described=words)
     return Figure(chart, words, charts.height_of_intervals(len(items)))
-
-
-def _told(row: Mapping[str, Any]) -> str:
-    """An estimate with its interval, to two digits of the interval's width."""
-    low, value, high = (float(row[key]) for key in ("low", "value", "high"))
-    places = 1 - math.floor(math.log10(high - low)) if high > low else 2
-    shown = min(max(places, 0), 6)
-    return f"{value:,.{shown}f} ({low:,.{shown}f} to {high:,.{shown}f})"
 
 
 def _percent(answer: Answer) -> str:

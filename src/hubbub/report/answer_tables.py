@@ -5,14 +5,17 @@ It reads plain values, as `statistics.json` has them; the page and the terminal 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hubbub.report.number_format import NOT_KNOWN, amount
 
 Answer = Mapping[str, Any]
-_LEAST_P = 1e-4
+_LEAST_P, _SMALL_P, _MOST_P = 0.001, 0.0995, 0.99  # as papers print p-values
+_SHARES = ("survival", "incidence", "risk difference")
 _MOST_PLACES = 8  # of a curve in a table
 _MOST_ACROSS = 3  # levels of a two-way table
 
@@ -53,6 +56,9 @@ def table_of(answer: Answer) -> TextTable | None:
         return _pivoted(rows, lambda row: row["group"], lambda row: row["level"])
     if answer["kind"] == "histogram":
         return _pivoted(rows, lambda row: row["level"], lambda row: row["quantity"])
+    tested = {row["group"] for row in rows if row["p_value"] is not None}
+    if len(tested) > 1:  # a line for each group has room for its p-value
+        return _with_p_values(_pivoted(rows, _label_of_group, lambda _: ""), rows, _label_of_group)
     table = _pivoted(rows, _label, lambda row: row["group"])
     if answer["kind"] == "table":
         return _with_tests(table, rows, answer["tests"])
@@ -88,9 +94,14 @@ def _is_comparison(answer: Answer, row: Mapping[str, Any]) -> bool:
     return of_groups or row["quantity"].startswith("difference of")
 
 
-def _with_p_values(table: TextTable, rows: Sequence[Mapping[str, Any]]) -> TextTable:
+def _with_p_values(
+    table: TextTable,
+    rows: Sequence[Mapping[str, Any]],
+    label: Callable[[Mapping[str, Any]], str] | None = None,
+) -> TextTable:
     """The table, with the p-values of its rows if they have some."""
-    tested = {_label(row): p_cell(row) for row in rows if row["p_value"] is not None}
+    named = label or _label
+    tested = {named(row): p_cell(row) for row in rows if row["p_value"] is not None}
     if not tested:
         return table
     shown = tuple((*row, tested.get(row[0], "")) for row in table.rows)
@@ -186,10 +197,29 @@ def _adjusted(tested: Mapping[str, Any]) -> str:
 
 
 def p_words(value: float | None, *, equal: str = "") -> str:
-    """A p-value to two digits, or that it is very small."""
+    """A p-value to two places, a small one to three, or that it is beyond them."""
     if value is None:
         return ""
-    return f"< {_LEAST_P:g}" if value < _LEAST_P else f"{equal}{value:.2g}"
+    if value < _LEAST_P or value > _MOST_P:
+        return f"< {_LEAST_P:g}" if value < _LEAST_P else f"> {_MOST_P:g}"
+    return f"{equal}{value:.{3 if value < _SMALL_P else 2}f}"
+
+
+def estimate_words(row: Mapping[str, Any], longest: int = 99) -> str:
+    """An estimate with its interval, to two digits of the interval's width, or as many as fit."""
+    low, value, high = (float(row[key]) for key in ("low", "value", "high"))
+    places = 1 - math.floor(math.log10(high - low)) if high > low else 2
+    all_words = [
+        printed(f"{value:,.{shown}f} ({low:,.{shown}f} to {high:,.{shown}f})")
+        for shown in range(min(max(places, 0), 6), -1, -1)
+    ]
+    return next((words for words in all_words if len(words) <= longest), all_words[-1])
+
+
+def printed(cell: str) -> str:
+    """A cell as print has it: a dash between ends above 0, and a minus that is no hyphen."""
+    dashed = re.sub(r"\(([\d.,]+) to ([\d.,]+)\)", r"(\1–\2)", cell)
+    return re.sub(r"(?<![^\s(])-(?=\d)", "−", dashed)
 
 
 def _pivoted(rows: Sequence[Mapping[str, Any]], down: Any, across: Any) -> TextTable:
@@ -214,6 +244,11 @@ def _label(row: Mapping[str, Any]) -> str:
     return about if about and plain else ", ".join(filter(None, (about, row["quantity"])))
 
 
+def _label_of_group(row: Mapping[str, Any]) -> str:
+    """The same, with its group."""
+    return "; ".join(filter(None, (row["group"], _label(row))))
+
+
 def _cell(row: Mapping[str, Any]) -> str:
     """A number with the ends of its interval."""
     if row["value"] is None:
@@ -232,7 +267,7 @@ def _end(shown: Any, value: float | None) -> str:
 
 def _is_share(quantity: str) -> bool:
     """Whether a quantity is written in per cent."""
-    return quantity.startswith("share") or quantity in ("survival", "risk difference")
+    return quantity.startswith("share") or quantity in _SHARES
 
 
 def _shown(quantity: str) -> Any:
@@ -241,4 +276,4 @@ def _shown(quantity: str) -> Any:
         return lambda value: f"{100 * value:.1f}"
     if quantity == "records":
         return lambda value: f"{value:,.0f}"
-    return lambda value: f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return lambda value: f"{value:#.3g}".rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"

@@ -142,7 +142,7 @@ class Federation:
     def sum(self, number: int, parameters: Parameters) -> NDArray[np.int64]:
         """A round of one attempt, which must succeed."""
         try:
-            return self.rounds.attempt(number, 0, parameters)
+            return self.rounds.attempt(number, 0, parameters).astype(np.int64, copy=False)
         except AbortedError as aborted:
             raise raised_by(AbsentError(self.rounds.attendance.named_absent), aborted) from None
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol import Lift, Parameters, RoundParameters, decoded, draw_of
+from hubbub.protocol import Lift, Parameters, RevealedSum, RoundParameters, draw_of, ring
 from hubbub.session.ask import AbsentError
 from hubbub.session.recorder import Recorder
 from hubbub.session.rounds import Rounds
 
-Array = NDArray[np.float64]
+NoisySum = NDArray[np.float64] | RevealedSum
 
 
 @dataclass(kw_only=True)
@@ -49,7 +49,9 @@ class NoisySums:
     def __post_init__(self) -> None:
         self._open()
 
-    def round(self, number: int, parameters: Parameters, attempts: int) -> tuple[Array | None, int]:
+    def round(
+        self, number: int, parameters: Parameters, attempts: int
+    ) -> tuple[NoisySum | None, int]:
         """A round's noisy sum.
 
         Args:
@@ -84,14 +86,15 @@ class NoisySums:
         return None, attempts_made
 
     def _decoded(
-        self, total: NDArray[np.int64], number: int, attempt: int, parameters: Parameters
-    ) -> Array:
+        self, total: ring.Integers, number: int, attempt: int, parameters: Parameters
+    ) -> NoisySum:
         """A sum in units of the gradient, back from the projection where there is one."""
-        values, seed = decoded(self.round_parameters, total), self.rounds.aggregator.seed
+        values, seed = RevealedSum(self.round_parameters, total), self.rounds.aggregator.seed
         if self.lift is None or seed is None:
             return values
         return self.lift(
-            values, draw_of(seed, number, attempt, self.round_parameters.sent(parameters))
+            np.asarray(values),
+            draw_of(seed, number, attempt, self.round_parameters.sent(parameters)),
         )
 
     def _open(self) -> None:

@@ -23,11 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.protocol import Aggregator, Parameters, RoundParameters, Tag, receiver_of
+from hubbub.protocol import Aggregator, Parameters, RoundParameters, Tag, receiver_of, ring
 from hubbub.session.answer_checks import check_frames, check_link
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.attendance import Attendance
@@ -81,7 +78,7 @@ class Rounds:
 
     def round(
         self, number: int, parameters: Parameters, attempts: int = 1
-    ) -> tuple[NDArray[np.int64] | None, int]:
+    ) -> tuple[ring.Integers | None, int]:
         """A round: repeated among those left while attempts are left.
 
         Args:
@@ -119,7 +116,7 @@ class Rounds:
         self._check_quorum()
         return None, self.attempts_begun
 
-    def attempt(self, number: int, attempt: int, parameters: Parameters) -> NDArray[np.int64]:
+    def attempt(self, number: int, attempt: int, parameters: Parameters) -> ring.Integers:
         """One attempt at a round, from the model to the sum in grid steps.
 
         Raises:
@@ -129,7 +126,7 @@ class Rounds:
         active = self.attendance.present
         model = self.aggregator.begin(number, attempt, active, parameters)
         self._made += 1
-        self.recorder.keep(model)
+        self.recorder.keep(model, self.aggregator.short)
         self.recorder.seal()  # before it is sent, so that no begun attempt is forgotten
         if self.round_parameters.needs_joint_seed:
             shares = self._masked(Call.SEED, self._links(model, active), active)

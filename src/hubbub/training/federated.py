@@ -57,6 +57,7 @@ def train_federated(
     start: QueryState | None,
     progress: loop.Progress,
     keep: loop.Keep,
+    settle: Callable[[], None] = lambda: None,
     offer: Callable[[Standardisation | None], None] = lambda _: None,
     begin: Callable[[QueryState], QueryState] = lambda state: state,
 ) -> tuple[PreparedStudy, QueryState]:
@@ -66,7 +67,7 @@ def train_federated(
         prepared: the study, ready to run.
         sessions: where sums are asked for.
         start: where to go on; the beginning if None.
-        progress, keep: see `train`.
+        progress, keep, settle: see `train`.
         offer: told how features are standardised, before silos are told.
         begin: what more counts as spent before the first step.
     """
@@ -84,6 +85,7 @@ def train_federated(
         divisor=prepared.plan.divisor,
         start=state,
         keep=keep,
+        settle=settle,
         schedule=schedule,
     )
     return ask_last(prepared, trained, opened, sessions.folder), trained
@@ -173,7 +175,9 @@ def _schedule(
         spent += summed.attempts
         total = summed.gradient
         sigma = planned.total_noise_multiplier * planned.mechanism.clip
-        return {} if total is None else query.scores_of(total, prepared.learner, sigma)
+        if total is None:
+            return {}
+        return query.scores_of(np.asarray(total), prepared.learner, sigma)
 
     steps = range(every, prepared.plan.mechanism.steps + 1, every)
     return loop.EvaluationSchedule(after=frozenset(steps), at=at)

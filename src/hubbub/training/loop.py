@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub.planning import Parameters, PlannedQuery, QueryState, Scores, SteppedQuery
+from hubbub.protocol import RevealedSum
 from hubbub.training.prepared_study import PreparedStudy
 
 Array = NDArray[np.float64]
@@ -36,7 +37,7 @@ State = QueryState
 class Summed:
     """A noisy sum, or None if every attempt failed, and the attempts made."""
 
-    gradient: Array | None
+    gradient: Array | RevealedSum | None
     attempts: int = 1
 
 
@@ -55,6 +56,7 @@ def ask(
     *,
     divisor: float,
     keep: Keep,
+    settle: Callable[[], None] = lambda: None,
     follow: Callable[[QueryState], QueryState] = lambda state: state,
 ) -> QueryState:
     """Ask for a query's sums until they are made, or its attempts are used up.
@@ -65,6 +67,8 @@ def ask(
         state: where to go on, with all attempts that were charged for it.
         divisor: the public constant by which a sum is divided (docs/privacy.md P14).
         keep: called with the state after every step, before the next one begins.
+        settle: returns once `keep` is done with the last state, whose optimizer the next step
+            writes over.
         follow: what else is learned after a step, before the state is kept.
     """
     most, stepper = planned.mechanism.steps, planned.query.stepper(planned)
@@ -74,14 +78,16 @@ def ask(
         if state.attempts >= most:
             break
         summed = summation(step, state.parameters, most - state.attempts)
-        parameters = state.parameters
+        attempts, parameters = state.attempts + summed.attempts, state.parameters
+        settle()
         if summed.gradient is not None:
             parameters = learning.stepped(stepper, parameters, summed.gradient, divisor)
+        del summed  # or it would be there beside the next
         state = follow(
             replace(
                 state,
                 step=step,
-                attempts=state.attempts + summed.attempts,
+                attempts=attempts,
                 parameters=parameters,
                 optimizer=stepper.state(),
             )
@@ -172,6 +178,7 @@ def train(
     divisor: float,
     start: QueryState | None = None,
     keep: Keep = lambda _: None,
+    settle: Callable[[], None] = lambda: None,
     schedule: EvaluationSchedule | None = None,
     private: bool = True,
 ) -> QueryState:
@@ -183,7 +190,7 @@ def train(
         progress: called after every step.
         divisor: the public constant by which a sum is divided (docs/privacy.md P14).
         start: where to go on; the beginning if None.
-        keep: called with the state after every step, before the next one begins.
+        keep, settle: see `ask`.
         schedule: evaluations besides the metrics of the public test set.
         private: whether the rows say the epsilon so far.
     """
@@ -201,6 +208,7 @@ def train(
             state,
             divisor=divisor,
             keep=kept,
+            settle=settle,
             follow=metrics.follow,
         )
         complete = metrics.complete(state)

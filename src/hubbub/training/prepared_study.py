@@ -172,8 +172,8 @@ class PreparedStudy:
         return self.learner.model
 
     def with_own_model(self) -> PreparedStudy:
-        """The same with a model of its own, so that it can be evaluated beside a step."""
-        if self.learner is None or self.test is None:
+        """The same with a model that no silo here uses, to be evaluated beside a step."""
+        if self.learner is None or self.test is None or not self.silos:
             return self
         return replace(self, learner=replace(self.learner, model=copy.deepcopy(self.learner.model)))
 

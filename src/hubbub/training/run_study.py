@@ -273,7 +273,12 @@ def _finished(
         )
         if baseline is None:
             prepared, trained = federated.train_federated(
-                prepared, sessions, start=start, progress=progress, keep=keep
+                prepared,
+                sessions,
+                start=start,
+                progress=progress,
+                keep=keep,
+                settle=saver.wait if saver else _tell_nobody,
             )
         else:
             prepared, trained = _compared(prepared, baseline, sessions, progress)

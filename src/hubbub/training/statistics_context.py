@@ -152,8 +152,8 @@ class StatisticsContext:
         delta = self.tables["privacy"]["delta"]
         return (
             f"statistics of {', '.join(self.cells)}: epsilon {self.epsilon:g} at delta {delta:g} "
-            f"over all queries, {self.spent:.4g} spent, {_rounded_down(self.remaining())} left for "
-            "one more, however it is chosen"
+            f"over all queries, {self._used}, epsilon {_rounded_down(self.remaining())} for one "
+            "more, however it is chosen"
         )
 
     def _repr_html_(self) -> str:
@@ -176,6 +176,12 @@ class StatisticsContext:
         return max(
             tally.epsilon(delta=delta, relation=relation) for tally in self.ledgers.tallies()
         )
+
+    @property
+    def _used(self) -> str:
+        """In words how much is spent and left, as shares of squares, which add up (P22)."""
+        left = floor(1000 * min(map(self.budget.share_left, self.ledgers.tallies())))
+        return f"{(1000 - left) / 10:g} % spent and {left / 10:g} % left"
 
     def remaining(self, queries: int = 1) -> float:
         """The most epsilon that each of so many further queries may have.
@@ -214,11 +220,11 @@ class StatisticsContext:
 
     def remedy(self, plan: Plan) -> str:
         """Why a query has no room, and what total would have let it in."""
-        spent = _rounded_down(self.spent)
         less = "ask for less, or" if self.remaining() else "nothing more can be asked:"
         words = (
             f"epsilon {self.epsilon:g} is the total of all that is asked of these tables, "
-            f"statistics and synthetic records together, and {spent} of it is spent"
+            f"statistics and synthetic records together: {self._used} (epsilons do not add up, "
+            "squares of what they let be seen do)"
         )
         total = next((one for one in self._totals if self._has_room(plan, one)), None)
         if total is None:

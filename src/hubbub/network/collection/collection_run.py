@@ -37,6 +37,7 @@ from hubbub.protocol import (
     Tag,
     decoded,
     parse,
+    ring,
 )
 from hubbub.session import SessionOffer, round_parameters_of
 from hubbub.study import sources
@@ -63,7 +64,7 @@ class CollectedSum:
         round_parameters: its numbers.
     """
 
-    collected: Callable[[], NDArray[np.int64]]
+    collected: Callable[[], ring.Integers]
     round_parameters: RoundParameters
 
     def round(
@@ -106,9 +107,7 @@ class CollectedSums(RunSessions):
         """None: the sum of a collection is charged with its deposit, and opens once."""
         return 0
 
-    def _collected(
-        self, planned: PlannedQuery[Query], numbers: RoundParameters
-    ) -> NDArray[np.int64]:
+    def _collected(self, planned: PlannedQuery[Query], numbers: RoundParameters) -> ring.Integers:
         """The sum in grid steps, however long it takes."""
         requests, coordinator = self.coordinator.requests, self.coordinator
         requests.expect(planned.purpose, numbers, ())
@@ -202,6 +201,7 @@ def serve_collection(
             start=start,
             progress=lambda _step, _row: None,
             keep=saved_as_it_goes(coordinator, prepared, saver),
+            settle=saver.wait,
             offer=coordinator.standardise,
         )
         saver.wait()

@@ -68,11 +68,8 @@ class KeptFrames:
 
     def erasable(self, name: str) -> list[bytes] | None:
         """As `parts` of a file that is erased in the end; None too if a crash has come into it."""
-        path = self.folder / name
-        with self._reported(name):
-            if path.exists() and not any(read_bytes(path, most=_MOST_BYTES)):
-                return None
-        return self.parts(name)
+        content = self._content(name)
+        return self._parted(name, content) if content and any(content) else None
 
     def parts(self, name: str) -> list[bytes] | None:
         """What a file holds; None if there is none.
@@ -81,11 +78,19 @@ class KeptFrames:
             IntegrityError: it holds something else; what was overwritten is no file that was never
                 written.
         """
+        content = self._content(name)
+        return None if content is None else self._parted(name, content)
+
+    def _content(self, name: str) -> bytes | None:
+        """What a file holds, read once; None if there is none."""
         with self._reported(name):
             try:
-                content = read_bytes(self.folder / name, most=_MOST_BYTES)
+                return read_bytes(self.folder / name, most=_MOST_BYTES)
             except FileNotFoundError:
                 return None
+
+    def _parted(self, name: str, content: bytes) -> list[bytes]:
+        """The parts of it; IntegrityError if it is something else."""
         found, rest = list[bytes](), memoryview(content)[len(_MAGIC) :]
         while len(rest):
             end = _LENGTH + int.from_bytes(rest[:_LENGTH], "little")

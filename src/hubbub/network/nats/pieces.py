@@ -13,6 +13,7 @@ no line and no clock.
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -182,7 +183,7 @@ class Incoming:
     digest: bytes = field(repr=False)
     size: int
     had: int = 0
-    _joined: list[bytes | memoryview] = field(default_factory=list, repr=False)
+    _joined: io.BytesIO = field(default_factory=io.BytesIO, repr=False)
     _ahead: dict[int, bytes | memoryview] = field(default_factory=dict, repr=False)
     _hash: Any = field(default_factory=hashlib.sha256, repr=False)  # of what is joined
     _asked: int = -1
@@ -212,13 +213,15 @@ class Incoming:
             self._ahead[packet.place] = packet.data
         before = self.had
         while (piece := self._ahead.pop(self.had, None)) is not None:
-            self._joined.append(piece)
+            if not self.had:  # in the memory of the message, which costs nothing until it comes
+                self._joined = io.BytesIO(bytes(self.size))
+            self._joined.write(piece)
             self._hash.update(piece)  # while the next one is on its way
             self.had += 1
         if self.had < self.count or before == self.count:
             return None
-        whole, right = b"".join(self._joined), self._hash.digest() == self.digest
-        self._joined, self._hash = [], hashlib.sha256()
+        whole, right = self._joined.getvalue(), self._hash.digest() == self.digest
+        self._joined, self._hash = io.BytesIO(), hashlib.sha256()
         if right:
             return whole
         self.had, self._asked = 0, -1

@@ -11,9 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hubbub.errors import ProtocolError
 from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening, key_in
 from hubbub.protocol.collection.deposit import Deposited, read_deposit, read_vector
@@ -179,7 +176,7 @@ class Collector:
         """Whether the sum can be taken."""
         return self.all_promised and len(self.totals) == len(self.place.roster.nodes)
 
-    def integers(self) -> NDArray[np.int64]:
+    def integers(self) -> ring.Integers:
         """The sum of the set, in grid steps.
 
         Raises:

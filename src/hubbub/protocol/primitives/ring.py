@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hubbub.errors import StudyError
 
 Residues = NDArray[Any]
+Integers = NDArray[np.signedinteger[Any]]
 
 _UNSIGNED: dict[int, type[np.unsignedinteger[Any]]] = {
     16: np.uint16,
@@ -42,10 +43,9 @@ def to_residues(integers: NDArray[np.int64], word_bits: int) -> Residues:
     return integers.astype(residue_type(word_bits))
 
 
-def to_integers(residues: Residues) -> NDArray[np.int64]:
-    """The representatives in [-2^(w-1), 2^(w-1)); of 64 bits they are the residues' own memory."""
-    width = residues.dtype.itemsize * 8
-    return residues.view(_SIGNED[width]).astype(np.int64, copy=False)
+def to_integers(residues: Residues) -> Integers:
+    """The representatives in [-2^(w-1), 2^(w-1)), of w bits each: the residues' own memory."""
+    return residues.view(_SIGNED[residues.dtype.itemsize * 8])
 
 
 def largest_integer(word_bits: int) -> int:

@@ -57,6 +57,7 @@ _RECEIVER = slice(62, 66)
 _SENDER = slice(58, 62)
 _LARGE = 1 << 16  # bytes of a frame whose hash takes longer than a look at the last ones
 _REMEMBERED = 4
+FrameBytes = bytes | memoryview  # of an envelope, say
 
 
 class Tag(IntEnum):
@@ -113,7 +114,7 @@ class Frame:
     """One message, parsed and, if it came from outside, verified.
 
     A payload that is about to be sealed may come in two parts, so that a vector of megabytes is
-    copied once: `after` is what follows `payload`.
+    copied once: `after` is what follows `payload`, and `payload` is that vector or comes before it.
     """
 
     tag: Tag
@@ -124,7 +125,7 @@ class Frame:
     sender: int
     receiver: int = EVERYBODY
     payload: bytes | memoryview
-    after: bytes = b""
+    after: bytes | memoryview = b""
 
     def sealed(self, keys: Keys) -> bytes:
         """The frame as signed bytes."""
@@ -167,14 +168,14 @@ class Frame:
         )
 
 
-def shortened(tag: int, payload: bytes | memoryview, after: bytes = b"") -> bytes:
+def shortened(tag: int, payload: bytes | memoryview, after: bytes | memoryview = b"") -> bytes:
     """What stands for a payload where it is not kept: its hash; of a MASKED, also the MODEL's."""
     if tag == Tag.MASKED and not after:
         view = memoryview(payload)
         payload, after = view[:-DIGEST_BYTES], bytes(view[-DIGEST_BYTES:])
     hashed = hashlib.sha256(payload)
     if tag == Tag.MASKED:
-        return hashed.digest() + after
+        return hashed.digest() + bytes(after)
     hashed.update(after)
     return hashed.digest()
 
@@ -191,12 +192,13 @@ class Sealed:
     made. Bytes never change, so the hash of its payload is what the sender found, and the receiver
     need not spend the time again; whether the signature is true it finds out all the same. Only the
     object itself is recognised, which cannot be replaced while it is held here: an equal copy is
-    hashed anew.
+    hashed anew. Elsewhere nobody parses what it has sealed, so there is no room until somebody asks
+    for it: models would be held for nothing.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._last: deque[tuple[bytes, bytes]] = deque(maxlen=_REMEMBERED)
+        self._last: deque[tuple[bytes, bytes]] = deque(maxlen=0)
 
     def make_room(self, frames: int) -> None:
         """Keep so many at least: as many as are sealed before the first of them is parsed."""
@@ -209,7 +211,7 @@ class Sealed:
             with self._lock:
                 self._last.append((data, short))
 
-    def short_of(self, data: bytes, *, forget: bool = True) -> bytes:
+    def short_of(self, data: FrameBytes, *, forget: bool = True) -> bytes:
         """What stands for this very frame's payload, then forgotten; nothing if unknown."""
         if len(data) < _LARGE:
             return b""
@@ -230,19 +232,19 @@ def seal_ahead(frames: int) -> None:
     _SEALED.make_room(frames + _REMEMBERED)
 
 
-def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame:
+def parse(data: FrameBytes, roster: Roster, *, study: bytes, session: bytes) -> Frame:
     """A verified frame of this study and session.
 
     Raises:
         ProtocolError: naming the relay; the bytes are not what any party signed, or a party signed
             them for another study or session and somebody carried them here.
     """
-    data = bytes(data)  # nobody may change what was verified
+    data = _unchanging(data)
     frame = _once(data) if _is_broadcast(data) else _hashed(data)
     if not 0 <= frame.sender < len(roster.parties):
         raise ProtocolError(f"expected a sender of the roster, got {frame.sender}", culprit="relay")
     sender = roster.parties[frame.sender]
-    if not sender.verifies(data[-SIGNATURE_BYTES:], frame.signed):
+    if not sender.verifies(bytes(data[-SIGNATURE_BYTES:]), frame.signed):
         raise ProtocolError(
             f"expected a {frame.tag.name} signed by {sender.name}, got a false signature",
             culprit="relay",
@@ -259,13 +261,19 @@ def parse(data: bytes, roster: Roster, *, study: bytes, session: bytes) -> Frame
     return frame
 
 
-def unverified(data: bytes) -> Frame:
+def unverified(data: FrameBytes) -> Frame:
     """What a frame says of itself, of which nothing is to be believed yet.
 
     Raises:
         ProtocolError: it is no frame of this version.
     """
-    return _split(bytes(data))
+    return _split(_unchanging(data))
+
+
+def _unchanging(data: FrameBytes) -> FrameBytes:
+    """A frame that nobody can change once it is verified, as it is if it stands among bytes."""
+    among_bytes = isinstance(data, memoryview) and type(data.obj) is bytes
+    return data if among_bytes else bytes(data)
 
 
 def short_of(data: bytes) -> bytes:
@@ -289,7 +297,7 @@ def receiver_of(data: bytes) -> int:
     return int.from_bytes(data[_RECEIVER], "little") if len(data) >= OVERHEAD else EVERYBODY
 
 
-def _is_broadcast(data: bytes) -> bool:
+def _is_broadcast(data: FrameBytes) -> bool:
     """Whether the same bytes come to everybody, as a model of megabytes does."""
     return data[_RECEIVER] == EVERYBODY.to_bytes(4, "little")
 
@@ -303,7 +311,7 @@ def doubled_by(frame: Frame, taken: bytes, sender: str) -> str:
     return "relay" if frame.digest == taken else sender
 
 
-def _split(data: bytes) -> Frame:
+def _split(data: FrameBytes) -> Frame:
     """Header fields and payload, lengths checked, nothing believed yet."""
     if len(data) < OVERHEAD:
         raise ProtocolError(f"expected at least {OVERHEAD} bytes, got {len(data)}", culprit="relay")
@@ -333,11 +341,11 @@ def _split(data: bytes) -> Frame:
         receiver=receiver,
         payload=payload,
     )
-    vars(frame)["_header"] = data[:HEADER_BYTES]  # where the property would keep it
+    vars(frame)["_header"] = bytes(data[:HEADER_BYTES])  # where the property would keep it
     return frame
 
 
-def _hashed(data: bytes) -> Frame:
+def _hashed(data: FrameBytes) -> Frame:
     """The frame, with the hash of its payload where its sender is in this process."""
     frame = _split(data)
     if short := _SEALED.short_of(data):
@@ -351,6 +359,8 @@ _split_large = lru_cache(maxsize=1)(_hashed)
 _split_small = lru_cache(maxsize=1 << 12)(_hashed)
 
 
-def _once(data: bytes) -> Frame:
+def _once(data: FrameBytes) -> Frame:
     """What is in a frame that comes to everybody."""
+    if isinstance(data, memoryview):  # it came from another machine
+        return _hashed(data)
     return _split_large(data) if len(data) >= _LARGE else _split_small(data)

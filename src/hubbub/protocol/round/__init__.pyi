@@ -36,6 +36,7 @@ from .projected_sum import (
     draw_of as draw_of,
     projection_of as projection_of,
 )
+from .revealed_sum import RevealedSum as RevealedSum
 from .round_parameters import (
     Parameters as Parameters,
     RoundParameters as RoundParameters,

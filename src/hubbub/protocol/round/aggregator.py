@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import SeedCheck
@@ -31,6 +30,9 @@ class Aggregator:
         study: the study id.
         session: 16 bytes chosen for this session.
         seeds: checks the joint seeds, where the round parameters need them.
+
+    Attributes:
+        short: what stands for the payload of the last MODEL where it is not kept.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Aggregator:
         self._turn, self._row = attempt_order.Turn(), 0
         self._active: frozenset[int] = frozenset()
         self._model = b""  # the digest of the MODEL that is to be answered
+        self.short = b""
         self._arrived: dict[int, bytes] = {}  # silo to the digest of its answer
         self._shares: dict[int, dict[int, bytes]] = {}  # node to silo to its SHARE's digest
         self._held: dict[int, bytes] = {}  # node to the digest of what it said of them
@@ -67,15 +70,15 @@ class Aggregator:
     ) -> bytes:
         """Open an attempt: the MODEL for everybody."""
         silos = frozenset(active)
-        payload = self._round_parameters.model_payload(silos, parameters, self._row + 1)
+        payload = self._round_parameters.model_parts(silos, parameters, self._row + 1)
         self._turn.advance(round, attempt, self._round_parameters.steps)
         self._row += 1
         self._active, self._seed = silos, None
         self._arrived, self._promised, self._answered, self._asked = {}, {}, {}, False
         self._shares, self._held = {node: {} for node in self._roster.nodes}, {}
         self._total = ring.zeros(self._round_parameters.dimension, self._round_parameters.word_bits)
-        model = self._frame(Tag.MODEL, EVERYBODY, payload)
-        self._model = model.digest
+        model = self._frame(Tag.MODEL, EVERYBODY, *payload)
+        self._model, self.short = model.digest, model.short
         return model.sealed(self._keys)
 
     def receive(self, message: bytes) -> bytes:
@@ -246,8 +249,8 @@ class Aggregator:
             node: self._frame(tag, node, payload).sealed(self._keys) for node in self._roster.nodes
         }
 
-    def integers(self) -> NDArray[np.int64]:
-        """The sum of what the silos encoded, in grid steps.
+    def integers(self) -> ring.Integers:
+        """The sum of what the silos encoded, in grid steps, each as wide as a residue.
 
         Raises:
             ProtocolError: somebody has not answered, so masks are still on it.
@@ -297,7 +300,9 @@ class Aggregator:
                 culprit=doubled_by(frame, taken[frame.sender], sender),
             )
 
-    def _frame(self, tag: Tag, receiver: int, payload: bytes) -> Frame:
+    def _frame(
+        self, tag: Tag, receiver: int, payload: bytes, after: bytes | memoryview = b""
+    ) -> Frame:
         round, attempt = self._turn.last
         return Frame(
             tag=tag,
@@ -308,4 +313,5 @@ class Aggregator:
             sender=0,
             receiver=receiver,
             payload=payload,
+            after=after,
         )

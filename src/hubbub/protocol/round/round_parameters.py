@@ -33,6 +33,7 @@ from hubbub.protocol.primitives import (
 Parameters = NDArray[np.float32]
 
 _ROW_BYTES = 4
+_BLOCK = 1 << 14  # numbers that are worked on at once, so that they stay in the cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,10 +167,17 @@ class RoundParameters:
 
     def model_payload(self, active: Iterable[int], parameters: Parameters, row: int = 0) -> bytes:
         """The payload of a MODEL; `row` is the number of the attempt in its session, from 1."""
+        return b"".join(self.model_parts(active, parameters, row))
+
+    def model_parts(
+        self, active: Iterable[int], parameters: Parameters, row: int
+    ) -> tuple[bytes, memoryview]:
+        """The same as who takes part and the model, which is not copied as it is."""
         head = self.bitmap(active) + row.to_bytes(_ROW_BYTES, "big")[: self._row_bytes]
         if self.short_models:
-            return head + _upper_halves(parameters).tobytes()
-        return head + parameters.astype("<f4", copy=False).tobytes()
+            return head, _upper_halves(parameters).data.cast("B")
+        whole = np.ascontiguousarray(parameters, dtype="<f4")
+        return head, whole.data.toreadonly().cast("B")
 
     def row_of(self, frame: Frame) -> int:
         """The number of a MODEL's attempt in its session; 0 where it has none."""
@@ -278,17 +286,23 @@ class RoundParameters:
 
 def _upper_halves(parameters: Parameters) -> NDArray[np.uint16]:
     """bfloat16: the upper half of every float32, rounded to the nearest, ties to even."""
-    bits = parameters.astype("<f4", copy=False).view("<u4")
-    odd = (bits >> np.uint32(16)) & np.uint32(1)
-    return ((bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)).astype("<u2")
+    whole = parameters.astype("<f4", copy=False).view("<u4")
+    halves = np.empty(whole.size, dtype="<u2")
+    for start in range(0, whole.size, _BLOCK):
+        bits = whole[start : start + _BLOCK]
+        odd = (bits >> np.uint32(16)) & np.uint32(1)
+        halves[start : start + _BLOCK] = (bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)
+    return halves
 
 
 def _widened(halves: NDArray[np.uint16]) -> Parameters:
     """bfloat16 as float32, exactly."""
-    return (halves.astype("<u4") << np.uint32(16)).view("<f4")
+    words = np.zeros((halves.size, 2), dtype="<u2")
+    words[:, 1] = halves
+    return words.view("<f4").reshape(-1)
 
 
-def decoded(round_parameters: RoundParameters, total: NDArray[np.int64]) -> NDArray[np.float64]:
+def decoded(round_parameters: RoundParameters, total: ring.Integers) -> NDArray[np.float64]:
     """From the integers that a round reveals to the noisy sum; public, and the same everywhere.
 
     Args:

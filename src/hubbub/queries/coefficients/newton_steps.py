@@ -79,6 +79,7 @@ class NewtonSteps(ModelSums):
         if root is not None and not is_near:
             return self._named(self.asked.make_answer(FAR))
         answer = self.asked.answer_with(root and root.per(self.asked.per_unit))
+        answer = self.asked.explained_refusal(answer, told[-1])
         return self._named(answer, self.asked.remarks(sums))
 
     def expected(self, records: float, sigma: float, sums: int) -> estimation.Expectation:

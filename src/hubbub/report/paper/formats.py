@@ -16,7 +16,8 @@ from hubbub.report.paper.manuscript import Manuscript, PaperTable
 from hubbub.tabular import csv_text
 
 FORMATS = ("html", "docx", "latex", "csv")
-_INCHES = 6.0  # width of a figure in a document
+_INDENT = re.compile("^  ")  # of a class below the name of its column
+_INCHES, _POINTS = 6.0, 12  # width of a figure in a document, and an indent
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     **{one: f"\\{one}" for one in "&%$#_{}"},
@@ -24,9 +25,12 @@ _SPECIAL = {
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
     "×": r"$\times$",
+    "[": "{[}",  # or a row that begins with one is an argument of the line before it
+    "*": "{*}",
     "<": r"$<$",
     ">": r"$>$",
     "–": "--",
+    "−": "$-$",
 }
 
 
@@ -63,7 +67,7 @@ def _html(paper: Manuscript) -> str:
             markup.table(
                 f"Table {number}. {one.caption}",
                 one.table.head,
-                one.table.rows,
+                [[_INDENT.sub("\u2003", row[0]), *row[1:]] for row in one.table.rows],
                 numeric=range(1, len(one.table.head)),
             ),
             *(markup.tag("p", f"{_capital(note)}.") for note in one.notes),
@@ -91,6 +95,7 @@ def _latex(paper: Manuscript) -> str:
         columns = "l" + "r" * (len(table.table.head) - 1)
         lines += [
             r"\begin{table}",
+            r"\centering\small",
             rf"\caption{{{_escaped(table.caption)}}}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
@@ -115,7 +120,7 @@ def _latex(paper: Manuscript) -> str:
 
 
 def _cells(row: Iterable[str]) -> str:
-    shown = [re.sub(r"^  ", r"\\quad ", _escaped(cell)) for cell in row]
+    shown = [_INDENT.sub(r"\\quad ", _escaped(cell)) for cell in row]
     return " & ".join(shown) + r" \\"
 
 
@@ -149,10 +154,22 @@ def _docx(paper: Manuscript) -> bytes:
 
 
 def _word_table(document: Any, table: TextTable) -> None:
+    """Names of columns are a heading that each page repeats; numbers stand to the right."""
+    from docx.enum.text import WD_ALIGN_PARAGRAPH
+    from docx.oxml import OxmlElement
+    from docx.shared import Pt
+
     grid = document.add_table(rows=0, cols=len(table.head), style="Light List")
     for row in (table.head, *table.rows):
-        for cell, text in zip(grid.add_row().cells, row, strict=True):
-            cell.text = text
+        for place, (cell, text) in enumerate(zip(grid.add_row().cells, row, strict=True)):
+            cell.text = _INDENT.sub("", text)
+            (paragraph,) = cell.paragraphs
+            if place:
+                paragraph.alignment = WD_ALIGN_PARAGRAPH.RIGHT
+            elif text != cell.text:
+                paragraph.paragraph_format.left_indent = Pt(_POINTS)
+    first = grid.rows[0]._tr  # noqa: SLF001 (python-docx has no other way to it)
+    first.get_or_add_trPr().append(OxmlElement("w:tblHeader"))
 
 
 def _capital(words: str) -> str:

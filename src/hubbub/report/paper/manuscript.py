@@ -7,14 +7,15 @@ its figure; the model's coefficients, scores, calibration and decision curve.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hubbub.report import validation_words
 from hubbub.report.adversary_words import spoken
 from hubbub.report.answer_figures import Figure, figure_of
-from hubbub.report.answer_tables import Answer, TextTable, said_of, tables_of
+from hubbub.report.answer_tables import Answer, TextTable, printed, said_of, tables_of
 from hubbub.report.number_format import amount
+from hubbub.report.paper.effects_table import EFFECTS, effects_table
 from hubbub.report.paper.model_tables import (
     groups_table,
     model_figures,
@@ -22,7 +23,7 @@ from hubbub.report.paper.model_tables import (
     scores_table,
 )
 from hubbub.report.paper.record_flow import Counted, counted, flow_figure, flow_table
-from hubbub.report.paper.table_one import noise_note, table_one
+from hubbub.report.paper.table_one import noise_note, table_one, tests_note
 
 # What was done, by the kind of answer.
 _METHODS = {
@@ -40,6 +41,9 @@ _METHODS = {
     "cox": "hazard ratios are from Cox regressions",
     "logistic": "odds ratios are from logistic regressions",
     "linear": "differences of means are from linear regressions",
+    "poisson": "rate ratios are from Poisson regressions, with standard errors that know how far "
+    "counts spread around their rates",
+    "multinomial": "odds ratios of each class against the first are from multinomial regressions",
 }
 
 
@@ -124,10 +128,17 @@ def manuscript_of(
     return Manuscript(
         study=told["study"],
         methods=methods_sentence({**told, "statistics": every}, plan=plan, validation=scored),
-        tables=(
-            *_flow(known, told["unit"]),
-            *(table for name, one in every.items() for table in _tables(name, one, answers)),
-            *(_scores(scored) if scored else ()),
+        tables=tuple(
+            replace(table, table=_printed(table.table))
+            for table in (
+                *_flow(known, told["unit"]),
+                *(
+                    table
+                    for name, one in every.items()
+                    for table in _tables(name.replace(" ", "-"), one, answers)
+                ),
+                *(_scores(scored) if scored else ()),
+            )
         ),
         figures=tuple(PaperFigure(name, figure) for name, figure in figures),
     )
@@ -182,10 +193,13 @@ def _tables(name: str, answer: Answer, answers: Mapping[str, Answer]) -> Iterato
     intervals = f"with {100 * answer['confidence']:g} % intervals"
     if answer["kind"] == "table":
         others = [one for one in answers.values() if one["kind"] == "quantiles"]
-        notes = (noise_note(answer), *answer["notes"])
+        notes = (*tests_note(answer), noise_note(answer), *answer["notes"])
         yield PaperTable(name, answer["title"], table_one(answer, others), notes)
         return
     notes = tuple(said_of(answer))
+    if answer["kind"] in EFFECTS:
+        yield PaperTable(name, answer["title"], effects_table(answer), notes)
+        return
     for what, table in tables_of(answer).items():
         own = f"{name}-{what.replace(' ', '-')}" if what else name
         said = f", {what}" if what else ""
@@ -209,6 +223,10 @@ def _scores(validation: Mapping[str, Any]) -> Iterator[PaperTable]:
     yield PaperTable("validation", f"The model {whose}", scores_table(validation))
     if (groups := groups_table(validation)) is not None:
         yield PaperTable("validation-groups", "The model by subgroup and centre", groups)
+
+
+def _printed(table: TextTable) -> TextTable:
+    return TextTable(table.head, tuple(tuple(map(printed, row)) for row in table.rows))
 
 
 def _capital(words: str) -> str:

@@ -47,6 +47,16 @@ def noise_note(answer: Answer) -> str:
     )
 
 
+def tests_note(answer: Answer) -> Iterator[str]:
+    """Which tests p-values are of, and what SMD is; nothing where nothing is compared."""
+    named = dict.fromkeys(test["name"] for test in answer["tests"] if test.get("column"))
+    if named:
+        yield (
+            f"P-values are of {' or '.join(f'{name} test' for name in named)}, noise taken into "
+            "account; SMD is the standardised mean difference"
+        )
+
+
 def _head(answer: Answer, group: str) -> str:
     (records,) = (
         row["value"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, log, log10
 from statistics import fmean, pstdev
@@ -228,11 +229,14 @@ def _event_of(columns: Mapping[str, Sequence[str]], name: str) -> TargetDraft:
     Raises:
         DataError: the column has not two answers.
     """
-    draft = _class_draft(columns, name)
-    if draft.classes:
+    draft, found = None, _how_many(_values(columns[name]))
+    with suppress(DataError):
+        draft = _class_draft(columns, name)
+        found = ", ".join(draft.classes)
+    if draft is None or draft.classes:
         raise DataError(
-            f"expected the event's column {name!r} to say yes or no, found "
-            f"{', '.join(draft.classes)}; write who had the event in a column of two values"
+            f"expected the event's column {name!r} to say yes or no, found {found}; name one that "
+            "does with --event, or write who had the event in a column of two values"
         )
     if not is_censoring(name) or {"censored", "event"} & {*map(folded, draft.positive)}:
         return draft
@@ -272,11 +276,16 @@ def _classes_of(name: str, cells: Sequence[str]) -> TargetDraft:
         return _two(name, values_of)
     if 2 < len(values_of) <= min(MOST_CLASSES, max(3, len(cells) // 3)):
         return _several(name, values_of)
-    what = "one value only" if len(values_of) == 1 else f"{len(values_of)} values"
     raise DataError(
-        f"expected a target {name!r} of two to {MOST_CLASSES} classes, found {what} in all files; "
-        "name another column with --target, or say --kind numeric, count or time-to-event"
+        f"expected a target {name!r} of two to {MOST_CLASSES} classes, found "
+        f"{_how_many(values_of)} in all files; name another column with --target, or say --kind "
+        "numeric, count or time-to-event"
     )
+
+
+def _how_many(values: Mapping[str, Counter[str]]) -> str:
+    """In words how many values occur."""
+    return "one value only" if len(values) == 1 else f"{len(values)} values"
 
 
 def _two(name: str, found: Mapping[str, Counter[str]]) -> TargetDraft:

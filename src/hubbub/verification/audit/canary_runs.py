@@ -152,7 +152,7 @@ def _summed(asked: NoisySums, step: int, model: Parameters) -> Array:
     total, _ = asked.round(step, model, 1)
     if total is None:
         raise raised_by(AbsentError(asked.rounds.attendance.named_absent))
-    return total
+    return np.asarray(total)
 
 
 def _drawn_places(round_parameters: RoundParameters, seed: bytes | None) -> NDArray[np.intp]:

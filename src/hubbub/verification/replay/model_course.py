@@ -9,6 +9,7 @@ and knows no messages.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +76,7 @@ class Course:
         state = self._states[round]
         self.parameters, self._lost = state.parameters, state.optimizer is None
         if state.optimizer is not None:
-            self._optimizer.load_state(state.optimizer)
+            self._optimizer.load_state(copy.deepcopy(state.optimizer))
         self._states = {at: one for at, one in self._states.items() if at <= round}
         self.before = self.made
 
@@ -123,7 +124,7 @@ class Course:
     def _state(self) -> _State:
         return _State(
             parameters=self.parameters,
-            optimizer=None if self._lost else self._optimizer.state(),
+            optimizer=None if self._lost else copy.deepcopy(self._optimizer.state()),
         )
 
 
