@@ -191,7 +191,11 @@ def replaced(text: str, place: tuple[Any, ...], value: object) -> str:
     return json.dumps(plain)
 
 
-@pytest.mark.slow_cases(*(f"plan.json-report-{value}" for value in (10**9, -1, [], {})))
+@pytest.mark.slow_cases(
+    *(f"plan.json-report-{value}" for value in (10**9, -1, [], {})),
+    *(f"standardisation.json-run --resume-{value}" for value in (10**9, -1, [], {})),
+    *(f"run.json-run --resume-{value}" for value in (-1, 1e308, None, [[1]])),
+)
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:12])
 @pytest.mark.parametrize(
     ("name", "command"),
