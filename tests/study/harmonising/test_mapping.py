@@ -15,7 +15,8 @@ from hubbub import Study
 from hubbub.cli import main
 from hubbub.errors import DataError, StudyError, UserError
 from hubbub.study import sources
-from hubbub.study.drafting import checked
+from hubbub.study.drafting import checked, mapping_draft
+from hubbub.study.drafting.raw_table import RawTable
 from hubbub.study.harmonising.data_dictionary import data_dictionary
 from hubbub.study.harmonising.site_mapping import ColumnMapping, mapping_of
 
@@ -191,3 +192,22 @@ def test_a_data_dictionary_says_what_each_column_means(
     built_in = STUDY.replace(columns, 'source = "hubbub.datasets:heart"\n')
     with pytest.raises(StudyError, match=r"expected data\.columns"):
         data_dictionary(Study.parse(built_in))
+
+
+def test_truth_values_of_an_event_are_mapped_as_those_of_a_class() -> None:
+    """The study spells them as text, this site's database has made 1 and 0 of it."""
+    timed = STUDY.replace(
+        'target = "died"',
+        'target = { time = "days", kind = "time-to-event", event = "died", positive = ["yes"], '
+        'negative = ["no"], grid = [10, 20, 30] }',
+    )
+    table = RawTable(
+        origin="north",
+        header=("pid", "sex", "glucose", "days", "died", "seen"),
+        rows=tuple((f"p{k}", "F", "100", str(k), str(k % 2), "3") for k in range(20)),
+        numbers=tuple(range(1, 21)),
+        faults=(),
+    )
+    assert mapping_draft(table, "north", Study.parse(timed).data) == (
+        '[north.died]\nspellings = { "0" = "no", "1" = "yes" }\n'
+    )

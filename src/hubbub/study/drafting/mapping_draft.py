@@ -69,6 +69,8 @@ def _lines(cells: Sequence[str], column: Column | None, name: str, data: Data) -
         known, missing = column.categories, column.missing
     elif name == data.target and data.outcome is None:
         known = (*data.negative, *data.positive) or data.classes or spellings_of(data)
+    elif data.outcome is not None and name in data.outcome.columns:
+        known = (*data.outcome.negative, *data.outcome.positive)
     else:
         return []
     listed = set(map(canonical, (*known, *missing)))
