@@ -231,7 +231,7 @@ def test_a_plan_says_how_exact_they_will_be(
         (
             "classes",
             {"data": TOO_MANY, "model": {"outputs": 14}},
-            "more than 60 effects, of which there are 65",
+            "more than 60 effects, of which there are 77",
         ),
         ("classes", {"coefficients": {"epsilon": 22.9}}, "coefficients.epsilon"),
         ("classes", {"coefficients": {"sums": 0}}, "sums"),
