@@ -212,6 +212,7 @@ def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None
         ((0.8, 0.692, 0.925), "0.80 (0.69–0.93)"),
         ((1.00312, 1.0011, 1.0051), "1.003 (1.001–1.005)"),  # or it would leave the picture
         ((310.0, 240.0, 380.0), "310 (240–380)"),
+        ((3.131, 2.512, 3.908), "3.13 (2.51–3.91)"),
     ):
         answer = told()["statistics"]["hr"]
         answer["rows"] = answer["rows"][:1]
