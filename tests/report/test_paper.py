@@ -267,6 +267,19 @@ def test_effects_stand_below_their_column_after_the_reference() -> None:
     assert "odds ratios are from logistic" in paper.methods.lower()
 
 
+def test_the_methods_name_every_regression_and_that_of_logarithms() -> None:
+    for kind, said in (
+        ("poisson", "rate ratios are from Poisson regressions"),
+        ("multinomial", "multinomial regressions"),
+        ("linear", "differences of means are from linear regressions."),
+    ):
+        whole = told() | {"statistics": {"own": regression(effect("per unit", 1.1), kind=kind)}}
+        assert said.lower() in manuscript_of(whole).methods.lower()
+    logarithms = effect("per unit", 1.1) | {"quantity": "ratio of geometric means"}
+    whole = told() | {"statistics": {"own": regression(logarithms, kind="linear")}}
+    assert "linear regressions of logarithms" in manuscript_of(whole).methods
+
+
 def test_effects_on_each_class_and_in_each_subgroup_have_their_own_p_values() -> None:
     """On the page and in the paper: the last one's had stood for all."""
     several = regression(
