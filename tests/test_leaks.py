@@ -514,6 +514,7 @@ def spoiled(home, spoil):
     return act
 
 
+@pytest.mark.slow_cases("a target that is no class", "a missing cell")
 @pytest.mark.parametrize("spoil", CELLS.values(), ids=list(CELLS))
 def test_p31_a_wrong_cell_of_a_database_keeps_no_silo_away(home, outside, spoil):
     places = outside.places(home / "a", spoiled(home, spoil))

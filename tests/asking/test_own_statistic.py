@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 from tests.asking.made_up import study, write_silos
@@ -18,6 +19,8 @@ from hubbub.errors import StudyError
 from hubbub.estimation import kinds
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.statistic import Answer, Array, Cells, Estimate, Expectation, scaled
+from hubbub.settings import number
+from hubbub.study import json_schema
 from hubbub.tabular import Column
 from hubbub.verification.replay import verify
 
@@ -80,6 +83,16 @@ def test_a_statistic_of_ones_own_is_planned_asked_verified_and_shown(
     assert all(one.holds for one in findings)
     assert any("sums.json follows from the sums" in one.claim for one in findings)
     assert "Records above a limit" in result.report().read_text()
+
+
+@pytest.mark.parametrize("notes", [{}, {"than": number(0, 100, "How much is exceeded.")}])
+def test_its_keys_are_in_the_schema_where_it_notes_them(
+    above: dict[str, Any], monkeypatch: pytest.MonkeyPatch, notes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(Above, "notes", notes)
+    schema = jsonschema.Draft202012Validator(json_schema()["properties"]["statistics"])
+    assert schema.is_valid({"epsilon": 1.0, "old": above})
+    assert schema.is_valid({"epsilon": 1.0, "old": {**above, "than": "much"}}) != bool(notes)
 
 
 def test_without_its_class_nobody_can_read_such_a_study(above: dict[str, Any]) -> None:

@@ -89,6 +89,15 @@ def test_an_intercept_that_is_off_changes_no_rate_ratio() -> None:
         assert 0.9 < wider.min() <= wider.max() < 1.6
 
 
+def test_an_intercept_that_is_far_off_makes_a_model_of_classes_too_far() -> None:
+    """As if an outcome were ten times as rare as it is; two sums lead on from there."""
+    moved = root_of("classes") - 2.5 * (np.arange(10) < 2)
+    assert "too far" in answer_from("classes", moved, 1).refusal
+    values, _ = logarithms(answer_from("classes", moved, 3))
+    errors = np.array(PEERS["classes errors"])[:, 1:].ravel()
+    assert (np.abs(values - root_values("classes")) < errors / 2).all()
+
+
 def test_a_count_says_how_far_it_spreads_and_who_is_beyond_the_bound() -> None:
     notes = " ".join(answer_from("counts", root_of("counts"), 2).notes)
     assert "counts spread 2" in notes

@@ -159,6 +159,7 @@ def test_a_run_that_stops_before_them_asks_for_them_once_when_it_goes_on(
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("sums", [1, 2])
 def test_a_sum_that_was_charged_and_lost_is_not_asked_again_and_the_model_stays(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: int
@@ -230,7 +231,7 @@ def test_a_plan_says_how_exact_they_will_be(
         (
             "classes",
             {"data": TOO_MANY, "model": {"outputs": 14}},
-            "more than 60 effects, of which there are 65",
+            "more than 60 effects, of which there are 77",
         ),
         ("classes", {"coefficients": {"epsilon": 22.9}}, "coefficients.epsilon"),
         ("classes", {"coefficients": {"sums": 0}}, "sums"),

@@ -246,6 +246,7 @@ def held_slopes(fan: float, releases: int) -> float:
     return float(np.mean(held))
 
 
+@pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("fan", [0.0, 0.3])
 def test_intervals_of_slopes_hold_where_residuals_fan_out(
     fan: float, monkeypatch: pytest.MonkeyPatch
@@ -313,6 +314,7 @@ def held_quantiles(law: str, bins: int, high: float, records: int, sigma: float)
     return np.array(held)
 
 
+@pytest.mark.slow_cases("bell-120-5.0")
 @pytest.mark.parametrize(
     ("law", "high", "sigma"), [("bell", 120, 5.0), ("bell", 120, 40.0), ("tail", 600, 5.0)]
 )

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hubbub import estimation
 from hubbub.estimation import (
     Centres,
     Cox,
@@ -80,6 +81,7 @@ KINDS = {
     "logistic on numbers": logistic(DIED, (AGE, TIME, BY_BLOOD)),
     "cox on numbers": cox(TIME, DIED, GRID, (AGE, BY_BLOOD)),
 }
+assert {one.kind for one in KINDS.values()} == estimation.KINDS.keys()  # none is left untried
 ON_NUMBERS = {"logistic on numbers", "cox on numbers"}
 # Cells at which bounds are reached, and what nobody should send.
 WORST = {

@@ -187,6 +187,7 @@ def moved(kind: type, carry: Callable[[Kept, torch.Tensor], Any]) -> float:
     return float(np.linalg.norm(sums[1] - sums[0]))
 
 
+@pytest.mark.slow_cases(*(f"EvaluationTask-rarely_{one.__name__}" for one in KEPT))
 @pytest.mark.parametrize("carry", [*KEPT, *DRAWN, *map(rarely, KEPT)])
 @pytest.mark.parametrize("kind", [TrainingTask, EvaluationTask])
 def test_one_record_moves_nobody_elses_part_whatever_the_model_keeps(kind, carry) -> None:

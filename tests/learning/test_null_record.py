@@ -91,6 +91,7 @@ class Leaving(Cholesky):
 MODELS = (Cholesky, Scale, Table, Backward, Leaving)
 # At the first the null record raises, whose first feature is 1.54; at the others some records do.
 WEIGHTS = (-1.0, 5.0, 0.0)
+QUICK = ("add-remove-records", "substitution-patients")  # of each model
 
 
 def table(count: int, last: float = 0.5, patients: int = 0) -> Records:
@@ -151,6 +152,7 @@ def neighbours(relation: str, patients: int) -> tuple[Records, Records]:
     return table(CAPACITY, -0.8, patients=patients), table(CAPACITY, 0.7, patients=patients)
 
 
+@pytest.mark.quick_cases(*(f"{kind.__name__}-{case}" for kind in MODELS for case in QUICK))
 @pytest.mark.parametrize("patients", [0, 2], ids=["records", "patients"])
 @pytest.mark.parametrize("relation", ["add-remove", "substitution"])
 @pytest.mark.parametrize("kind", MODELS)

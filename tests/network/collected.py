@@ -237,6 +237,6 @@ def weather(draw: random.Random, clock: Time, up: float) -> Callable[[str], bool
     return there
 
 
-def hourly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The aggregator looks every hour who is there."""
-    monkeypatch.setattr(collection_course, "_PAUSE", 3600.0)
+def hourly(monkeypatch: pytest.MonkeyPatch, hours: int = 1) -> None:
+    """The aggregator looks every hour, or every few, who is there."""
+    monkeypatch.setattr(collection_course, "_PAUSE", hours * 3600.0)

@@ -28,9 +28,9 @@ def run(
 
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_p29_a_training_ends_though_a_silo_is_always_away(tmp_path: Path, nodes: int) -> None:
-    made = run(tmp_path, nodes, silos=9, away=1, seconds=60.0, steps=40, noise="independent")
+    made = run(tmp_path, nodes, silos=9, away=1, seconds=40.0, steps=24, noise="independent")
     assert made.left > 1, "nobody left while it ran"
-    assert 40 - made.sums <= made.left, "more attempts lost than silos that left"
+    assert 24 - made.sums <= made.left, "more attempts lost than silos that left"
 
 
 @pytest.mark.slow

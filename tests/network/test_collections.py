@@ -79,7 +79,7 @@ def test_with_hashes_of_vectors_the_sum_is_not_verifiable_and_all_else_is(tmp_pa
 def test_below_the_quorum_nothing_opens_and_a_later_date_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noised: Any, sums: Any
 ) -> None:
-    hourly(monkeypatch)
+    hourly(monkeypatch, 4)
     parties = Consortium.gather(tmp_path, asking())
     clock, limit = Time(), 40 * DAY
 

@@ -117,6 +117,7 @@ def summed(home: Path, model: str, purpose: str, weight: float) -> tuple[np.ndar
     return np.asarray(total) * step, deviation
 
 
+@pytest.mark.quick_cases("training-Fragile", "training-Remembering", "evaluation-Looked")
 @pytest.mark.parametrize("model", ["Fragile", "Looked", "Remembering"])
 @pytest.mark.parametrize("purpose", [TRAINING, EVALUATION])
 def test_one_record_more_moves_what_an_aggregator_reads_by_one_record(
@@ -133,6 +134,7 @@ def test_one_record_more_moves_what_an_aggregator_reads_by_one_record(
     assert 1.01 + 6 * 2**0.5 * deviation < 15  # far below what forty records add
 
 
+@pytest.mark.slow_cases("Looked")
 @pytest.mark.parametrize("model", ["Fragile", "Looked"])
 def test_a_record_at_which_the_model_raises_moves_what_is_read_as_one_exchanged_record(
     tmp_path, monkeypatch, model

@@ -95,6 +95,7 @@ def many(gather: Any, monkeypatch: pytest.MonkeyPatch) -> Watched:
 # Mask graphs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases("reveal-signed", "contribute-silent")
 @pytest.mark.parametrize("why", ["failed", None], ids=["signed", "silent"])
 @pytest.mark.parametrize("call", ["reveal", "contribute", "confirm", "finish"])
 def test_p4_who_fails_once_the_graph_is_drawn_is_named_and_leaves_graphs_to_draw(
@@ -127,7 +128,7 @@ def test_p4_silos_that_take_turns_are_all_named(many: Watched) -> None:
 def test_p4_an_aggregator_that_starts_again_draws_no_graph_more(many: Watched) -> None:
     """The count is on the silos' own disks; only their people can go on."""
     engine = Refusing(many, lambda name, party, _: (name, party) == ("contribute", "s05"))
-    for _ in range(3):
+    for _ in range(2):
         with pytest.raises(WaitedError):
             many.serve(engine, timeouts=patient()[0])
     assert max(graphs(many, name) for name in MANY) == MOST_FRUITLESS

@@ -717,6 +717,12 @@ def test_after_what_it_has_signed_a_silo_answers_no_more_rounds(gather: Any) -> 
     assert parties.ask("ann", Call.CLOSE, name, end) == before  # what was lost can be said again
 
 
+@pytest.mark.quick_cases(
+    "training-running-nodes",
+    "training-restarted-pairwise",
+    "evaluation-running-pairwise",
+    "evaluation-restarted-nodes",
+)
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
 @pytest.mark.parametrize("purpose", [TRAINING, EVALUATION])

@@ -13,6 +13,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -302,7 +303,7 @@ def test_an_aggregator_hears_of_its_revocation_in_the_middle_of_a_long_pause(
 
     monkeypatch.setattr(clock, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     with pytest.raises(UserError, match="withdrawn or replaced"):
-        opened(parties)
+        opened(parties, timeouts=replace(HASTY, clock=clock.Clock()))
     assert slept == [1.0, 1.0, 1.0]
 
 

@@ -108,6 +108,7 @@ def test_a_run_goes_on_without_who_spoils_every_set_up(gather: Any, what: str) -
     assert wrongs(parties) == []
 
 
+@pytest.mark.slow_cases(*(lie for lie in LIES if lie.startswith("nodes")))
 @pytest.mark.parametrize("what", LIES)
 def test_where_it_cannot_be_spared_the_run_ends_with_its_name(gather: Any, what: str) -> None:
     nodes, call, lie, culprit = LIES[what]
@@ -169,6 +170,9 @@ def test_whom_all_complain_of_is_left_out_alone(gather: Any) -> None:
     assert rolls(parties) == [set(FIVE) - {LIAR}]
 
 
+@pytest.mark.quick_cases(
+    "ann-commit", "eve-reveal", "relay-contribute", "ann-confirm", "eve-finish", "relay-reveal"
+)
 @pytest.mark.parametrize("call", ["commit", "reveal", "contribute", "confirm", "finish"])
 @pytest.mark.parametrize("whom", ["ann", "eve", "relay"])
 def test_who_complains_of_others_every_time_does_not_end_the_run(

@@ -108,6 +108,7 @@ def test_a_law_that_makes_no_sense_is_refused(said, says) -> None:
 # What it saves ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("0.6-0.0002-2000-0.896-0.608")
 @pytest.mark.parametrize(
     ("noise", "rate", "count", "filter_alone", "stated"),
     [(0.7, 0.001, 1000, 1.342, 0.986), (0.6, 0.0002, 2000, 0.896, 0.608)],
@@ -188,6 +189,7 @@ def test_p24_the_best_analyst_beside_a_law_stays_within_the_promise(added: bool,
     assert added or value > 0.3 * DELTA  # an addition has no rare large loss
 
 
+@pytest.mark.slow_cases("with_both_prices")
 @pytest.mark.parametrize("wrong", [without_counting, with_any_rate, with_both_prices])
 def test_p24_the_best_analyst_breaks_what_is_wrong(wrong: Take, cap: float) -> None:
     assert realised(wrong, cap, added=False) > 1.05 * DELTA

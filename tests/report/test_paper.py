@@ -219,6 +219,7 @@ def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None
         drawn = figure_of(answer)
         assert drawn is not None
         assert f">{wanted}<" in drawn.chart.text
+        assert 'class="limit"' in drawn.chart.text  # of no difference
 
 
 def test_p_values_are_as_papers_print_them() -> None:

@@ -15,7 +15,7 @@ import pytest
 import hubbub
 from hubbub.ledger import Ledger
 from hubbub.protocol import CorrelatedNoise, RoundParameters
-from hubbub.training import baselines
+from hubbub.protocol.round import noise_share
 from hubbub.verification.replay.checking import verify
 from run.finished import a_study
 
@@ -114,7 +114,7 @@ def test_p25_a_rehearsal_has_the_noise_of_a_run(monkeypatch: pytest.MonkeyPatch)
             super().__init__(*given)  # type: ignore[arg-type]
             made.append(self)
 
-    monkeypatch.setattr(baselines, "CorrelatedNoise", Seen)
+    monkeypatch.setattr(noise_share, "CorrelatedNoise", Seen)
     (result,) = hubbub.rehearse(study(5))
     round_parameters = result.plan.share_sigma_grid
     assert made[0]._sigma == pytest.approx(round_parameters * 2)

@@ -154,6 +154,10 @@ def answered_late(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
     return [*kept[:at], *kept[at + 1 : after + 1], kept[at], *kept[after + 1 :]]
 
 
+@pytest.mark.slow_cases(
+    *(f"{change}--full" for change in ("made_up_of_one", "made_up_of_none", "share_twice")),
+    *(f"{change}--hashes" for change in ("twice_said", "unasked", "share_lost")),
+)
 @pytest.mark.parametrize("transcript", ["full", "hashes"])
 @pytest.mark.parametrize(
     ("change", "why"),

@@ -135,6 +135,7 @@ def said_in_a_sentence(capsys: pytest.CaptureFixture[str], command: str, folder:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and links of POSIX")
+@pytest.mark.slow_cases("run --resume-junk", "run --resume-brackets")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_whatever_lies_in_the_place_of_a_file_is_refused_or_passed_over(
@@ -190,6 +191,11 @@ def replaced(text: str, place: tuple[Any, ...], value: object) -> str:
     return json.dumps(plain)
 
 
+@pytest.mark.slow_cases(
+    *(f"plan.json-report-{value}" for value in (10**9, -1, [], {})),
+    *(f"standardisation.json-run --resume-{value}" for value in (10**9, -1, [], {})),
+    *(f"run.json-run --resume-{value}" for value in (-1, 1e308, None, [[1]])),
+)
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:12])
 @pytest.mark.parametrize(
     ("name", "command"),

@@ -136,7 +136,9 @@ def encoded(monkeypatch) -> list[np.ndarray]:
     return seen
 
 
-@pytest.mark.slow_cases("100-0-16", "100-0-32", "100-0-64")
+@pytest.mark.slow_cases(
+    *(f"100-0-{bits}" for bits in (16, 32, 64)), "100-1-16", "100-1-64", "100-3-16", "100-3-32"
+)
 @pytest.mark.parametrize("word_bits", [16, 32, 64])
 @pytest.mark.parametrize("nodes", [0, 1, 3])
 @pytest.mark.parametrize("silos", [2, 3, 4, 10, 100])

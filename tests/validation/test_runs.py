@@ -194,6 +194,7 @@ def test_a_validation_that_was_made_is_not_asked_again(
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("sums", [1, 2])
 def test_a_sum_that_was_charged_and_lost_is_not_asked_again(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: int

@@ -70,6 +70,16 @@ class Effects:
         """(q,) standard errors of intervals and tests."""
         return np.asarray(np.sqrt(self.errors**2 + (self.wider**2 - 1.0) * self.sampling))
 
+    def after(self, first: int) -> Effects:
+        """The same without those before this one."""
+        return replace(
+            self,
+            values=self.values[first:],
+            covariance=self.covariance[first:, first:],
+            clear=self.clear[first:],
+            sampling=self.sampling[first:],
+        )
+
     def per(self, unit: Array) -> Effects:
         """The same effects on another unit of each covariate: times `unit`, (q,)."""
         return replace(

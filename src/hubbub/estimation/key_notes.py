@@ -1,7 +1,7 @@
 """The keys of a table `[statistics.NAME]`: what each may be, for its page, its schema and readers.
 
-`asked_keys` reads them against a study's columns. A kind of your own may name them too, or read
-others by itself.
+`asked_keys` reads them against a study's columns. A kind may name these keys, or others that it
+notes itself (`Statistic.notes`) and reads by itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ def _classed(says: str) -> Key:
     )
 
 
-# Keys that several kinds have; a kind of your own may name them too, or read others by itself.
 KEYS: Mapping[str, Key] = {
     "columns": Key(
         says='`"table"`: what is described, all columns if left out. `"crosstab"`: the column '

@@ -211,7 +211,8 @@ class NewtonRegression(Regression, Iterated):
         """
 
         def found(guess: Guess) -> Effects | None:
-            return mean_effects([one(guess)] * sums, self.first)
+            root = mean_effects([one(guess)] * sums)
+            return root and root.after(self.first)
 
         return self.expected_with(found, sigma, quantity)
 
@@ -235,7 +236,13 @@ class NewtonRegression(Regression, Iterated):
 
 
 def near_root(
-    told: Sequence[Scored], first: int, *, far: float = _FAR, least: int = 1
+    told: Sequence[Scored],
+    first: int,
+    *,
+    far: float = _FAR,
+    errors: float = 0.0,
+    judged: int | None = None,
+    least: int = 1,
 ) -> tuple[Effects | None, bool]:
     """What sums say together, the earliest of them left out that were taken far off.
 
@@ -243,21 +250,25 @@ def near_root(
         told: what each sum says, in their order.
         first: components before this one are no effects.
         far: from the root, on covariates in [-1, 1].
+        errors: standard errors of the root that it may be further off.
+        judged: from which component on distances count; None: those of effects.
         least: how many sums an answer needs.
 
     Returns:
         The effects, None where noise hides them; and whether all sums behind them were near.
     """
-    root = None
+    root, begin = None, first if judged is None else judged
     while len(told) >= least:
-        root = mean_effects(told, first)
-        if root and np.abs(told[0].at[first:] - root.values).max() <= far:
-            return root, True
+        root = mean_effects(told)
+        if root:
+            apart = np.abs(told[0].at - root.values) - errors * root.errors
+            if apart[begin:].max() <= far:
+                return root.after(first), True
         told = told[1:]
-    return root, False
+    return root and root.after(first), False
 
 
-def mean_effects(told: Sequence[Scored], first: int) -> Effects | None:
+def mean_effects(told: Sequence[Scored]) -> Effects | None:
     """The root that all sums together say, with its uncertainty; None where noise hides it."""
     number = len(told)
     information = np.mean([one.information for one in told], axis=0)
@@ -273,8 +284,7 @@ def mean_effects(told: Sequence[Scored], first: int) -> Effects | None:
         return None
     entries = told[0].entries
     covariance = noise / number + blur**2 * entries.doubt(step)
-    doubt = blur * entries.each()
-    return sandwich(Root(at + step, information), covariance, doubt, first=first, least=SEVERAL)
+    return sandwich(Root(at + step, information), covariance, blur * entries.each(), least=SEVERAL)
 
 
 def _agree(told: Sequence[Scored], root: Array, information: Array) -> bool:

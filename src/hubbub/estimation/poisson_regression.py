@@ -31,6 +31,7 @@ from hubbub.tabular import Column
 _SPREAD, _BEYOND = 0.5, 0.25  # what the squares and who is beyond are multiplied by
 _LEAST_RATE = 1e-3  # of the bound: as the largest rate
 _LEAST_RATIO = 1e-3
+_GUESSED = 2.0  # variance over mean, before records are touched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,18 +130,20 @@ class NewtonPoisson(ModelRegression):
     def guessed(self, guess: Guess, records: float, sigma: float) -> Scored:
         """What a sum of guessed records says at their root, with noise of this deviation.
 
-        Of counts whose mean is a part of their bound, the part that is guessed to have an outcome.
+        Of counts whose mean is half of that part of their bound that is guessed to have an outcome,
+        and whose variance is twice their mean; of effects by which a rate may be the bound.
         """
-        rate = guess.outcome * self.outcome.bounds[1]
+        rate = guess.outcome / 2.0 * self.outcome.bounds[1]
         effects = np.eye(self.covariates.width)[0] * math.log(rate)
-        at = self._at(effects.astype(np.float32))
+        highest = np.eye(self.covariates.width)[0] * math.log(self.outcome.bounds[1])
+        at = self._at(highest.astype(np.float32))
         moments = max(records, 1.0) * rate * self.covariates.moments(guess)
         return Scored(
             at=effects,
             score=0.0 * effects,
-            information=moments,
-            noise=(sigma * at.length) ** 2 * np.eye(len(effects)),
-            blur=sigma * at.length / at.share,
+            information=moments / _GUESSED,
+            noise=(sigma * at.length / _GUESSED) ** 2 * np.eye(len(effects)),
+            blur=sigma * at.length / at.share / _GUESSED,
             entries=self._triangle,
         )
 

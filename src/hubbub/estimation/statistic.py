@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.settings import Key
 from hubbub.tabular import Cells, Column, Levels, column_of  # noqa: F401 (handed on to statistics)
 
 if TYPE_CHECKING:
@@ -238,6 +239,7 @@ class Statistic(ABC):
 
     kind: ClassVar[str]  # "table" for example
     keys: ClassVar[tuple[str, ...]]  # of its table, besides kind, weight and confidence
+    notes: ClassVar[Mapping[str, Key]] = {}  # of those that no other kind has, for page and schema
     rounds: ClassVar[int] = 1  # how many sums it needs
     if_noisy: ClassVar[str] = "refused"  # what becomes of it where noise is too large
 

@@ -110,6 +110,7 @@ from .round import (
     injected as injected,
     joint_rows as joint_rows,
     most_rows as most_rows,
+    open_noise as open_noise,
     poisson_batches as poisson_batches,
     poisson_rows as poisson_rows,
     projection_of as projection_of,

@@ -174,6 +174,7 @@ def _histogram(answer: Answer) -> Figure:
 def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Effects with their intervals, ratios on a logarithmic axis."""
     ratio = rows[0]["quantity"] in _RATIOS
+    name, none = rows[0]["quantity"], 1.0 if ratio else 0.0
     known = [row for row in rows if None not in (row["value"], row["low"], row["high"])]
     ends = [row[key] for row in known for key in ("low", "value", "high")]
     place = (charts.EDGE, charts.WIDTH - _ESTIMATE_ROOM)
@@ -183,15 +184,14 @@ def _forest(answer: Answer, rows: Sequence[Mapping[str, Any]]) -> Figure:
             label=": ".join(filter(None, (row["group"], row["column"], row["level"]))),
             value=row["value"],
             ends=(row["low"], row["high"]),
-            first=not row["low"] <= (1.0 if ratio else 0.0) <= row["high"],
+            first=not row["low"] <= none <= row["high"],
             told=estimate_words(row, _LONGEST),
         )
         for row in known
     ]
-    name = rows[0]["quantity"]
     nothing = "1 means no difference" if ratio else "0 means no effect"
     words = f"{answer['title']}: {name}s with {_percent(answer)} intervals; {nothing}."
-    chart = charts.intervals(items, across, label=name, described=words)
+    chart = charts.intervals(items, across, label=name, described=words, nothing=none)
     return Figure(chart, words, charts.height_of_intervals(len(items)))
 
 

@@ -170,11 +170,22 @@ def strip(at: float | None, zones: Sequence[tuple[float, str]], described: str) 
 
 
 def intervals(
-    items: Sequence[Interval], across: scales.Scale, *, label: str, described: str
+    items: Sequence[Interval],
+    across: scales.Scale,
+    *,
+    label: str,
+    described: str,
+    nothing: float | None = None,
 ) -> markup.Html:
-    """Dots with a line from end to end, each with its label above and its value to the right."""
+    """Dots with a line from end to end, each with its label above and its value to the right.
+
+    A dashed line stands at `nothing`, the value of no effect, if that is on the scale.
+    """
     foot = height_of_intervals(len(items)) - _BELOW
     parts = _ticks_across(across, foot, 4)
+    if nothing is not None and across.low <= nothing <= across.high:
+        x = across.place(nothing)
+        parts.append(markup.tag("line", x1=x, x2=x, y1=4, y2=foot + 5, class_="limit"))
     for index, item in enumerate(items):
         parts += _whisker(item, across, 8 + _PITCH * index)
     middle = (across.start + across.end) / 2

@@ -51,6 +51,7 @@ from .session_offer import (
 )
 from .setup import (
     SetUp as SetUp,
+    kept_of_set_up as kept_of_set_up,
 )
 from .silo_party import (
     SiloParty as SiloParty,

@@ -153,6 +153,21 @@ class SetUp:
             raise AbsentError({roster.name(index): why for index, why in absent.items()})
 
 
+def kept_of_set_up(silos: int, nodes: int, *, linked: bool, attested: bool) -> int:
+    """How many frames are kept of a set-up at most, but for an offer that says only how to scale.
+
+    Who counts attempts by frames takes them off: too few of them would accuse honest runs.
+
+    Args:
+        silos, nodes: of the session.
+        linked: whether silos have joint seeds.
+        attested: whether the study asks for evidence.
+    """
+    roll, anchors = 1, silos * linked
+    offer, nonces, evidence = 1, silos, 1 + silos + nodes
+    return roll + anchors + (offer + nonces + evidence) * attested
+
+
 @dataclass(frozen=True)
 class _RolledSetUp:
     """The rest of the set-up, with the silos of its ROLL and all nodes: all of them are needed."""

@@ -33,6 +33,7 @@ from .model import (
 from .model_kinds import (
     LINEAR_PROBE as LINEAR_PROBE,
     LORA as LORA,
+    MODEL_KINDS as MODEL_KINDS,
     features_of as features_of,
     model_kind_of as model_kind_of,
 )

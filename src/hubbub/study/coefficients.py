@@ -86,11 +86,12 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
             "leave these keys out",
         )
     effects = sum(max(len(feature.categories) - 1, 1) for feature in data.features)
-    effects *= max(len(data.classes) - 1, 1)
+    others = max(len(data.classes) - 1, 1)
+    effects = others * (effects + 1) - 1  # each of several classes has an intercept of its own
     if effects > _MOST_EFFECTS:
         return (
             f"of more than {_MOST_EFFECTS} effects, of which there are {effects} here, those of "
-            "each class but the first counted: none would stand out of the noise",
+            "each class but the first and its intercept counted: none would stand out of the noise",
             "take fewer columns, or leave it out",
         )
     return "", ""

@@ -120,8 +120,9 @@ def _data_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
 
 
 def _statistics_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
-    """Of `[statistics]`: what is no key is a statistic; one of a kind of its own has any keys."""
-    kinds = {kind: listed(_statistic_keys(kind)) for kind in estimation.KINDS}
+    """Of `[statistics]`: what is no key is a statistic; one with keys that nobody notes has any."""
+    noted = [kind for kind, one in estimation.KINDS.items() if _notes().keys() >= {*one.keys}]
+    kinds = {kind: listed(_statistic_keys(kind)) for kind in noted}
     each = [schema(keys, kind={"const": kind}) for kind, keys in kinds.items()]
     own = {"properties": {"kind": {"not": {"enum": list(kinds)}}}, "required": ["kind"]}
     statistics_schema = schema(known["statistics"])
@@ -130,9 +131,16 @@ def _statistics_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
 
 def _statistic_keys(kind: str = "") -> dict[str, Key]:
     """The keys of one kind of statistic, or of all."""
-    own = estimation.KINDS[kind].keys if kind else estimation.KEYS
+    notes = _notes()
+    own = estimation.KINDS[kind].keys if kind else notes
     kinds = one_of(*estimation.KINDS, says="What is asked.")
-    return {"kind": kinds, **estimation.COMMON, **{key: estimation.KEYS[key] for key in own}}
+    return {"kind": kinds, **estimation.COMMON, **{key: notes[key] for key in own}}
+
+
+def _notes() -> dict[str, Key]:
+    """What is noted of keys: of those that several kinds have, and of each kind's own."""
+    own = (note for kind in estimation.KINDS.values() for note in kind.notes.items())
+    return {**dict(own), **estimation.KEYS}
 
 
 def _open(keys: Keys) -> dict[str, Any]:

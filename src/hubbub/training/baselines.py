@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from hubbub.protocol import (
     SEED_BYTES,
-    CorrelatedNoise,
     Draw,
     Groups,
     Lift,
@@ -37,11 +36,11 @@ from hubbub.protocol import (
     decoded,
     draw_of,
     joint_rows,
+    open_noise,
     partition,
     poisson_batches,
     poisson_rows,
     ring,
-    standard_normal,
     without_replacement,
 )
 from hubbub.session import round_parameters_of
@@ -226,19 +225,8 @@ class _Sums:
         return np.concatenate(found)
 
     def noise_of(self, sigma: float) -> Callable[[int], Array]:
-        """Gaussian noise on every number of a sum, by the step of one training."""
-        round_parameters = self.round_parameters
-        if round_parameters.noise_epoch > 1 and sigma > 0:
-            rows = CorrelatedNoise(round_parameters.correlation, round_parameters.dimension, sigma)
-            return lambda step: rows.row(step, self.source)
-
-        def fresh(_: int) -> Array:
-            noise = np.zeros(round_parameters.dimension)
-            if sigma > 0:
-                standard_normal(self.source, noise)
-            return noise * sigma
-
-        return fresh
+        """The noise on every number of a sum, by the step of one training."""
+        return open_noise(self.round_parameters, sigma, self.source)
 
     def lifted(self, total: Array, chance: _Chance) -> Array:
         """The whole sum, if it was projected."""

@@ -14,7 +14,7 @@ from hubbub import tabular
 from hubbub.errors import ModelError, StudyError
 from hubbub.queries import usual_bins
 from hubbub.section import Section
-from hubbub.study import IN_MEMORY, Study, sources
+from hubbub.study import IN_MEMORY, LORA, MODEL_KINDS, Study, sources
 from hubbub.study.target import target_from
 from hubbub.study.usual_training import STEPS, usual_for
 from hubbub.training import (
@@ -304,8 +304,9 @@ def _check_model(model: Any) -> None:
     """Refuse what is neither a name nor a module."""
     if isinstance(model, str) or (hasattr(model, "state_dict") and not isinstance(model, type)):
         return
+    named = ", ".join(f'"{kind}"' for kind in MODEL_KINDS if kind != LORA)
     raise ModelError(
-        'expected model to be "logistic", "mlp", "cnn", "linear-probe" or a torch module, got '
+        f"expected model to be {named} or a torch module, got "
         f"{'a class' if isinstance(model, type) else type(model).__name__}; hand over a module"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, VERSION, Tag
 from protocol.parties import World
 
 JSON = dict[str, Any]
@@ -48,7 +48,7 @@ def misshapen(w: World, good: bytes) -> list[Bad]:
         ("empty", "parse", "relay", "expected at least 138 bytes", b""),
         ("one byte short", "parse", "relay", "expected a payload of", good[:-1]),
         ("one byte long", "parse", "relay", "expected a payload of", good + b"\0"),
-        ("version 1", "parse", "relay", "expected wire version 4", b"\x01" + good[1:]),
+        ("version 1", "parse", "relay", f"expected wire version {VERSION}", b"\x01" + good[1:]),
         ("tag 99", "parse", "relay", "expected a known tag", b"\x04\x63" + good[2:]),
         ("last byte", "parse", "relay", "false signature", good[:-1] + another),
         ("another study", "parse", "relay", "expected study", other),

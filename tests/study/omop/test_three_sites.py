@@ -48,6 +48,7 @@ def answered(folder: Path) -> None:
     assert (folder / "tables" / "survival-curves.csv").is_file()
 
 
+@pytest.mark.slow
 def test_three_sites_come_to_a_table_1_a_survival_curve_and_a_model(example: str, tmp_path: Path):
     run(Study.parse(example), tmp_path / "run", ledgers=tmp_path / "ledgers")
     answered(tmp_path / "run")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +94,14 @@ def _homes(postgresql: Any, tmp_path: Path, name: str, rows: list[tuple[Any, ...
     return homes
 
 
+@cache
+def _statement(query: str, dialect: str, schema: str) -> str:
+    return rendered(checked(query, {"t": "pid"}, patient="pid").select, dialect, schema)
+
+
 def _found(home: Path, query: str) -> list[tuple[Any, ...]]:
     connection = connection_of("north", home)
-    made = checked(query, {"t": "pid"}, patient="pid")
-    statement = rendered(made.select, connection.dialect, connection.schema)
+    statement = _statement(query, connection.dialect, connection.schema)
     rows = [tuple(row) for part in rows_of(connection, statement, "north") for row in part]
     return sorted(rows, key=lambda row: row[0])
 

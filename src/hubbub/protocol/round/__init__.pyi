@@ -24,6 +24,9 @@ from .silo_batches import GroupBatches as GroupBatches
 from .compute_node import (
     ComputeNode as ComputeNode,
 )
+from .noise_share import (
+    open_noise as open_noise,
+)
 from .masking import (
     Attempt as Attempt,
     Masking as Masking,

@@ -22,8 +22,9 @@ from hubbub.tabular import Column
 
 # From here one step still leads to the root but for little beside its standard error: half of the
 # logarithm of a ratio, over half of a range or between classes
-# (experiments/coefficients_coverage.py).
-_FAR_OFF = 0.5
+# (experiments/coefficients_coverage.py); and so many standard
+# errors more, as noise in the sum before leads there.
+_FAR_OFF, _ERRORS = 0.5, 1.0
 FAR = (
     "the released model is too far from what the records say: ask for more coefficients.sums, or "
     "give the training more of epsilon"
@@ -75,7 +76,11 @@ class NewtonSteps(ModelSums):
         if not sums:
             return self._named(self.asked.make_answer(LOST))
         told = [self.asked.scored(*one) for one in sums]
-        root, is_near = estimation.near_root(told, self.asked.first, far=_FAR_OFF)
+        # Where noise led there, one more sum has been taken since.
+        errors = _ERRORS if len(told) > 1 else 0.0
+        root, is_near = estimation.near_root(
+            told, self.asked.first, far=_FAR_OFF, errors=errors, judged=0
+        )
         if root is not None and not is_near:
             return self._named(self.asked.make_answer(FAR))
         answer = self.asked.answer_with(root and root.per(self.asked.per_unit))

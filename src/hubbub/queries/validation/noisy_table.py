@@ -122,6 +122,22 @@ class NoisyTable:
         return tuple(float((weights * one).sum()) for one in (a * a, a * b, b * b))  # type: ignore[return-value]
 
 
+class ExactTable(NoisyTable):
+    """Counts of so many records that neither sampling nor noise moves a score."""
+
+    def ratio(self, top: Function, bottom: Function) -> ScoreInterval:
+        """The score alone, without derivatives."""
+        return _exactly(float(top(self.counts)) / float(bottom(self.counts)))
+
+    def smooth(self, function: Function) -> ScoreInterval:
+        """The score alone, without derivatives."""
+        return _exactly(float(function(self.counts)))
+
+
+def _exactly(value: float) -> ScoreInterval:
+    return ScoreInterval(value=value, low=value, high=value)
+
+
 def gradient(function: Function, counts: Array) -> Array:
     """(bins, outcomes) the derivatives of a function of counts."""
     steps = np.eye(counts.size).reshape(-1, *counts.shape)

@@ -20,7 +20,7 @@ from hubbub.errors import StudyError
 from hubbub.queries.validation import bins
 from hubbub.queries.validation.amounts import Amounts
 from hubbub.queries.validation.classes import ClassValidation
-from hubbub.queries.validation.noisy_table import NoisyTable
+from hubbub.queries.validation.noisy_table import ExactTable, NoisyTable
 from hubbub.queries.validation.risks import Risks
 from hubbub.queries.validation.times import Times
 from hubbub.queries.validation.validation_scores import ValidationScore, ValidationScores
@@ -113,7 +113,8 @@ class ValidationLayout:
     @cached_property
     def usual(self) -> ValidationScore:
         """The telling score of a usual model on very many records, without noise."""
-        return self.kind.scored(NoisyTable(counts=self.kind.guess(_VERY_MANY), sigma=0.0)).scores[0]
+        exact = ExactTable(counts=self.kind.guess(_VERY_MANY), sigma=0.0)
+        return self.kind.scored(exact).scores[0]
 
     def foreseen(self, records: float, sigma: float) -> tuple[str, float]:
         """The telling score of all records, and the standard error to expect of it.

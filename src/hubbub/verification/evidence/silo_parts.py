@@ -18,6 +18,7 @@ from math import ceil
 from hubbub.protocol import Identity
 from hubbub.queries import main_of
 from hubbub.report import at_most
+from hubbub.session import kept_of_set_up
 from hubbub.study import Study
 from hubbub.verification.evidence.evidence_file import Plain, part_words
 from hubbub.verification.evidence.finding import Finding, judged, not_verifiable, signed, wrong
@@ -219,9 +220,7 @@ def least_attempts(content: Plain, study: Study) -> int:
     linked = mechanism.needs_joint_seed
     shared = study.parties.shares == "full"
     most = 1 + silos * (1 + linked) + nodes * (3 + (2 + silos) * shared)
-    before = 1 + silos * linked  # the ROLL, anchors
-    if study.attestation is not None:
-        before += 1 + silos + 1 + silos + nodes  # the offer, nonces, evidence
+    before = kept_of_set_up(silos, nodes, linked=linked, attested=study.attestation is not None)
     mine = [
         transcript
         for transcript in content["transcripts"]
