@@ -191,7 +191,7 @@ class Collector:
         for data in self.totals.values():
             payload = self.place.parsed(data, Tag.SET_TOTAL).payload
             total -= ring.from_bytes(payload, numbers.dimension, numbers.word_bits)
-        return ring.to_integers(total)
+        return ring.representatives(total)
 
     def frames(self) -> Iterator[bytes]:
         """All that a verifier needs, in the order in which it follows from what was before."""

@@ -43,8 +43,13 @@ def to_residues(integers: NDArray[np.int64], word_bits: int) -> Residues:
     return integers.astype(residue_type(word_bits))
 
 
-def to_integers(residues: Residues) -> Integers:
-    """The representatives in [-2^(w-1), 2^(w-1)), of w bits each: the residues' own memory."""
+def to_integers(residues: Residues) -> NDArray[np.int64]:
+    """The representatives in [-2^(w-1), 2^(w-1)); of 64 bits they are the residues' own memory."""
+    return representatives(residues).astype(np.int64, copy=False)
+
+
+def representatives(residues: Residues) -> Integers:
+    """The same, of w bits each, in the residues' own memory: what is added to them may overflow."""
     return residues.view(_SIGNED[residues.dtype.itemsize * 8])
 
 

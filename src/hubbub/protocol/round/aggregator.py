@@ -272,7 +272,7 @@ class Aggregator:
                 "expected its masked vector, got none; the attempt is abandoned",
                 culprit=self._roster.name(min(self.missing)),
             )
-        return ring.to_integers(self._total)
+        return ring.representatives(self._total)
 
     def _answer(self, message: bytes, receiver: int = 0) -> tuple[Frame, str]:
         """A verified frame about the open attempt, to the aggregator or all, and who sent it."""
