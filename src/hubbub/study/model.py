@@ -27,7 +27,7 @@ from hubbub.study.import_path import IN_MEMORY, is_own
 from hubbub.study.model_kinds import LORA, MODEL_KINDS, model_kind_of
 
 HUBER = "huber"
-_OF_SOME_KINDS = {key for kind in MODEL_KINDS.values() for key in kind.keys}
+_OF_SOME_KINDS = dict.fromkeys(key for kind in MODEL_KINDS.values() for key in kind.keys)
 _MOST_FEATURES = 10**9
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -58,8 +58,9 @@ def _kind(section: Section) -> str:
         wanted = f'{known} or "python:module:factory"'
         raise section.refusal("kind", wanted, "choose one of them")
     why = f'for kind = "{kind}"' if kind in MODEL_KINDS else "for a model of your own"
-    for key in _OF_SOME_KINDS - {*model_kind_of(kind).keys}:
-        section.absent(key, why)
+    for key in _OF_SOME_KINDS:
+        if key not in model_kind_of(kind).keys:
+            section.absent(key, why)
     return kind
 
 
