@@ -314,7 +314,7 @@ def held_quantiles(law: str, bins: int, high: float, records: int, sigma: float)
     return np.array(held)
 
 
-@pytest.mark.slow_cases("bell-120-5.0")
+@pytest.mark.quick_cases("bell-120-40.0")
 @pytest.mark.parametrize(
     ("law", "high", "sigma"), [("bell", 120, 5.0), ("bell", 120, 40.0), ("tail", 600, 5.0)]
 )

@@ -237,7 +237,7 @@ PACKETS = {
 }
 
 
-@pytest.mark.slow_cases("goodbyes")
+@pytest.mark.quick_cases("garbage")
 @pytest.mark.parametrize("what", PACKETS)
 def test_a_flood_at_ones_own_subject_disturbs_nobody_else_and_ends(own: Relayed, what: str) -> None:
     parties = [own.party(name) for name in ("ann", "bob")]
