@@ -193,6 +193,7 @@ def test_a_centre_does_not_stand_out_by_noise(sigma: float) -> None:
     assert any_ <= 21
 
 
+@pytest.mark.slow_cases("1.0-asked0-incidence", "1.0-asked1-rate", "1.0-asked2-rate ratio")
 @pytest.mark.parametrize(
     ("asked", "quantity"),
     [

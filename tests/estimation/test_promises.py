@@ -152,6 +152,7 @@ def refused_of_sixty(asked: OneSum | Iterated, cells: dict[str, np.ndarray], sig
     return refused
 
 
+@pytest.mark.slow_cases("cox on numbers")
 @pytest.mark.parametrize("kind", QUESTIONS)
 def test_what_is_planned_is_answered_where_records_are_skewed(kind: str) -> None:
     """At the largest noise with which a plan says yes; 60 releases, of which one may be refused."""

@@ -158,6 +158,7 @@ def asked(parties: Consortium) -> tuple[str, ...]:
     return refused.why, refused.said, refused.culprit, str(refused.own)
 
 
+@pytest.mark.slow_cases("an unknown target", "no target")
 @pytest.mark.parametrize("statement", CELLS.values(), ids=CELLS)
 def test_p31_no_cell_and_no_person_keeps_a_silo_away(tmp_path: Path, statement: str) -> None:
     parties = gathered(tmp_path, {"south": statement})

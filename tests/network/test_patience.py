@@ -248,6 +248,7 @@ def test_p15_nobody_pays_while_a_silos_disk_is_known_to_be_full(gather: Any, nod
     del clock
 
 
+@pytest.mark.slow_cases("nodes-silent", "pairwise-failed", "pairwise-ledger")
 @pytest.mark.parametrize("why", ["failed", "ledger", None], ids=["failed", "ledger", "silent"])
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_p15_a_silo_that_refuses_each_attempt_makes_the_others_pay_once(

@@ -480,6 +480,7 @@ def test_p4_a_session_has_the_least_degree_of_its_rule(silos, colluders, dropout
         )
 
 
+@pytest.mark.slow_cases("counts2")
 @pytest.mark.parametrize("counts", [(101, 60, 0), (120, 30, 3), (150, 5, 15)])
 def test_p4_no_colluders_chosen_once_the_graph_is_known_take_it_apart(counts):
     """All those around a silo, or around a run of silos, but for as many as the plan allows."""

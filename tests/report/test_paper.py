@@ -212,6 +212,7 @@ def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None
         ((0.8, 0.692, 0.925), "0.80 (0.69–0.93)"),
         ((1.00312, 1.0011, 1.0051), "1.003 (1.001–1.005)"),  # or it would leave the picture
         ((310.0, 240.0, 380.0), "310 (240–380)"),
+        ((3.131, 2.512, 3.908), "3.13 (2.51–3.91)"),
     ):
         answer = told()["statistics"]["hr"]
         answer["rows"] = answer["rows"][:1]
@@ -264,6 +265,19 @@ def test_effects_stand_below_their_column_after_the_reference() -> None:
     (printed,) = paper.tables
     assert (printed.name, printed.table, printed.notes) == ("the-model", table, ("a note",))
     assert "odds ratios are from logistic" in paper.methods.lower()
+
+
+def test_the_methods_name_every_regression_and_that_of_logarithms() -> None:
+    for kind, said in (
+        ("poisson", "rate ratios are from Poisson regressions"),
+        ("multinomial", "multinomial regressions"),
+        ("linear", "differences of means are from linear regressions."),
+    ):
+        whole = told() | {"statistics": {"own": regression(effect("per unit", 1.1), kind=kind)}}
+        assert said.lower() in manuscript_of(whole).methods.lower()
+    logarithms = effect("per unit", 1.1) | {"quantity": "ratio of geometric means"}
+    whole = told() | {"statistics": {"own": regression(logarithms, kind="linear")}}
+    assert "linear regressions of logarithms" in manuscript_of(whole).methods
 
 
 def test_effects_on_each_class_and_in_each_subgroup_have_their_own_p_values() -> None:

@@ -483,7 +483,7 @@ def assert_within(folder: Path, tokens: str) -> None:
         assert spent(folder, name) <= planned(tokens).epsilon() * (1 + 1e-3)
 
 
-@pytest.mark.quick_cases("per-step-3", "static-1", "per-epoch-5")
+@pytest.mark.quick_cases("static-1", "per-epoch-5")
 @pytest.mark.parametrize(
     ("tokens", "after"),
     [("per-step", 3), *((kept, after) for kept in ("per-epoch", "static") for after in (1, 3, 5))],

@@ -31,7 +31,8 @@ from hubbub.tabular import Column
 _SPREAD, _BEYOND = 0.5, 0.25  # what the squares and who is beyond are multiplied by
 _LEAST_RATE = 1e-3  # of the bound: as the largest rate
 _LEAST_RATIO = 1e-3
-_GUESSED = 2.0  # variance over mean, before records are touched
+# Guessed before records are touched: variance over mean; largest rate over mean, times the part.
+_GUESSED, _STEEP = 2.0, 0.75
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +132,12 @@ class NewtonPoisson(ModelRegression):
         """What a sum of guessed records says at their root, with noise of this deviation.
 
         Of counts whose mean is half of that part of their bound that is guessed to have an outcome,
-        and whose variance is twice their mean; of effects by which a rate may be the bound.
+        and whose variance is twice their mean; of effects by which a rate may be the more times
+        that, the smaller it is.
         """
         rate = guess.outcome / 2.0 * self.outcome.bounds[1]
         effects = np.eye(self.covariates.width)[0] * math.log(rate)
-        highest = np.eye(self.covariates.width)[0] * math.log(self.outcome.bounds[1])
+        highest = effects + np.eye(len(effects))[0] * math.log(_STEEP / guess.outcome)
         at = self._at(highest.astype(np.float32))
         moments = max(records, 1.0) * rate * self.covariates.moments(guess)
         return Scored(

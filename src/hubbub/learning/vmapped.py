@@ -32,7 +32,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._C._functorch import is_batchedtensor, is_functorch_wrapped_tensor
+from torch._C._functorch import (
+    _add_batch_dim,
+    _unwrap_batched,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+)
+from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_functorch_interpreter
 from torch.autograd.graph import get_gradient_edge
 from torch.func import functional_call, vmap
 from torch.nn import functional
@@ -87,26 +93,22 @@ class Tape:
         return names
 
 
-class _OnAllRecords(torch.autograd.Function):
-    """Hands the values of all records, one level below vmap, to a rule."""
+def _on_all_records(rule: Rule, alike: Callable[..., Any], *values: torch.Tensor) -> Any:
+    """Hand the values of all records, one level below vmap, to a rule, which puts them in front.
 
-    generate_vmap_rule = False
-
-    @staticmethod
-    def forward(_: Rule, alike: Callable[..., Any], *values: torch.Tensor) -> Any:
-        """Reached only where the values are the same for all records."""
-        return alike(*values)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Nothing to keep."""
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, rule: Rule, _: Any, *values: torch.Tensor) -> Any:
-        """Let the rule bring the records to the front."""
-        if any(map(is_functorch_wrapped_tensor, values)):
-            raise RuntimeError("the model itself uses vmap or grad")
-        return rule(info.batch_size, list(zip(values, in_dims[2:], strict=True))), 0
+    An `autograd.Function` would do the same for some fifty calls of Python: what is done one level
+    below has an ordinary graph already. `alike` takes values that are the same for all records.
+    """
+    interpreter = retrieve_current_functorch_interpreter()
+    pairs = [_unwrap_batched(one, interpreter.level()) for one in values]
+    others = any(is_functorch_wrapped_tensor(one) for one, _ in pairs)
+    if others or not isinstance(interpreter, VmapInterpreter):
+        raise RuntimeError("the model itself uses vmap or grad")
+    with interpreter.lower():
+        if all(dim is None for _, dim in pairs):
+            return alike(*values)
+        output = rule(interpreter.batch_size(), pairs)
+    return _add_batch_dim(output, 0, interpreter.level())
 
 
 def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: Evaluate) -> Any:
@@ -122,7 +124,7 @@ def _apply(tape: Tape, names: list[str | None], values: torch.Tensor, evaluate: 
         with torch.enable_grad():
             return evaluate(value.unsqueeze(0)).squeeze(0).detach()
 
-    return _OnAllRecords.apply(rule, alike, values)  # type: ignore[no-untyped-call]
+    return _on_all_records(rule, alike, values)
 
 
 class _Intercept(TorchFunctionMode):
@@ -177,7 +179,7 @@ def _attention(_: Tape) -> Callable[..., torch.Tensor]:
         shaped = all(v.dim() == 4 and v.shape[0] == query.shape[0] for v in values)
         plain = shaped and dropout_p == 0
         if plain and any(map(is_batchedtensor, values)):
-            return _OnAllRecords.apply(partial(_attend, attend), _unreached, *values)  # type: ignore[no-untyped-call]
+            return _on_all_records(partial(_attend, attend), _unreached, *values)
         return attend(*values)
 
     return attention

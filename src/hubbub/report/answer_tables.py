@@ -206,12 +206,15 @@ def p_words(value: float | None, *, equal: str = "") -> str:
 
 
 def estimate_words(row: Mapping[str, Any], longest: int = 99) -> str:
-    """An estimate with its interval, to two digits of the interval's width, or as many as fit."""
+    """An estimate with its interval, to two digits of the interval's width, or as many as fit.
+
+    Below 10 at least two places, as ratios have.
+    """
     low, value, high = (float(row[key]) for key in ("low", "value", "high"))
     places = 1 - math.floor(math.log10(high - low)) if high > low else 2
     all_words = [
         printed(f"{value:,.{shown}f} ({low:,.{shown}f} to {high:,.{shown}f})")
-        for shown in range(min(max(places, 0), 6), -1, -1)
+        for shown in range(min(max(places, 2 if abs(high) < 10 else 0), 6), -1, -1)
     ]
     return next((words for words in all_words if len(words) <= longest), all_words[-1])
 

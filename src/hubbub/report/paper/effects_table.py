@@ -13,6 +13,7 @@ from hubbub.report.answer_tables import Answer, TextTable, estimate_words, p_cel
 from hubbub.report.number_format import NOT_KNOWN
 
 EFFECTS = ("logistic", "multinomial", "poisson", "linear", "cox")  # kinds of answers that are such
+GEOMETRIC = "ratio of geometric means"
 _AGAINST = " against "
 Row = Mapping[str, Any]
 

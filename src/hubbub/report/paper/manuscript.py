@@ -15,7 +15,7 @@ from hubbub.report.adversary_words import spoken
 from hubbub.report.answer_figures import Figure, figure_of
 from hubbub.report.answer_tables import Answer, TextTable, printed, said_of, tables_of
 from hubbub.report.number_format import amount
-from hubbub.report.paper.effects_table import EFFECTS, effects_table
+from hubbub.report.paper.effects_table import EFFECTS, GEOMETRIC, effects_table
 from hubbub.report.paper.model_tables import (
     groups_table,
     model_figures,
@@ -151,13 +151,13 @@ def methods_sentence(
     validation: Mapping[str, Any] | None = None,
 ) -> str:
     """What the section on methods says; of the whole study's epsilon where there is a plan."""
-    kinds = dict.fromkeys(
-        statistic["kind"] for statistic in told["statistics"].values() if not statistic["refusal"]
+    methods = dict.fromkeys(
+        _method(answer) for answer in told["statistics"].values() if not answer["refusal"]
     )
     tests = dict.fromkeys(
         test["name"] for one in told["statistics"].values() for test in one["tests"]
     )
-    named = (*(_METHODS.get(kind) for kind in kinds), *(_NAMED.get(test) for test in tests))
+    named = (*methods, *(_NAMED.get(test) for test in tests))
     done = "; ".join(filter(None, named))
     changed = "exchanged" if told["relation"] == "substitute" else "added or removed"
     family = any(_is_adjusted(statistic) for statistic in told["statistics"].values())
@@ -173,6 +173,13 @@ def methods_sentence(
     scored = model_methods(validation) if validation else ""
     own = f"{_capital(done)}." if done else ""
     return " ".join(filter(None, (own, scored, promised + adjusted)))
+
+
+def _method(answer: Answer) -> str | None:
+    """What was done for an answer."""
+    if any(row["quantity"] == GEOMETRIC for row in answer["rows"]):
+        return "ratios of geometric means are from linear regressions of logarithms"
+    return _METHODS.get(answer["kind"])
 
 
 def _stated_epsilon(plan: Mapping[str, Any]) -> float:
