@@ -134,8 +134,12 @@ def test_whoever_runs_a_leaf_may_at_the_relay_what_its_parties_may(
     with carrier:
         wait(lambda: said == ["up"])
         meddler = Meddler(where.port, ann)
-        meddler.publishes(answers_of(ann.identity), hello)
-        come(carrier, "ann")  # so it is let in, and heard as the party that it may speak for
+
+        def is_heard() -> bool:  # let in, as the party that it may speak for
+            meddler.publishes(answers_of(ann.identity), hello)
+            return carrier._line.present("ann") is not None
+
+        wait(is_heard)
         meddler.says(f"LS+ {asked_of(ann.identity)}\r\n".encode())
         threading.Timer(0.3, asked, (carrier, {"ann": b"x", "bob": b"x"}, 1.0)).start()
         heard = meddler.hears(1.5)
