@@ -9,6 +9,7 @@ import pytest
 
 from hubbub.errors import StudyError
 from hubbub.estimation import Answer, Levels, cox, logistic, stack
+from hubbub.estimation.newton_sums import APART
 from hubbub.tabular import Column
 
 RELEASES, RECORDS = 200, 6800
@@ -102,6 +103,18 @@ def test_a_regression_is_answered_where_some_sums_of_its_last_step_are_lost() ->
     assert asked.answers(sums, 1.0)["q"].rows
     with pytest.raises(StudyError, match="expected 10 sums"):
         asked.answers(sums[:-1], 1.0)
+
+
+def test_sums_that_contradict_each_other_are_refused_as_such() -> None:
+    """The last one is far off; noise alone made it so in about one run of a hundred."""
+    rng = np.random.default_rng(4)
+    asked, cells, sums = stack({"q": ASKED["logistic"]}), records(rng, "logistic"), []
+    at = asked.start
+    for number in range(asked.rounds):
+        sums.append(asked.sum(cells, at) + rng.standard_normal(asked.size))
+        sums[-1][2] += 500.0 * (number == asked.rounds - 1)
+        at = asked.update(sums, 1.0, at)
+    assert asked.answers(sums, 1.0)["q"].refusal == APART
 
 
 @pytest.mark.slow

@@ -37,6 +37,10 @@ _LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
 _FAR = 1.0  # a sum this far from the root, on covariates in [-1, 1], is as the first
 _QUIET = 0.01  # noise of a score, beside its variance by sampling, that is nothing
 _APART = 4.0  # standard deviations of a chi-square law by which sums may contradict each other
+APART = (
+    "its sums contradict each other by more than their noise nearly ever does: ask again, or with "
+    "more of epsilon"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,15 +179,25 @@ class NewtonRegression(Regression, Iterated):
         """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""
         told = list(self._played(sums, sigmas))
         root = self._together(told[1:])
-        return self.explained_refusal(self.answer_with(root and root.per(self.per_unit)), told[-1])
+        return self.explained_refusal(self._answer_with(root), told[-1])
+
+    def _answer_with(self, root: Effects | None) -> Answer:
+        """The answer that effects give, in units of their columns."""
+        return self.answer_with(root and root.per(self.per_unit))
 
     def explained_refusal(self, answer: Answer, last: Scored) -> Answer:
-        """The answer; where none is given, with the covariates whose noise hides all the others.
+        """The answer; where none is given, why.
+
+        The last sum alone may have an answer, if not that of all: then they contradict each other.
+        Or the noise of some covariates hides all the others.
 
         Args:
             answer: that effects have given.
             last: what the sum that was taken nearest to the root says.
         """
+        alone = mean_effects([last]) if answer.refusal == TOO_NOISY else None
+        if alone and not self._answer_with(alone.after(self.first)).refusal:
+            return replace(answer, refusal=APART)
         names = self.covariates.names
         own = np.diag(last.information)[self.first :].reshape(len(names), -1).max(axis=1)
         least = SEVERAL[1] * last.blur
