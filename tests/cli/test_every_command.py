@@ -131,7 +131,7 @@ BEFORE = {
     "check": "check study.toml",
     "approve": "approve apart.toml --roster ROSTER --home home --yes",
     "approve --json": "approve apart.toml --roster ROSTER --home home --yes --json",
-    "audit": "audit study.toml --runs 2 --canaries 20",
+    "audit": "audit study.toml --runs 2 --canaries 20 --confidence 0.999999",
     "compare": "compare study.toml --repeats 1 --baselines trusted",
     "rehearse": "rehearse study.toml",
     "check --silo": "check study.toml --silo north",
