@@ -100,7 +100,9 @@ def test_sites_that_visit_one_after_the_other_open_a_sum_though_all_are_killed(
     for _ in range(3):  # they look, they promise, they tell
         for name in NODES:
             if aggregator.is_alive():
-                visited(tmp_path, name)
+                visit = started(_visit, tmp_path, name)
+                visit.join(120)
+                assert visit.exitcode == 0 or not aggregator.is_alive()  # it ended meanwhile
     aggregator.join(120)
     assert aggregator.exitcode == 0
     run = tmp_path / "aggregator" / "runs" / study.id.hex()[:16]
