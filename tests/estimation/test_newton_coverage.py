@@ -10,6 +10,7 @@ import pytest
 from hubbub.errors import StudyError
 from hubbub.estimation import Answer, Levels, cox, logistic, stack
 from hubbub.estimation.newton_sums import APART
+from hubbub.estimation.stacking import Stacked
 from hubbub.tabular import Column
 
 RELEASES, RECORDS = 200, 6800
@@ -57,11 +58,22 @@ def released(
     cells: dict[str, np.ndarray], rng: np.random.Generator, kind: str, sigma: float
 ) -> Answer:
     stacked = stack({"q": ASKED[kind]})
-    at, sums = stacked.start, []
-    for _ in range(stacked.rounds):
+    return stacked.answers(drawn(stacked, cells, rng, sigma, stacked.rounds), sigma)["q"]
+
+
+def drawn(
+    stacked: Stacked,
+    cells: dict[str, np.ndarray],
+    rng: np.random.Generator,
+    sigma: float,
+    rounds: int,
+) -> list[np.ndarray]:
+    """Noisy sums, each at what those before it gave."""
+    at, sums = stacked.start, list[np.ndarray]()
+    for _ in range(rounds):
         sums.append(stacked.sum(cells, at) + sigma * rng.standard_normal(stacked.size))
         at = stacked.update(sums, sigma, at)
-    return stacked.answers(sums, sigma)["q"]
+    return sums
 
 
 def test_a_newton_regression_has_nine_tenths_of_the_budget_in_its_answer() -> None:
@@ -94,11 +106,8 @@ def test_a_newton_regression_has_nine_tenths_of_the_budget_in_its_answer() -> No
 
 def test_a_regression_is_answered_where_some_sums_of_its_last_step_are_lost() -> None:
     rng = np.random.default_rng(4)
-    asked, cells, sums = stack({"q": ASKED["logistic"]}), records(rng, "logistic"), []
-    at = asked.start
-    for _ in range(asked.least_rounds):
-        sums.append(asked.sum(cells, at) + rng.standard_normal(asked.size))
-        at = asked.update(sums, 1.0, at)
+    asked, cells = stack({"q": ASKED["logistic"]}), records(rng, "logistic")
+    sums = drawn(asked, cells, rng, 1.0, asked.least_rounds)
     assert (asked.least_rounds, asked.rounds) == (8, 10)
     assert asked.answers(sums, 1.0)["q"].rows
     with pytest.raises(StudyError, match="expected 10 sums"):
@@ -108,12 +117,9 @@ def test_a_regression_is_answered_where_some_sums_of_its_last_step_are_lost() ->
 def test_sums_that_contradict_each_other_are_refused_as_such() -> None:
     """The last one is far off; noise alone made it so in about one run of a hundred."""
     rng = np.random.default_rng(4)
-    asked, cells, sums = stack({"q": ASKED["logistic"]}), records(rng, "logistic"), []
-    at = asked.start
-    for number in range(asked.rounds):
-        sums.append(asked.sum(cells, at) + rng.standard_normal(asked.size))
-        sums[-1][2] += 500.0 * (number == asked.rounds - 1)
-        at = asked.update(sums, 1.0, at)
+    asked, cells = stack({"q": ASKED["logistic"]}), records(rng, "logistic")
+    sums = drawn(asked, cells, rng, 1.0, asked.rounds)
+    sums[-1][2] += 500.0
     assert asked.answers(sums, 1.0)["q"].refusal == APART
 
 

@@ -179,9 +179,9 @@ class NewtonRegression(Regression, Iterated):
         """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""
         told = list(self._played(sums, sigmas))
         root = self._together(told[1:])
-        return self.explained_refusal(self._answer_with(root), told[-1])
+        return self.explained_refusal(self.answer_of(root), told[-1])
 
-    def _answer_with(self, root: Effects | None) -> Answer:
+    def answer_of(self, root: Effects | None) -> Answer:
         """The answer that effects give, in units of their columns."""
         return self.answer_with(root and root.per(self.per_unit))
 
@@ -195,14 +195,16 @@ class NewtonRegression(Regression, Iterated):
             answer: that effects have given.
             last: what the sum that was taken nearest to the root says.
         """
-        alone = mean_effects([last]) if answer.refusal == TOO_NOISY else None
-        if alone and not self._answer_with(alone.after(self.first)).refusal:
+        if answer.refusal != TOO_NOISY:
+            return answer
+        alone = mean_effects([last])
+        if alone and not self.answer_of(alone.after(self.first)).refusal:
             return replace(answer, refusal=APART)
         names = self.covariates.names
         own = np.diag(last.information)[self.first :].reshape(len(names), -1).max(axis=1)
         least = SEVERAL[1] * last.blur
         hidden = [", ".join(name) for name, one in zip(names, own, strict=True) if one < least]
-        if answer.refusal != TOO_NOISY or not 0 < len(hidden) < len(names):
+        if not 0 < len(hidden) < len(names):
             return answer
         which, cure = "; ".join(hidden), "leave it out, or join rare classes with others"
         words = f"{TOO_NOISY} in {which}: {cure}"

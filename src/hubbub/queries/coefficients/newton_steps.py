@@ -22,8 +22,8 @@ from hubbub.tabular import Column
 
 # From here one step still leads to the root but for little beside its standard error: half of the
 # logarithm of a ratio, over half of a range or between classes
-# (experiments/coefficients_coverage.py); and so many standard
-# errors more, as noise in the sum before leads there.
+# (experiments/coefficients_coverage.py); and so many standard errors more, as noise in the sum
+# before leads there.
 _FAR_OFF, _ERRORS = 0.5, 1.0
 FAR = (
     "the released model is too far from what the records say: ask for more coefficients.sums, or "
@@ -83,8 +83,7 @@ class NewtonSteps(ModelSums):
         )
         if root is not None and not is_near:
             return self._named(self.asked.make_answer(FAR))
-        answer = self.asked.answer_with(root and root.per(self.asked.per_unit))
-        answer = self.asked.explained_refusal(answer, told[-1])
+        answer = self.asked.explained_refusal(self.asked.answer_of(root), told[-1])
         return self._named(answer, self.asked.remarks(sums))
 
     def expected(self, records: float, sigma: float, sums: int) -> estimation.Expectation:
