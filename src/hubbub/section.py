@@ -17,14 +17,6 @@ from typing import Any
 from hubbub.errors import StudyError
 
 _MOST_LISTED, _MOST_NUMBERS = 10**7, 1000
-# What was called otherwise before 0.2: keys, and words of a key.
-_NEW_KEYS = {
-    "clip": "clip_norm",
-    "download": "broadcast_dtype",
-    "targets": "target_modules",
-    "on": "covariates",
-}
-_NEW_WORDS = {("sampling", "none"): "full-batch", ("kind", "amount"): "numeric"}
 # What people call keys elsewhere.
 _MEANT = {
     "outcome": "target",
@@ -40,6 +32,8 @@ _MEANT = {
     "sites": "silos",
     "patient_id": "patient",
     "rows": "records",
+    "clip": "clip_norm",
+    "on": "covariates",
 }
 _CLOSE = 0.7  # how like a key a word must be before it is offered
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -85,8 +79,6 @@ class Section:
                 meant = [_MEANT[key]] if _MEANT.get(key) in known else []
                 close = meant or get_close_matches(key, known, n=1, cutoff=_CLOSE)
                 remedy = f"did you mean {close[0]}?" if close else "remove it"
-                if _NEW_KEYS.get(key) in known:
-                    remedy = f"since 0.2 it is called {_NEW_KEYS[key]}"
                 raise StudyError(
                     f"expected one of the keys {', '.join(known)} in {self.title}, "
                     f"got {key_of(key)} = {shown(table[key])}; {remedy}"
@@ -140,7 +132,7 @@ class Section:
         value = self._value(key, default, "a text")
         if not isinstance(value, str) or (options and value not in options):
             wanted = "one of " + ", ".join(f'"{o}"' for o in options) if options else "a text"
-            raise self.refusal(key, wanted, self._remedy(key, value, options))
+            raise self.refusal(key, wanted, "choose one of them" if options else "put it in quotes")
         return value
 
     def truth(self, key: str, default: bool) -> bool:
@@ -183,14 +175,6 @@ class Section:
         """The sentence that refuses the value of a key."""
         found = shown(self.content[key]) if key in self.content else "nothing"
         return StudyError(f"expected {self.path(key)} to be {expected}, got {found}; {remedy}")
-
-    @staticmethod
-    def _remedy(key: str, value: object, options: tuple[str, ...]) -> str:
-        """What to do about a word that is none of those a key has."""
-        new = _NEW_WORDS.get((key, value)) if isinstance(value, str) else None
-        if new in options:
-            return f'since 0.2 it is called "{new}"'
-        return "choose one of them" if options else "put it in quotes"
 
     def _value(self, key: str, default: Any, what: str) -> Any:
         if key not in self.content and default is None:

@@ -162,10 +162,3 @@ def test_bound_and_step_cannot_be_changed() -> None:
     bound = hubbub.epsilon(**GOOD["epsilon"])
     with pytest.raises(AttributeError):
         bound.upper = 0.0  # type: ignore[misc]
-
-
-def test_the_former_word_for_a_full_batch_works_for_one_version_more() -> None:
-    common = {"noise_multiplier": 5.0, "steps": 3, "delta": 1e-5}
-    with pytest.warns(DeprecationWarning, match="full-batch"):
-        former = hubbub.epsilon(**common, sampling="none")
-    assert former == hubbub.epsilon(**common, sampling="full-batch")

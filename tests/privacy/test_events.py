@@ -1,4 +1,4 @@
-"""One accountant over events, and the former names of what it answers."""
+"""One accountant over events, and the shorthands for events of one kind."""
 
 from __future__ import annotations
 
@@ -27,16 +27,12 @@ def test_equal_steps_and_one_event_of_them_are_the_same_question() -> None:
     assert curve.delta.tolist() == hubbub.trade_off(**said, epsilons=[0.5, 1.0]).delta.tolist()
 
 
-def test_former_names_say_what_events_say() -> None:
+def test_shorthands_say_what_events_say() -> None:
     both = [TRAINING, EVALUATION]
     assert hubbub.composed_epsilon(both, delta=DELTA) == hubbub.epsilon(events=both, delta=DELTA)
     joint = {"batch": 10, "malicious": 500, "noise_multiplier": 2.0, "steps": 100, "delta": DELTA}
     expected = hubbub.epsilon(events=[JOINT], delta=DELTA, relation="substitute")
     assert hubbub.malicious_epsilon(records=1000, **joint) == expected
-    with pytest.warns(DeprecationWarning, match="called records="):
-        assert hubbub.malicious_epsilon(n=1000, **joint) == expected
-    with pytest.raises(StudyError, match="state records alone"):
-        hubbub.malicious_epsilon(**joint)
     projected = hubbub.projected_epsilon(
         dimension=100, noise_multiplier=4.0, sample_rate=0.1, steps=60, delta=DELTA
     )

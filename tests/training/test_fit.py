@@ -427,12 +427,6 @@ def test_what_was_spent_is_every_silos_where_all_have_spent_alike(tmp_path):
     assert "by the records of every silo" in repr(result)
 
 
-def test_the_former_name_of_the_clipping_norm_works_for_one_version_more() -> None:
-    with pytest.warns(DeprecationWarning, match="clip_norm"):
-        result = hubbub.fit(SILOS, epsilon=8, steps=1, clip=0.25)
-    assert result.plan.clip == 0.25
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -21,7 +21,7 @@ from hubbub.report.dossier import (
     read_written,
 )
 from hubbub.study import Study
-from hubbub.verification import FILE, Finding, check, former_version, load
+from hubbub.verification import FILE, Finding, check, load
 
 _DOSSIER = "write what a run's evidence shows to those who decide: DPIA annex, hazards, model card"
 _FILL = "TOML file of what people write, by name of each blank; it is drafted if it is missing"
@@ -76,8 +76,7 @@ def facts_of(path: Path, *, quiet: bool) -> Facts:
     if not about_study or not all(one.holds for one in about_study):
         wrong = next((one for one in findings if not one.holds), None)
         why = "it is about no study" if wrong is None else f"{wrong.claim}: {wrong.verdict}"
-        former = former_version(evidence)
-        raise IntegrityError(f"expected evidence to make a dossier of, got other: {former or why}")
+        raise IntegrityError(f"expected evidence to make a dossier of, got other: {why}")
     asked = json.loads(Study.parse(content["study"]["toml"]).canonical)
     frames = sum(session["frames"] for session in content["transcripts"])
     answers = {name: content["files"][name] for name in _ANSWERS if name in content["files"]}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.cli.output import add_command, answer, bar, emit, number, say, table, writing
 from hubbub.errors import UserError
 from hubbub.study import Study
-from hubbub.verification import Finding, check, former_version, remedy, write_audit
+from hubbub.verification import Finding, check, remedy, write_audit
 
 if TYPE_CHECKING:
     from hubbub.verification.audit import Audit
@@ -58,7 +58,7 @@ def _verify(options: argparse.Namespace) -> int:
     if options.json:
         plain = [one._asdict() for one in findings]
         told = {"path": str(path), "holds": holds, "complete": complete, "findings": plain}
-        emit(told if holds else told | {"former_version": former_version(path)})
+        emit(told)
     else:
         _show_findings(path, findings)
     return 0 if holds and complete else 1
@@ -74,9 +74,6 @@ def _folder(path: Path, *, thorough: bool, quiet: bool) -> list[Finding]:
 
 def _show_findings(path: Path, found: Sequence[Finding]) -> None:
     table(f"{path}", ("claim", "stands"), [(one.claim, _short(one)) for one in found])
-    former = "" if all(one.holds for one in found) else former_version(path)
-    if former:
-        say(former)
     for one in found:
         if not one.holds:
             say(f"{one.claim}? {one.verdict}")

@@ -51,7 +51,7 @@ from .events import (
     JointBatches as JointBatches,
     ProjectedStep as ProjectedStep,
 )
-from .former_names import (
+from .shorthands import (
     composed_epsilon as composed_epsilon,
     malicious_epsilon as malicious_epsilon,
     projected_epsilon as projected_epsilon,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from math import inf, isfinite
 from numbers import Integral, Real
 
@@ -16,7 +15,6 @@ MOST_LOSS = 500.0  # at which delta is looked at
 MOST_DIMENSION = 2**40
 RELATIONS = ("add-remove", "substitute")
 SAMPLINGS = ("poisson", "without-replacement", "full-batch")
-_FORMER_FULL_BATCH = "none"  # until 0.3
 
 
 def real(name: str, value: object) -> float:
@@ -100,11 +98,7 @@ def epsilon(value: object, *, least: float = 0.0, most: float = MOST_EPSILON) ->
 
 
 def sampling(value: object) -> str:
-    """How batches are drawn; the former word for "full-batch" is taken too, with a warning."""
-    if value == _FORMER_FULL_BATCH:
-        message = "sampling = 'none' is called 'full-batch'; the former word goes with 0.3"
-        warnings.warn(message, DeprecationWarning, stacklevel=5)
-        return "full-batch"
+    """How batches are drawn."""
     return choice("sampling", value, SAMPLINGS)
 
 

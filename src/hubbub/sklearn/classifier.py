@@ -15,8 +15,6 @@ from hubbub.sklearn.federated_estimator import Federated, dealt
 from hubbub.training import array_inputs
 from hubbub.training.result import classes_in_words
 
-_FORMER = "deprecated"  # the value of a former argument that is not given
-
 
 class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
     """A classifier that several silos train together, with differential privacy for each record.
@@ -52,7 +50,6 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
             for `hubbub.fit`; `result_.validation` has its scores.
         out: folder in which each fit gets one of its own, `fit-1`, `fit-2`, …, beside the silos'
             `ledgers`; None: write nothing, keep no ledger.
-        clip: what `clip_norm` was called before 0.2; goes with 0.3.
 
     Attributes:
         classes_: (classes,), sorted.
@@ -70,7 +67,6 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
 
     classes: Sequence[Any] | None
     intercept: float | None
-    clip: Any
 
     def __init__(
         self,
@@ -94,7 +90,6 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
         statistics: Mapping[str, Any] | None = None,
         validation: Mapping[str, Any] | float | None = None,
         out: str | Path | None = None,
-        clip: Any = _FORMER,
     ) -> None:
         self._keep(locals())
 
@@ -134,7 +129,6 @@ class FederatedClassifier(ClassifierMixin, Federated):  # type: ignore[misc]
             read_off,
             classes=range(len(self.classes_)),
             intercept=self.intercept,
-            clip=None if self.clip == _FORMER else self.clip,
         )
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:

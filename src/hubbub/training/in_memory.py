@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -61,7 +60,6 @@ def fit(
     baseline: str | None = None,
     progress: bool | loop.Progress | None = None,
     device: str = "auto",
-    clip: float | None = None,
 ) -> result.Result:
     """Train one model over silos whose records are in memory, with the whole protocol.
 
@@ -129,7 +127,6 @@ def fit(
         progress: called after every step with its number, from 1, and the newest metrics; True
             shows a bar, False none, and None one in a notebook.
         device: "auto" (a GPU if there is one), "cpu" or "cuda".
-        clip: what `clip_norm` was called before 0.2; goes with 0.3.
 
     Returns:
         The model, its metrics and its epsilon; with `statistics` their answers, with `validation`
@@ -160,10 +157,6 @@ def fit(
     >>> score["low"] > 0.5, score["is_better"], result.epsilon <= 8
     (True, True, True)
     """
-    if clip is not None:
-        said = "clip is called clip_norm; the former name goes with 0.3"
-        warnings.warn(said, DeprecationWarning, stacklevel=2)
-        clip_norm = clip
     array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos")
     stated = array_inputs.declared(columns)
     declared = tabular.columns_from(stated) if stated else ()

@@ -14,7 +14,7 @@ from hubbub.errors import IntegrityError, UserError
 from hubbub.queries import ANSWER_FILES, VALIDATED
 from hubbub.report import ArrangementTable, ReportedRun, render
 from hubbub.training.spending import SPENDING
-from hubbub.verification import FILE, check_content, former_version, load, read_whole
+from hubbub.verification import FILE, check_content, load, read_whole
 
 REPORT = "report.html"
 COMPARISON = "comparison.json"
@@ -57,11 +57,9 @@ def write_report(
         page = _page(folder, beside, seconds, thorough).encode()
     except _MALFORMED as error:
         where = ", ".join(map(str, (folder, *beside)))
-        former = filter(None, map(former_version, (folder, *beside)))
         raise IntegrityError(
             f"expected plan, metrics, comparison and evidence in {where} as a run writes them, "
-            f"found something else ({type(error).__name__}); "
-            f"{next(former, 'restore them from a backup')}"
+            f"found something else ({type(error).__name__}); restore them from a backup"
         ) from None
     write_bytes(folder / REPORT, page)
     return folder / REPORT

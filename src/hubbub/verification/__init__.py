@@ -29,7 +29,6 @@ from hubbub.verification.evidence import (
     checked_part,
     collect,
     difference,
-    former_version,
     load,
     part_of,
     read_audit,

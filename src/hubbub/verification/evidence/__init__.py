@@ -35,7 +35,6 @@ from hubbub.verification.evidence.collecting import (
     part_of,
     summary_of,
 )
-from hubbub.verification.evidence.earlier_version import former_version
 from hubbub.verification.evidence.evidence_file import (
     MALFORMED,
     Plain,

@@ -1,8 +1,7 @@
-"""Former names of questions that `hubbub.epsilon` answers; they go with 0.3."""
+"""Questions of one kind of event that `hubbub.epsilon` answers, each with arguments of its own."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 from hubbub.errors import StudyError
@@ -14,7 +13,7 @@ from hubbub.privacy.events import Event, JointBatches, ProjectedStep
 def composed_epsilon(
     steps: Sequence[Event], *, delta: float, relation: str = "add-remove"
 ) -> Bound:
-    """Another name of `hubbub.epsilon(events=steps, ...)`, which goes with 0.3.
+    """Short for `hubbub.epsilon(events=steps, ...)`.
 
     Args:
         steps: the events, in any order.
@@ -40,25 +39,23 @@ def composed_epsilon(
 
 def malicious_epsilon(
     *,
+    records: int,
     batch: int,
     malicious: int,
     noise_multiplier: float,
     steps: int,
     delta: float,
-    records: int | None = None,
-    n: int | None = None,
     slack: float = 0.0,
 ) -> Bound:
-    """Another name of `hubbub.epsilon(events=[JointBatches(...)], ...)`, which goes with 0.3.
+    """Short for `hubbub.epsilon(events=[JointBatches(...)], ...)`.
 
     With a `slack` it is the paper's way: the quantile that the number of honest records exceeds
     with that probability, which is paid out of delta in every step. It is never better.
 
     Args:
-        batch, malicious, noise_multiplier, records: as in `hubbub.JointBatches`.
+        records, batch, malicious, noise_multiplier: as in `hubbub.JointBatches`.
         steps: number of steps, 1 to 10,000,000.
         delta: probability, in [1e-15, 1).
-        n: former name of `records`.
         slack: probability, from 0 to below delta / steps; 0 for the exact mixture.
 
     Returns:
@@ -75,7 +72,7 @@ def malicious_epsilon(
     0.52
     """
     event = JointBatches(
-        records=_records(records, n),
+        records=records,
         batch=batch,
         malicious=malicious,
         noise_multiplier=noise_multiplier,
@@ -101,19 +98,6 @@ def malicious_epsilon(
     return accountant.Composition([quantile]).epsilon(delta)
 
 
-def _records(records: int | None, former: int | None) -> int:
-    """Their number, by either name."""
-    if former is not None and records is None:
-        message = "malicious_epsilon(n=) is called records=; the former word goes with 0.3"
-        warnings.warn(message, DeprecationWarning, stacklevel=3)
-        return former
-    if records is None or former is not None:
-        raise StudyError(
-            "expected the number of records, once, got none or two; state records alone"
-        )
-    return records
-
-
 def projected_epsilon(
     *,
     dimension: int,
@@ -124,7 +108,7 @@ def projected_epsilon(
     fresh: bool = True,
     kind: str = "gaussian",
 ) -> Bound:
-    """Another name of `hubbub.epsilon(events=[ProjectedStep(...)], ...)`, which goes with 0.3.
+    """Short for `hubbub.epsilon(events=[ProjectedStep(...)], ...)`.
 
     Args:
         dimension, noise_multiplier, sample_rate, kind: as in `hubbub.ProjectedStep`.
