@@ -16,11 +16,12 @@ from hubbub.learning.self_check import TriedMethod
 from hubbub.planning import record_shape
 from hubbub.protocol import LAYERS, Lift, RoundParameters, draw_key, lift, projection_of
 from hubbub.study import LORA, Study
+from hubbub.study.training import learning_of
 
 
 def model_of(study: Study, shape: tuple[int, ...]) -> Any:
     """The study's model with its first weights, for records of this shape."""
-    model, _ = study.learning
+    model, _ = learning_of(study)
     if model.kind == LORA:
         return low_rank_model(model, seed=study.id)
     return learning.build_model(
@@ -37,7 +38,7 @@ def model_of(study: Study, shape: tuple[int, ...]) -> Any:
 
 def goal_of(study: Study) -> target_types.TargetType:
     """What the study's model is trained for."""
-    return target_types.goal_for(study.data.outcome, study.learning[0])
+    return target_types.goal_for(study.data.outcome, learning_of(study)[0])
 
 
 def tried_model(study: Study) -> TriedMethod | None:

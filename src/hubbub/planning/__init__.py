@@ -55,6 +55,7 @@ from hubbub.planning.query import (
     SiloData,
     SteppedQuery,
     Stepper,
+    Turn,
 )
 from hubbub.planning.random_projection import Projected, RandomProjection
 from hubbub.planning.sampling_comparison import as_table

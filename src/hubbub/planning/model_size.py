@@ -13,6 +13,7 @@ from pathlib import Path
 from hubbub.disk import json_value, open_ordinary
 from hubbub.errors import DataError
 from hubbub.study import LORA, Model, Study, features_of, is_own, model_kind_of, sources
+from hubbub.study.training import learning_of
 from hubbub.tabular import Column
 
 _MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
@@ -20,7 +21,7 @@ _MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
 
 def model_dimension(study: Study) -> int | None:
     """Trainable parameters of a built-in model; None if the records' shape is not public yet."""
-    model, _ = study.learning
+    model, _ = learning_of(study)
     if model.kind == LORA:
         return _low_rank(model)
     shape = record_shape(study)
@@ -56,7 +57,7 @@ def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
 
     Nothing is opened: who checks a study of somebody else must not read what it names.
     """
-    model, _ = study.learning
+    model, _ = learning_of(study)
     stated = _stated_shape(study)
     if stated or dimension is None or not _is_counted(model):
         return stated or None
@@ -66,7 +67,7 @@ def told_shape(study: Study, dimension: int | None) -> tuple[int, ...] | None:
 
 def is_dimension(study: Study, dimension: int) -> bool:
     """Whether the study's model may have so many parameters, as far as it can be counted here."""
-    if not _is_counted(study.learning[0]):
+    if not _is_counted(learning_of(study)[0]):
         return True
     if stated := _stated_shape(study):
         return _parameters(study, prod(stated)) == dimension
@@ -75,7 +76,7 @@ def is_dimension(study: Study, dimension: int) -> bool:
 
 def _stated_shape(study: Study) -> tuple[int, ...]:
     """Of one record as the model sees it; empty if the study says it nowhere."""
-    model, _ = study.learning
+    model, _ = learning_of(study)
     if model.inputs or not study.data.columns:
         return model.inputs
     return (_width(study.data.features),)
@@ -93,7 +94,7 @@ def _is_counted(model: Model) -> bool:
 
 def _parameters(study: Study, features: int) -> int:
     """On so many features, of a model whose parameters are counted."""
-    model, _ = study.learning
+    model, _ = learning_of(study)
     count = model_kind_of(model.kind).parameters
     assert count is not None, "of a kind that is counted"  # noqa: S101
     return count(model, features, _intervals(study))

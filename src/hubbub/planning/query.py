@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -124,6 +125,14 @@ class Released:
     copies: Mapping[str, str | bytes] = field(default_factory=dict)
 
 
+class Turn(IntEnum):
+    """When a query beside the main one is asked: before it, between its steps, or at its end."""
+
+    BEFORE = 0
+    BETWEEN = 1
+    LAST = 2
+
+
 class Query(ABC):
     """One thing that a study asks of its silos."""
 
@@ -158,9 +167,14 @@ class Query(ABC):
         return False
 
     @property
+    def turn(self) -> Turn:
+        """When it is asked."""
+        return Turn.BEFORE
+
+    @property
     def is_asked_last(self) -> bool:
         """Whether it is asked after the main query, at what that has led to."""
-        return False
+        return self.turn is Turn.LAST
 
     def warnings(self, parties: Parties) -> QueryWarnings:
         """What a reader should know."""

@@ -31,7 +31,7 @@ def capacity_of(study: Study, name: str, records: int) -> int:
     data, silos = study.data, study.parties.silos
     if data.capacity:
         stated = data.capacity[study.parties.names.index(name) if len(data.capacity) > 1 else 0]
-    elif study.has_joint_batches:
+    elif study.shows_counts:
         stated = records  # joint batches make the number public
     elif data.records:
         stated = min(_ladder(ceil(data.records / silos), records), data.records)

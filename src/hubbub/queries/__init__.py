@@ -19,15 +19,18 @@ from hubbub.queries.statistic_answers import (
     expected_answers,
     planned_statistics,
 )
-from hubbub.queries.statistics_query import ANSWERS, STATISTICS, StatisticsQuery
+from hubbub.queries.statistics_query import (
+    ANSWERS,
+    STATISTICS,
+    StatisticsQuery,
+    statistics_of,
+)
 from hubbub.queries.study_queries import (
     main_of,
     plan,
     plan_with_fixed_shares,
     queries_of,
-    statistics_of,
     steps_of,
-    training_of,
 )
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.queries.synthesis_query import (
@@ -40,6 +43,7 @@ from hubbub.queries.synthesis_query import (
     records_text,
     synthesis_of,
 )
+from hubbub.queries.training_ask import training_of
 from hubbub.queries.training_query import TRAINING, TrainingQuery
 from hubbub.queries.validation import (
     VALIDATED,

@@ -14,6 +14,7 @@ from hubbub.planning import (
     Query,
     Scores,
     SiloData,
+    Turn,
     mechanism_of_all,
 )
 from hubbub.study import Data, Privacy, ScoreVector
@@ -85,6 +86,11 @@ class EvaluationQuery(Query):
     def broadcast_numbers(self) -> int | None:
         """The model's parameters."""
         return self.dimension
+
+    @property
+    def turn(self) -> Turn:
+        """Between the steps of the training."""
+        return Turn.BETWEEN
 
     @property
     def epsilon(self) -> float:

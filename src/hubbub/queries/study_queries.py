@@ -1,17 +1,9 @@
-"""From a study to what it asks, and its plan: the one place that knows which queries there are."""
+"""From a study to the queries of its asks, and to its plan. This file knows no kind of either."""
 
 from __future__ import annotations
 
-from hubbub.errors import StudyError
-from hubbub.planning import Plan, Query, SteppedQuery, model_size, plan_of
+from hubbub.planning import Plan, Query, SteppedQuery, plan_of
 from hubbub.privacy import MOST_DIMENSION, whole
-from hubbub.queries.coefficients import CoefficientsQuery
-from hubbub.queries.evaluation_query import EvaluationQuery
-from hubbub.queries.standardising_query import StandardisingQuery, features_of
-from hubbub.queries.statistics_query import StatisticsQuery
-from hubbub.queries.synthesis_query import synthesis_of
-from hubbub.queries.training_query import TrainingQuery
-from hubbub.queries.validation import ValidationQuery, held_back_share
 from hubbub.study import Study
 
 
@@ -27,63 +19,24 @@ def queries_of(
     Raises:
         StudyError: features are to be standardised, and how many there are is not public.
     """
-    if study.training is None:
-        main, *others = _of_cells(study)
-        return main, tuple(others)
     if dimension is None:
-        dimension = model_size.model_dimension(study)
-    trained = training_of(study, dimension)
-    data, privacy, training = trained.data, trained.privacy, trained.training
+        public = (ask.dimension(study) for ask in study.asks)
+        dimension = next((size for size in public if size is not None), None)
     beside: list[Query] = []
-    if data.standardise is not None:
-        features = features_of(model_size.record_shape(study, dimension))
-        beside.append(StandardisingQuery(data.standardise, data, privacy, features, dimension))
-    beside += _of_cells(study)
-    if (asked := training.evaluate) is not None:
-        beside.append(EvaluationQuery(asked, data, privacy, training.steps, dimension))
-    if study.validation is not None:
-        beside.append(ValidationQuery(study, dimension))
-    if study.coefficients is not None:
-        beside.append(CoefficientsQuery(study.coefficients, data, privacy))
-    return trained, tuple(beside)
+    for ask in study.asks:
+        beside += ask.extras(study, dimension)
+        beside += [] if ask is study.main_ask else [ask.query(study, dimension)]
+    return main_of(study, dimension), tuple(sorted(beside, key=lambda query: query.turn))
 
 
-def _of_cells(study: Study) -> list[SteppedQuery]:
-    """What is asked of columns as they are; where nothing is trained, the first is the main one."""
-    queries: list[SteppedQuery] = [statistics_of(study)] if study.statistics is not None else []
-    return queries + ([synthesis_of(study)] if study.synthetic is not None else [])
-
-
-def main_of(study: Study) -> SteppedQuery:
+def main_of(study: Study, dimension: int | None = None) -> SteppedQuery:
     """The main query of a study, whose size may be open."""
-    return _of_cells(study)[0] if study.training is None else training_of(study)
+    return study.main_ask.query(study, dimension)
 
 
 def steps_of(study: Study) -> int:
     """How many attempts the main query has."""
     return main_of(study).mechanism.steps
-
-
-def training_of(study: Study, dimension: int | None = None) -> TrainingQuery:
-    """The training of a study.
-
-    Raises:
-        StudyError: it asks for statistics alone.
-    """
-    _, training = study.learning
-    held_back = held_back_share(study)
-    return TrainingQuery(training, study.data, study.privacy, dimension, held_back)
-
-
-def statistics_of(study: Study) -> StatisticsQuery:
-    """The statistics of a study.
-
-    Raises:
-        StudyError: it asks for none.
-    """
-    if study.statistics is None:
-        raise StudyError("expected a study with [statistics], got one without; ask for some")
-    return StatisticsQuery(study.statistics, study.data, study.privacy)
 
 
 def plan(study: Study, *, dimension: int | None = None) -> Plan:

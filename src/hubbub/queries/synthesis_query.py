@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,8 +23,12 @@ from hubbub.planning import (
 from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
+from hubbub.section import Section
+from hubbub.settings import Keys, keys_of, schema
 from hubbub.study import Data, Parties, Privacy, Study
-from hubbub.tabular import csv_text
+from hubbub.study.ask import Ask, Surroundings
+from hubbub.study.data import columns_of
+from hubbub.tabular import Column, csv_text
 
 SYNTHESIS = "synthetic"
 SYNTHETIC_SUMS, SYNTHETIC = "synthetic-sums.json", "synthetic.json"
@@ -174,6 +179,48 @@ def _parquet(records: synthesis.Table) -> dict[str, str | bytes]:
     file = io.BytesIO()
     parquet.write_table(table, file)
     return {"synthetic.parquet": file.getvalue()}
+
+
+class SynthesisAsk(Ask):
+    """Synthetic records of columns as they are."""
+
+    tables = (SYNTHESIS,)
+    rank = 2
+    precedence = 1
+
+    def keys(self) -> dict[str, Keys]:
+        """See `Ask`."""
+        return {SYNTHESIS: keys_of(synthesis.AskedSynthesis)}
+
+    def schemas(self) -> dict[str, Any]:
+        """See `Ask`."""
+        return {key: schema(keys) | {"required": []} for key, keys in self.keys().items()}
+
+    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
+        """See `Ask`."""
+        table = top.table(SYNTHESIS)
+        return {SYNTHESIS: synthesis.synthesis_from(table, around.columns, alone=around.is_main)}
+
+    def written(self, study: Study) -> dict[str, Any]:
+        """See `Ask`."""
+        return {SYNTHESIS: study.synthetic.to_table()}
+
+    def canonical(self, study: Study) -> dict[str, Any]:
+        """See `Ask`."""
+        return {SYNTHESIS: study.synthetic.canonical()}
+
+    def parts(self, study: Study) -> dict[str, float]:
+        """See `Ask`."""
+        part = study.synthetic.epsilon
+        return {"synthetic.epsilon": part} if part else {}
+
+    def query(self, study: Study, dimension: int | None = None) -> SynthesisQuery:
+        """See `Ask`."""
+        return synthesis_of(study)
+
+    def cells(self, study: Study) -> Mapping[str, Column]:
+        """See `Ask`."""
+        return columns_of(study.data)
 
 
 def synthesis_of(study: Study) -> SynthesisQuery:

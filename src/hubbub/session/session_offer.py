@@ -187,7 +187,7 @@ def check_apart(study: Study) -> None:
             "failed",
             'expected [attestation.silo] with trust = "tee", got a study without; add it',
         )
-    if study.has_joint_batches and not study.data.counts:
+    if study.shows_counts and not study.data.counts:
         raise RefusedError(
             "failed",
             'expected data.counts with sampling = "without-replacement" where the parties run '

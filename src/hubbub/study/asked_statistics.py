@@ -7,11 +7,25 @@ file knows that there are several, in so many sums, at a part of epsilon.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from hubbub import estimation
 from hubbub.errors import StudyError
-from hubbub.settings import by_hand, later, number, read_key, section_of, settings, texts, whole
+from hubbub.settings import (
+    Key,
+    by_hand,
+    keys_of,
+    later,
+    listed,
+    number,
+    one_of,
+    read_key,
+    schema,
+    section_of,
+    settings,
+    texts,
+    whole,
+)
 from hubbub.tabular import Column
 
 _MOST_STATISTICS = 100
@@ -21,8 +35,6 @@ Named = tuple[str, "estimation.OneSum | estimation.Iterated"]
 @settings
 class AskedStatistics:
     """All statistics of a study, each with its name in the order of the file: one release."""
-
-    title: ClassVar[str] = "statistics"
 
     named: tuple[Named, ...]
     epsilon: Annotated[
@@ -83,7 +95,7 @@ class AskedStatistics:
 
 
 def statistics_from(
-    table: Mapping[str, Any], columns: Mapping[str, Column], *, trains: bool
+    table: Mapping[str, Any], columns: Mapping[str, Column], *, alone: bool
 ) -> AskedStatistics:
     """The statistics that the table `[statistics]` states, of these columns.
 
@@ -93,14 +105,14 @@ def statistics_from(
     named = {name: one for name, one in table.items() if isinstance(one, dict)}
     plain = {key: value for key, value in table.items() if key not in named}
     section = section_of(AskedStatistics, "statistics", plain)
-    if not trains:
+    if alone:
         section.absent("epsilon", "where no model is trained: statistics have all of the study's")
     if not 0 < len(named) <= _MOST_STATISTICS:
         raise StudyError(
             f"expected 1 to {_MOST_STATISTICS} tables [statistics.NAME], got {len(named)}; add one "
             'such as [statistics.baseline] with kind = "table"'
         )
-    part = read_key(AskedStatistics, section, "epsilon", required=True) if trains else 0.0
+    part = read_key(AskedStatistics, section, "epsilon", required=True) if not alone else 0.0
     asked = tuple(
         (name, estimation.statistic_from(name, one, columns)) for name, one in named.items()
     )
@@ -114,3 +126,27 @@ def statistics_from(
         wanted = f"different statistics out of {', '.join(named)}"
         raise section.refusal("holm", wanted, "correct the list")
     return AskedStatistics(named=asked, epsilon=part, sums=sums, holm=family)
+
+
+def statistic_keys(kind: str = "") -> dict[str, Key]:
+    """The keys of one kind of statistic, or of all."""
+    notes = _notes()
+    own = estimation.KINDS[kind].keys if kind else notes
+    kinds = one_of(*estimation.KINDS, says="What is asked.")
+    return {"kind": kinds, **estimation.COMMON, **{key: notes[key] for key in own}}
+
+
+def statistics_schema() -> dict[str, Any]:
+    """What is no key is a statistic; one with keys that nobody notes has any."""
+    noted = [kind for kind, one in estimation.KINDS.items() if _notes().keys() >= {*one.keys}]
+    kinds = {kind: listed(statistic_keys(kind)) for kind in noted}
+    each = [schema(keys, kind={"const": kind}) for kind, keys in kinds.items()]
+    own = {"properties": {"kind": {"not": {"enum": list(kinds)}}}, "required": ["kind"]}
+    whole_table = schema(keys_of(AskedStatistics))
+    return whole_table | {"additionalProperties": {"type": "object", "anyOf": [*each, own]}}
+
+
+def _notes() -> dict[str, Key]:
+    """What is noted of keys: of those that several kinds have, and of each kind's own."""
+    own = (note for kind in estimation.KINDS.values() for note in kind.notes.items())
+    return {**dict(own), **estimation.KEYS}

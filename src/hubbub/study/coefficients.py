@@ -7,7 +7,7 @@ and which models have such effects.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from hubbub.errors import StudyError
 from hubbub.settings import number, read, settings, whole
@@ -20,8 +20,6 @@ _MOST_EFFECTS = 60  # whose noise in the information still fits into memory, ent
 @settings
 class Coefficients:
     """Effects of the trained linear model with intervals ([P32](privacy.md#p32), P36)."""
-
-    title: ClassVar[str] = "coefficients"
 
     epsilon: Annotated[float, number(0.001, 50, "What they may cost, a part of the study's.")]
     sums: Annotated[

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import prod, sqrt
 
+from hubbub.study.model import Model
 from hubbub.study.study import Study
 
 _PER_WEIGHT = 50  # units at epsilon 1, as which a table is wide below
@@ -39,7 +40,7 @@ def too_wide(study: Study) -> str:
 
 def _weights(study: Study) -> int:
     """Of a linear model, without those that all records have; 0 of every other."""
-    model = study.model
+    model: Model | None = study.model
     if model is None or model.kind != "logistic" or model.extractor:
         return 0
     columns = study.data.features

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,57 +20,29 @@ from hubbub.errors import StudyError
 from hubbub.section import Section, shown
 from hubbub.settings import canonical
 from hubbub.study import file_limits, import_path
-from hubbub.study.asked_statistics import AskedStatistics, statistics_from
+from hubbub.study.ask import ENTRY_POINTS, Ask, Surroundings, asks
 from hubbub.study.attested_roles import Attestation, attestation_from
-from hubbub.study.coefficients import Coefficients, coefficients_from
 from hubbub.study.contradictions import refuse_contradictions
-from hubbub.study.data import Data, columns_of, columns_with_target
+from hubbub.study.data import Data
 from hubbub.study.data_table import data_from
-from hubbub.study.model import Model, model_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
-from hubbub.study.study_head import head_from
+from hubbub.study.study_head import HASHES, head_from
 from hubbub.study.toml_faults import file_remedy, read_fault, syntax_fault
-from hubbub.study.toml_text import Settings, written
-from hubbub.study.training import Training, training_from
-from hubbub.study.validation import Validation, validation_from
-from hubbub.synthesis import AskedSynthesis, synthesis_from
+from hubbub.study.toml_text import text_of
 from hubbub.tabular import Column
 
 FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
-_TABLES = ("parties", "data", "model", "training", "privacy")
-_OPTIONAL = ("statistics", "synthetic", "validation", "coefficients", "attestation")
-_OF_MODEL = ("validation", "coefficients")  # which are asked of a trained model
-_OF_CELLS = ("statistics", "synthetic")  # beside which nothing need be trained
-_LEARNING = ("model", "training")  # absent where only statistics are asked for
+_TABLES = ("parties", "data", "privacy")
+_ATTESTATION = "attestation"
 
 
-def _validation(top: Section, data: Data, *, trains: bool) -> Validation | None:
-    """The table `[validation]`, if there is one, of a model."""
-    if "validation" not in top:
-        return None
-    if not trains:
-        raise top.refusal("validation", "absent where no model is trained", "remove it")
-    stated = top.table("validation")
-    return validation_from(stated, columns_of(data) if stated.get("by") else {})
-
-
-def _coefficients(top: Section, *, trains: bool) -> Coefficients | None:
-    """The table `[coefficients]`, if there is one, of a model."""
-    if "coefficients" not in top:
-        return None
-    if not trains:
-        raise top.refusal("coefficients", "absent where no model is trained", "remove it")
-    return coefficients_from(top.table("coefficients"))
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class Study:
     """A complete and consistent study: everything public that the parties agree on.
 
     Make it with `load`, `parse` or `from_table`, or from keywords, each a mapping of the keys of
-    its table; all of them check it. Each field but the last is a table or a key of the file;
-    docs/study.md lists all keys with their ranges.
+    its table; all of them check it. docs/study.md lists all tables and keys with their ranges.
 
     Args:
         name: 1 to 200 printable characters.
@@ -79,16 +51,13 @@ class Study:
         code: SHA-256 of the sources of code that is not part of hubbub, by its name.
         parties: who takes part, and how many of them may be dishonest or missing.
         data: where each silo finds its records, and what is public about them.
-        model: which model is trained; absent, with `training`, where only statistics are asked for.
-        training: with how many steps, which batches, which clipping norm and which optimizer.
         privacy: epsilon, delta and the relation between neighbouring data sets.
-        statistics: tables, curves, tests and regressions that are asked for; None: none.
-        synthetic: synthetic records that are asked for; None: none.
-        validation: scores of the trained model that are asked for; None: none.
-        coefficients: effects of the trained model that are asked for; None: none.
         attestation: what parties must show of the machines and the code that they run; None:
             nothing.
         toml: the text that the study was read from; empty if there is none.
+        asked: what the study asks of its silos, by table: a model and how it is trained, and
+            whatever else an `Ask` reads. Each table is an attribute of the study, too, None where
+            it is absent, and may be given as a keyword of its own.
 
     Raises:
         StudyError: it is no complete and consistent study.
@@ -114,32 +83,54 @@ class Study:
     """
 
     name: str
-    transcript: str = "hashes"
-    code: tuple[tuple[str, str], ...] = ()
+    transcript: str
+    code: tuple[tuple[str, str], ...]
     parties: Parties
     data: Data
-    model: Model | None = None
-    training: Training | None = None
     privacy: Privacy
-    statistics: AskedStatistics | None = None
-    synthetic: AskedSynthesis | None = None
-    validation: Validation | None = None
-    coefficients: Coefficients | None = None
-    attestation: Attestation | None = None
-    toml: str = field(default="", repr=False, compare=False)
+    attestation: Attestation | None
+    asked: tuple[tuple[str, Any], ...]
+    toml: str = field(repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        """Make the parts of what keywords gave as mappings."""
-        given = {name: getattr(self, name) for name in (*_TABLES, *_OPTIONAL)}
-        if not any(isinstance(part, Mapping) for part in given.values()):
-            return
-        for name in (*_LEARNING, *_OPTIONAL):
-            if not isinstance(given[name], Mapping):
-                del given[name]
-        head = {"name": self.name, "transcript": self.transcript, "code": dict(self.code)}
-        study = Study.from_table({"study": head, **given})
-        for name in (*_TABLES, *_OPTIONAL, "code"):
-            object.__setattr__(self, name, getattr(study, name))
+    def __init__(
+        self,
+        *,
+        name: str,
+        parties: Parties | Mapping[str, Any],
+        data: Data | Mapping[str, Any],
+        privacy: Privacy | Mapping[str, Any],
+        transcript: str = HASHES,
+        code: tuple[tuple[str, str], ...] | Mapping[str, str] = (),
+        attestation: Attestation | Mapping[str, Any] | None = None,
+        toml: str = "",
+        asked: tuple[tuple[str, Any], ...] = (),
+        **tables: Any,
+    ) -> None:
+        if strange := tables.keys() - _asked_tables():
+            raise TypeError(f"expected a table of a study, got {min(strange)!r}")
+        chosen = {**dict(asked), **tables}
+        by_rank = [key for key in _asked_tables() if chosen.get(key) is not None]
+        fixed = {"parties": parties, "data": data, "privacy": privacy, "attestation": attestation}
+        stated = {k: v for k, v in {**fixed, **chosen}.items() if isinstance(v, Mapping)}
+        values = {
+            **fixed,
+            "name": name,
+            "transcript": transcript,
+            "code": tuple(dict(code).items()),
+            "asked": tuple((key, chosen[key]) for key in by_rank),
+            "toml": toml,
+        }
+        if stated:  # from keywords, which are read like a file
+            head = {"name": name, "transcript": transcript, "code": dict(code)}
+            values = dict(vars(Study.from_table({"study": head, **stated})))
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the study asks by a table; None where it has no such table."""
+        if name not in _asked_tables():
+            raise AttributeError(f"a study has no {name!r}")
+        return dict(self.__dict__["asked"]).get(name)
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -219,49 +210,32 @@ class Study:
                 contradict each other.
         """
         file_limits.check_size(table)
-        top = Section("", table, ("study", *_TABLES, *_OPTIONAL))
-        asks_cells = any(key in top for key in _OF_CELLS)
-        trains = not asks_cells or any(key in top for key in _LEARNING)
-        read = _TABLES if trains else [key for key in _TABLES if key not in _LEARNING]
-        parts = {key: top.table(key) for key in ("study", *read)}
-        attested = top.table("attestation") if "attestation" in top else {}
+        top = Section("", table, ("study", *_TABLES, *_asked_tables(), _ATTESTATION))
+        present = [ask for ask in asks() if any(key in top for key in ask.tables)]
+        if not any(ask.precedence for ask in present):
+            present.append(_usual())  # whose tables are missed
+        needed = (key for ask in present for key in ask.tables)
+        parts = {key: top.table(key) for key in ("study", *_TABLES, *needed)}
+        main = max(present, key=lambda ask: ask.precedence)
+        trains = any(ask.trains for ask in present)
         data = data_from(parts["data"], targeted=trains)
-        columns = columns_of(data) if asks_cells else {}
-        asked, synthetic = None, None
-        if "statistics" in top:
-            asked = statistics_from(top.table("statistics"), columns, trains=trains)
-        if "synthetic" in top:
-            alone = not trains and asked is None
-            synthetic = synthesis_from(top.table("synthetic"), columns, alone=alone)
-        validated = _validation(top, data, trains=trains)
+        asked: dict[str, Any] = {}
+        for ask in sorted(present, key=lambda ask: ask.rank):
+            around = Surroundings(data=data, is_main=ask is main, trains=trains)
+            asked |= ask.read(top, around)
         study = cls(
             **head_from(parts["study"]),
             parties=parties_from(parts["parties"]),
             data=data,
-            model=model_from(parts["model"]) if trains else None,
-            training=training_from(parts["training"], records=parts["data"].get("records"))
-            if trains
-            else None,
             privacy=privacy_from(parts["privacy"]),
-            statistics=asked,
-            synthetic=synthetic,
-            validation=validated,
-            coefficients=_coefficients(top, trains=trains),
             attestation=attestation_from(
-                attested, nodes=bool(parts["parties"].get("compute_nodes"))
+                top.table(_ATTESTATION) if _ATTESTATION in top else {},
+                nodes=bool(parts["parties"].get("compute_nodes")),
             ),
+            asked=tuple(asked.items()),
             toml=toml,
         )
-        refuse_contradictions(
-            study.parties,
-            study.data,
-            study.model,
-            study.training,
-            study.privacy,
-            [one for one in (study.statistics, study.synthetic) if one is not None],
-            study.validation,
-            study.coefficients,
-        )
+        refuse_contradictions(study)
         if strange := [name for name, _ in study.code if name not in study.own_code]:
             raise StudyError(
                 f"expected study.code to hold code that the study names, got {shown(strange[0])}; "
@@ -285,15 +259,7 @@ class Study:
         """
         if self.toml and Study.parse(self.toml).id == self.id:
             return self.toml
-        stated = {name: getattr(self, name) for name in _TABLES}
-        tables: dict[str, Settings] = {k: v for k, v in stated.items() if v is not None}
-        head = {"name": self.name, "transcript": self.transcript, "code": dict(self.code)}
-        if self.transcript == Study.transcript:
-            del head["transcript"]
-        if not self.code:
-            del head["code"]
-        asked = {name: getattr(self, name) for name in (*_OF_CELLS, *_OF_MODEL)}
-        text = written(head, tables, asked, self.attestation)
+        text = text_of(self)
         if Study.parse(text).id != self.id:
             raise StudyError(
                 "expected a study whose values have the types that a file gives them, got another "
@@ -302,35 +268,31 @@ class Study:
             )
         return text
 
-    @property
-    def learning(self) -> tuple[Model, Training]:
-        """The model and how it is trained.
+    def changed(self, **changes: Any) -> Study:
+        """The study with other fields or tables, by name; it keeps no text."""
+        return replace(self, toml="", **changes)
 
-        Raises:
-            StudyError: it asks for statistics alone.
-        """
-        if self.model is None or self.training is None:
-            raise StudyError(
-                "expected a study with [model] and [training], got one of statistics alone; add "
-                "them, or use what is there for statistics"
-            )
-        return self.model, self.training
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        """The kinds of what it asks, by rank."""
+        tables = dict(self.asked).keys()
+        return tuple(ask for ask in asks() if ask.tables[0] in tables)
+
+    @property
+    def main_ask(self) -> Ask:
+        """The one that has what the others leave of epsilon."""
+        return max(self.asks, key=lambda ask: ask.precedence)
 
     @property
     def reads_cells(self) -> bool:
         """Whether columns as they are asked of, and not only features of them."""
-        asked = (self.statistics, self.synthetic, self.coefficients)
-        return any(one is not None for one in asked)
+        return any(ask.cells(self) is not None for ask in self.asks)
 
     @property
     def cell_columns(self) -> Mapping[str, Column]:
         """The columns whose cells are asked of; StudyError if nothing says what they are."""
-        return (columns_with_target if self.coefficients else columns_of)(self.data)
-
-    @property
-    def has_joint_batches(self) -> bool:
-        """Whether all silos together draw batches of one public size."""
-        return self.training is not None and self.training.sampling == "without-replacement"
+        read = [columns for ask in self.asks if (columns := ask.cells(self)) is not None]
+        return {name: column for columns in read for name, column in columns.items()}
 
     @property
     def own_code(self) -> tuple[str, ...]:
@@ -338,13 +300,13 @@ class Study:
 
         Reading, planning and approving a study, and verifying a run of it, call none of it.
         """
-        named = [self.data.source]
-        if self.model is not None:
-            frozen = self.model.frozen.module if self.model.frozen else ""
-            named += [self.model.kind, frozen, self.model.loss]
-        if self.training is not None:
-            named += self.training.metrics
+        named = [self.data.source, *(name for ask in self.asks for name in ask.own_code(self))]
         return tuple(name for name in named if import_path.is_own(name))
+
+    @property
+    def shows_counts(self) -> bool:
+        """Whether batches are drawn by all silos together, so that their sizes are public."""
+        return any(ask.shows_counts(self) for ask in self.asks)
 
     @property
     def is_unattested(self) -> bool:
@@ -355,23 +317,34 @@ class Study:
     @property
     def canonical(self) -> bytes:
         """The canonical form: JSON with sorted keys, every default written out (`settings`)."""
-        content = canonical(self)
-        del content["toml"]
-        if self.attestation is not None:
-            content["attestation"] = self.attestation.to_dict()
-        if self.statistics is not None:
-            content["statistics"] = self.statistics.canonical()
-        del content["synthetic"]  # it came after ids were pinned
-        if self.synthetic is not None:
-            content["synthetic"] = self.synthetic.canonical()
-        for name in _OF_MODEL:  # which came after study ids were pinned
-            del content[name]
-            if (asked := getattr(self, name)) is not None:
-                content[name] = asked.to_table()
-        content["format"] = FORMAT
+        content: dict[str, Any] = {
+            "name": self.name,
+            "transcript": self.transcript,
+            "attestation": None if self.attestation is None else self.attestation.to_dict(),
+            "format": FORMAT,
+        }
+        content |= {key: canonical(getattr(self, key)) for key in ("code", *_TABLES)}
+        for ask in asks():  # those whose tables came after ids were pinned are left out if absent
+            content |= dict.fromkeys(ask.tables) if ask.is_pinned else {}
+            content |= ask.canonical(self) if ask in self.asks else {}
         return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
     @cached_property
     def id(self) -> bytes:
         """SHA-256 of the canonical form, 32 bytes."""
         return hashlib.sha256(self.canonical).digest()
+
+
+@cache
+def _asked_tables() -> tuple[str, ...]:
+    """The tables of all kinds of asks, by rank."""
+    return tuple(key for ask in asks() for key in ask.tables)
+
+
+def _usual() -> Ask:
+    """What a study asks that has no table of any ask: its tables are missed."""
+    if not asks():
+        raise StudyError(
+            f"expected a package that registers {ENTRY_POINTS}, found none; install hubbub whole"
+        )
+    return max(asks(), key=lambda ask: ask.precedence)

@@ -6,83 +6,88 @@ that they have anyway. This file knows in which form the settings are read back,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from hubbub import tabular
-from hubbub.study import (
-    attested_roles,
-    data,
-    model,
-    parties,
-    privacy,
-    target,
-    training,
-)
+from hubbub.study.attested_roles import AttestedRole
+from hubbub.study.data import Data
 from hubbub.study.omop.omop_keys import omop_table
-from hubbub.study.study_part import StudyPart
+from hubbub.study.parties import Parties, numbered
+from hubbub.study.study_head import HASHES
+from hubbub.study.target import target_table
 
-Settings = parties.Parties | data.Data | model.Model | training.Training | privacy.Privacy
-
-
-def written(
-    head: Mapping[str, Any],
-    tables: Mapping[str, Settings],
-    asked: Mapping[str, StudyPart | None],
-    attestation: attested_roles.Attestation | None = None,
-) -> str:
-    """The text of a study file with this table `[study]` and these others."""
-    stated = {title: _table(settings) for title, settings in tables.items()}
-    stated |= {title: one.to_table() for title, one in asked.items() if one is not None}
-    if attestation is not None:
-        stated["attestation"] = {
-            role: _attested(asked) for role, asked in attestation.asked().items()
-        }
-    return tomli_w.dumps({"study": dict(head), **stated})
+if TYPE_CHECKING:
+    from hubbub.study.study import Study
 
 
-def _table(settings: Settings) -> dict[str, Any]:
-    """The settings as the table that they are read from."""
-    table = _stated(settings)
-    if isinstance(settings, parties.Parties) and settings.names == parties.numbered(settings.silos):
+def text_of(study: Study) -> str:
+    """The text of a study's file."""
+    head: dict[str, Any] = {"name": study.name}
+    if study.transcript != HASHES:
+        head["transcript"] = study.transcript
+    if study.code:
+        head["code"] = dict(study.code)
+    tables = {"study": head, "parties": _parties(study.parties), "data": _data(study.data)}
+    for ask in study.asks:
+        tables |= ask.written(study)
+    tables["privacy"] = stated(study.privacy)
+    if study.attestation is not None:
+        roles = study.attestation.asked().items()
+        tables["attestation"] = {role: _attested(asked) for role, asked in roles}
+    return tomli_w.dumps(tables)
+
+
+def stated(settings: Any) -> dict[str, Any]:
+    """What differs from the defaults of settings, by key, as a table that is read back as them."""
+    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return {
+        field.name: _plain(values[field.name])
+        for field in fields(settings)
+        if values[field.name] != field.default
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Settings within others and pairs of a name and a value as tables."""
+    if is_dataclass(value):
+        return stated(value)
+    pairs = isinstance(value, tuple) and all(
+        isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value
+    )
+    return dict(value) if pairs and value else value
+
+
+def _parties(parties: Parties) -> dict[str, Any]:
+    table = stated(parties)
+    if parties.names == numbered(parties.silos):
         del table["names"]
-        return {"silos": settings.silos, **table}
-    if isinstance(settings, data.Data):
-        table.pop("target", None)
-        if settings.target:  # files have no default for it
-            table["target"] = settings.target
-        if settings.outcome is not None:
-            table["target"] = target.target_table(settings.target, table.pop("outcome"))
-        if settings.omop is not None:
-            table["omop"] = omop_table(settings.omop)
-        if settings.columns:
-            table["columns"] = {column.name: _column(column) for column in settings.columns}
-    pairs = {key: dict(table[key]) for key in ("options", "tables", "optimizer") if key in table}
-    inner = ("evaluate", "standardise", "frozen")
-    extras = {key: _stated(table[key]) for key in inner if key in table}
-    return table | pairs | extras
-
-
-def _attested(asked: attested_roles.AttestedRole) -> dict[str, Any]:
-    """What a role must show, as the table that it is read from."""
-    differs = [field.name for field in fields(asked) if getattr(asked, field.name) != field.default]
-    return {name: value for name, value in asked.to_dict().items() if name in differs}
-
-
-def _column(column: tabular.Column) -> dict[str, Any]:
-    """A column as the table that is its entry in data.columns."""
-    table = _stated(column)
-    del table["name"]
+        return {"silos": parties.silos, **table}
     return table
 
 
-def _stated(
-    settings: Settings | tabular.Column | training.Evaluate | data.Standardise,
-) -> dict[str, Any]:
-    """What differs from the defaults, by name."""
-    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    defaults = {field.name: field.default for field in fields(settings)}
-    return {name: value for name, value in values.items() if value != defaults[name]}
+def _data(data: Data) -> dict[str, Any]:
+    """The table `[data]`, whose target, columns and cohort have forms of their own."""
+    table = stated(data)
+    table.pop("target", None)
+    if data.target:  # files have no default for it
+        table["target"] = data.target
+    if data.outcome is not None:
+        del table["outcome"]
+        table["target"] = target_table(data.target, data.outcome)
+    if data.omop is not None:
+        table["omop"] = omop_table(data.omop)
+    if data.columns:
+        columns = {column.name: stated(column) for column in data.columns}
+        table["columns"] = {
+            name: {key: value for key, value in column.items() if key != "name"}
+            for name, column in columns.items()
+        }
+    return table
+
+
+def _attested(asked: AttestedRole) -> dict[str, Any]:
+    """What a role must show, as the table that it is read from."""
+    differs = [field.name for field in fields(asked) if getattr(asked, field.name) != field.default]
+    return {name: value for name, value in asked.to_dict().items() if name in differs}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section
@@ -21,6 +21,10 @@ from hubbub.settings import (
     whole,
 )
 from hubbub.study.import_path import is_own
+
+if TYPE_CHECKING:
+    from hubbub.study.model import Model
+    from hubbub.study.study import Study
 
 _MOST_METRICS = 20
 MOST_BANDS = 128
@@ -297,3 +301,17 @@ class Training:
             )
         ),
     ] = ()
+
+
+def learning_of(study: Study) -> tuple[Model, Training]:
+    """The model of a study and how it is trained.
+
+    Raises:
+        StudyError: it trains none.
+    """
+    if study.training is None:
+        raise StudyError(
+            "expected a study with [model] and [training], got one of statistics alone; add "
+            "them, or use what is there for statistics"
+        )
+    return study.model, study.training

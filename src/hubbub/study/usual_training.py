@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import floor, log10, prod, sqrt
 
 from hubbub.study.study import Study
+from hubbub.study.training import learning_of
 from hubbub.tabular import COUNT, NUMERIC, TIME_TO_EVENT, Column, Outcome
 
 STEPS, SAMPLE_RATE = 150, 0.2
@@ -95,7 +96,7 @@ def usual_for(study: Study) -> UsualTraining:
     Args:
         study: whatever it says of clip, rate and optimizer.
     """
-    model, training = study.learning
+    model, training = learning_of(study)
     data, columns = study.data, study.data.columns
     square = squared_length(columns) if columns else 1.0 + prod(model.inputs) / 3
     if data.standardise is not None:

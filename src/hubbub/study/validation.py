@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,6 @@ HELD_BACK, TRAINING, AUTO = "held-back", "training", "auto"
 @settings
 class Validation:
     """Scores of the trained model with intervals, from one noisy sum ([P27](privacy.md#p27))."""
-
-    title: ClassVar[str] = "validation"
 
     epsilon: Annotated[float, number(0.001, 50, "What it may cost, a part of the study's.")]
     records: Annotated[

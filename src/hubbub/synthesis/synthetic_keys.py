@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section, is_number
@@ -28,8 +28,6 @@ _BINS = 8
 @settings
 class AskedSynthesis:
     """Synthetic records: which columns, in which levels, by how many sums."""
-
-    title: ClassVar[str] = "synthetic"
 
     columns: Annotated[
         tuple[CodedColumn, ...],

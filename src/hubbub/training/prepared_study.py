@@ -28,6 +28,7 @@ from hubbub.protocol import Lift, LocalTask, RoundParameters
 from hubbub.queries import StandardisingQuery, check_expected, features_of, held_back_share
 from hubbub.queries import plan as plan_study
 from hubbub.study import Standardisation, Study, imported_code, known_code, sources
+from hubbub.study.training import learning_of
 from hubbub.tabular import CodedCells, Records
 from hubbub.training import record_checks
 
@@ -230,7 +231,7 @@ def _records(
     tested: bool,
 ) -> tuple[dict[str, Records], Records | None]:
     """The records of these silos by name, and the public test set if there is one here."""
-    model, _ = study.learning
+    model, _ = learning_of(study)
 
     def of(name: str) -> Records:
         loaded = (
@@ -255,7 +256,7 @@ def _learner(
     device: str,
 ) -> learning.Learner:
     """The model, tried on records that are at hand."""
-    settings, training = study.learning
+    settings, training = learning_of(study)
     given = handed.model if handed else None
     model = copy.deepcopy(given) if given else learning.model_of(study, shape)
     target_type = learning.goal_of(study)

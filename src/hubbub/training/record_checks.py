@@ -11,6 +11,7 @@ from hubbub.errors import DataError
 from hubbub.planning import owned_records
 from hubbub.queries import training_of
 from hubbub.study import Study, sources
+from hubbub.study.training import learning_of
 from hubbub.tabular import Records
 
 
@@ -32,7 +33,7 @@ def check_records(
 
 def _check_counts(study: Study, counts: Mapping[str, int]) -> None:
     """Joint batches make the numbers of records public, and the plan counts on them (P10)."""
-    if not study.has_joint_batches or len(counts) < study.parties.silos:
+    if not study.shows_counts or len(counts) < study.parties.silos:
         return
     values = list(counts.values())
     stated = study.data.counts or values
@@ -64,7 +65,7 @@ def _check_targets(name: str, records: Records, study: Study) -> None:
     """Targets are what a built-in model is trained for; others would be learnt as nonsense."""
     if name == sources.TEST and not len(records):
         raise DataError("expected records in the public test set, got none; fix it")
-    (model, _), targets = study.learning, records.targets
+    (model, _), targets = learning_of(study), records.targets
     if not model.is_built_in or study.data.outcome is not None:
         return  # only the model itself says what it gives; numbers have been checked
     if model.outputs == 1:

@@ -37,6 +37,7 @@ from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan, QueryState, SteppedQuery
 from hubbub.protocol import Roster, RoundParameters, Tag
 from hubbub.study import Study
+from hubbub.study.training import learning_of
 from hubbub.training import checkpoint, loop
 from hubbub.training.run_metadata import RunMetadata, read_metadata
 from hubbub.verification import (
@@ -253,7 +254,7 @@ def refuse_used(path: Path, *, apart: bool = False) -> None:
 
 def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:
     """Put the trained model into a run's folder, with the shape of one record's features."""
-    settings, _ = plan.study.learning
+    settings, _ = learning_of(plan.study)
     header = {
         "study": plan.study.id.hex(),
         "kind": settings.kind,

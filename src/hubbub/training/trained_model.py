@@ -20,6 +20,7 @@ from hubbub import tabular
 from hubbub.errors import DataError, UserError
 from hubbub.queries import STANDARDISED
 from hubbub.study import Standardisation, Study, imported_code, is_own, sources
+from hubbub.study.training import learning_of
 from hubbub.tabular import Records
 from hubbub.verification import MODEL
 
@@ -60,7 +61,7 @@ class TrainedModel:
         """What the classes are called, in the order of their numbers; empty if there are none."""
         if self.study.data.outcome is not None:
             return ()
-        data, outputs = self.study.data, self.study.learning[0].outputs
+        data, outputs = self.study.data, learning_of(self.study)[0].outputs
         if data.positive:
             return (" or ".join(data.negative), " or ".join(data.positive))
         if len(data.classes) == max(outputs, 2):
@@ -131,7 +132,7 @@ class TrainedModel:
             raise DataError("expected finite numbers to predict from, found others; clean them")
         unlabelled = np.zeros(len(array), dtype=np.float32)
         records = Records(inputs=array.astype(np.float32), targets=unlabelled)
-        return learning.through_frozen(self.study.learning[0].extractor, records).inputs
+        return learning.through_frozen(learning_of(self.study)[0].extractor, records).inputs
 
     def _encoded(self, table: Any) -> NDArray[np.float32]:
         """Features of a file or a table in memory."""
@@ -195,7 +196,7 @@ def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> 
 
 def _refuse_strange_code(study: Study, *, builds: bool, trusted: bool) -> None:
     """Refuse code that makes the module or its features, if nobody here has let it run."""
-    model, _ = study.learning
+    model, _ = learning_of(study)
     frozen = model.frozen.module if model.frozen else ""
     called = (frozen, model.kind if builds else "")
     names = [name for name in study.own_code if name in called]
@@ -207,7 +208,7 @@ def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
     if model is not None:
         return model
     build = partial(learning.model_of, study, shape)
-    if study.learning[0].is_built_in:
+    if learning_of(study)[0].is_built_in:
         learning.refuse_other_model(path, build)
     return build()
 

@@ -17,6 +17,7 @@ from scipy.special import expit, log_softmax, softmax, xlogy
 
 from hubbub.errors import StudyError
 from hubbub.study import HUBER, Study
+from hubbub.study.training import learning_of
 from hubbub.tabular import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
 
 Array = NDArray[np.float64]
@@ -202,7 +203,7 @@ def head_of(study: Study) -> LinearHead:
     Raises:
         StudyError: its loss is its own.
     """
-    model, _ = study.learning
+    model, _ = learning_of(study)
     outcome = study.data.outcome
     if model.loss not in ("", HUBER):
         raise StudyError(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.study import Study
+from hubbub.study.training import learning_of
 from hubbub.tabular import COUNT, NUMERIC, Column, Outcome
 
 Array = NDArray[np.float64]
@@ -27,7 +28,7 @@ def made_up_records(
     study: Study, count: int, random: np.random.Generator
 ) -> tuple[Array, NDArray[np.generic]]:
     """Features (count, features) and targets, as `Records` have them, of one made-up world."""
-    model, _ = study.learning
+    model, _ = learning_of(study)
     columns = [column for column in study.data.columns if column.feature]
     shared = random.normal(size=(count, _FACTORS))
     if columns:
@@ -81,7 +82,7 @@ def _predictor(inputs: Array, random: np.random.Generator) -> Array:
 
 def _targets(study: Study, signal: Array, random: np.random.Generator) -> NDArray[np.generic]:
     """Targets of the study's kind."""
-    outcome, (model, _) = study.data.outcome, study.learning
+    outcome, (model, _) = study.data.outcome, learning_of(study)
     if outcome is not None:
         return _outcomes(outcome, signal, random)
     if model.outputs == 1:

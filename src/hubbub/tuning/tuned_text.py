@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from hubbub.errors import StudyError
 from hubbub.study import Study
+from hubbub.study.training import learning_of
 
 _KEY = re.compile(r"\s*([A-Za-z_]+)\s*=")
 _HEADER = re.compile(r"\s*\[+\s*([^\]]*?)\s*\]+\s*(#.*)?")
@@ -20,7 +21,7 @@ def tuned_text(before: Study, after: Study) -> str:
     Guarantees:
         1. It is read as `after`.
     """
-    _, training = after.learning
+    _, training = learning_of(after)
     optimizer = dict(training.optimizer)
     shown = ", ".join(
         f'{key} = "{optimizer[key]}"' if key != "lr" else f"lr = {optimizer[key]:g}"

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hubbub.errors import StudyError
 from hubbub.queries import held_back_share, plan
 from hubbub.study import Study
+from hubbub.study.training import learning_of
 from hubbub.study.usual_training import usual_for
 from hubbub.tabular import Records
 from hubbub.tuning.linear_heads import Array, LinearHead, head_of
@@ -141,7 +142,9 @@ def tune(
         for steps, law in laws.items():
             places = [k for k, (one, _) in enumerate(candidates) if one.steps == steps]
             group = [candidates[k][0] for k in places]
-            told = _explained(head, drawn, group, law, draw, intercept=study.learning[0].intercept)
+            told = _explained(
+                head, drawn, group, law, draw, intercept=learning_of(study)[0].intercept
+            )
             for place, value in zip(places, told, strict=True):
                 explained[place].append(value)
         if progress is not None:
@@ -155,7 +158,7 @@ def tune(
 
 def with_settings(study: Study, settings: Settings) -> Study:
     """The study, trained so."""
-    _, training = study.learning
+    _, training = learning_of(study)
     evaluate = training.evaluate
     if evaluate is not None:
         every = max(1, round(evaluate.every * settings.steps / training.steps))
@@ -168,12 +171,12 @@ def with_settings(study: Study, settings: Settings) -> Study:
         optimizer=tuple(sorted(optimizer.items())),
         evaluate=evaluate,
     )
-    return replace(study, toml="", training=changed)
+    return study.changed(training=changed)
 
 
 def _refuse_others(study: Study) -> None:
     """What is not rehearsed here."""
-    model, training = study.learning
+    model, training = learning_of(study)
     found = ""
     if model.kind != "logistic" or model.extractor:
         found = f'a model of kind "{model.kind}"' + " behind frozen layers" * bool(model.extractor)
@@ -197,10 +200,10 @@ def _refuse_others(study: Study) -> None:
 
 def _candidates(study: Study) -> list[tuple[Settings, str]]:
     """The rule's settings and others around them, and what the study has now, if it differs."""
-    _, training = study.learning
+    _, training = learning_of(study)
     candidates: list[tuple[Settings, str]] = []
     for steps in _STEPS:
-        usual = usual_for(replace(study, toml="", training=replace(training, steps=steps)))
+        usual = usual_for(study.changed(training=replace(training, steps=steps)))
         candidates += [
             (
                 Settings(
@@ -225,7 +228,7 @@ def _candidates(study: Study) -> list[tuple[Settings, str]]:
 
 def _law(study: Study, steps: int) -> RehearsalLaw:
     """How much noise a run of so many steps has, by its plan."""
-    _, training = study.learning
+    _, training = learning_of(study)
     settings = Settings(clip_norm=training.clip_norm, steps=steps, lr=0.1)
     planned = plan(with_settings(study, settings), dimension=1)
     return RehearsalLaw(

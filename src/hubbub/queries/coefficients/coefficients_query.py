@@ -9,8 +9,10 @@ What a run says of it is in its folder:
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from hubbub.planning import (
     Query,
     QueryWarnings,
     Released,
+    Turn,
 )
 from hubbub.queries.answer_csv import tables_of
 from hubbub.queries.coefficients.model_sums import NAME
@@ -32,9 +35,13 @@ from hubbub.queries.coefficients.released_model import covariates_of
 from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
-from hubbub.study import Coefficients, Data, Parties, Privacy
-from hubbub.study.data import columns_of
-from hubbub.tabular import COUNT
+from hubbub.section import Section
+from hubbub.settings import Keys, keys_of, schema
+from hubbub.study import Coefficients, Data, Parties, Privacy, Study
+from hubbub.study.ask import Ask, Surroundings
+from hubbub.study.coefficients import check_coefficients, coefficients_from
+from hubbub.study.data import columns_of, columns_with_target
+from hubbub.tabular import COUNT, Column
 
 COEFFICIENT, COEFFICIENTS = "coefficients", "coefficients.json"
 COEFFICIENT_SUMS = "coefficient-sums.json"
@@ -96,9 +103,9 @@ class CoefficientsQuery(SumsQuery):
         return self.asked.epsilon
 
     @property
-    def is_asked_last(self) -> bool:
+    def turn(self) -> Turn:
         """They are asked at the model that is released."""
-        return True
+        return Turn.LAST
 
     @property
     def kept_in(self) -> str:
@@ -170,3 +177,48 @@ class CoefficientsQuery(SumsQuery):
             files={COEFFICIENTS: json.dumps(told, indent=1)},
             copies=tables_of({NAME: answer.to_dict()}),
         )
+
+
+class CoefficientsAsk(Ask):
+    """Effects of the trained linear model."""
+
+    tables = (COEFFICIENT,)
+    rank = 4
+
+    def keys(self) -> dict[str, Keys]:
+        """See `Ask`."""
+        return {COEFFICIENT: keys_of(Coefficients)}
+
+    def schemas(self) -> dict[str, Any]:
+        """See `Ask`."""
+        return {key: schema(keys) for key, keys in self.keys().items()}
+
+    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
+        """See `Ask`."""
+        if not around.trains:
+            raise top.refusal(COEFFICIENT, "absent where no model is trained", "remove it")
+        return {COEFFICIENT: coefficients_from(top.table(COEFFICIENT))}
+
+    def check(self, study: Study) -> None:
+        """See `Ask`."""
+        check_coefficients(study.data, study.model)
+
+    def written(self, study: Study) -> dict[str, Any]:
+        """See `Ask`."""
+        return {COEFFICIENT: study.coefficients.to_table()}
+
+    def canonical(self, study: Study) -> dict[str, Any]:
+        """See `Ask`."""
+        return self.written(study)
+
+    def parts(self, study: Study) -> dict[str, float]:
+        """See `Ask`."""
+        return {"coefficients.epsilon": study.coefficients.epsilon}
+
+    def query(self, study: Study, dimension: int | None = None) -> CoefficientsQuery:
+        """See `Ask`."""
+        return CoefficientsQuery(study.coefficients, study.data, study.privacy)
+
+    def cells(self, study: Study) -> Mapping[str, Column]:
+        """See `Ask`."""
+        return columns_with_target(study.data)

@@ -28,7 +28,7 @@ def usual_bins(study: Study) -> int:
     assert asked is not None, "a validation is asked for"  # noqa: S101
 
     def with_bins(number: int) -> Study:
-        return replace(study, toml="", validation=replace(asked, bins=number))
+        return study.changed(validation=replace(asked, bins=number))
 
     fine = layout_of(with_bins(_FINE))
     if fine.cells == layout_of(with_bins(_NUMBERS[-1])).cells:  # classes have no bins

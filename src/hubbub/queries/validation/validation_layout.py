@@ -25,6 +25,7 @@ from hubbub.queries.validation.risks import Risks
 from hubbub.queries.validation.times import Times
 from hubbub.queries.validation.validation_scores import ValidationScore, ValidationScores
 from hubbub.study import Study, Validation
+from hubbub.study.training import learning_of
 
 Array = NDArray[np.float64]
 DIAMETER = sqrt(2)  # of two records in other cells of every table
@@ -159,7 +160,7 @@ def layout_of(study: Study) -> ValidationLayout:
 
 def _kind(study: Study, asked: Validation) -> Kind:
     """The cells of a study's target."""
-    outcome, (model, _) = study.data.outcome, study.learning
+    outcome, (model, _) = study.data.outcome, learning_of(study)
     if outcome is None:
         many = 2 if study.data.positive else max(len(study.data.classes), model.outputs, 2)
         if many > _MOST_CLASSES:

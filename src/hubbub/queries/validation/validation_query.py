@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.disk import json_value, read_bytes, write_text
-from hubbub.errors import IntegrityError
+from hubbub.errors import IntegrityError, StudyError
 from hubbub.planning import (
     Array,
     Mechanism,
@@ -25,12 +25,18 @@ from hubbub.planning import (
     SiloData,
     SteppedQuery,
     Stepper,
+    Turn,
     mechanism_of_all,
 )
 from hubbub.queries.validation.silo_task import SiloTask, groups_of
 from hubbub.queries.validation.validation_layout import DIAMETER, ValidationLayout, layout_of
 from hubbub.queries.validation.whose_records import WhoseRecords, whose_records
-from hubbub.study import Parties, Study, Validation
+from hubbub.section import Section
+from hubbub.settings import Keys, keys_of, schema
+from hubbub.study import Data, Parties, Study, Training, Validation
+from hubbub.study.ask import Ask, Surroundings
+from hubbub.study.import_path import IN_MEMORY
+from hubbub.study.validation import HELD_BACK, validation_from
 from hubbub.tabular import Records
 
 if TYPE_CHECKING:
@@ -57,8 +63,8 @@ class ValidationQuery(SteppedQuery):
     @property
     def asked(self) -> Validation:
         """What is asked."""
-        assert self.study.validation is not None, "a validation is asked for"  # noqa: S101
-        return self.study.validation
+        asked: Validation = self.study.validation
+        return asked
 
     @cached_property
     def layout(self) -> ValidationLayout:
@@ -98,9 +104,9 @@ class ValidationQuery(SteppedQuery):
         return self.asked.epsilon
 
     @property
-    def is_asked_last(self) -> bool:
+    def turn(self) -> Turn:
         """It is asked at the model that is released."""
-        return True
+        return Turn.LAST
 
     def warnings(self, parties: Parties) -> QueryWarnings:
         """Of the records that it is asked of, and of a sum that may be lost."""
@@ -236,3 +242,66 @@ def sums_in(folder: Path, size: int) -> Array:
             f"expected {path} as this version writes it, found something else; restore it"
         ) from None
     return sums_of({_SUMS: sums.reshape(len(sums), -1)}, size) if sums.size else np.zeros((0, size))
+
+
+class ValidationAsk(Ask):
+    """Scores of the trained model."""
+
+    tables = (VALIDATION,)
+    rank = 3
+
+    def keys(self) -> dict[str, Keys]:
+        """See `Ask`."""
+        return {VALIDATION: keys_of(Validation)}
+
+    def schemas(self) -> dict[str, Any]:
+        """See `Ask`."""
+        return {key: schema(keys) for key, keys in self.keys().items()}
+
+    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
+        """See `Ask`."""
+        if not around.trains:
+            raise top.refusal(VALIDATION, "absent where no model is trained", "remove it")
+        stated = top.table(VALIDATION)
+        return {VALIDATION: validation_from(stated, around.columns if stated.get("by") else {})}
+
+    def check(self, study: Study) -> None:
+        """See `Ask`."""
+        _check_validation(study.validation, study.training, study.data)
+
+    def written(self, study: Study) -> dict[str, Any]:
+        """See `Ask`."""
+        return {VALIDATION: study.validation.to_table()}
+
+    def canonical(self, study: Study) -> dict[str, Any]:
+        """See `Ask`."""
+        return self.written(study)
+
+    def parts(self, study: Study) -> dict[str, float]:
+        """See `Ask`."""
+        return {"validation.epsilon": study.validation.epsilon}
+
+    def query(self, study: Study, dimension: int | None = None) -> ValidationQuery:
+        """See `Ask`."""
+        return ValidationQuery(study, dimension)
+
+
+def _check_validation(validation: Validation, training: Training, data: Data) -> None:
+    """Records that can be held back, once, and columns that silos can read."""
+    if validation.records == HELD_BACK and training.sampling == "without-replacement":
+        raise StudyError(
+            'expected no validation.records = "held-back" with sampling = "without-replacement", '
+            "got it; joint batches are drawn from all records, so none can be held back: use "
+            '"training", or Poisson sampling'
+        )
+    also = training.evaluate
+    if also is not None and also.holdout != validation.holdout:
+        raise StudyError(
+            f"expected validation.holdout = {also.holdout:g}, as training.evaluate.holdout is, "
+            f"got {validation.holdout:g}; the same records are held back for both: fix one"
+        )
+    if validation.by and not data.is_declared and data.source != IN_MEMORY:
+        raise StudyError(
+            "expected data.columns with validation.by, whose columns silos read, got "
+            f"{data.source}; leave validation.by out"
+        )

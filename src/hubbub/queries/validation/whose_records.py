@@ -13,7 +13,7 @@ from math import log, sqrt
 
 from hubbub.planning import model_dimension
 from hubbub.queries.validation.validation_layout import layout_of
-from hubbub.study import Study
+from hubbub.study import Study, Training, Validation
 from hubbub.study.validation import AUTO, HELD_BACK
 
 _GOOD_ENOUGH = 0.03  # standard error of a held-back AUC, c-index or accuracy
@@ -79,7 +79,7 @@ def whose_records(study: Study) -> WhoseRecords:
 
 def held_back_share(study: Study) -> float:
     """Share of each silo's records that is kept from the training, for whatever evaluation."""
-    training = study.training
+    training: Training | None = study.training
     if training is not None and training.evaluate is not None:
         return training.evaluate.holdout
     return 0.0 if study.validation is None else whose_records(study).share
@@ -90,7 +90,7 @@ def _takes_held_back(
 ) -> bool:
     """Where they are kept anyway, or are enough, or the others would be further off."""
     training = study.training
-    if study.has_joint_batches:
+    if study.shows_counts:
         return False
     if training is not None and training.evaluate is not None:
         return True
@@ -102,8 +102,8 @@ def _takes_held_back(
 
 def _rough_noise(study: Study) -> float:
     """The noise in a number of the sum, about: the classical Gaussian mechanism's, in shares."""
-    asked, parties, privacy = study.validation, study.parties, study.privacy
-    assert asked is not None, "a validation is asked for"  # noqa: S101
+    asked: Validation = study.validation
+    parties, privacy = study.parties, study.privacy
     alone = sqrt(2 * log(1.25 / privacy.delta)) / asked.epsilon
     return alone * sqrt(parties.silos / max(parties.silos - parties.colluders - 1, 1))
 

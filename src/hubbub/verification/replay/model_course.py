@@ -23,6 +23,7 @@ import hubbub.learning as learning
 from hubbub.errors import HubbubError, ProtocolError
 from hubbub.planning import Plan, PlannedQuery, SteppedQuery, Stepper, told_shape
 from hubbub.protocol import LAYERS, Lift, Parameters, RoundParameters
+from hubbub.study.training import learning_of
 from hubbub.verification.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
 from hubbub.verification.replay.integrity_check import RESTORE
 
@@ -151,7 +152,7 @@ def _built(plan: Plan, *, flattened: bool = False) -> Any:
     if plan.study.model is None:
         return None
     shape = told_shape(plan.study, plan.dimension)
-    if shape is None or not plan.study.learning[0].is_built_in:
+    if shape is None or not learning_of(plan.study)[0].is_built_in:
         return None
     return learning.model_of(plan.study, (1, *shape) if flattened else shape)
 
@@ -202,7 +203,7 @@ def _stored(path: Path, plan: Plan, size: int) -> Parameters | None:
     model = _built(plan)
     if model is None:
         return learning.stored_parameters(path, size)
-    if not plan.study.learning[0].inputs and not _is_named(path, model):
+    if not learning_of(plan.study)[0].inputs and not _is_named(path, model):
         model = _built(plan, flattened=True)
     learning.load_model(path, model)
     return learning.parameters_vector(model)
