@@ -35,7 +35,7 @@ from hubbub.planning.model_size import (
     record_shape,
     told_shape,
 )
-from hubbub.planning.noise_correlation import correlation_of, words_about
+from hubbub.planning.noise_correlation import Correlation, correlation_for
 from hubbub.planning.noise_shares import NoiseShares, may_announce, shares_of
 from hubbub.planning.plan_of_mechanisms import plan_alone, plan_of
 from hubbub.planning.plan_options import ANNOUNCED, option_rows

@@ -29,8 +29,6 @@ from hubbub import protocol
 from hubbub.planning.plan_rows import PlanRow
 from hubbub.planning.step_noise import INDEPENDENT, StepNoise
 from hubbub.privacy import Step, calibrate, release
-from hubbub.study.privacy import Privacy
-from hubbub.study.training import Training
 
 Array = NDArray[np.float64]
 
@@ -244,25 +242,8 @@ def _curvature(free: Array, form: Array) -> Array:
 # How many bands ---------------------------------------------------------------------------------
 
 
-def correlation_of(training: Training, privacy: Privacy) -> StepNoise:
-    """How a training's noise is correlated; independent noise where one band is best."""
-    optimizer = dict(training.optimizer)
-    if optimizer["name"] == "adam" and not training.bands:
-        return INDEPENDENT
-    return _chosen(
-        training.bands,
-        float(optimizer.get("momentum", 0.0)),
-        str(optimizer["schedule"]),
-        training.steps,
-        training.sample_rate,
-        privacy.epsilon,
-        privacy.delta,
-        privacy.relation,
-    )
-
-
 @lru_cache(maxsize=256)
-def _chosen(
+def correlation_for(
     bands: int,
     momentum: float,
     schedule: str,
@@ -272,7 +253,15 @@ def _chosen(
     delta: float,
     relation: str,
 ) -> StepNoise:
-    """With so many bands, or with the best number of them if it is 0."""
+    """How noise is correlated over steps of an optimizer; independent where one band is best.
+
+    Args:
+        bands: how many; 0: the best number of them.
+        momentum, schedule: of the optimizer whose error counts.
+        steps: of the query.
+        rate: with which a record is in a batch.
+        epsilon, delta, relation: what is promised.
+    """
 
     def error(many: int) -> float:
         """The training's noise at the study's epsilon."""
@@ -330,31 +319,3 @@ def least_noise(
         return [release(step, relation)]
 
     return calibrate(whole, epsilon, delta)
-
-
-def words_about(training: Training, noise: StepNoise) -> list[str]:
-    """What correlated noise does for this training, or why there is none."""
-    correlated = noise if isinstance(noise, Correlation) else None
-    if correlated is None and not training.bands and _is_adam(training):
-        return [
-            'noise = "correlated": with the optimizer adam it loses, as adam takes no sums of '
-            "gradients; noise is left independent: use sgd with momentum"
-        ]
-    if correlated is None:
-        return ['noise = "correlated": no number of bands gains here; noise is left independent']
-    words = []
-    if _is_adam(training):
-        words.append(
-            'noise = "correlated" with the optimizer adam: its error is that of sums of gradients, '
-            "which adam does not take; expect less than from independent noise, or use sgd"
-        )
-    if correlated.error >= 1:
-        words.append(
-            f"bands = {correlated.bands}: the error of the training's noise is "
-            f'{correlated.error:.3g} of that of independent noise; use bands = "auto"'
-        )
-    return words
-
-
-def _is_adam(training: Training) -> bool:
-    return dict(training.optimizer)["name"] == "adam"

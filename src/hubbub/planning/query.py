@@ -25,7 +25,6 @@ from hubbub.study.parties import Parties
 from hubbub.tabular import CodedCells, Records
 
 if TYPE_CHECKING:
-    from hubbub.estimation import Answer
     from hubbub.planning.plan_values import Plan
     from hubbub.planning.planned_query import PlannedQuery
     from hubbub.protocol import Lift, LocalTask, RoundParameters
@@ -120,7 +119,7 @@ class Released:
         copies: further files that say the same, such as tables for spreadsheets.
     """
 
-    answers: Mapping[str, Answer] = field(default_factory=dict)
+    answers: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, str | bytes] = field(default_factory=dict)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hubbub.planning import (
     INDEPENDENT,
     SUM_MARGIN,
+    Correlation,
     Mechanism,
     Parameters,
     PlannedQuery,
@@ -21,9 +22,8 @@ from hubbub.planning import (
     StepNoise,
     SteppedQuery,
     Stepper,
-    correlation_of,
+    correlation_for,
     record_clip,
-    words_about,
 )
 from hubbub.study import Parties, Privacy, Training
 from hubbub.study.data import Data
@@ -79,7 +79,7 @@ class TrainingQuery(SteppedQuery):
     def _noise(self) -> StepNoise:
         """Of each step's own, unless the study asks for another kind (P25)."""
         if self.training.noise == "correlated":
-            return correlation_of(self.training, self.privacy)
+            return _correlation_of(self.training, self.privacy)
         return INDEPENDENT
 
     @property
@@ -127,7 +127,7 @@ class TrainingQuery(SteppedQuery):
     @property
     def _words_about_noise(self) -> tuple[str, ...]:
         if self.training.noise == "correlated":
-            return tuple(words_about(self.training, self.mechanism.noise))
+            return tuple(_words_about(self.training, self.mechanism.noise))
         return ()
 
     def units(self, silo: SiloData) -> int:
@@ -204,3 +204,48 @@ class TrainingQuery(SteppedQuery):
             target_type=learner.target_type,
             own=self.training.metrics,
         )
+
+
+def _correlation_of(training: Training, privacy: Privacy) -> StepNoise:
+    """How a training's noise is correlated; independent noise where one band is best."""
+    optimizer = dict(training.optimizer)
+    if optimizer["name"] == "adam" and not training.bands:
+        return INDEPENDENT
+    return correlation_for(
+        training.bands,
+        float(optimizer.get("momentum", 0.0)),
+        str(optimizer["schedule"]),
+        training.steps,
+        training.sample_rate,
+        privacy.epsilon,
+        privacy.delta,
+        privacy.relation,
+    )
+
+
+def _words_about(training: Training, noise: StepNoise) -> list[str]:
+    """What correlated noise does for this training, or why there is none."""
+    correlated = noise if isinstance(noise, Correlation) else None
+    if correlated is None and not training.bands and _is_adam(training):
+        return [
+            'noise = "correlated": with the optimizer adam it loses, as adam takes no sums of '
+            "gradients; noise is left independent: use sgd with momentum"
+        ]
+    if correlated is None:
+        return ['noise = "correlated": no number of bands gains here; noise is left independent']
+    words = []
+    if _is_adam(training):
+        words.append(
+            'noise = "correlated" with the optimizer adam: its error is that of sums of gradients, '
+            "which adam does not take; expect less than from independent noise, or use sgd"
+        )
+    if correlated.error >= 1:
+        words.append(
+            f"bands = {correlated.bands}: the error of the training's noise is "
+            f'{correlated.error:.3g} of that of independent noise; use bands = "auto"'
+        )
+    return words
+
+
+def _is_adam(training: Training) -> bool:
+    return dict(training.optimizer)["name"] == "adam"

@@ -35,7 +35,6 @@ from hubbub.protocol import (
     process_pool,
     seal_ahead,
 )
-from hubbub.queries import TRAINING
 from hubbub.session import node_party, party, session_offer, setup, silo_party
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.session.attestation_exchange import AttestedSession, Attests
@@ -218,7 +217,7 @@ def assemble(
     source: Callable[[int], SecureSource] | None = None,
     record: Record | None = None,
     threads: int = 1,
-    purpose: str = TRAINING,
+    purpose: str = "sum",
     session: bytes | None = None,
     attests: Callable[[int], Attests] | None = None,
     notice: Notice = lambda _: None,
