@@ -291,8 +291,8 @@ def _named(get: str, put: str, *names: str) -> Iterator[tuple[Callable[[], Any],
 
 # Each is read, and set where it has changed. Modes over all calls come first, or they would see the
 # others, and the default device, which is such a mode, before them; what ends inference says of
-# gradients too. To set deterministic algorithms loads torch's compiler, 85 MiB: not where nobody has
-# changed anything.
+# gradients too. To set deterministic algorithms loads torch's compiler, 85 MiB: not where nobody
+# has changed anything.
 _NEVER_ENDED: list[object] = []
 _MODES: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
     (_default_device, lambda one: torch.set_default_device(one.device if one else None)),
