@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hubbub.errors import HubbubError, ProtocolError
+from hubbub.errors import HubbubError, ProtocolError, loggable
 from hubbub.network.collection.asked import AskedCollection, approved, planned_of
 from hubbub.network.collection.collectable import refuse_uncollectable
 from hubbub.network.collection.kept_frames import FOLDER, KeptFrames
@@ -144,4 +144,4 @@ def quietly(step: Callable[[], None], event_log: EventLog) -> None:
     try:
         step()
     except HubbubError as error:
-        event_log.warn("stopped", said=str(error))
+        event_log.warn("stopped", said=loggable(error))
