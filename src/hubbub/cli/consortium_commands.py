@@ -175,12 +175,16 @@ def _relay(options: argparse.Namespace) -> int:
         "configuration": str(files.configuration),
         "certificate": str(files.certificate.path),
         "days_left": files.certificate.days_left,
-        "reloaded": files.reloaded,
+        "running": files.not_taken is not None,
+        "reloaded": files.not_taken == "",
     }
-    words = (
-        "the relay that runs with it was told"
-        if files.reloaded
-        else (f"run it with: nats-server -c {files.configuration}")
+    words = {
+        None: f"run it with: nats-server -c {files.configuration}",
+        "": "the relay that runs with it has taken it",
+    }.get(
+        files.not_taken,
+        f"the relay that runs has NOT taken it, and knows the keys of before: {files.not_taken}; "
+        "restart it (systemctl restart hubbub-relay, or hubbub serve), then say this again",
     )
     answer(
         options,
@@ -189,7 +193,7 @@ def _relay(options: argparse.Namespace) -> int:
         f"certificate valid for {files.certificate.days_left:.0f} days",
         words,
     )
-    return 0
+    return 1 if files.not_taken else 0
 
 
 def _leaf(options: argparse.Namespace) -> int:
