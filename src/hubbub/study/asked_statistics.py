@@ -28,7 +28,7 @@ from hubbub.settings import (
 )
 from hubbub.tabular import Column
 
-_MOST_STATISTICS = 100
+_MOST_STATISTICS, _MOST_LETTERS = 100, 100
 Named = tuple[str, "estimation.OneSum | estimation.Iterated"]
 
 
@@ -112,6 +112,8 @@ def statistics_from(
             f"expected 1 to {_MOST_STATISTICS} tables [statistics.NAME], got {len(named)}; add one "
             'such as [statistics.baseline] with kind = "table"'
         )
+    for name in named:
+        _check_name(name)
     part = read_key(AskedStatistics, section, "epsilon", required=True) if not alone else 0.0
     asked = tuple(
         (name, estimation.statistic_from(name, one, columns)) for name, one in named.items()
@@ -150,3 +152,14 @@ def _notes() -> dict[str, Key]:
     """What is noted of keys: of those that several kinds have, and of each kind's own."""
     own = (note for kind in estimation.KINDS.values() for note in kind.notes.items())
     return {**dict(own), **estimation.KEYS}
+
+
+def _check_name(name: str) -> None:
+    """A statistic's name is in tables, figures and the names of files: a plain text it must be."""
+    plain = name.isprintable() and not {*"/\\"} & {*name} and not name.startswith(".")
+    if not (plain and 0 < len(name) <= _MOST_LETTERS):
+        raise StudyError(
+            f"expected the name of a statistic to be 1 to {_MOST_LETTERS} printable characters, "
+            "without / and \\ and with no . in front, as files are called by it, got "
+            f"{name[:_MOST_LETTERS]!r}; rename it"
+        )
