@@ -36,6 +36,7 @@ from hubbub.protocol.round import RoundParameters, poisson_rows
 from hubbub.queries import plan
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.preparing import prepare
 
 TABLE = Path(__file__).parent / "results" / "run_step.csv"
 _RATE, _TESTED, _WARM = 0.25, 1000, 4
@@ -139,7 +140,7 @@ def arithmetic(
 def measured(silos: int, mean: float, steps: int) -> Row:
     study = study_of(silos, round(mean / _RATE), steps)
     made = plan(study)
-    prepared = PreparedStudy.of(study, made)
+    prepared = prepare(study, made)
     round_parameters, tasks = round_parameters_of(prepared.plan.main), prepared.tasks
     watch = Watch(arithmetic=lambda: arithmetic(prepared, tasks, round_parameters))
     with tempfile.TemporaryDirectory() as folder:

@@ -33,13 +33,14 @@ from hubbub.session.silo_party import SiloParty
 from hubbub.training.local_backend import LocalBackend
 from hubbub.training.loop import Progress, Summed, train
 from hubbub.training.prepared_study import Parameters, PreparedStudy
+from hubbub.training.preparing import prepare
 from hubbub.training.result import Result
 from hubbub.training.run_sessions import RunSessions, SessionPlan
 
 
 def federated(study: hubbub.Study, progress: Progress) -> Result:
     """Train through the protocol, with a fresh list for every attempt."""
-    setting = PreparedStudy.of(study)
+    setting = prepare(study)
     with ExitStack() as stack:
         series = _sums(setting, stack)
 

@@ -33,7 +33,6 @@ from hubbub import Study, learning, plan, run
 from hubbub.errors import DataError, HubbubError, ModelError, ProtocolError
 from hubbub.learning import TrainingTask
 from hubbub.protocol.primitives.wire import Frame, Tag
-from hubbub.training import prepared_study
 
 DOSE, AGE = 0.7317529481, 62.83917361
 NAME = "Zebulon Quackenbush"
@@ -364,7 +363,7 @@ def test_a_metric_of_the_training_records_is_found(home, outside, monkeypatch):
     def told(model, records, **options):
         return original(model, records, **options) | {"ill": ILL / COUNT}
 
-    monkeypatch.setattr(prepared_study.learning, "evaluate_records", told)
+    monkeypatch.setattr(learning, "evaluate_records", told)
     runs = [outside.places(home / str(k), training()) for k in range(2)]
     share = "the share of the ill"
     assert leaks(*runs) >= {(share, "file .jsonl"), (share, "screen"), (share, "caller")}

@@ -28,6 +28,7 @@ from hubbub.cli.main import main
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.key_files import read_roster
 from hubbub.study import Study
+from hubbub.training.preparing import prepare
 
 _SHORTEST, _LONGEST = 5.0, 50.0  # seconds of darkness, below the deadline of a phase
 _SECONDS = 900.0
@@ -167,10 +168,9 @@ def _dark(lines: Lines, name: str, seconds: float) -> float:
 
 
 def _parameters(run: Run) -> int:
-    from hubbub.training.prepared_study import PreparedStudy
 
     study = Study.load(run.stage.consortium.folder / "study.toml")
-    return int(PreparedStudy.of(study).initial.size)
+    return int(prepare(study).initial.size)
 
 
 def processor_seconds(pids: Sequence[int]) -> float:

@@ -14,7 +14,7 @@ import pytest
 from tests.asking.made_up import KINDS, SILOS, patients, study, table_of_study, write_silos
 
 import hubbub
-from hubbub import Study, learning
+from hubbub import Study
 from hubbub.cli.main import main
 from hubbub.errors import DataError, IntegrityError, StudyError
 from hubbub.estimation import Answer
@@ -25,6 +25,7 @@ from hubbub.queries import (
     planned_statistics,
     statistics_of,
     sums_in,
+    sums_query,
 )
 from hubbub.queries.kept_sums import SUMS, write_sums
 from hubbub.verification.replay import verify
@@ -260,7 +261,7 @@ def test_a_last_sum_that_an_interruption_has_lost_is_said_to_be(
     folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    real = learning.stepped
+    real = sums_query._KeptSums.step
 
     def stopped(*given: Any) -> Any:
         seen.append(given)
@@ -269,7 +270,7 @@ def test_a_last_sum_that_an_interruption_has_lost_is_said_to_be(
         return real(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(learning, "stepped", stopped)
+        patch.setattr(sums_query._KeptSums, "step", stopped)
         with pytest.raises(KeyboardInterrupt):
             hubbub.run(two_sums(folder, kind), folder / "run")
     hubbub.resume(folder / "run")

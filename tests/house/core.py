@@ -18,11 +18,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
-MOST_WRONG = 74
+MOST_WRONG = 62
 
 # Which files are the core until they are one folder: rooms, less what is named after them.
 _WHOLE_ROOMS = ("privacy", "planning", "protocol", "session", "ledger", "tabular")
-_SINGLE_FILES = ("errors", "disk", "settings", "section", "kept_pages")
+_SINGLE_FILES = ("errors", "disk", "settings", "section", "kept_pages", "number_format")
 _NO_CORE = re.compile(
     r"protocol/collection/"
     r"|study/(drafting|sql|omop|extracts|harmonising|datasets)/"

@@ -16,6 +16,7 @@ from hubbub.learning.operation_mode import OperationMode
 _PREPARED = """
 import sys
 from hubbub.study import Study
+from hubbub.training.preparing import prepare
 from hubbub.training import PreparedStudy
 study = Study.parse('''
 study.name = "lean"
@@ -25,7 +26,7 @@ model = {kind = "logistic", inputs = [26]}
 training = {steps = 2, sample_rate = 0.2}
 privacy = {epsilon = 2.0, delta = 1e-5}
 '''.replace('"a", "b", "c"', '"cleveland", "hungary", "switzerland", "va-long-beach"'))
-PreparedStudy.of(study, whose=["cleveland"])
+prepare(study, whose=["cleveland"])
 print(*sorted({"torch._dynamo", "torch._inductor", "sympy", "scipy.stats"} & set(sys.modules)))
 """
 

@@ -39,6 +39,7 @@ from hubbub.study import Study
 from hubbub.tabular import Records
 from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.preparing import prepare
 from hubbub.training.run_sessions import SessionPlan
 from network.consortium import Brisk, Consortium, planned, table
 from network.engine import in_process
@@ -366,7 +367,7 @@ def opened(
 @cache
 def setting_of(study: Study) -> PreparedStudy:
     """Everybody's records and the plan, for whoever checks sums."""
-    return PreparedStudy.of(study)
+    return prepare(study)
 
 
 @cache

@@ -40,7 +40,7 @@ from hubbub.session.setup import SetUp
 from hubbub.study import Parties, named_object
 from hubbub.tabular import Records
 from hubbub.training.loop import Parameters, Summed, train
-from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.preparing import prepare
 from hubbub.verification.replay.checking import verify
 from network.lines import over_nats
 from network.relay import (
@@ -253,7 +253,7 @@ def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
 ) -> None:
     """Tokens are fresh on either side, so the places of the one are given to the other."""
     parties = gather(tokens, draws=source)
-    whole = PreparedStudy.of(parties.study)
+    whole = prepare(parties.study)
     reference = together(parties, whole)
     monkeypatch.setattr(SetUp, "__init__", named(reference.rounds.session))
     there = learning.parameters_vector(parties.serve(timeouts=HASTY).model)

@@ -24,7 +24,7 @@ from hubbub.queries import EVALUATION, STANDARDISATION, TRAINING
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.federated import Standardisation
-from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.preparing import prepare
 from hubbub.verification.replay.checking import verify
 from network.consortium import planned
 from network.relay import (
@@ -550,7 +550,7 @@ def test_a_silo_with_more_records_than_the_study_states_takes_no_part(
         assert "fit the study" in known
         assert "data.records" not in known  # what is wrong is for the owner's eyes alone
     with nullcontext() if fits else pytest.raises(DataError, match="records of ann"):
-        PreparedStudy.of(parties.study)
+        prepare(parties.study)
 
 
 # Evaluations that are not due -------------------------------------------------------------------

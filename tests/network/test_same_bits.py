@@ -22,6 +22,7 @@ from hubbub.session.layout import layout_of, round_parameters_of
 from hubbub.session.setup import SetUp
 from hubbub.training.loop import Parameters, State, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.preparing import prepare
 from network.relay import HASTY, Watched, opened, tiny
 
 KINDS = pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_the_sums_have_the_same_bits(
     tmp_path: Path, nodes: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parties = apart(tmp_path, nodes, changes)
-    prepared = PreparedStudy.of(parties.study)
+    prepared = prepare(parties.study)
     reference = together(parties, prepared)
     name = reference.rounds.session  # joint seeds and draws depend on it
     monkeypatch.setattr(SetUp, "__init__", named(name))
@@ -93,7 +94,7 @@ def test_the_sums_have_the_same_bits(
 
 def trained_together(parties: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[PreparedStudy, State]:
     """The study trained in one process; whoever trains it apart afterwards has its session."""
-    prepared = PreparedStudy.of(parties.study)
+    prepared = prepare(parties.study)
     reference = together(parties, prepared)
     monkeypatch.setattr(SetUp, "__init__", named(reference.rounds.session))
     round_parameters = round_parameters_of(prepared.plan.main)
@@ -120,7 +121,7 @@ def test_the_models_have_the_same_bits(
 def test_another_key_gives_other_bits(tmp_path: Path) -> None:
     """The comparison above can fail."""
     parties = apart(tmp_path, 0, {})
-    prepared, session = PreparedStudy.of(parties.study), opened(parties)
+    prepared, session = prepare(parties.study), opened(parties)
     first, _ = session.rounds.round(1, prepared.initial, 1)
     parties.draws = lambda index: SecureSource(bytes([index + 1]) * 16)
     for name in list(parties.seats):

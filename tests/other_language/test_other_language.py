@@ -21,6 +21,7 @@ from hubbub import VERSION, learning
 from hubbub.protocol.primitives.identity import plain_identity
 from hubbub.session import round_parameters_of
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.preparing import prepare
 from hubbub.verification.replay import verify
 from network.consortium import HOSPITALS, Consortium, planned, table
 from network.engine import in_process
@@ -125,7 +126,7 @@ def config_of(parties: Consortium, ledger: Path) -> tuple[dict[str, Any], Prepar
     """What the stranger is told: what its administrator has, and what follows from the study."""
     site, study = parties.sites[SILO], parties.study
     plan = planned(study, dimension=27)
-    plain = PreparedStudy.of(study, device="cpu", whose=[SILO])
+    plain = prepare(study, device="cpu", whose=[SILO])
     records = plain.silos[0].records
     assert records is not None
     rows = zip(records.inputs.tolist(), records.targets.tolist(), strict=True)
@@ -199,7 +200,7 @@ def test_it_sums_with_a_consortium_whose_run_verifies(
     plan = planned(parties.study, dimension=27)
     made = np.array(learning.stored_parameters(tmp_path / "run" / "model.safetensors", 27))
     clip = plan.mechanism.clip
-    every = [PreparedStudy.of(parties.study, device="cpu", whose=[name]) for name in HOSPITALS]
+    every = [prepare(parties.study, device="cpu", whose=[name]) for name in HOSPITALS]
     expected = np.array(plain.initial, dtype=float)
     own = np.zeros(27)
     for _ in range(2):

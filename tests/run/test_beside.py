@@ -18,6 +18,7 @@ from hubbub.training import checkpoint, loop
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State, Summed, train
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.preparing import prepare
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_study import run
 from run.finished import a_study, planned
@@ -28,7 +29,7 @@ STUDY = a_study(steps=STEPS)
 
 @pytest.fixture(scope="module")
 def prepared() -> PreparedStudy:
-    return PreparedStudy.of(STUDY, planned(STUDY))
+    return prepare(STUDY, planned(STUDY))
 
 
 def summed(step: int, parameters: Any, _left: int) -> Summed:

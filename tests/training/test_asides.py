@@ -22,7 +22,7 @@ from hubbub.study.score_vector import ScoreVector
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.tabular import Records
 from hubbub.training.local_backend import LocalBackend
-from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.preparing import prepare
 from hubbub.training.run_sessions import RunSessions
 from hubbub.training.run_study import resume, run
 
@@ -150,7 +150,7 @@ def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
 
 def test_the_revealed_statistic_has_the_planned_noise():
     wanted = study("every = 1, epsilon = 2.0")
-    prepared = PreparedStudy.of(wanted)
+    prepared = prepare(wanted)
     planned = prepared.plan.planned(EVALUATION)
     tasks = [FeatureSums(made_up(0, 1), 1.0) for _ in prepared.silos]
     with ExitStack() as stack:
@@ -196,7 +196,7 @@ def test_a_record_moves_an_evaluation_of_a_users_model_by_its_own_part():
     text = study("every = 5, epsilon = 2.0").toml.replace(
         'kind = "logistic"', f'kind = "python:{__name__}:meeting"\ninputs = [26]'
     )
-    prepared = PreparedStudy.of(hubbub.Study.parse(text))
+    prepared = prepare(hubbub.Study.parse(text))
     assert prepared.learner.method == "loop"
     silo, query = prepared.silos[0], prepared.plan.planned(EVALUATION).query
     known, count = silo.held_back, len(silo.held_back)
@@ -232,7 +232,7 @@ def test_what_is_held_back_is_decided_by_each_record_alone():
 
 def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: Path):
     generous = study("every = 6, epsilon = 18.0", "", epsilon=20.0)
-    prepared = PreparedStudy.of(generous)
+    prepared = prepare(generous)
     result = run(generous)
     assert "held_back_accuracy" in result.metrics[5]
     query, parameters = (
@@ -257,8 +257,8 @@ def sum_of(vector: ScoreVector, count: float, right: float) -> np.ndarray:
 
 
 def test_the_interval_of_a_held_back_score_knows_noise_and_size():
-    query = PreparedStudy.of(study("every = 6, epsilon = 1.0")).plan.planned(EVALUATION).query
-    learner = PreparedStudy.of(study("every = 6, epsilon = 1.0")).learner
+    query = prepare(study("every = 6, epsilon = 1.0")).plan.planned(EVALUATION).query
+    learner = prepare(study("every = 6, epsilon = 1.0")).learner
 
     def width(count: float, sigma: float) -> float:
         told = query.scores_of(sum_of(query.vector, count, 0.8 * count), learner, sigma)
@@ -275,7 +275,7 @@ def test_the_interval_of_a_held_back_score_knows_noise_and_size():
 
 def test_intervals_of_held_back_scores_hold_what_they_are_of():
     """300 noisy sums: 95 % hold the true share; 274 or more do, but for 1 in 1000."""
-    prepared = PreparedStudy.of(study("every = 6, epsilon = 1.0"))
+    prepared = prepare(study("every = 6, epsilon = 1.0"))
     query = prepared.plan.planned(EVALUATION).query
     draw, held = np.random.default_rng(7), 0
     for _ in range(300):

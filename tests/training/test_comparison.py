@@ -22,6 +22,7 @@ from hubbub.study.datasets import wheel
 from hubbub.training import compare, run_study
 from hubbub.training.baselines import REHEARSAL
 from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.preparing import prepare
 
 HEART = """
 study.name = "heart"
@@ -39,7 +40,7 @@ def heart_study(steps: int = 1, more: str = "") -> Study:
 
 def first_models(study: Study, baseline: str | None, times: int) -> np.ndarray:
     """The model after every of so many runs, (times, d)."""
-    prepared = PreparedStudy.of(study)
+    prepared = prepare(study)
     found = []
     for _ in range(times):
         result = run_study.run_prepared(prepared, None, baseline=baseline)

@@ -17,8 +17,8 @@ from hubbub.learning import TrainingTask
 from hubbub.study import sources
 from hubbub.study.drafting.table_check import checked
 from hubbub.tabular import Records, patient_key
-from hubbub.training import PreparedStudy
 from hubbub.training.array_inputs import with_patients
+from hubbub.training.preparing import prepare
 from hubbub.verification.replay.checking import verify
 
 SILOS = ("north", "south", "west")
@@ -189,12 +189,12 @@ def test_rows_of_a_patient_are_one_unit_and_no_more_than_the_cap(home: Path) -> 
     assert found.patients is not None
     assert np.bincount(found.patients).max() == 3
     assert len(found) == 5 * (1 + 2 + 3 + 3)
-    whole = PreparedStudy.of(study())
+    whole = prepare(study())
     assert [task.count for task in whole.tasks] == [20, 20, 20]
     assert "patients" not in repr(found)
     with pytest.raises(DataError, match=r"state data\.capacity as large as it is"):
-        PreparedStudy.of(study(data={"capacity": 19}))
-    PreparedStudy.of(study(data={"capacity": 20}))  # of patients, not of rows
+        prepare(study(data={"capacity": 19}))
+    prepare(study(data={"capacity": 20}))  # of patients, not of rows
 
 
 def test_a_spelling_is_a_patient_and_a_gap_is_nobody(home: Path) -> None:

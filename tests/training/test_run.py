@@ -48,7 +48,7 @@ from hubbub.session.layout import Layout
 from hubbub.study import sources
 from hubbub.tabular import Records
 from hubbub.training.baselines import BASELINES
-from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.preparing import prepare
 from hubbub.training.run_study import run
 from hubbub.verification.replay.checking import verify
 
@@ -697,7 +697,7 @@ def test_a_model_of_ones_own_is_tried_out_before_anything_is_charged(
     data = f'source = "python:{name}:records"'
     study = own(data, f'kind = "python:{name}:made"\ninputs = [3]')
     with pytest.raises(HubbubError, match=says) as caught:
-        PreparedStudy.of(study, whose=None if whose == "everybody" else [sources.TEST])
+        prepare(study, whose=None if whose == "everybody" else [sources.TEST])
     assert_one_sentence(str(caught.value))
 
 
@@ -742,7 +742,7 @@ def test_a_model_that_keeps_what_it_sees_in_its_weights_is_refused_before_a_char
     state = torch.get_rng_state()
     study = own('source = "python:pictures_of_test_run:rows"', model)
     with pytest.raises(ModelError, match=r"leaves parameters and buffers alone.*\['weight'\]"):
-        PreparedStudy.of(study)
+        prepare(study)
     assert torch.equal(state, torch.get_rng_state())
     with pytest.raises(ModelError, match="leaves parameters and buffers alone"):
         run(study, pictures / "run")
@@ -915,7 +915,7 @@ def assert_silent(error: BaseException, caplog, capfd) -> None:
 
 
 def test_no_repr_holds_a_record_or_how_many_there_are(planted):
-    prepared = PreparedStudy.of(own(FILES))
+    prepared = prepare(own(FILES))
     shown = repr([prepared, prepared.silos, prepared.test, prepared.tasks])
     assert leaks(shown.encode()) == []
     other = Records(inputs=np.ones((9, 2), np.float32), targets=np.ones(9, np.float32))

@@ -20,7 +20,8 @@ from hubbub.learning import held_back
 from hubbub.ledger import Ledger
 from hubbub.queries.validation import validation_query, whose_records
 from hubbub.study import Study, sources
-from hubbub.training import PreparedStudy, resume, run
+from hubbub.training import resume, run
+from hubbub.training.preparing import prepare
 from hubbub.verification.replay.checking import verify
 
 
@@ -89,7 +90,7 @@ def test_groups_and_centres_have_scores_of_their_own(files: Path, tmp_path: Path
 
 def exactly(study: Study) -> np.ndarray:
     """The counts of the tables without noise, at the first model."""
-    prepared = PreparedStudy.of(study)
+    prepared = prepare(study)
     query = prepared.plan.planned("validation").query
     return sum(
         task.clipped_sum(prepared.initial, np.arange(task.count))
@@ -99,7 +100,7 @@ def exactly(study: Study) -> np.ndarray:
 
 def test_exactly_the_records_that_are_held_back_are_counted(files: Path) -> None:
     study = study_of(files, validation={"by": BY, "centres": True})
-    prepared = PreparedStudy.of(study)
+    prepared = prepare(study)
     layout = prepared.plan.planned("validation").query.layout
     tables = {
         (block.by, group): table.counts.sum()
@@ -117,7 +118,7 @@ def test_exactly_the_records_that_are_held_back_are_counted(files: Path) -> None
 
 def test_records_are_held_back_by_the_study_id_alone(files: Path) -> None:
     study = study_of(files)
-    prepared = PreparedStudy.of(study)
+    prepared = prepare(study)
     for silo in prepared.silos:
         assert held_back(silo.held_back, 0.3, study.id).all()
         assert not held_back(silo.records, 0.3, study.id).any()
@@ -130,7 +131,7 @@ def test_all_records_of_a_patient_are_on_one_side(tmp_path: Path) -> None:
     result = run(study, tmp_path / "run")
     assert result.validation["unit"] == "patient"
     assert exactly(study)[:32].sum() == pytest.approx(
-        sum(silo.held_back.units for silo in PreparedStudy.of(study).silos) * np.sqrt(0.5)
+        sum(silo.held_back.units for silo in prepare(study).silos) * np.sqrt(0.5)
     )
     assert all(one.holds for one in verify(tmp_path / "run"))
 

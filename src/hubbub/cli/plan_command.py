@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from hubbub.cli import trial_study
 from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.errors import UserError
+from hubbub.number_format import at_most
 from hubbub.planning import Plan, PlanRow, as_table, option_rows
 from hubbub.queries import PlannedAnswer, foreseen_validation, plan, planned_answers
-from hubbub.report import at_most, broken, validation_name
+from hubbub.report import broken, validation_name
 
 if TYPE_CHECKING:
     from hubbub.cli.ledger_books import PlannedSpending

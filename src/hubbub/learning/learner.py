@@ -11,8 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from hubbub.learning.evaluation import scores_of
+from hubbub.learning.null_model import Score
+from hubbub.learning.parameter_vector import load_parameters
 from hubbub.learning.target_types import TargetType
 from hubbub.learning.unit_model import UnitModel
+from hubbub.tabular import Records
 
 Parameters = NDArray[np.float32]
 
@@ -38,3 +42,14 @@ class Learner:
     method: str = ""
     device: str = "cpu"
     shape: tuple[int, ...] = ()
+
+    def trained(self, parameters: Parameters) -> nn.Module:
+        """The model with these parameters."""
+        load_parameters(self.model, parameters)
+        return self.model
+
+    def beside_null(self, parameters: Parameters, test: Records) -> dict[str, Score]:
+        """Scores on a public test set beside those of a model that knows nothing."""
+        return scores_of(
+            self.trained(parameters), test, device=self.device, target_type=self.target_type
+        )

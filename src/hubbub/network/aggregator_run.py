@@ -35,6 +35,7 @@ from hubbub.training import (
     conclude,
     train_federated,
 )
+from hubbub.training.preparing import prepare
 from hubbub.verification import evidence, read_audit
 
 _TOLD_EPSILONS = 20
@@ -69,7 +70,7 @@ def serve(
     began = time.perf_counter()
     party_folder, study = coordinator.party_folder, coordinator.study
     whose = [sources.TEST] if sources.has_test_set(study) else []
-    prepared = PreparedStudy.of(study, whose=whose, folder=data or party_folder.home)
+    prepared = prepare(study, whose=whose, folder=data or party_folder.home)
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
         saver = stack.enter_context(CheckpointWriter(folder.keep))

@@ -52,6 +52,7 @@ from hubbub.session import (
 )
 from hubbub.study import Study, sources
 from hubbub.training import PreparedStudy, set_caps, write_result
+from hubbub.training.preparing import prepare
 from hubbub.verification import part_of
 
 _TELL_EVERY = 5.0
@@ -132,7 +133,7 @@ class SiloEndpoint(Endpoint):
         if study.id not in self._studies:
             check_apart(study)  # refuses, before records are read, what cannot be run apart
             sources.check_kept(study, self.party_folder.name, self._data)
-            plain = PreparedStudy.of(
+            plain = prepare(
                 study, device=self._device, whose=[self.party_folder.name], folder=self._data
             )
             _check_count(study, self.party_folder.name, plain.counts[0])

@@ -27,7 +27,7 @@ from hubbub.tabular import CodedCells, Records
 if TYPE_CHECKING:
     from hubbub.planning.plan_values import Plan
     from hubbub.planning.planned_query import PlannedQuery
-    from hubbub.protocol import Lift, LocalTask, RoundParameters
+    from hubbub.protocol import Lift, LocalTask, RevealedSum, RoundParameters
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
@@ -84,7 +84,9 @@ class QueryState:
 class Stepper(Protocol):
     """What takes noisy sums in; whoever verifies a run takes the same steps."""
 
-    def step(self, parameters: Parameters, total: Array, divisor: float) -> Parameters:
+    def step(
+        self, parameters: Parameters, total: Array | RevealedSum, divisor: float
+    ) -> Parameters:
         """What goes down next, after one more noisy sum and the constant that divides it (P14)."""
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -219,6 +221,15 @@ class SteppedQuery(Query):
     @abstractmethod
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """A fresh one."""
+
+    def effect(self, prepared: Any, state: QueryState) -> Any:
+        """A study made ready to run, as it is once this is answered: as before, unless said here.
+
+        Args:
+            prepared: the study.
+            state: where the query came to.
+        """
+        return prepared
 
     def lift(self, round_parameters: RoundParameters, learner: Any) -> Lift | None:
         """From projected sums back to whole ones; None where nothing is projected."""

@@ -31,7 +31,7 @@ from hubbub.study.data import Standardise
 from hubbub.tabular import Records
 
 if TYPE_CHECKING:
-    from hubbub.protocol import LocalTask
+    from hubbub.protocol import LocalTask, RevealedSum
 
 STANDARDISATION = "standardisation"
 STANDARDISED = "standardisation.json"
@@ -116,6 +116,10 @@ class StandardisingQuery(SteppedQuery):
         shift, scale = (np.asarray(state.optimizer[key], np.float32) for key in ("shift", "scale"))
         return Standardisation(shift=shift, scale=scale)
 
+    def effect(self, prepared: Any, state: QueryState) -> Any:
+        """With everybody's features standardised."""
+        return prepared.standardised(self.standardisation(state))
+
     def restored(self, folder: Path, state: QueryState) -> QueryState:
         """With shift and scale, if they are there."""
         kept = Standardisation.read(folder / STANDARDISED, self.features)
@@ -145,9 +149,11 @@ class _Standardising:
         self._bound = bound
         self._state: dict[str, NDArray[Any]] = {}
 
-    def step(self, parameters: Parameters, total: Array, divisor: float) -> Parameters:
+    def step(
+        self, parameters: Parameters, total: Array | RevealedSum, divisor: float
+    ) -> Parameters:
         """The same parameters as before."""
-        standardisation = standardisation_from(total / divisor, self._bound)
+        standardisation = standardisation_from(np.asarray(total) / divisor, self._bound)
         self._state = {"shift": standardisation.shift, "scale": standardisation.scale}
         return parameters
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError, IntegrityError
@@ -29,7 +30,7 @@ from hubbub.queries.statistic_task import StatisticTask, pooled
 from hubbub.study import Data, Privacy
 
 if TYPE_CHECKING:
-    from hubbub.protocol import LocalTask
+    from hubbub.protocol import LocalTask, RevealedSum
 
 
 class SumsQuery(SteppedQuery):
@@ -163,9 +164,11 @@ class _KeptSums:
     def __init__(self, layout: SumLayout, sigma: float) -> None:
         self._layout, self._sigma = layout, sigma
 
-    def step(self, parameters: Parameters, total: Array, divisor: float) -> Parameters:
+    def step(
+        self, parameters: Parameters, total: Array | RevealedSum, divisor: float
+    ) -> Parameters:
         """What is kept after one more noisy sum, from what was kept before."""
-        return self._layout.after(parameters, total / divisor, self._sigma)
+        return self._layout.after(parameters, np.asarray(total) / divisor, self._sigma)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Nothing: what is kept says all."""

@@ -29,10 +29,6 @@ from .trust_models import (
 from .notebook_view import (
     shown_in_notebook as shown_in_notebook,
 )
-from .number_format import (
-    at_least as at_least,
-    at_most as at_most,
-)
 from .page import (
     render as render,
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.report.number_format import NOT_KNOWN, amount
+from hubbub.number_format import NOT_KNOWN, amount
 
 Answer = Mapping[str, Any]
 _LEAST_P, _SMALL_P, _MOST_P = 0.001, 0.0995, 0.99  # as papers print p-values

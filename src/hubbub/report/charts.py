@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from hubbub.number_format import amount
 from hubbub.report import ink, markup, scales
-from hubbub.report.number_format import amount
 
 WIDTH, HEIGHT = 460, 270  # of a chart of lines on the page
 LEFT, RIGHT = 72, WIDTH - 18

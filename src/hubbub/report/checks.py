@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hubbub.number_format import amount, at_least, at_most
 from hubbub.report.markup import Html, section, table, tag
-from hubbub.report.number_format import amount, at_least, at_most
 
 Finding = tuple[str, str]
 Audit = Mapping[str, Any] | None

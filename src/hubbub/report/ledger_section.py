@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hubbub.number_format import NOT_KNOWN, amount, at_most
 from hubbub.report.markup import Html, section, table, tag
-from hubbub.report.number_format import NOT_KNOWN, amount, at_most
 
 Part = Mapping[str, Any]
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from hubbub.number_format import Row, amount, at_most, chance, finite
 from hubbub.report import (
     adversary_words,
     answers_section,
@@ -33,7 +34,6 @@ from hubbub.report import (
     validation_words,
     who_sees_what,
 )
-from hubbub.report.number_format import Row, amount, at_most, chance, finite
 
 Plan = Mapping[str, Any]
 Metrics = Sequence[Row]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hubbub.number_format import NOT_KNOWN, amount, at_most, duration, size
 from hubbub.planning import PlanRow, option_rows
 from hubbub.protocol import OVERHEAD
 from hubbub.report import markup, trust_models
-from hubbub.report.number_format import NOT_KNOWN, amount, at_most, duration, size
 
 Plan = Mapping[str, Any]
 Cells = tuple[str, str, str]

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from math import exp
 from typing import Any
 
+from hubbub.number_format import NO_PROMISE, Row, amount, at_most, chance, finite
 from hubbub.report import charts, markup, scales, trust_models
 from hubbub.report.adversary_words import explained, spoken
-from hubbub.report.number_format import NO_PROMISE, Row, amount, at_most, chance, finite
 
 Plan = Mapping[str, Any]
 Exposure = Mapping[str, Any]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hubbub.number_format import NOT_KNOWN, Row, amount, at_most, finite
 from hubbub.report import (
     adversary_words,
     comparison_table,
@@ -15,7 +16,6 @@ from hubbub.report import (
     privacy_cost,
     trust_models,
 )
-from hubbub.report.number_format import NOT_KNOWN, Row, amount, at_most, finite
 
 _NOTE = (
     "These runs are of more than one study. Where the test records differ too, their scores "

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from hubbub.report import adversary_words, markup, number_format, privacy_cost, trust_models
+from hubbub import number_format
+from hubbub.report import adversary_words, markup, privacy_cost, trust_models
 
 Plan = Mapping[str, Any]
 

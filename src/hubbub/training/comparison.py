@@ -28,6 +28,7 @@ from hubbub.report import (
 )
 from hubbub.study import IN_MEMORY, Study, sources
 from hubbub.training import baselines, prepared_study, report_of_run, run_study
+from hubbub.training.preparing import prepare
 from hubbub.training.result import Result
 
 MODES = ("federated", *baselines.BASELINES)
@@ -191,7 +192,7 @@ def _prepared(
         options = {**dict(study.data.options), "split": split}
         data = replace(study.data, options=tuple(sorted(options.items())))
         study = replace(study, toml="", data=data)
-    prepared = prepared_study.PreparedStudy.of(study, first.plan if first else None, "auto")
+    prepared = prepare(study, first.plan if first else None, "auto")
     if prepared.test is None:
         raise StudyError(
             "expected a public test set to compare by, got a study without; state data.test"

@@ -21,13 +21,13 @@ from hubbub.training import (
     dataset_arrays,
     loop,
     notebook_tables,
-    prepared_study,
     progress_bar,
     result,
     run_checks,
     run_study,
     uncounted,
 )
+from hubbub.training.preparing import InMemory, prepare
 
 
 def fit(
@@ -222,12 +222,12 @@ def fit(
         by = study.validation.by
         parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
     run_checks.check_wanted(study, out, baseline)
-    handed = prepared_study.InMemory(
+    handed = InMemory(
         records=parts,
         model=None if named else model,
         cells={} if statistics is None else _cells(silos, declared, patients, most_per_patient),
     )
-    prepared = prepared_study.PreparedStudy.of(study, device=device, handed=handed)
+    prepared = prepare(study, device=device, handed=handed)
     if baseline is None:
         ledgers = None if out is None else (Path(out).parent / "ledgers").resolve()
         uncounted.warn_if_uncounted(dict.fromkeys(silos, ledgers))

@@ -19,7 +19,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-import hubbub.learning as learning
 from hubbub.planning import Parameters, PlannedQuery, QueryState, Scores, SteppedQuery
 from hubbub.protocol import RevealedSum
 from hubbub.training.prepared_study import PreparedStudy
@@ -81,7 +80,7 @@ def ask(
         attempts, parameters = state.attempts + summed.attempts, state.parameters
         settle()
         if summed.gradient is not None:
-            parameters = learning.stepped(stepper, parameters, summed.gradient, divisor)
+            parameters = stepper.step(parameters, summed.gradient, divisor)
         del summed  # or it would be there beside the next
         state = follow(
             replace(

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hubbub.study import Study, sources
-from hubbub.training import prepared_study, run_study
+from hubbub.training import run_study
 from hubbub.training.baselines import REHEARSAL
+from hubbub.training.preparing import prepare
 from hubbub.training.result import Result
 
 
@@ -59,7 +60,7 @@ def rehearse(
     """
     Study.expect(study)
     sources.read_anew(study, Path())
-    prepared = prepared_study.PreparedStudy.of(study, device=device)
+    prepared = prepare(study, device=device)
     results = []
     for _ in range(repeats):
         results.append(run_study.run_prepared(prepared, None, baseline=REHEARSAL))

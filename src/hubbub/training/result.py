@@ -16,6 +16,7 @@ from hubbub import report, synthesis
 from hubbub.disk import write_bytes
 from hubbub.errors import StudyError
 from hubbub.estimation import Answer
+from hubbub.number_format import at_most
 from hubbub.planning import Plan, QueryState
 from hubbub.queries import (
     SYNTHESIS,
@@ -152,7 +153,7 @@ class Result:
     @property
     def _promise(self) -> str:
         """Its epsilon, and against whom."""
-        epsilon, delta = report.at_most(self.epsilon), self.plan.study.privacy.delta
+        epsilon, delta = at_most(self.epsilon), self.plan.study.privacy.delta
         return f"epsilon {epsilon} at delta {delta:g} against {self.adversary}"
 
     @property

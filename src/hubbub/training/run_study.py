@@ -37,6 +37,7 @@ from hubbub.training import (
     spending,
 )
 from hubbub.training.conclusion import conclude
+from hubbub.training.preparing import prepare
 from hubbub.verification import AUDIT, read_audit
 
 
@@ -106,7 +107,7 @@ def run(
     Study.expect(study)
     run_checks.check_wanted(study, out, baseline, audit)
     sources.read_anew(study, Path())
-    prepared = prepared_study.PreparedStudy.of(study, plan, device)
+    prepared = prepare(study, plan, device)
     with progress_bar.telling(progress, study) as told:
         return run_prepared(
             prepared,
@@ -225,7 +226,7 @@ def resume(
                 "a new run"
             )
         imported_code.keep_known(study, study.own_code, trusted=trust_code)
-        prepared = prepared_study.PreparedStudy.of(study, device=device)
+        prepared = prepare(study, device=device)
         books = local_backend.opened_ledgers(opened.ledgers, study, stack)
         newest = opened.last_checkpoint()
         _check_heads(study, books, newest)

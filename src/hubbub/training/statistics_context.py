@@ -24,8 +24,9 @@ from hubbub.queries import expected_answers
 from hubbub.queries import plan as plan_study
 from hubbub.study import IN_MEMORY, Study
 from hubbub.tabular import CodedCells
-from hubbub.training import array_inputs, notebook_tables, prepared_study
+from hubbub.training import array_inputs, notebook_tables
 from hubbub.training.notebook_ledgers import FolderLedgers, InMemoryLedgers, NotebookLedgers
+from hubbub.training.preparing import InMemory, prepare
 from hubbub.training.result import Result
 
 Questions = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
@@ -300,8 +301,8 @@ class ReleasableQuery:
         """The answers of a query that has none yet."""
         context = self.context
         self._check_uncharged()
-        handed = prepared_study.InMemory(cells=context.cells)
-        prepared = prepared_study.PreparedStudy.of(self.study, self.plan, handed=handed)
+        handed = InMemory(cells=context.cells)
+        prepared = prepare(self.study, self.plan, handed=handed)
         self._check_left(context.ledgers.tallies())
         return context.ledgers.release(prepared)
 

@@ -44,7 +44,6 @@ from hubbub.session import SessionOffer, round_parameters_of
 from hubbub.study import sources
 from hubbub.training import (
     CheckpointWriter,
-    PreparedStudy,
     Result,
     RunFolder,
     RunSessions,
@@ -52,6 +51,7 @@ from hubbub.training import (
     private_queries,
     train_federated,
 )
+from hubbub.training.preparing import prepare
 from hubbub.verification import checked_part
 from hubbub.verification.transcript import FOLDER as TRANSCRIPTS
 
@@ -181,7 +181,7 @@ def serve_collection(
     began = time.perf_counter()
     home, study = coordinator.party_folder, coordinator.study
     whose = [sources.TEST] if sources.has_test_set(study) else []
-    prepared = PreparedStudy.of(study, whose=whose, folder=data or home.home)
+    prepared = prepare(study, whose=whose, folder=data or home.home)
     collected = check_collectable(prepared.plan)
     _check_open_until(coordinator, until, wall())
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):

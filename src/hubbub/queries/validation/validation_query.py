@@ -40,7 +40,7 @@ from hubbub.study.validation import HELD_BACK, validation_from
 from hubbub.tabular import Records
 
 if TYPE_CHECKING:
-    from hubbub.protocol import LocalTask
+    from hubbub.protocol import LocalTask, RevealedSum
 
 VALIDATION = "validation"
 VALIDATION_SUMS = "validation-sums.json"
@@ -199,9 +199,11 @@ class _Kept:
         self._size = size
         self._sums = np.zeros((0, size))
 
-    def step(self, parameters: Parameters, total: Array, divisor: float) -> Parameters:
+    def step(
+        self, parameters: Parameters, total: Array | RevealedSum, divisor: float
+    ) -> Parameters:
         """The same parameters as before."""
-        self._sums = np.vstack([self._sums, total / divisor])
+        self._sums = np.vstack([self._sums, np.asarray(total) / divisor])
         return parameters
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from math import exp
 from typing import Any
 
+from hubbub.number_format import amount, at_least, at_most, chance, several
 from hubbub.report.adversary_words import spoken
 from hubbub.report.dossier.facts import NotShownError, Reader
-from hubbub.report.number_format import amount, at_least, at_most, chance, several
 
 _ONE_PROCESS = "that whoever ran the study could be trusted by all: every party ran in one process"
 _MANY = 12  # names that are read at once

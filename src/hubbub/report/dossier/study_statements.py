@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hubbub.number_format import amount, several
 from hubbub.report.dossier.facts import Reader
-from hubbub.report.number_format import amount, several
 
 _MANY = 12  # names that are read at once
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hubbub.number_format import NOT_KNOWN
 from hubbub.report.answer_tables import Answer, TextTable, estimate_words, p_cell
-from hubbub.report.number_format import NOT_KNOWN
 
 EFFECTS = ("logistic", "multinomial", "poisson", "linear", "cox")  # kinds of answers that are such
 GEOMETRIC = "ratio of geometric means"

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hubbub.disk import file_name
+from hubbub.number_format import amount
 from hubbub.report import validation_words
 from hubbub.report.adversary_words import spoken
 from hubbub.report.answer_figures import Figure, figure_of
 from hubbub.report.answer_tables import Answer, TextTable, printed, said_of, tables_of
-from hubbub.report.number_format import amount
 from hubbub.report.paper.effects_table import EFFECTS, GEOMETRIC, effects_table
 from hubbub.report.paper.model_tables import (
     groups_table,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hubbub.number_format import NOT_KNOWN, amount
 from hubbub.report.answer_tables import Answer, TextTable, p_cell
-from hubbub.report.number_format import NOT_KNOWN, amount
 
 Row = Mapping[str, Any]
 _MISSING = "missing"

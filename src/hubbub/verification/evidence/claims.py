@@ -18,6 +18,7 @@ from math import inf
 from pathlib import Path
 
 from hubbub.errors import EffortError, IntegrityError
+from hubbub.number_format import at_most
 from hubbub.planning import (
     ANNOUNCED,
     Plan,
@@ -29,7 +30,6 @@ from hubbub.planning import (
 from hubbub.privacy import limited
 from hubbub.queries import main_of, plan_with_fixed_shares
 from hubbub.queries import plan as plan_study
-from hubbub.report import at_most
 from hubbub.study import SOFTWARE, Study
 from hubbub.verification.evidence.attested_sessions import attested_findings
 from hubbub.verification.evidence.audit_result import AUDIT, audit_finding

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from math import ceil
 
+from hubbub.number_format import at_most
 from hubbub.protocol import Identity
 from hubbub.queries import main_of
-from hubbub.report import at_most
 from hubbub.session import kept_of_set_up
 from hubbub.study import Study
 from hubbub.verification.evidence.evidence_file import Plain, part_words
