@@ -16,6 +16,7 @@ import tomli_w
 from tests.asking.made_up import COLUMNS, KINDS, SILOS, table_of_study, write_silos
 
 import hubbub
+from hubbub import learning
 from hubbub.cli import main
 from hubbub.network.key_files import read_roster
 
@@ -216,6 +217,29 @@ def test_an_interrupted_run_of_every_kind_goes_on_and_holds(
     assert ask("verify stopped", folder, monkeypatch) == 0
     assert ask("ledger verify own/north.sqlite", folder, monkeypatch) == 0
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("more", ["", " --json", " --out scores.csv"])
+def test_scores_that_are_no_numbers_are_no_prediction(
+    more: str,
+    place: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = place("a model")
+    broken = folder / "broken"
+    if not broken.exists():
+        shutil.copytree(finished(folder, monkeypatch), broken)
+        module = hubbub.load(broken).module
+        header = learning.load_model(broken / "model.safetensors", module)
+        next(module.parameters()).data.fill_(float("nan"))
+        learning.save_model(broken / "model.safetensors", module, header)
+    capsys.readouterr()
+    assert ask(f"predict broken north.csv{more}", folder, monkeypatch) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "expected finite predictions" in said.err
+    assert not (folder / "scores.csv").exists()
 
 
 def test_python_runs_the_command_line_by_the_packages_name() -> None:

@@ -29,6 +29,12 @@ from .rehearsal import (
     rehearse as rehearse,
 )
 from .report_of_run import (
+    as_written as as_written,
+)
+from .report_of_run import (
+    paper_of as paper_of,
+)
+from .report_of_run import (
     write_report as write_report,
 )
 from .result import (
