@@ -128,7 +128,6 @@ class Endpoint(ABC):
             for study in begun | self._refusals.studies:
                 if not self.party_folder.approves(study):
                     self._forget(study)
-            self.collections.look()
         self.party_folder.check_place()
 
     def _answer_or_refusal(self, request: bytes) -> bytes:
