@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 from hubbub.errors import DataError
@@ -19,7 +20,7 @@ from hubbub.study.drafting.cell_text import (
     folded,
 )
 from hubbub.study.drafting.column_draft import common_step, is_key
-from hubbub.study.drafting.likely_namesakes import likely_namesakes
+from hubbub.study.drafting.likely_namesakes import cut_numbers, likely_namesakes
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.extracts.extract_source import opened
@@ -41,6 +42,7 @@ from hubbub.tabular import (
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
 _LUMPS, _LUMP = 3, 10  # values for each bin, and records of each value, that make a column lumpy
+_COPIES, _MOST_CELLS = 0.02, 1_000_000  # a share of rows, and cells of a file looked at more often
 _WORTH_SAYING = 50  # of so many values one outside the bounds costs nothing
 
 
@@ -337,6 +339,10 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         said = f"there are {len(table.rows)} records only"
         remedy = "few records learn little behind the noise: check that the file is whole"
         yield _odd(table, said, remedy)
+    if not data.patient:
+        yield from _copies(table)
+    for name in table.header:
+        yield from cut_numbers(table, name)
     used = [column.name for column in data.columns] or [
         n for n in table.header if n not in data.targets
     ]
@@ -349,6 +355,31 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         said = f"only one class occurs, {seen.pop()!r}"
         remedy = "check the lists of spellings; a silo may hold one class if others hold more"
         yield _odd(table, said, remedy, data.target)
+
+
+def _copies(table: RawTable) -> Iterator[Fault]:
+    """Rows that stand there twice, in every cell or in every cell but those of one column.
+
+    More often than chance would have it, if columns knew nothing of each other.
+    """
+    count = len(table.rows)
+    cells = [Counter(column) for column in zip(*table.rows, strict=True)]
+    alike = [sum((n / count) ** 2 for n in column.values()) for column in cells]
+    apart = range(len(cells)) if count * len(cells) <= _MOST_CELLS else ()
+    for place in (None, *apart):
+        kept = [row if place is None else row[:place] + row[place + 1 :] for row in table.rows]
+        copies = count - len(set(kept))
+        chance = prod(one for number, one in enumerate(alike) if number != place) * count**2 / 2
+        if copies > max(_COPIES * count, 10 * chance):
+            but = "" if place is None else f" but {table.header[place]!r}"
+            yield _odd(
+                table,
+                f"{copies} of {count} rows are copies of another one in every cell{but}",
+                "the promise is to a row: who stands there twice is promised what a row is of two "
+                "(hubbub epsilon --records-per-unit 2). Take the copies out, or name the column "
+                "that says whose a row is (data.patient)",
+            )
+            return
 
 
 def _classes(table: RawTable, data: Data) -> set[str]:
