@@ -129,11 +129,7 @@ def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
     studies = party_folder.studies()
     for study in studies:
         check_records(party_folder, study, machine)
-        if study.data.is_extracted:
-            party_folder.read(study, machine.data)
-        elif party_folder.role == "silo" and study.data.is_declared:
-            # code of others runs when it is asked for
-            sources.check_readable(study, party_folder.name, machine.data or party_folder.home)
+        party_folder.read(study, machine.data)  # code of others runs when it is asked for
     return [study.name for study in studies]
 
 
