@@ -394,7 +394,7 @@ def _classes(table: RawTable, data: Data) -> set[str]:
 
 
 def _one_class(names: Sequence[str], classes: set[str], data: Data) -> Iterator[Fault]:
-    """Nothing can be learned where all records are of one class."""
+    """Nothing can be learned of one class; no run refuses it, as that would tell of records."""
     if len(classes) == 1:
         yield Fault(
             file=", ".join(names),
