@@ -20,11 +20,11 @@ from hubbub.study import Study
 
 TEN = bins.of_amounts(0, 100, 10)
 KINDS = {
-    "risks": Risks(bins=bins.of_risks(16)),
+    "risks": Risks(bins=bins.of_risks(64)),
     "classes": ClassValidation(many=4),
     "amounts": Amounts(bins=TEN, seen=TEN),
     "counts": Amounts(bins=bins.of_rates(12, 10), seen=bins.of_counts(12, 10), counts=True),
-    "times": Times(bins=bins.of_risks(10), ends=(6.0, 12.0, 18.0)),
+    "times": Times(bins=bins.of_risks(32), ends=(6.0, 12.0, 18.0)),
 }
 # By score what is possible of it, and from which width on an interval says nothing.
 POSSIBLE = {

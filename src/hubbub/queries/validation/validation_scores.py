@@ -147,16 +147,18 @@ def concordance(
         kinds: how many pairs of outcomes are compared.
         most: groups of bins.
     """
-    found, groups = None, _FEWEST
-    while groups <= most:
-        grouped = table.together(len(table.counts) // groups)
-        twice = sqrt(kinds) * grouped.pair_noise
-        both = slopes(grouped.counts)
+    found, bins = None, len(table.counts)
+    number, finest = max(bins // _FEWEST, 1), max(bins // most, 1)  # of bins together
+    while number >= finest:
+        grouped = table.together(number)
+        both, twice = slopes(grouped.counts), sqrt(kinds) * grouped.pair_noise
         if found is not None and twice > _TWICE * grouped.noise(both[0]):
             break
         found = grouped.quotient([float(one(grouped.counts)) for one in counted], both, twice)
-        groups *= 2
-    assert found is not None, "there are as many bins"  # noqa: S101
+        if number == 1:
+            break
+        number //= 2
+    assert found is not None, "the coarsest is always looked at"  # noqa: S101
     return found
 
 
