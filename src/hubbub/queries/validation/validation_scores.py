@@ -19,7 +19,7 @@ from hubbub.queries.validation.noisy_table import (
 )
 
 _TWICE = 0.3  # of the noise of a score, the most that noise in both records of pairs may have
-_FEWEST = 16  # groups of bins
+_FEWEST = 128  # groups of bins, whatever the noise
 _REACH = 2.0  # standard deviations by which the records beyond a bin stand out from their noise
 
 
@@ -148,7 +148,8 @@ def concordance(
         most: groups of bins.
     """
     found, bins = None, len(table.counts)
-    number, finest = max(bins // _FEWEST, 1), max(bins // most, 1)  # of bins together
+    finest = max(bins // most, 1)  # of bins together
+    number = max(bins // _FEWEST, finest)
     while number >= finest:
         grouped = table.together(number)
         both, twice = slopes(grouped.counts), sqrt(kinds) * grouped.pair_noise
