@@ -3,9 +3,10 @@
 For Poisson sampling under add-remove, every accountant here is asked for epsilon at the same
 settings; the table shows the interval it stands by, its width, and the processor seconds it took on
 this machine: the least of three tries where one takes less than two seconds, otherwise of one.
-What hubbub keeps of earlier answers is thrown away before each try. "hubbub as wide" is what hubbub took when it was asked for no more than that row's width (where
-there is only an upper end: its distance from hubbub's lower end). Peers that are not installed say
-so: `pip install dp-accounting prv-accountant opacus`. Only rows of one run can be compared.
+What hubbub keeps of earlier answers is thrown away before each try. "hubbub as wide" is what hubbub
+took when it was asked for no more than that row's width (where there is only an upper end: its
+distance from hubbub's lower end). Peers that are not installed say so: `pip install dp-accounting
+prv-accountant opacus`. Only rows of one run can be compared.
 
 What the two ends mean: hubbub, prv-accountant and the Fourier accountant state a lower and an
 upper bound; dp-accounting a pessimistic and an optimistic estimate; Opacus only an upper end. The
