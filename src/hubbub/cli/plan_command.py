@@ -202,8 +202,12 @@ def _show_validation(made: Plan) -> None:
     ]
     if not made.study.data.records:
         rows = [(foreseen["records"], "not known: state data.records", "")]
+    asked = made.study.validation
+    share = "" if foreseen["rate"] is None else f", if {foreseen['rate']:.3g} have the outcome"
+    if share and asked is not None and not asked.rate:
+        share += " (say how many with validation.rate)"
     table(
-        f"Private validation: the {validation_name(foreseen['score'])} of the trained model",
+        f"Private validation: the {validation_name(foreseen['score'])} of the trained model{share}",
         ("compared with", "standard error, noise and chance together", "may flatter by"),
         rows,
         texts=3,
