@@ -29,9 +29,10 @@ class Coefficients:
         whole(
             1,
             16,
-            "In how many sums. Of classes and counts each is a Newton step from where the one "
-            "before it led: two say as much as one; where the released model is far from the "
-            "records, only the later one counts. Times to an event take ten, whatever stands here.",
+            "In how many sums. Of classes and counts so many lead a Newton step each from the "
+            "released model on, and three times as many follow them, which have most of the "
+            "epsilon; 1: one sum, at the released model. Times to an event take ten, whatever "
+            "stands here.",
         ),
     ] = 2
 
