@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hubbub.errors import StudyError
-from hubbub.estimation import Answer, Levels, cox, logistic, stack
+from hubbub.estimation import Answer, Levels, Linear, cox, logistic, stack
 from hubbub.estimation.newton_sums import APART, Scored, Together, Triangle
 from hubbub.estimation.stacking import Stacked
 from hubbub.tabular import Column
@@ -22,6 +22,7 @@ ONCE = math.sqrt(10 * 67 / 65)
 AGE, BMI = Column(name="age", low=20.0, high=90.0), Column(name="bmi", low=15.0, high=45.0)
 SEX, DIED = (Column(name=n, categories=c) for n, c in (("sex", ("f", "m")), ("died", ("n", "y"))))
 TIME = Column(name="time", low=0.0, high=60.0)
+WARD = Column(name="ward", categories=("a", "b", "c"))
 ON = (AGE, BMI, Levels(column=SEX))
 ON_GRID = tuple(map(float, range(0, 37, 3)))
 ASKED = {
@@ -115,6 +116,66 @@ def test_a_regression_is_answered_where_some_sums_of_its_last_step_are_lost() ->
         asked.answers(sums[:-1], 1.0)
 
 
+TWIN = Column(name="twin", low=0.0, high=100.0)
+
+
+def apart_or_alike(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A ward of a tenth in which all have died, an age in months, and who is past 58."""
+    cells = {name: values[:2000] for name, values in records(rng, "logistic").items()}
+    ward = rng.choice(3, 2000, p=[0.5, 0.4, 0.1])
+    died = np.where(ward == 2, 1.0, cells["died"])
+    return cells | {"ward": ward * 1.0, "died": died, "twin": (cells["age"] - 20) / 0.7}
+
+
+@pytest.mark.parametrize("on", [(Levels(column=WARD),), (AGE, Levels(column=WARD))])
+def test_a_class_that_has_the_outcome_throughout_has_no_ratio_and_is_named(on: tuple) -> None:
+    """Seeds are fixed. It was told as one of 100 to 25,000."""
+    rng = np.random.default_rng(1)
+    asked = stack({"q": logistic(DIED, on)})
+    cells = apart_or_alike(rng)
+    for sigma in (0.5, 2.0):
+        answer = asked.answers(drawn(asked, cells, rng, sigma, asked.rounds), sigma)["q"]
+        assert [row.level for row in answer.rows][-1] == "b against a"
+        assert any(note.startswith("ward, c against a: ") for note in answer.notes)
+        assert max(row.high for row in answer.rows) < 10
+
+
+@pytest.mark.parametrize("kind", ["logistic", "cox", "linear"])
+def test_columns_that_say_the_same_are_named(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    cells, on = apart_or_alike(rng), (AGE, TWIN)
+    cells["time"] = rng.uniform(1, 36, 2000)
+    asked = stack(
+        {
+            "q": {
+                "logistic": logistic(DIED, on),
+                "cox": cox(TIME, DIED, ON_GRID, on),
+                "linear": Linear(outcome=BMI, on=on),
+            }[kind]
+        }
+    )
+    answer = asked.answers(drawn(asked, cells, rng, 1.0, asked.rounds), 1.0)["q"]
+    assert "as age and twin say nearly the same (aliased)" in answer.refusal
+
+
+def test_a_number_that_tells_nearly_every_outcome_is_named() -> None:
+    rng = np.random.default_rng(1)
+    cells, asked = apart_or_alike(rng), stack({"q": logistic(DIED, (AGE, BMI))})
+    cells["died"] = (cells["age"] > 58) * 1.0
+    answer = asked.answers(drawn(asked, cells, rng, 1.0, asked.rounds), 1.0)["q"]
+    told = " ".join([answer.refusal, *answer.notes])
+    assert "age, per unit" in told
+    assert "separation" in told
+    assert "age" not in [row.column for row in answer.rows]
+
+
+def test_a_class_that_a_columns_step_leaves_empty_is_refused_before_anything_is_paid() -> None:
+    pain = Column(name="pain", low=0, high=10, step=2)
+    logistic(DIED, (Levels(column=pain, cuts=(2, 4)),))
+    with pytest.raises(StudyError, match=r"found none from 3 to below 4 in steps of 2"):
+        logistic(DIED, (Levels(column=pain, cuts=(3, 4)),))
+
+
 def of_two_effects(rng: np.random.Generator, astray: float) -> Together:
     """Two sums of one root, noise of 20 in each score, the last moved by so many deviations."""
     triangle, places = Triangle(width=2), rng.normal(0, 0.01, (2, 2))
@@ -183,9 +244,6 @@ def test_intervals_of_an_effect_that_wanes_hold_that_of_the_population() -> None
     assert len(answered) >= 90
     held = [row.low <= truth[row.column] <= row.high for one in answered for row in one.rows]
     assert np.mean(held) >= 0.93
-
-
-WARD = Column(name="ward", categories=("a", "b", "c"))
 
 
 @pytest.mark.parametrize("kind", ["logistic", "cox"])
