@@ -201,27 +201,11 @@ class NewtonRegression(Regression, Iterated):
                 f"{FAR}, most of all in {which}, as where it tells nearly everybody's outcome "
                 "(separation): leave it out, or join classes"
             )
-        return self.explained_refusal(self.answer_of(root), told[-1])
-
-    def answer_of(self, root: Effects | None) -> Answer:
-        """The answer that effects give, in units of their columns."""
-        return self.answer_with(root and root.per(self.per_unit))
-
-    def explained_refusal(self, answer: Answer, last: Scored) -> Answer:
-        """The answer; where none is given, why.
-
-        The last sum alone may have an answer, if not that of all: then they contradict each other.
-        Or the noise of some covariates hides all the others.
-
-        Args:
-            answer: that effects have given.
-            last: what the sum that was taken nearest to the root says.
-        """
+        answer, last = self.answer_of(root), told[-1]
         if answer.refusal != TOO_NOISY:
             return answer
-        alone = mean_effects([last])
-        if alone and not self.answer_of(alone.after(self.first)).refusal:
-            return replace(answer, refusal=APART)
+        if len(told) > 1 and not self.answer_of(near_root([last], self.first)).refusal:
+            return replace(answer, refusal=APART)  # as the last sum alone has an answer
         information = last.information[self.first :, self.first :]
         if self.first:  # less what the intercept takes
             both = last.information[: self.first]
@@ -232,6 +216,10 @@ class NewtonRegression(Regression, Iterated):
         named = tuple(name for name in names for _ in range(each))
         return replace(answer, refusal=too_noisy(named, information, last.blur))
 
+    def answer_of(self, root: Effects | None) -> Answer:
+        """The answer that effects give, in units of their columns."""
+        return self.answer_with(root and root.per(self.per_unit))
+
     def blurred(self, sigma: float) -> float:
         """The noise of all sums but the first together, where that of one is sigma."""
         return sigma / math.sqrt(self.rounds - 1)
@@ -240,7 +228,7 @@ class NewtonRegression(Regression, Iterated):
         """What may be said before records are touched, if all sums together say this."""
 
         def found(guess: Guess) -> Effects | None:
-            root = mean_effects([one(guess)])
+            root = Together((one(guess),)).effects
             return root and root.after(self.first)
 
         return self.expected_with(found, sigma, quantity)
@@ -384,8 +372,3 @@ class Together:
         ]
         second = far[-1] / 2 * self.apart @ self.information
         return np.stack([far[:, None] / 3 * taken_out, second], axis=1)
-
-
-def mean_effects(told: Sequence[Scored]) -> Effects | None:
-    """The root that all sums together say, with its uncertainty; None where noise hides it."""
-    return Together(tuple(told)).effects
