@@ -29,10 +29,9 @@ class Coefficients:
         whole(
             1,
             16,
-            "In how many sums. Of classes and counts so many lead a Newton step each from the "
-            "released model on, and three times as many follow them, which have most of the "
-            "epsilon; 1: one sum, at the released model. Times to an event take ten, whatever "
-            "stands here.",
+            "In how many sums. Of classes and counts 1: at the released model alone; else at least "
+            "eight, of which the first lead Newton steps and the last have most of the epsilon. "
+            "Times to an event take ten, whatever stands here.",
         ),
     ] = 2
 

@@ -62,21 +62,16 @@ class CoefficientsQuery(SumsQuery):
             classes = columns_of(data)[data.target]
             several = len(classes.categories) > 2
             kind = estimation.NewtonMultinomial if several else estimation.NewtonLogistic
-            return self._newton(kind(outcome=classes, on=on))
+            return NewtonSteps(asked=kind(outcome=classes, on=on), relation=relation)
         own, *events = data.outcome.declared(data.target)
         if data.outcome.kind == COUNT:
-            return self._newton(estimation.NewtonPoisson(outcome=own, on=on))
+            poisson = estimation.NewtonPoisson(outcome=own, on=on)
+            return NewtonSteps(asked=poisson, relation=relation)
         if events:
             (event,), grid = events, (0.0, *data.outcome.grid)
             return OwnSums(asked=estimation.cox(own, event, grid, on), relation=relation)
         linear = estimation.log_linear if data.outcome.is_log else estimation.Linear
         return OwnSums(asked=linear(outcome=own, on=on), relation=relation)
-
-    def _newton(self, asked: estimation.NewtonLogistic | estimation.ModelRegression) -> NewtonSteps:
-        """Sums that begin at the released model."""
-        return NewtonSteps(
-            asked=asked, relation=self.privacy.relation, leading=max(self.asked.sums, 1)
-        )
 
     @cached_property
     def layout(self) -> SumLayout:

@@ -1,11 +1,10 @@
 """Score and information at the released model, and Newton steps from there (docs/privacy.md P32).
 
 A record sends the block of a logistic regression on numbers (P23 (f)), of counts or of several
-classes (P36), taken at the effects that the released model has. The first sums, a quarter of all,
-lead a step on each, another quarter leads one step together, and half of all are taken there; what
-those that were taken near the root say together is the answer, and the released model is one of
-these places. So nothing has to be found from zero, and one sum may do where such a regression by
-itself needs ten.
+classes (P36), taken at the effects that the released model has. The first two sums lead a step on
+each, two more one step together, and all others are taken there; what those that were taken near
+the root say together is the answer, and the released model is one of these places. So nothing has
+to be found from zero, and one sum may do where such a regression by itself needs ten.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ from hubbub.queries.coefficients.released_model import effects_of
 from hubbub.queries.statistic_sums import Array, Cells, Parameters
 from hubbub.tabular import Column
 
+_ENDS, _LEAST = (1, 2, 4), 8  # sums after which a step is over, and how many there are at least
 FAR = "the released model is too far from what the records say"
-CURE = "; else ask for more coefficients.sums, or give the training more of epsilon"
+CURE = "; else ask for coefficients.sums = 2 or more, or give the training more of epsilon"
 _NOTE = (
     "of all records, held back or not, that lack neither the outcome nor a feature; one Newton "
     "step from the released model: what is likeliest, not what was released"
@@ -33,15 +33,9 @@ _NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class NewtonSteps(ModelSums):
-    """All that is asked of a record, as one vector.
-
-    Args:
-        asked, relation: see `ModelSums`.
-        leading: sums of which each leads a step on; as many lead one more together.
-    """
+    """All that is asked of a record, as one vector."""
 
     asked: estimation.NewtonLogistic | estimation.ModelRegression
-    leading: int = 2
 
     @property
     def start(self) -> Parameters:
@@ -53,8 +47,8 @@ class NewtonSteps(ModelSums):
         return np.concatenate([effects, effects])
 
     def rounds(self, sums: int) -> int:
-        """How many sums are asked for, of which so many lead; 1: one, at the released model."""
-        return sums if sums == 1 else 4 * sums
+        """How many sums are asked for: one, or as many as leave most of the epsilon to the last."""
+        return sums if sums == 1 else max(sums, _LEAST)
 
     def begun_from(self, columns: Sequence[Column], model: Parameters) -> Parameters:
         """Where the first sum is taken: at the released model's effects."""
@@ -67,7 +61,7 @@ class NewtonSteps(ModelSums):
     def update(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Parameters:
         """The first place, and a step on from the last, where a step is over."""
         first, last = np.split(parameters, 2)
-        if len(noisy) not in (*range(1, self.leading + 1), 2 * self.leading):
+        if len(noisy) not in _ENDS:
             return parameters
         total, noise = self._mean(self._by_step(noisy)[-1], sigma)
         return np.concatenate([first, self.asked.update(total, noise, last)])
@@ -103,8 +97,7 @@ class NewtonSteps(ModelSums):
 
     def _by_step(self, noisy: Sequence[Array]) -> list[Sequence[Array]]:
         """The sums that were taken at one place each."""
-        ends = [*range(1, self.leading + 1), 2 * self.leading, len(noisy)]
-        steps = [noisy[begin:end] for begin, end in itertools.pairwise([0, *ends])]
+        steps = [noisy[begin:end] for begin, end in itertools.pairwise((0, *_ENDS, len(noisy)))]
         return [step for step in steps if len(step)]
 
     def _mean(self, step: Sequence[Array], sigma: float) -> tuple[Array, float]:
