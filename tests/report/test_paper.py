@@ -21,7 +21,7 @@ from hubbub.disk import write_text
 from hubbub.errors import StudyError, UserError
 from hubbub.estimation import Incidence, Levels, OneSum, stack, statistic_from
 from hubbub.report.answer_figures import figure_of
-from hubbub.report.answer_tables import estimate_words, p_words, printed, table_of
+from hubbub.report.answer_tables import _cell, estimate_words, p_words, printed, table_of
 from hubbub.report.notebook_view import shown_in_notebook
 from hubbub.report.paper.effects_table import effects_table
 from hubbub.report.paper.figure_files import FIGURES, figure_file
@@ -211,6 +211,17 @@ def test_survival_figures_have_the_p_value_and_numbers_at_risk(paper: Manuscript
     assert ">1,500<" in svg
     assert "at risk, with noise" in svg
     assert drawn.figure.height > 270
+
+
+@pytest.mark.parametrize("width", [0.3, 0.02, 0.004, 0.0005, 2e-5])
+def test_no_interval_is_printed_as_if_it_had_no_width(width: float) -> None:
+    """As a ratio per unit of a column would be by three digits: 1.02 (1.02 to 1.02)."""
+    ends = {"low": 1.0203 - width / 2, "high": 1.0203 + width / 2}
+    row = {"quantity": "odds ratio", "value": 1.0203, **ends}
+    for words in (_cell(row), estimate_words(row), estimate_words(row, 20)):
+        value, low, high = re.findall(r"[\d.]+", words)
+        assert float(low) < float(value) < float(high)
+        assert float(high) - float(low) == pytest.approx(width, rel=0.6)
 
 
 def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None:
