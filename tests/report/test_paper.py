@@ -21,7 +21,7 @@ from hubbub.disk import write_text
 from hubbub.errors import StudyError, UserError
 from hubbub.estimation import Incidence, Levels, OneSum, stack, statistic_from
 from hubbub.report.answer_figures import figure_of
-from hubbub.report.answer_tables import estimate_words, p_words, printed, table_of
+from hubbub.report.answer_tables import _cell, estimate_words, p_words, printed, table_of
 from hubbub.report.notebook_view import shown_in_notebook
 from hubbub.report.paper.effects_table import effects_table
 from hubbub.report.paper.figure_files import FIGURES, figure_file
@@ -211,6 +211,17 @@ def test_survival_figures_have_the_p_value_and_numbers_at_risk(paper: Manuscript
     assert ">1,500<" in svg
     assert "at risk, with noise" in svg
     assert drawn.figure.height > 270
+
+
+@pytest.mark.parametrize("width", [0.3, 0.02, 0.004, 0.0005, 2e-5])
+def test_no_interval_is_printed_as_if_it_had_no_width(width: float) -> None:
+    """As a ratio per unit of a column would be by three digits: 1.02 (1.02 to 1.02)."""
+    ends = {"low": 1.0203 - width / 2, "high": 1.0203 + width / 2}
+    row = {"quantity": "odds ratio", "value": 1.0203, **ends}
+    for words in (_cell(row), estimate_words(row), estimate_words(row, 20)):
+        value, low, high = re.findall(r"[\d.]+", words)
+        assert float(low) < float(value) < float(high)
+        assert float(high) - float(low) == pytest.approx(width, rel=0.6)
 
 
 def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None:
@@ -538,3 +549,34 @@ def test_a_study_does_not_call_a_statistic_what_is_no_plain_text(name: str) -> N
     table = {name: {"kind": "quantiles", "column": "age"}}
     with pytest.raises(StudyError, match="name of a statistic"):
         statistics_from(table, COLUMNS, trains=False)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_answers_that_were_altered_end_in_a_sentence(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each part of an answer gone, or something else."""
+    known = told(1e-6)
+    for key in known["statistics"][name]:
+        others = {k: v for k, v in known["statistics"][name].items() if k != key}
+        for answer in (others, *({**others, key: value} for value in (None, "x", 1e308, [None]))):
+            altered = known | {"statistics": known["statistics"] | {name: answer}}
+            write_text(tmp_path / "statistics.json", json.dumps(altered))
+            code = main(["table", str(tmp_path), "--format", "html,latex", "--figures", "svg"])
+            said = capsys.readouterr().err
+            assert code in (0, 1)
+            assert (said.count("\n") == 1 and "expected" in said) == bool(code)
+
+
+NO_ANSWERS = ("", "[]", "null", "{}", '{"study": "\\ud800"}', "\0", "[" * 10**5)
+
+
+@pytest.mark.parametrize("text", NO_ANSWERS, ids=range(len(NO_ANSWERS)))
+@pytest.mark.parametrize("name", ["statistics.json", "validation.json", "plan.json"])
+def test_what_is_no_file_of_a_run_ends_in_a_sentence(
+    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_text(tmp_path / "statistics.json", json.dumps(told()))
+    write_text(tmp_path / name, text)
+    assert main(["table", str(tmp_path)]) in (0, 1, 2)
+    assert capsys.readouterr().err.count("\n") <= 1
