@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.errors import HubbubError, StudyError, UserError
+from hubbub.errors import HubbubError, StudyError, UserError, loggable
 from hubbub.kept_pages import one_arena
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
@@ -111,7 +111,7 @@ def join(
         try:
             _Joined(party_folder, relay, machine, event_log, url, once).run(until)
         except HubbubError as error:
-            event_log.warn("stopped", said=str(error))
+            event_log.warn("stopped", said=loggable(error))
             event_log.state(state=LOST)
             raise
 

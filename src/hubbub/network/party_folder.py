@@ -26,13 +26,15 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hubbub.disk import PRIVATE, write_text
-from hubbub.errors import DataError, HubbubError, StudyError, UserError
+from hubbub.errors import DataError, HubbubError, IntegrityError, StudyError, UserError
 from hubbub.network.approval_files import APPROVED, ApprovalFiles
+from hubbub.network.collection.kept_frames import KEY, open_keys
 from hubbub.network.folder_lock import alone
 from hubbub.network.key_files import (
     Unlock,
@@ -319,7 +321,14 @@ class PartyFolder:
         return path if path.is_file() else None
 
     def withdraw(self, study: bytes) -> bool:
-        """Take an approval back, and forget what an audit has found; whether there was one."""
+        """Take an approval back, and forget what an audit has found; whether there was one.
+
+        A node erases the keys of the study's collections, which nobody can open from then on
+        (docs/privacy.md P30). No other change of a folder does that.
+
+        Raises:
+            IntegrityError: a key cannot be erased; the study is approved no more.
+        """
         approval = self._approval(study)
         there, folders = approval.is_there, [*approval.read_in, self.home]
         for name, digest in approval.hashes.items():
@@ -330,7 +339,35 @@ class PartyFolder:
         for folder in folders:
             extract.forget(study, self.name, folder)
         approval.remove()
+        unreadable = []
+        for kept, its_study in open_keys(self.home):
+            if its_study == study:
+                kept.erase(KEY)
+            elif its_study is None:
+                unreadable.append(kept.folder)
+        if unreadable:
+            raise IntegrityError(
+                f"expected to read which study a collection's key is of, in {unreadable[0]} it "
+                "cannot be read; the study is withdrawn: see who may read that, and withdraw it "
+                "again"
+            )
         return there
+
+    def open_collections(self, *, beside: Roster | None = None) -> dict[bytes, str]:
+        """The studies with a collection whose key this node has, and their names.
+
+        Args:
+            beside: only of other rosters than this.
+        """
+        names: dict[bytes, str] = {}
+        for kept, study in open_keys(self.home):
+            name, roster = kept.folder.name[:16], ""
+            with suppress(UserError):
+                approved = Study.parse(text_of(self._approval(study or b"").path))
+                name, roster = approved.name, approved.parties.roster
+            if study != b"" and (beside is None or roster != beside.digest.hex()):
+                names[study or kept.folder.name.encode()] = name
+        return names
 
     def approves(self, study: bytes) -> bool:
         """Whether a study is approved here at this moment, and the roster here is the study's."""

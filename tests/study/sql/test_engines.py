@@ -381,6 +381,8 @@ def test_a_connection_is_shown_by_its_engine_alone(tmp_path: Path):
     assert found.address == str(tmp_path / "no" / "x.duckdb")
     with pytest.raises(DataError, match="found neither"):
         connection_of("south", tmp_path / "no", {})
+    with pytest.raises(UserError, match=r"url of \[HUBBUB_SOURCE\]"):
+        connection_of("south", tmp_path / "no", {"HUBBUB_SOURCE": ""})
 
 
 @pytest.mark.parametrize(
