@@ -31,6 +31,7 @@ from hubbub.training import (
     RunFolder,
     RunSessions,
     State,
+    answers_in,
     check_plan,
     conclude,
     train_federated,
@@ -64,6 +65,8 @@ def serve(
     Raises:
         WaitedError: somebody did not come in time.
         ProtocolError: somebody broke the protocol.
+        IntegrityError: a silo has paid for less than it has answered; in the end the run's folder
+            is whole nevertheless.
         UserError, StudyError, IntegrityError: as for `hubbub.run`.
     """
     began = time.perf_counter()
@@ -71,6 +74,7 @@ def serve(
     whose = [sources.TEST] if sources.has_test_set(study) else []
     prepared = PreparedStudy.of(study, whose=whose, folder=data or party_folder.home)
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
+        coordinator.answered = answers_in(folder.path)
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
         saver = stack.enter_context(CheckpointWriter(folder.keep))
         prepared, trained = train_federated(
@@ -85,7 +89,9 @@ def serve(
         )
         saver.wait()
         parts = _closed(coordinator, sessions, trained)
-    return concluded(coordinator, prepared, trained, folder, parts, began)
+    result = concluded(coordinator, prepared, trained, folder, parts, began)
+    coordinator.check_paid(parts)
+    return result
 
 
 def concluded(
