@@ -10,6 +10,8 @@ import contextlib
 import io
 import json
 import random
+import shutil
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,11 +23,14 @@ import pytest
 
 from hubbub.cli import main
 from hubbub.errors import HubbubError, IntegrityError
+from hubbub.ledger import Ledger, Witness
 from hubbub.network.collection.kept_frames import KeptFrames
+from hubbub.network.event_log import EventLog
+from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.verification.replay.checking import verify
 from network.consortium import sent_home
-from network.relay import HASTY, Jumping, gathered
+from network.relay import HASTY, NAMES, Jumping, gathered
 from network.restored_folders import CollectionGame, Images, SessionGame, check_fresh, deposits
 
 __all__ = ["deposits"]
@@ -199,6 +204,52 @@ def test_p15_serve_ends_with_what_silos_have_signed_against_what_they_answered(
     ):
         parties.serve(timeouts=HASTY)
     assert [one.claim for one in verify(parties.home / "run") if not one.holds] == [_SET_BACK]
+
+
+def test_p15_a_ledger_that_lost_rows_of_another_study_is_refused_and_silos_keep_what_was_witnessed(
+    tmp_path: Path,
+) -> None:
+    parties = gathered(tmp_path / "here", training={"steps": 2})
+    parties.serve(timeouts=HASTY)
+    kept = {
+        one.name: {path.stem for path in (one.home / "witnessed").iterdir()}
+        for one in parties.sites.values()
+        if one.role == "silo"
+    }
+    assert kept == {name: set(NAMES) for name in NAMES}
+    ledger = parties.home / "ann" / "ledger.sqlite"
+    statements = [parties.home / name / "witnessed" / "ann.json" for name in ("ann", "bob")]
+    _command("verify", ledger, "--witness", *statements, code=0)
+    # In another study of the same aggregator, which knows nothing of this one's rows.
+    requests = Requests(
+        parties.aggregator.roster, b"o" * 32, parties.phase, EventLog(party="a"), HASTY
+    )
+    with Witness(parties.aggregator.home / "witness") as witness:
+        whole = parties.seats["ann"].ready(parties.study)["ledger"]
+        assert requests._witnessed("ann", whole, witness) is None
+        with Ledger(tmp_path / "other.sqlite") as fresh:
+            assert requests._witnessed("ann", fresh.statement("").to_dict(), witness) is None
+        for harm in ({"rows": 1}, {"head": "00" * 32}, {"signature": "00" * 64}, {"time": 3}):
+            found = requests._witnessed("ann", whole | harm, witness)
+            assert found is not None
+            assert found.why == "garbled"
+        fewer = _shortened(ledger, tmp_path)
+        found = requests._witnessed("ann", fewer, witness)
+        assert found is not None
+        assert found.why == "set-back"
+
+
+def _shortened(ledger: Path, home: Path) -> dict[str, Any]:
+    """What an older copy of a ledger states."""
+    older = home / "older" / ledger.name
+    older.parent.mkdir()
+    with contextlib.closing(sqlite3.connect(ledger)) as database:
+        database.execute("VACUUM INTO ?", (str(older),))
+    shutil.copy2(f"{ledger}.key", f"{older}.key")
+    with contextlib.closing(sqlite3.connect(older)) as database, database:
+        database.execute("DELETE FROM rows WHERE number = (SELECT MAX(number) FROM rows)")
+    with Ledger(older) as found:
+        return found.statement("").to_dict()
 
 
 def _command(*arguments: object, code: int = 1) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 import hubbub.learning as learning
 from hubbub.errors import BudgetError, UserError
 from hubbub.kept_pages import kept_pages
+from hubbub.ledger import Witness
 from hubbub.network.coordinator import Coordinator
 from hubbub.planning import Plan
 from hubbub.study import sources
@@ -38,6 +39,7 @@ from hubbub.training import (
 )
 from hubbub.verification import evidence, read_audit
 
+WITNESS = "witness"  # in the aggregator's home: what silos have stated of their ledgers
 _TOLD_EPSILONS = 20
 
 
@@ -75,6 +77,8 @@ def serve(
     prepared = PreparedStudy.of(study, whose=whose, folder=data or party_folder.home)
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
         coordinator.answered = answers_in(folder.path)
+        witness = stack.enter_context(Witness(party_folder.home / WITNESS))
+        coordinator.requests.witness = witness
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
         saver = stack.enter_context(CheckpointWriter(folder.keep))
         prepared, trained = train_federated(

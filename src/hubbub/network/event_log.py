@@ -69,6 +69,8 @@ _SENTENCES = {
     "the run goes on as if it had not",
     "set-back": "{whom} says that it has paid for {count} attempts, it has answered {least}: its "
     "folder was set back; it takes no part until the newest copy is there",
+    "older": "the ledger of {whom} has {rows} rows, it has stated {before} before: its folder was "
+    "set back; it takes no part until the newest copy is there",
     "garbled": "from {whom}, nothing that can be used: {said}",
     "stopped": "stopped: {said}",
 }

@@ -8,6 +8,7 @@
     ledger.sqlite        what the silo's data set has spent (another place may be named)
     sessions, graphs     what was opened and drawn here, and paid for: session_notes.py
     paid
+    witness, witnessed   what silos have stated of their ledgers: at the aggregator, and at silos
     lock                 held by the process that serves or joins here
     runs/ID              the aggregator's runs
     collateral           what the vendor of this machine's processor publishes about it, where a

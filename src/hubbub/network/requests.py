@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hubbub import VERSION
-from hubbub.errors import ProtocolError
+from hubbub.errors import IntegrityError, ProtocolError
+from hubbub.ledger import HeadStatement, Witness, Witnessed
 from hubbub.network.engine import MOST_BYTES, Missing, Phase
 from hubbub.network.envelope import VersionError, read_answer, request
 from hubbub.network.event_log import EventLog
@@ -53,6 +54,8 @@ class Requests(Peers):
 
     Attributes:
         least_paid: how many attempts a silo must have paid for, by purpose and its name.
+        witness: signs what silos state of their ledgers, unless it contradicts what they stated.
+        heads: what it has signed last, by silo.
     """
 
     def __init__(
@@ -62,6 +65,8 @@ class Requests(Peers):
         self.event_log, self.timeouts = event_log, timeouts
         self.paid: dict[str, dict[str, int]] = {}  # attempts that silos have paid for, by purpose
         self.least_paid: Callable[[str, str], int] = lambda _purpose, _name: 0
+        self.witness: Witness | None = None
+        self.heads: dict[str, Witnessed] = {}
         self.twice: set[str] = set()  # who was seen to take part in two processes
         self._study, self._phase = study, phase
         self._limits: dict[str, SizeLimits] = {}  # of the newest session, by purpose
@@ -158,9 +163,34 @@ class Requests(Peers):
                 if count < (least := self.least_paid(purpose, name)):
                     return self._set_back(name, count, least)
                 self.paid.setdefault(purpose, {})[name] = count
+            if self.witness is not None and "ledger" in whole:
+                return self._witnessed(name, whole["ledger"], self.witness) or answer[1:]
         except UNREADABLE as error:
             return Absent(why="garbled", said=f"its READY cannot be used: {error}")
         return answer[1:]
+
+    def _witnessed(self, name: str, plain: object, witness: Witness) -> Absent | None:
+        """Sign what a silo states of its ledger; or why not, of whichever study rows are missing.
+
+        Raises:
+            IntegrityError: the disk here does not take it.
+        """
+        try:
+            stated = HeadStatement.of(plain)
+        except IntegrityError as error:
+            return Absent(why="garbled", said=f"its READY cannot be used: {error}")
+        before = witness.known.get(stated.ledger)
+        if before is not None and (
+            stated.rows < before.rows or (stated.rows == before.rows and stated.head != before.head)
+        ):
+            self.warn("older", whom=name, rows=stated.rows, before=before.rows)
+            said = (
+                f"its ledger has {stated.rows} rows, where it has stated {before.rows}, or others, "
+                "before: its folder was set back; restore the newest copy of it there"
+            )
+            return Absent(why=SET_BACK, said=said)
+        self.heads[name] = witness.sign(stated)
+        return None
 
     def _set_back(self, name: str, count: int, least: int) -> Absent:
         """P15: whoever answers has paid, so its ledger is not the newest; it is refused."""
