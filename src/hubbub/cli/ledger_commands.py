@@ -258,12 +258,13 @@ def _missing(options: argparse.Namespace) -> int:
                     )
                 )
     goal = cap or study.privacy
-    counted = {"delta": goal.delta, "relation": goal.relation}
-    spent, truly = (finite(one.epsilon(**counted)) for one in (before, whole))
+    spent, truly = (
+        finite(one.epsilon(delta=goal.delta, relation=goal.relation)) for one in (before, whole)
+    )
     answer(
         options,
         {"study": study.id.hex(), "missing": lost, "epsilon": spent, "epsilon_with": truly}
-        | counted,
+        | {"delta": goal.delta, "relation": goal.relation},
         *(f"{purpose}: {rows} rows are missing" for purpose, rows in lost.items() if rows),
         *([] if any(lost.values()) else ["no row is missing of what the transcripts show"]),
         f"spent in all: epsilon {number(spent)} as the ledger says, {number(truly)} with them, at "

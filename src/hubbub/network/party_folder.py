@@ -15,10 +15,10 @@
                          study asks for evidence that needs it
     relay                the aggregator's: what its own relay reads, its certificate and key
 
-Nothing in it ever comes over the network. A study is believed if its id is approved here, the
-roster if the study names its digest. Both are read again whenever it matters, so that a process
-that runs for months knows what was approved, withdrawn or replaced a second ago; and as bytes,
-since the times of a file are what whoever copies it says.
+Nothing in it ever comes over the network but `witnessed`, on which nothing here rests. A study is
+believed if its id is approved here, the roster if the study names its digest. Both are read again
+whenever it matters, so that a process that runs for months knows what was approved, withdrawn or
+replaced a second ago; and as bytes, since the times of a file are what whoever copies it says.
 """
 
 from __future__ import annotations
