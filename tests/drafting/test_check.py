@@ -173,6 +173,36 @@ def test_one_value_far_outside_is_noted_in_a_long_file_and_one_just_outside_is_n
     assert "outside" not in check()[1]
 
 
+def test_cells_that_are_no_values_of_a_step_are_counted_and_taken(home, check):
+    study = STUDY.replace("high = 90,", "high = 90, step = 1,")
+    (home / "study.toml").write_text(study)
+    assert check() == (0, "a run can read the files of north, south, west\n")
+    spoil(home, lambda rows: column(rows, "age", lambda k, c: "40.5" if k in (2, 7) else c))
+    code, out = check()
+    assert code == 0
+    said = "note: north.csv, column 'age', row 3 after the header (and 1 more): 40.5 is not 30 and"
+    assert said in out
+
+
+@pytest.mark.parametrize(("step", "said"), [("", True), (", step = 84", False)])
+def test_times_of_few_values_are_told_where_the_study_has_no_step(home, check, step, said):
+    asked = 'kind = "survival"\ntime = "days"\nevent = "died"\nbins = 12'
+    study = STUDY[: STUDY.index("[model]")] + f"[statistics.os]\n{asked}\n"
+    study = study[: study.index("target")] + "records = 120\n" + study[study.index("[data.col") :]
+    columns = f'died = {{ categories = ["no", "yes"] }}\ndays = {{ low = 0, high = 1008{step} }}\n'
+    study = study.replace("[data.columns]\n", f"[data.columns]\n{columns}")
+    (home / "study.toml").write_text(study + STUDY[STUDY.index("[privacy]") :])
+    for name in SILOS:
+        head, *rest = clean()[name]
+        rows = [head, *(list(row) for row in rest * 3)]
+        for k, row in enumerate(rows):
+            row.append(str(84 * (1 + k % 12)) if k else "days")
+        (home / f"{name}.csv").write_text(text(rows))
+    code, out = check()
+    assert code == 0, out
+    assert ("column 'days': 12 values hold all 120; declare step = 84" in out) == said
+
+
 def test_one_class_in_one_silo_is_a_note_and_in_all_is_wrong(home, check):
     spoil(home, lambda rows: column(rows, "died", lambda *_: "no"))
     code, out = check()

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from hubbub.cli import main, network_commands
-from hubbub.errors import DataError, UserError
+from hubbub.errors import BudgetError, DataError, HubbubError, ModelError, UserError, loggable
 from hubbub.network import monitor, silo_endpoint
 from hubbub.network.event_log import EventLog
 from hubbub.network.join import Machine, join, relay_of
@@ -259,14 +259,26 @@ def test_a_refusal_tells_no_cell(tmp_path: Path) -> None:
     try:
         with pytest.raises(DataError) as raised:
             endpoint._known(everybody.study)
-        endpoint._refusal(b"", Refusal(why="failed", said=str(raised.value)))
+        endpoint._refusal(b"", Refusal.of(raised.value))
     finally:
         endpoint.close()
     text = (party_folder.home / "events.jsonl").read_text() + (
         party_folder.home / "status.json"
     ).read_text()
-    assert "expected a number in ann.csv" in text
+    assert "expected a number in ann.csv" in str(raised.value)
+    assert "fit the study" in text
     assert CELL not in text
+    assert "ann.csv" not in text
+
+
+@pytest.mark.parametrize("kind", [DataError, ModelError, type("Own", (DataError,), {})])
+def test_no_log_has_what_an_error_says_of_records(kind: type[HubbubError], tmp_path: Path) -> None:
+    """Of what is raised while records are read, or a model sees them, its kind is all."""
+    raised = kind(f"expected another value than {CELL}")
+    EventLog(party="ann", folder=tmp_path).warn("stopped", said=loggable(raised))
+    assert CELL not in Refusal.of(kind(CELL)).said
+    assert CELL not in (tmp_path / "events.jsonl").read_text()
+    assert CELL in Refusal.of(BudgetError(CELL)).said
 
 
 def test_a_wrong_number_of_records_is_told_without_the_number() -> None:

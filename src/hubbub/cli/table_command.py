@@ -21,7 +21,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _table(options: argparse.Namespace) -> int:
-    from hubbub.disk import json_value, read_bytes, write_bytes
+    from hubbub.disk import inside, json_value, read_bytes, write_bytes
     from hubbub.queries import ANSWERS, COEFFICIENTS, VALIDATED
     from hubbub.report.paper.figure_files import FIGURES, figure_file
     from hubbub.report.paper.formats import FORMATS, written
@@ -48,10 +48,10 @@ def _table(options: argparse.Namespace) -> int:
     files = {name: file for kind in formats for name, file in written(paper, kind).items()}
     for drawn in paper.figures:
         files |= {f"{drawn.name}.{kind}": figure_file(drawn.figure, kind) for kind in kinds}
-    out = options.out or options.folder / "paper"
+    out = options.out or inside(options.folder, "paper/tables").parent
     out.mkdir(parents=True, exist_ok=True)
     for name, file in files.items():
-        write_bytes(out / name, file)
+        write_bytes(inside(out, name), file)
     words = f"written to {out}: {', '.join(files)}"
     answer(options, {"out": str(out), "files": list(files), "methods": paper.methods}, words)
     return 0

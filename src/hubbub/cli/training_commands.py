@@ -25,6 +25,7 @@ from hubbub.cli.output import (
     table,
     warn,
 )
+from hubbub.disk import file_name
 from hubbub.errors import UserError
 from hubbub.queries import steps_of
 from hubbub.report import (
@@ -240,8 +241,7 @@ def _note(row: Mapping[str, float]) -> str:
 def new_folder(name: str) -> Path:
     """A folder below runs/ that does not exist yet; the run makes it once it is sure to start."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-    return Path("runs") / f"{safe}-{stamp}-{secrets.token_hex(3)}"
+    return Path("runs") / f"{file_name(name)}-{stamp}-{secrets.token_hex(3)}"
 
 
 def margin(values: Sequence[float]) -> str:

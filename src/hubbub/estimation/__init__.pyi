@@ -57,6 +57,9 @@ from .newton_sums import (
 from .poisson_regression import (
     NewtonPoisson as NewtonPoisson,
 )
+from .prefix_coding import (
+    PrefixCode as PrefixCode,
+)
 from .quantiles import (
     Quantiles as Quantiles,
 )

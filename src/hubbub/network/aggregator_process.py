@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.errors import HubbubError, UserError
+from hubbub.errors import HubbubError, UserError, loggable
 from hubbub.network.collection.quiet_requests import QuietRequests
 from hubbub.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
 from hubbub.network.folder_lock import alone
@@ -74,7 +74,7 @@ def host(
                 try:
                     done = _run(party_folder, study, requests, out, data, until)
                 except HubbubError as error:
-                    event_log.warn("stopped", said=str(error))
+                    event_log.warn("stopped", said=loggable(error))
                     event_log.state(state=LOST)
                     raise
         event_log.state(state=DONE if done else WAITING)

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hubbub.disk import PRIVATE, write_text
-from hubbub.errors import HubbubError, IntegrityError, StudyError, UserError
+from hubbub.errors import DataError, HubbubError, IntegrityError, StudyError, UserError
 from hubbub.network.approval_files import APPROVED, ApprovalFiles
 from hubbub.network.collection.kept_frames import KEY, open_keys
 from hubbub.network.folder_lock import alone
@@ -50,7 +50,7 @@ from hubbub.network.key_files import (
     write_roster,
 )
 from hubbub.network.session_notes import SessionNotes
-from hubbub.planning import is_sparse
+from hubbub.planning import capacity_of, is_sparse
 from hubbub.protocol import Keys, Roster
 from hubbub.study import Study, code_hashes, imported_code, known_code, sources
 from hubbub.study.extracts import extract
@@ -236,8 +236,9 @@ class PartyFolder:
     ) -> Path:
         """Take a study and its roster in; from then on the party answers for it.
 
-        A database is asked first: nothing is approved where it fails, and how long it takes is over
-        before anybody can ask (docs/privacy.md P31).
+        A database is asked first, and a file that is there already is read: nothing is approved
+        where that fails or there is too much of it, and how long it takes is over before anybody
+        can ask (docs/privacy.md P31).
 
         Args:
             study: what is approved.
@@ -250,7 +251,8 @@ class PartyFolder:
         Raises:
             StudyError: they do not belong together, or this party has no part in them, or the code
                 here is not the one that the study states, or that was shown.
-            DataError: a silo's database does not answer.
+            DataError: a silo's database does not answer, its records do not fit the study, or
+                there are more than it states.
         """
         check_roster(study, roster)
         code_hashes.refuse_unstated_code(study)
@@ -266,7 +268,9 @@ class PartyFolder:
                 "somebody was added, replaced or taken out"
             )
         approval = self._approval(study.id)
-        self.read(study, data)
+        file = sources.file_of(study, self.name, data or self.home)
+        if study.data.is_extracted or (file is not None and file.is_file()):
+            self.read(study, data)
         write_roster(held, roster)
         approval.write(study, hashes)
         for name, digest in hashes.items():
@@ -275,16 +279,31 @@ class PartyFolder:
             self.notes.approve_graphs(study.id)
         return approval.path
 
-    def read(self, study: Study, data: Path | None = None) -> None:
-        """Read what a silo reads once of a database, or of parts, unless it has.
+    def read(self, study: Study, data: Path | None = None) -> str:
+        """Read what a silo reads of a table, once if it is a database, or parts.
+
+        A silo with more units than the study states has read nothing: to others its study is as
+        one that nobody has approved (docs/privacy.md P19).
+
+        Returns:
+            How near the silo is to the most that it may hold, for its own people; nothing of a
+            study that has no table here.
 
         Raises:
-            DataError: it cannot be read.
+            DataError: it cannot be read, or has more units than the study states.
         """
-        if self.role == "silo" and study.data.is_extracted:
-            folder = data or self.home
-            sources.check_readable(study, self.name, folder)
+        if self.role != "silo" or not study.data.is_declared:
+            return ""
+        folder = data or self.home
+        units = sources.check_readable(study, self.name, folder)
+        try:
+            capacity = capacity_of(study, self.name, units)
+        except DataError:
+            sources.over(study, self.name, folder)
+            raise
+        if study.data.is_extracted:
             self._approval(study.id).note_read(home_of(folder).resolve())
+        return f"{units} {study.data.unit}s of at most {capacity}"
 
     def _has_read(self, study: Study) -> bool:
         """Whether nothing of a study is left to be read here."""

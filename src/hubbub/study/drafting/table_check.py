@@ -18,7 +18,7 @@ from hubbub.study.drafting.cell_flaws import flaw_of
 from hubbub.study.drafting.cell_text import (
     folded,
 )
-from hubbub.study.drafting.column_draft import is_key
+from hubbub.study.drafting.column_draft import common_step, is_key
 from hubbub.study.drafting.likely_namesakes import likely_namesakes
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
@@ -40,6 +40,7 @@ from hubbub.tabular import (
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
+_LUMPS, _LUMP = 3, 10  # values for each bin, and records of each value, that make a column lumpy
 _WORTH_SAYING = 50  # of so many values one outside the bounds costs nothing
 
 
@@ -55,7 +56,8 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
         except DataError as error:
             what, _, remedy = str(error).rpartition("; ")
             faults.append(Fault(file=name, what=what, remedy=remedy))
-    return [*faults, *all_faults(tables, study.data, owned)]
+    lumps = [fault for table in owned for fault in _lumps(table, study)]
+    return [*faults, *all_faults(tables, study.data, owned), *lumps]
 
 
 def read_site(study: Study, name: str, folder: Path) -> RawTable:
@@ -164,11 +166,13 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
     numbers = [number_in(canonical(cell)) for cell in table.column(column.name)]
     absent = set(map(column.spelled, ("", *column.missing)))
     cells = map(column.spelled, table.column(column.name))
-    outside = [
+    there = [
         (number, row)
         for cell, number, row in zip(cells, numbers, table.numbers, strict=True)
-        if number is not None and cell not in absent and not low <= number <= high
+        if number is not None and cell not in absent
     ]
+    yield from _between_steps(table, column, there)
+    outside = [(number, row) for number, row in there if not low <= number <= high]
     if len(outside) * _WORTH_SAYING > len(numbers):
         yield _odd(
             table,
@@ -184,6 +188,49 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
         remedy = "a slip of the pen, or another unit? it will count as the nearer bound"
         rows = [row for _, row in far]
         yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+
+
+def _between_steps(
+    table: RawTable, column: Column, there: Sequence[tuple[float, int]]
+) -> Iterator[Fault]:
+    """How many numbers within the bounds are no value of a column with a step."""
+    if not column.step:
+        return
+    (low, high), near = column.bounds, 1e-6 * column.step
+    off = [
+        (number, row)
+        for number, row in there
+        if low <= number <= high and abs(number - column.nearest(number)) > near
+    ]
+    if off:
+        said = f"{off[0][0]:.15g} is not {low:g} and whole steps of {column.step:g}"
+        remedy = "it will count as the nearest value that is: correct the cells, or the step"
+        rows = [row for _, row in off]
+        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+
+
+def _lumps(table: RawTable, study: Study) -> Iterator[Fault]:
+    """Columns of times and quantiles whose few values are told as if they lay evenly in bins."""
+    told = dict[str, int]()
+    for _, asked in study.statistics.named if study.statistics else ():
+        column, edges = getattr(asked, "time", None), getattr(asked, "edges", ())
+        if column is None and asked.kind == "quantiles":
+            column = getattr(asked, "column", None)
+        if isinstance(column, Column) and not column.step and column.name in table.header:
+            told[column.name] = max(told.get(column.name, 0), len(edges) - 1)
+    for name, bins in told.items():
+        numbers = [number_in(canonical(cell)) for cell in table.column(name)]
+        values = [number for number in numbers if number is not None]
+        different = len(set(values))
+        if len(values) > _FEW and different <= min(_LUMPS * bins, len(values) // _LUMP):
+            step = common_step(values)
+            remedy = f"step = {step:.9g}, if others have the same" if step else "their step"
+            yield _odd(
+                table,
+                f"{different} values hold all {len(values)}",
+                f"declare {remedy}, in data.columns: without it they count as spread evenly",
+                name,
+            )
 
 
 def _pooled(table: RawTable, column: Column) -> Iterator[Fault]:
