@@ -90,7 +90,8 @@ class StudyClosing:
         Returns:
             What the silos say that answered; who did not is in the event log.
         """
-        listed = json.dumps({"sessions": [one.hex() for one in sessions]}).encode()
+        heads = {name: head.to_dict() for name, head in self.requests.heads.items()}
+        listed = json.dumps({"sessions": [one.hex() for one in sessions], "heads": heads}).encode()
         parts: dict[int, dict[str, Any]] = {}
         left = dict(self._newest)
         for turn in range(_CLOSINGS):

@@ -12,8 +12,9 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from hubbub import learning
-from hubbub.errors import DataError, IntegrityError, ProtocolError
-from hubbub.ledger import Ledger, attempts_of, entry_of, kind_of
+from hubbub.disk import write_text
+from hubbub.errors import DataError, HubbubError, IntegrityError, ProtocolError
+from hubbub.ledger import Ledger, Witnessed, attempts_of, entry_of, kind_of
 from hubbub.network.collection.silo_side import SiloSide
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.pace import keep_pace
@@ -58,6 +60,7 @@ from hubbub.study import Study, sources
 from hubbub.training import PreparedStudy, set_caps, write_result
 from hubbub.verification import part_of
 
+WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
 _TELL_EVERY = 5.0
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
 
@@ -174,9 +177,14 @@ class SiloEndpoint(Endpoint):
         return task, prepared.start(planned.query).parameters
 
     def ready(self, study: Study) -> dict[str, Any]:
-        """How many attempts this silo has paid for, by purpose: a resumed run counts them."""
+        """How many attempts this silo has paid for, by purpose, and the head of its ledger.
+
+        A resumed run counts them; the head is witnessed (docs/privacy.md P15).
+        """
         plan = self._known(study).plain.plan
-        return {"attempts": {query.purpose: self._paid(study, query) for query in plan.queries}}
+        attempts = {query.purpose: self._paid(study, query) for query in plan.queries}
+        statement = self._ledger.statement(f"{datetime.now(UTC):%F}")
+        return {"attempts": attempts, "ledger": statement.to_dict()}
 
     def party(
         self,
@@ -352,6 +360,7 @@ class SiloEndpoint(Endpoint):
         payload = self._from_aggregator(state, parts[0], Tag.CLOSE)
         known = self._known(state.study)
         told = _sessions(bytes(payload), self.roster.name(0))
+        self._keep_heads(bytes(payload))
         listed = {bytes.fromhex(session) for session in told}
         plan = known.plain.plan
         self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
@@ -414,6 +423,23 @@ class SiloEndpoint(Endpoint):
                 "expected a model of finite numbers, got others", culprit=self.roster.name(0)
             )
         return parameters
+
+    def _keep_heads(self, payload: bytes) -> None:
+        """What the aggregator has witnessed of everybody's ledgers, for who lost what followed.
+
+        It is of use where a folder is restored: nothing here rests on it, so what cannot be read of
+        it is left out.
+        """
+        with suppress(HubbubError, ValueError, LookupError, TypeError, AttributeError, OSError):
+            heads = {
+                name: Witnessed.of(json.loads(payload)["heads"][name]).to_dict()
+                for name in {*map(self.roster.name, self.roster.silos)}
+                & json.loads(payload)["heads"].keys()
+            }
+            folder = self.party_folder.home / WITNESSED
+            folder.mkdir(exist_ok=True)
+            for name, head in heads.items():
+                write_text(folder / f"{name}.json", json.dumps(head) + "\n", durable=False)
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes | memoryview:
         """The payload of a control message to everybody."""

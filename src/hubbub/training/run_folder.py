@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -364,3 +365,21 @@ def _usable(path: Path, *, apart: bool = False) -> Iterator[None]:
             f"expected a folder that can be written, got {path}: {why_of(error)}; "
             + ("fix the disk and go on with hubbub serve" if apart else other)
         ) from None
+
+
+def answers_in(folder: Path) -> dict[str, Counter[str]]:
+    """How many attempts each silo has answered in the transcripts of a run, by purpose.
+
+    Each was charged before it was answered (docs/privacy.md P15). No signature is looked at.
+
+    Raises:
+        IntegrityError: a transcript was altered.
+    """
+    answers: dict[str, Counter[str]] = {}
+    for path in files(folder):
+        header = read_header(path)
+        counted = answers.setdefault(header.purpose, Counter())
+        counted.update(
+            header.roster.name(kept.sender) for kept in read(path) if kept.tag is Tag.MASKED
+        )
+    return answers
