@@ -5,8 +5,8 @@ is a smooth function of its counts; where it is a ratio of two polynomials, its 
 Fieller's: all values that the numerator less the value times the denominator does not contradict,
 which holds where a plain standard error is no guide. Derivatives are exact (complex steps). Counts
 are taken to vary as Poisson's, which is right for a function that does not change where all counts
-are multiplied, and the noise has the same known standard deviation in each. This file knows neither
-models nor kinds of targets.
+are multiplied, and the noise has the same known standard deviation in each number that was sent:
+a count itself, or one of a code's. This file knows neither models nor kinds of targets.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class NoisyTable(_Noisy):
     def sums(self, *weights: Array) -> NoisySums:
         """Sums of counts with the weights of one (bins, outcomes) each."""
         wide = np.array([np.broadcast_to(one, self.counts.shape).T for one in weights])
-        sent = wide if self.decoded is None else np.vstack(wide) @ self.decoded
+        sent = wide if self.decoded is None else wide.reshape(-1, wide.shape[-1]) @ self.decoded
         flat, noise = (one.reshape(len(wide), -1) for one in (wide, sent))
         return NoisySums(
             values=flat @ self.counts.T.ravel(),
