@@ -100,7 +100,8 @@ class _Noisy:
         a, b = slopes
         aa, bb = self.covariance(a, a) + more**2, self.covariance(b, b)
         most = sqrt(aa * bb)
-        return fieller(*values, aa, min(max(self.covariance(a, b), -most), most), bb)
+        above, below = values
+        return fieller(above, below, aa, min(max(self.covariance(a, b), -most), most), bb)
 
     def smooth(self, function: Function) -> ScoreInterval:
         """Any other score: its value and 1.96 standard errors on either side."""
@@ -153,14 +154,14 @@ class NoisyTable(_Noisy):
         if self.decoded is not None:
             totals = self._totals
             squares = totals[begin, begin] + totals[end, end] - 2 * totals[begin, end]
-        return self.sigma * np.sqrt(self.counts.shape[1] * np.maximum(squares, 0.0))
+        return np.asarray(self.sigma * np.sqrt(self.counts.shape[1] * np.maximum(squares, 0.0)))
 
     @cached_property
     def _totals(self) -> Array:
         """(bins + 1, bins + 1) the covariance of running totals of one outcome, of noise of 1."""
         assert self.decoded is not None, "its counts are decoded"  # noqa: S101
         totals = np.vstack([np.zeros(self.decoded.shape[1]), self.decoded.cumsum(axis=0)])
-        return totals @ totals.T
+        return np.asarray(totals @ totals.T)
 
     def covariance(self, a: Array, b: Array) -> float:
         """Of two weighted sums of counts, by sampling and noise.
