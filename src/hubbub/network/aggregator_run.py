@@ -81,6 +81,7 @@ def serve(
             keep=saved_as_it_goes(coordinator, prepared, saver),
             settle=saver.wait,
             offer=coordinator.standardise,
+            release=coordinator.release,
             begin=lambda state: _begun(state, prepared.plan, coordinator, folder),
         )
         saver.wait()

@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from hubbub.errors import BudgetError, ProtocolError, UserError
 from hubbub.network.closing import StudyClosing
 from hubbub.network.gathering import Gathering
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)
 from hubbub.network.requests import Requests
-from hubbub.planning import is_sparse
+from hubbub.planning import Parameters, is_sparse
 from hubbub.session import (
     OWN,
     Absent,
@@ -67,6 +69,10 @@ class Coordinator:
     def standardise(self, found: Standardisation | None) -> None:
         """From now on, tell silos how features are standardised."""
         self.standardisation = found
+
+    def release(self, parameters: Parameters) -> None:
+        """From now on, what is set up is asked at this model, which silos are shown before."""
+        self._closing.result = np.asarray(parameters, dtype="<f4").tobytes()
 
     def charged(self, purpose: str) -> int:
         """Attempts of a purpose that so many silos say to have paid for as cannot all be lying.
@@ -122,6 +128,8 @@ class Coordinator:
                 seconds = time.monotonic() - began
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
                 self._begin(wanted.purpose, rounds)
+                if wanted.planned.query.is_asked_last:
+                    self._closing.release(self.party_folder.keys, rounds)
                 return rounds
 
     def _unsound(self, lies: int, error: AbsentError, liars: Sequence[Absent]) -> ProtocolError:

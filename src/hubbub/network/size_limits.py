@@ -100,6 +100,7 @@ class SizeLimits:
             Call.PROMISE: named,
             Call.TOTAL: _frames(round_parameters.nodes, silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS) + _frames(1, self._model),
+            Call.RESULT: _frames(1, self._model),
             Call.COLLECT_KEY: _frames(1, _COLLECT),
             Call.COLLECT_DEPOSIT: opened,
             Call.COLLECT_LOOK: summed,
@@ -147,6 +148,7 @@ class SizeLimits:
             Call.TOTAL: _frames(1, round_parameters.masked_bytes),
             Call.SHARES: _frames(1, round_parameters.silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS),
+            Call.RESULT: _frames(1, DIGEST_BYTES),
             Call.COLLECT_KEY: _frames(1, _SECRET),
             Call.COLLECT_DEPOSIT: _frames(1, self._deposit)
             + _frames(1, round_parameters.masked_bytes)

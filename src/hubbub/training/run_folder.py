@@ -31,11 +31,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hubbub import learning
 from hubbub.disk import appending, locked, why_of, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan, QueryState, SteppedQuery
-from hubbub.protocol import Roster, RoundParameters, Tag
+from hubbub.protocol import Lift, Roster, RoundParameters, Tag
 from hubbub.study import Study
 from hubbub.training import checkpoint, loop
 from hubbub.training.run_metadata import RunMetadata, read_metadata
@@ -50,6 +53,8 @@ from hubbub.verification import (
     recover,
     write_audit,
 )
+
+Sum = NDArray[np.float64]
 
 
 class RunFolder:
@@ -199,8 +204,31 @@ class RunFolder:
 
     def models_sent(self, purpose: str) -> int:
         """How many attempts for a purpose were begun, answered or not: so many models were sent."""
-        mine = [path for path in files(self.path) if read_header(path).purpose == purpose]
+        mine = self._transcripts(purpose)
         return sum(kept.tag is Tag.MODEL for path in mine for kept in read(path))
+
+    def sums_after(self, state: QueryState, purpose: str, lift: Lift | None) -> dict[int, Sum]:
+        """By round, the sums whose vectors are kept and that a state does not have yet.
+
+        A crash may come after a sum and before the step along it. It was paid for, so nobody may
+        choose to do without it (docs/evidence.md).
+
+        Raises:
+            IntegrityError: a transcript was altered.
+        """
+        from hubbub.verification.replay import Replay, is_collection  # which takes long to import
+
+        sums: dict[int, Sum] = {}
+        for path in self._transcripts(purpose):
+            header = read_header(path)
+            if header.round_parameters is not None and not is_collection(path):
+                replay = Replay(header, header.round_parameters, None, lift=lift, after=state.step)
+                sums |= replay.play(path).sums
+        return sums
+
+    def _transcripts(self, purpose: str) -> list[Path]:
+        """Of the sessions that were opened for a purpose."""
+        return [path for path in files(self.path) if read_header(path).purpose == purpose]
 
     def last_checkpoint(self) -> checkpoint.Checkpoint | None:
         """Where the training stood; metrics and transcripts are put back to whole rows.
@@ -242,7 +270,10 @@ class RunFolder:
 
 def refuse_used(path: Path, *, apart: bool = False) -> None:
     """Refuse a folder that holds something, of a run in one process or of one apart."""
-    again = f"choose another --out, or go on with hubbub run --resume {path}"
+    again = (
+        f"go on with hubbub run --resume {path}, or name a new folder beside it, as another run "
+        "with an epsilon of its own"
+    )
     with _usable(path, apart=apart):
         if path.is_dir() and any(path.iterdir()):
             raise UserError(

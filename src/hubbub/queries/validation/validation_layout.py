@@ -202,5 +202,8 @@ def _kind(study: Study, asked: Validation) -> Kind:
     if outcome.kind == tabular.COUNT:
         rates, seen = bins.of_rates(outcome.high, number), bins.of_counts(outcome.high, number)
         return Amounts(bins=rates, seen=seen, counts=True)
+    if outcome.is_log_link:
+        uneven = bins.of_rates(outcome.high, number)
+        return Amounts(bins=uneven, seen=uneven)
     even = bins.of_amounts(outcome.low, outcome.high, number)
     return Amounts(bins=even, seen=even)

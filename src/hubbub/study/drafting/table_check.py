@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from math import prod
 from pathlib import Path
 
 from hubbub.errors import DataError
@@ -18,8 +20,8 @@ from hubbub.study.drafting.cell_flaws import flaw_of
 from hubbub.study.drafting.cell_text import (
     folded,
 )
-from hubbub.study.drafting.column_draft import is_key
-from hubbub.study.drafting.likely_namesakes import likely_namesakes
+from hubbub.study.drafting.column_draft import common_step, is_key
+from hubbub.study.drafting.likely_namesakes import cut_numbers, likely_namesakes
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.extracts.extract_source import opened
@@ -30,6 +32,7 @@ from hubbub.tabular import (
     GAP,
     CellFault,
     Column,
+    Outcome,
     Rule,
     canonical,
     class_rule,
@@ -40,6 +43,10 @@ from hubbub.tabular import (
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
+_LUMPS, _LUMP = 3, 10  # values for each bin, and records of each value, that make a column lumpy
+_COPIES, _MOST_CELLS = 0.02, 1_000_000  # a share of rows, and cells of a file looked at more often
+_MUCH = 5  # of the records, one part that is lost in one interval
+_MOST_VISITS, _MANY = 60, 10  # different times, and records at each, on average
 _WORTH_SAYING = 50  # of so many values one outside the bounds costs nothing
 
 
@@ -55,7 +62,8 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
         except DataError as error:
             what, _, remedy = str(error).rpartition("; ")
             faults.append(Fault(file=name, what=what, remedy=remedy))
-    return [*faults, *all_faults(tables, study.data, owned)]
+    lumps = [fault for table in owned for fault in _lumps(table, study)]
+    return [*faults, *all_faults(tables, study.data, owned), *lumps]
 
 
 def read_site(study: Study, name: str, folder: Path) -> RawTable:
@@ -164,11 +172,13 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
     numbers = [number_in(canonical(cell)) for cell in table.column(column.name)]
     absent = set(map(column.spelled, ("", *column.missing)))
     cells = map(column.spelled, table.column(column.name))
-    outside = [
+    there = [
         (number, row)
         for cell, number, row in zip(cells, numbers, table.numbers, strict=True)
-        if number is not None and cell not in absent and not low <= number <= high
+        if number is not None and cell not in absent
     ]
+    yield from _between_steps(table, column, there)
+    outside = [(number, row) for number, row in there if not low <= number <= high]
     if len(outside) * _WORTH_SAYING > len(numbers):
         yield _odd(
             table,
@@ -184,6 +194,49 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
         remedy = "a slip of the pen, or another unit? it will count as the nearer bound"
         rows = [row for _, row in far]
         yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+
+
+def _between_steps(
+    table: RawTable, column: Column, there: Sequence[tuple[float, int]]
+) -> Iterator[Fault]:
+    """How many numbers within the bounds are no value of a column with a step."""
+    if not column.step:
+        return
+    (low, high), near = column.bounds, 1e-6 * column.step
+    off = [
+        (number, row)
+        for number, row in there
+        if low <= number <= high and abs(number - column.nearest(number)) > near
+    ]
+    if off:
+        said = f"{off[0][0]:.15g} is not {low:g} and whole steps of {column.step:g}"
+        remedy = "it will count as the nearest value that is: correct the cells, or the step"
+        rows = [row for _, row in off]
+        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+
+
+def _lumps(table: RawTable, study: Study) -> Iterator[Fault]:
+    """Columns of times and quantiles whose few values are told as if they lay evenly in bins."""
+    told = dict[str, int]()
+    for _, asked in study.statistics.named if study.statistics else ():
+        column, edges = getattr(asked, "time", None), getattr(asked, "edges", ())
+        if column is None and asked.kind == "quantiles":
+            column = getattr(asked, "column", None)
+        if isinstance(column, Column) and not column.step and column.name in table.header:
+            told[column.name] = max(told.get(column.name, 0), len(edges) - 1)
+    for name, bins in told.items():
+        numbers = [number_in(canonical(cell)) for cell in table.column(name)]
+        values = [number for number in numbers if number is not None]
+        different = len(set(values))
+        if len(values) > _FEW and different <= min(_LUMPS * bins, len(values) // _LUMP):
+            step = common_step(values)
+            remedy = f"step = {step:.9g}, if others have the same" if step else "their step"
+            yield _odd(
+                table,
+                f"{different} values hold all {len(values)}",
+                f"declare {remedy}, in data.columns: without it they count as spread evenly",
+                name,
+            )
 
 
 def _pooled(table: RawTable, column: Column) -> Iterator[Fault]:
@@ -271,17 +324,67 @@ def _target(table: RawTable, data: Data) -> Iterator[Fault]:
     yield from _rows(table, data.target, outcome.rule)
     for name in outcome.columns:
         known = (*outcome.positive, *outcome.negative)
-        yield from _rows(table, name, outcome.event_rule, known)
+        yield from _rows(table, name, outcome.rule_of(name), known)
     cells = table.column(data.target) if data.target in table.header else ()
     numbers = [number for cell in cells if (number := number_in(cell)) is not None]
-    most = outcome.grid[-1] if outcome.grid else outcome.high
-    if outside := sum(not outcome.low <= number <= most for number in numbers):
+    outside = sum(not outcome.low <= number <= outcome.high for number in numbers)
+    if outside and not outcome.grid:
         yield _odd(
             table,
-            f"{outside} of {len(numbers)} targets lie outside {outcome.low:g} to {most:g}",
+            f"{outside} of {len(numbers)} targets lie outside {outcome.low:g} to {outcome.high:g}",
             "they will count as the nearer end: widen it if that is too many",
             data.target,
         )
+    if outcome.exposure in table.header:
+        cells = table.column(outcome.exposure)
+        longer = sum((number_in(cell) or 0.0) > outcome.exposure_high for cell in cells)
+        if longer:
+            yield _odd(
+                table,
+                f"{longer} of {len(cells)} exposures are above {outcome.exposure_high:g}",
+                "they will count as that, with all of their counts: raise exposure_high",
+                outcome.exposure,
+            )
+    if outcome.grid and numbers:
+        yield from _times(table, data, outcome, numbers)
+
+
+def _times(
+    table: RawTable, data: Data, outcome: Outcome, times: Sequence[float]
+) -> Iterator[Fault]:
+    """Intervals of the grid in which much happens that the model takes to be spread evenly."""
+    ends, few = (0.0, *outcome.grid), set(times) - {0.0}
+    if (longer := sum(time > ends[-1] for time in times)) * _MUCH >= len(times):
+        yield _odd(
+            table,
+            f"{longer} of {len(times)} times lie beyond the grid, which ends at {ends[-1]:g}",
+            "what happens after it is not seen: add times to the grid if that matters",
+            data.target,
+        )
+    off = [one for one in few if one <= ends[-1] and one not in ends]
+    if len(few) <= _MOST_VISITS and off and not outcome.step and len(times) >= _MANY * len(few):
+        yield _odd(
+            table,
+            f"{len(few)} values hold all times, and {len(off)} of them are no time of the grid",
+            "where they are visits, let the grid's times be visits, or give data.target.step",
+            data.target,
+        )
+    if outcome.event not in table.header:
+        return
+    rule = outcome.rule_of(outcome.event)
+    ended = [rule(cell) for cell in table.column(outcome.event)]
+    both = zip(map(number_in, table.column(data.target)), ended, strict=True)
+    lost = [time for time, event in both if time is not None and not event]
+    for begin, end in pairwise(ends):
+        inside = sum(begin < time < end for time in lost)
+        if inside * _MUCH >= len(times):
+            yield _odd(
+                table,
+                f"{inside} of {len(times)} records are lost after {begin:g} and before {end:g}, in "
+                "one interval of the grid",
+                "its events count as spread evenly over it: add times to the grid between them",
+                data.target,
+            )
 
 
 def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
@@ -290,6 +393,10 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         said = f"there are {len(table.rows)} records only"
         remedy = "few records learn little behind the noise: check that the file is whole"
         yield _odd(table, said, remedy)
+    if not data.patient:
+        yield from _copies(table)
+    for name in table.header:
+        yield from cut_numbers(table, name)
     used = [column.name for column in data.columns] or [
         n for n in table.header if n not in data.targets
     ]
@@ -304,6 +411,31 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         yield _odd(table, said, remedy, data.target)
 
 
+def _copies(table: RawTable) -> Iterator[Fault]:
+    """Rows that stand there twice, in every cell or in every cell but those of one column.
+
+    More often than chance would have it, if columns knew nothing of each other.
+    """
+    count = len(table.rows)
+    cells = [Counter(column) for column in zip(*table.rows, strict=True)]
+    alike = [sum((n / count) ** 2 for n in column.values()) for column in cells]
+    apart = range(len(cells)) if count * len(cells) <= _MOST_CELLS else ()
+    for place in (None, *apart):
+        kept = [row if place is None else row[:place] + row[place + 1 :] for row in table.rows]
+        copies = count - len(set(kept))
+        chance = prod(one for number, one in enumerate(alike) if number != place) * count**2 / 2
+        if copies > max(_COPIES * count, 10 * chance):
+            but = "" if place is None else f" but {table.header[place]!r}"
+            yield _odd(
+                table,
+                f"{copies} of {count} rows are copies of another one in every cell{but}",
+                "the promise is to a row: who stands there twice is promised what a row is of two "
+                "(hubbub epsilon --records-per-unit 2). Take the copies out, or name the column "
+                "that says whose a row is (data.patient)",
+            )
+            return
+
+
 def _classes(table: RawTable, data: Data) -> set[str]:
     """The classes that occur, each by its first spelling."""
     if data.target not in table.header or data.outcome is not None:
@@ -316,7 +448,7 @@ def _classes(table: RawTable, data: Data) -> set[str]:
 
 
 def _one_class(names: Sequence[str], classes: set[str], data: Data) -> Iterator[Fault]:
-    """Nothing can be learned where all records are of one class."""
+    """Nothing can be learned of one class; no run refuses it, as that would tell of records."""
     if len(classes) == 1:
         yield Fault(
             file=", ".join(names),
