@@ -29,9 +29,9 @@ class Coefficients:
         whole(
             1,
             16,
-            "In how many sums. Of classes and counts each is a Newton step from where the one "
-            "before it led: two say as much as one; where the released model is far from the "
-            "records, only the later one counts. Times to an event take ten, whatever stands here.",
+            "In how many sums. Of classes and counts 1: at the released model alone; else at least "
+            "eight, of which the first lead Newton steps and the last have most of the epsilon. "
+            "Times to an event take ten, whatever stands here.",
         ),
     ] = 2
 
@@ -72,6 +72,12 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
         return (
             "without data.columns, whose public bounds and categories make the effects",
             "declare the columns",
+        )
+    if data.outcome is not None and (data.outcome.exposure_high or data.outcome.is_log_link):
+        return (
+            "of a count with data.target.exposure, or of an amount with a log link, for which "
+            "there are no sums",
+            "leave it out; [statistics] tells rates by group",
         )
     if data.standardise is not None:
         return (
