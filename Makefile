@@ -5,6 +5,7 @@
 #   make test    install the developer's tools too, then check the code and run the quick tests
 #   make test-all   the same with the slow tests: random kills, every combination, long calibrations
 #   make coverage   the quick tests again: which branches of the three rooms that guarantees rest on none takes
+#   make core    count the imports by which the core reaches the rest: it is to stand alone
 #   make check   formatting, lint, types and layers only; `make lint` leaves types out
 #   make docs    make these pages a site in docs/_build/html, with a search
 #   make pdf     statements, proofs, protocol and threat model as docs/_build/hubbub-statements.pdf
@@ -59,7 +60,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
+.PHONY: help demo demo-network test test-all core coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -73,13 +74,16 @@ demo-network: $(ENGINE)
 	$(SAY) running the demo among processes
 	@$(BIN)/hubbub demo --network $(ARGS)
 
-test: lint
+test: lint core
 	$(SAY) running the tests, and checking types beside them
 	@$(call TESTED,-m "not slow")
 
 test-all: lint $(STRANGER)
 	$(SAY) running all tests, and checking types beside them
 	@$(call TESTED)
+
+core: $(TOOLS)
+	@$(BIN)/python tests/house/core.py $(ARGS)
 
 # What falls below is told and fails nothing: what no test takes is to be read, not to be counted.
 ROOMS := protocol privacy ledger

@@ -168,11 +168,14 @@ def answered(point: tuple[str, int, float, int], rng: np.random.Generator) -> An
         return answered_otherwise(point, rng)
     steps = NEWTON[start]
     alone = multiplier(epsilon) * math.sqrt(SILOS / (SILOS - 2))
-    sigma = alone * steps.stacked.sensitivity * math.sqrt(sums)
+    rounds = steps.rounds(sums)
+    sigma = alone * steps.stacked.sensitivity * math.sqrt(rounds)
     table, noisy = cells(records, rng) if start in STARTS else told_of(start, records, rng), []
     parameters = steps.begun_at(released(start, rng))
-    for _ in range(sums):
-        total = steps.sum(table, parameters, np.ones((records, 1)))
+    place, total = None, np.zeros(0)
+    for _ in range(rounds):
+        if place is None or (place != parameters).any():
+            place, total = parameters, steps.sum(table, parameters, np.ones((records, 1)))
         noisy.append(total + sigma * rng.standard_normal(steps.size))
         parameters = steps.update(noisy, sigma, parameters)
     return steps.answer(noisy, sigma, parameters)

@@ -24,6 +24,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import EISDIR
+from itertools import chain, count
 from math import prod
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -44,6 +45,7 @@ _NO_ARCHIVE = (
     *(zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, OverflowError),
     *(KeyError, MemoryError),
 )
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a letter that JSON spells in two
 _SIZES = {(1, 0): 2, (2, 0): 4}  # of how many bytes an array's header says its length in
 _MOST_HEADER = 10_000
 # A header is a text of Python: of any other than these, its reader would make what it likes.
@@ -54,6 +56,7 @@ _NPY_HEADER = re.compile(
 # A file may say that it has any number of zeros and take no room on the disk. So large, and so many
 # times as large as its room, is nothing that a file system has packed.
 _ALL_HOLE, _PACKED = 1 << 30, 1000
+_MOST_LETTERS = 50  # of a file's name, of up to four bytes each, of which disks take 255
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)
 
 
@@ -115,11 +118,14 @@ def json_value(text: bytes | str) -> Any:
     if sum(map(text.count, marks)) > _MOST_VALUES:
         raise ValueError(f"more than {_MOST_VALUES} values")
     try:
-        return json.loads(
+        value = json.loads(
             text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refused
         )
     except RecursionError:
         raise ValueError("nested too deep") from None
+    if _HALF.search(text if isinstance(text, str) else text.decode()):
+        json.dumps(value, ensure_ascii=False).encode()  # half a letter cannot be written
+    return value
 
 
 def toml_table(text: str) -> dict[str, Any]:
@@ -203,6 +209,33 @@ def _finite(digits: str) -> float:
 
 def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is no number")
+
+
+def file_name(text: str, is_free: Callable[[str], bool] = lambda _: True) -> str:
+    """A text from anywhere as the name of a file, which lies in the folder where it is put.
+
+    Args:
+        text: what a person has called something.
+        is_free: whether nothing else has this name; a number is added until it is.
+
+    >>> file_name("../../by arm"), file_name("/srv/x"), file_name(""), file_name("~")
+    ('by-arm', 'srv-x', 'unnamed', 'unnamed')
+    """
+    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in text)
+    name = plain.lstrip(".-")[:_MOST_LETTERS] or "unnamed"
+    return next(filter(is_free, chain([name], (f"{name}-{number}" for number in count(2)))))
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of that name below a folder.
+
+    Raises:
+        OSError: it is above it or beside it, be it by a link.
+    """
+    path = folder / name
+    if not path.parent.resolve().is_relative_to(folder.resolve()) or path.name in ("", ".."):
+        raise OSError(0, f"{name!r} lies outside {folder}")
+    return path
 
 
 def fresh(path: Path, *, mode: int = PUBLIC) -> BinaryIO:

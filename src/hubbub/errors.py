@@ -28,7 +28,14 @@ class UnnoisedWarning(UserWarning):
 
 
 class HubbubError(Exception):
-    """Base of all deliberate errors; catch this to catch them all."""
+    """Base of all deliberate errors; catch this to catch them all.
+
+    What is raised while records are read or a model sees them may tell of records, by a place, a
+    class or by being raised at all: such a text is for the screen of the records' own people, and
+    no log has it. `free_of_records` is True of the others.
+    """
+
+    free_of_records = True
 
 
 class UserError(HubbubError, ValueError):
@@ -42,9 +49,13 @@ class StudyError(UserError):
 class DataError(UserError):
     """Records or files of records that do not fit what the study declares."""
 
+    free_of_records = False
+
 
 class ModelError(UserError):
     """A model, loss or optimizer that cannot be trained with a per-record guarantee."""
+
+    free_of_records = False
 
 
 class ProtocolError(HubbubError):
@@ -95,6 +106,20 @@ class EffortError(HubbubError):
 
 class IntegrityError(HubbubError):
     """A stored file was altered, truncated or half-written."""
+
+
+def loggable(error: HubbubError) -> str:
+    """What a log may have of an error.
+
+    >>> loggable(DataError("expected a number, got another in row 3"))
+    'expected records and a model that fit the study, got others; hubbub check lists what is wrong'
+    """
+    return str(error) if error.free_of_records else _OF_RECORDS
+
+
+_OF_RECORDS = (
+    "expected records and a model that fit the study, got others; hubbub check lists what is wrong"
+)
 
 
 def with_extra(name: str) -> str:

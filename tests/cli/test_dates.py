@@ -26,6 +26,12 @@ def test_what_is_no_date_is_refused() -> None:
         _parser().parse_args(["serve", "study.toml", "--until", "christmas"])
 
 
+@pytest.mark.parametrize("text", ["0001-01-01", "1969-12-30", "0001-01-01T00:00+05:00"])
+def test_a_date_before_all_computers_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="--until: expected a date to come"):
+        _parser().parse_args(["serve", "study.toml", "--until", text])
+
+
 def test_people_are_reminded_before_the_date_and_daily_after_it() -> None:
     until, now, times = 20 * DAY, 0.0, []
     while now < until + 3 * DAY:

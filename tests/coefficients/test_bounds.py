@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 
@@ -163,6 +164,25 @@ def test_p36_a_count_is_as_long_as_is_charged_whatever_rates_may_be(part: float)
         assert lengths.max() > 0.9  # and hardly any of it is left unused
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_p36_two_counts_are_nearly_as_far_from_each_other_as_is_charged(columns: int) -> None:
+    """One of none at the largest rate, one beyond the bound whose rate a small step makes none."""
+    asked = replace(OTHERS["counts"], on=OTHERS["counts"].on[:columns])
+    cells = {
+        "age": np.array([90.0, 87.0]),
+        "bmi": np.array([50.0, 50.0]),
+        "ward": np.array([1.0, 1.0]),
+        "visits": np.array([0.0, 13.0]),
+    }
+    apart = []
+    for part in np.linspace(0.3, 1.0, 29):
+        at = np.zeros_like(asked.start)
+        at[:2] = np.log(part * 12) - 49.9, 49.9
+        one, other = asked.encode_at(cells, at)
+        apart.append(np.linalg.norm(one - other))
+    assert 0.96 * asked.diameter < max(apart) <= asked.diameter < 1.82
+
+
 @pytest.mark.parametrize(("others", "most"), [(2, 2.125), (3, 3.0), (4, 3.0)])
 def test_p36_no_chances_of_classes_make_a_record_longer_than_is_charged(
     others: int, most: float
@@ -199,12 +219,12 @@ def test_p32_what_is_charged_is_one_and_two(tmp_path: Path, relation: str) -> No
     assert planned.mechanism.clip == 1.0
     assert planned.mechanism.diameter == 2.0
     assert planned.mechanism.sample_rate == 1
-    assert planned.mechanism.steps == 2
+    assert planned.mechanism.steps == 8
     assert kind_of(planned).diameter == pytest.approx(2.0)
     alone = hubbub.epsilon(
         noise_multiplier=planned.noise_multiplier,
         sample_rate=1.0,
-        steps=2,
+        steps=8,
         delta=1e-5,
         relation=relation,
     )

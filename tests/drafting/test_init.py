@@ -129,6 +129,28 @@ def test_bounds_are_rounded_outward(ask):
     assert {bound % 5 for bound in pressure.bounds} == {0}
 
 
+@pytest.mark.parametrize(
+    ("values", "step", "bounds"),
+    [
+        ([0, 1, 2, 3, 5, 10], 1.0, (0.0, 10.0)),
+        ([120, 122, 130, 144, 148], 2.0, (120.0, 150.0)),
+        ([84, 168, 336, 420], 84.0, (84.0, 420.0)),
+        ([1.5, 4.5, 10.5, 37.5], 3.0, (1.5, 40.5)),
+        ([0.1, 0.2, 0.5, 0.9], 0.1, (0.1, 0.9)),
+        ([0.113, 0.25991, 0.52313, 0.912], None, (0.1, 1.0)),
+    ],
+)
+def test_a_step_is_drafted_where_all_cells_of_a_file_are_on_it(values, step, bounds):
+    from hubbub.study.drafting.column_draft import column_draft
+
+    made = column_draft("x", [[f"{one:g}" for one in values * 10]])
+    assert made.column is not None
+    assert made.column.step == step
+    assert step is None or set(values) <= set(map(made.column.nearest, values))
+    assert made.column.low is not None
+    assert made.column.low <= min(values)
+
+
 def test_all_spellings_of_a_target_are_listed_and_a_column_ignores_case(ask):
     ask("init", *files("mixed case labels"))
     study = Study.load("study.toml")
@@ -189,7 +211,9 @@ def test_a_decimal_sign_is_each_files_own(ask):
     """15,423 is fifteen where commas are decimal, and thousands where they are not."""
     for name, separator, mark in (("north", ";", ","), ("south", ",", "."), ("west", "\t", ",")):
         rows = clean()[name]
-        column(rows, "pressure", lambda k, cell, mark=mark: f"{k % 60 + 100}{mark}{k:03d}")
+        column(
+            rows, "pressure", lambda k, cell, mark=mark: f"{k % 60 + 100}{mark}{37 * k % 100:03d}"
+        )
         column(rows, "age", lambda k, cell, mark=mark: f"{30 + k}{mark}5")
         Path(f"{name}.csv").write_text(text(rows, separator))
     found = ask("init", "north.csv", "south.csv", "west.csv", "--tidy", "tidy")
@@ -482,7 +506,7 @@ def test_a_long_tail_is_clipped_and_a_gap_counts_as_a_typical_value(ask):
     assert "Größe cm" in columns
     text = Path("study.toml").read_text()
     assert '"Größe cm" = {' in text
-    assert "bounds, typical values and missing of age" in str(found["private"])
+    assert "bounds, steps, typical values and missing of age" in str(found["private"])
 
 
 def test_numbers_in_one_file_and_words_in_another_are_left_out_and_said(ask):

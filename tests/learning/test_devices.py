@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pkgutil
 import weakref
 from functools import partial
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hubbub.errors import UserError
 from hubbub.learning import (
@@ -21,9 +24,11 @@ from hubbub.learning import (
     evaluate_records,
     method_for,
     parameters_vector,
+    torch_settings,
 )
+from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.replicas import replica
-from hubbub.learning.torch_settings import exact_products
+from hubbub.learning.torch_settings import exact_products, modes_kept
 from hubbub.tabular import Records
 
 KINDS = {
@@ -162,9 +167,9 @@ class Asking(nn.Module):
 
 @pytest.fixture
 def precision():
-    """The process's precision of matrix products, put back afterwards."""
-    yield
-    torch.set_float32_matmul_precision("highest")
+    """How torch computes, put back afterwards."""
+    with modes_kept():
+        yield
 
 
 @pytest.mark.parametrize("wish", ["high", "medium"])
@@ -183,3 +188,128 @@ def test_a_wish_for_one_backend_alone_is_put_back_too(precision):
     with exact_products():
         assert torch.backends.cuda.matmul.fp32_precision == "ieee"
     assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+class Doubled(TorchFunctionMode):
+    """Every result of torch's functions that is a number is twice what it is."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        given = func(*args, **(kwargs or {}))
+        is_number = isinstance(given, torch.Tensor) and given.is_floating_point()
+        return given + given if is_number and "norm" not in str(func) else given
+
+
+def backend(*path: str, precision: str):
+    """What sets the precision of one of torch's backends."""
+
+    def change() -> None:
+        place = torch.backends
+        for name in path:
+            place = getattr(place, name)
+        place.fp32_precision = precision
+
+    return change
+
+
+LOGISTIC = partial(torch.nn.functional.binary_cross_entropy_with_logits, reduction="none")
+OWN = ("matmul", "conv", "rnn")
+LEFT = []  # what is not ended before it is dropped
+# What a forward may change of how torch computes, in this thread or in the process.
+CHANGES = {
+    "medium": partial(torch.set_float32_matmul_precision, "medium"),
+    "high": partial(torch.set_float32_matmul_precision, "high"),
+    "all": backend(precision="bf16"),
+    "older": lambda: setattr(torch.backends.cudnn, "allow_tf32", True),
+    **{
+        "/".join(path): backend(*path, precision=precision)
+        for precision, *paths in (
+            ("tf32", ("cuda", "matmul"), ("cudnn",), ("cudnn", "conv"), ("cudnn", "rnn")),
+            ("bf16", ("mkldnn",), *(("mkldnn", one) for one in ("matmul", "conv", "rnn"))),
+        )
+        for path in paths
+    },
+    "autocast": partial(torch.set_autocast_enabled, "cpu", True),
+    "autocast type": partial(torch.set_autocast_dtype, "cpu", torch.float16),
+    "type": partial(torch.set_default_dtype, torch.float64),
+    "device": partial(torch.set_default_device, "meta"),
+    "gradients": partial(torch.set_grad_enabled, False),
+    "inference": lambda: LEFT.append(torch._C._InferenceMode(True)),
+    "denormal": partial(torch.set_flush_denormal, True),
+    "threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+    "anomaly": partial(torch.autograd.set_detect_anomaly, True),
+    "benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", True),
+    "cudnn": lambda: setattr(torch.backends.cudnn, "enabled", False),
+    "mkldnn": lambda: setattr(torch.backends.mkldnn, "enabled", False),
+    "attention": partial(torch.backends.cuda.enable_math_sdp, False),
+    "NumPy": lambda: np.seterr(all="raise"),
+    "mode": lambda: Doubled().__enter__(),
+}
+
+
+class Changing(nn.Module):
+    """A model whose forward changes how torch computes, and leaves it so."""
+
+    def __init__(self, change) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.hidden, self.head, self.change = nn.Linear(40, 30), nn.Linear(30, 1), change
+
+    def forward(self, x):
+        output = self.head(torch.tanh(self.hidden(x))).squeeze(-1)
+        self.change()
+        return output
+
+
+class ShortProducts(TorchDispatchMode):
+    """A machine that rounds the factors of products as it is asked to, which not every one does."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kinds = {torch_settings._precision(place) for place in torch_settings._PRECISIONS[3:]}
+        if ("mm" in str(func) or "mv" in str(func)) and kinds != {"ieee"}:
+            sums = "add" in str(func)
+            args = [*args[:sums], *map(shortened, args[sums:])]
+        return func(*args, **(kwargs or {}))
+
+
+def shortened(one):
+    """A tensor of float32 with the 8 bits of bfloat16."""
+    short = isinstance(one, torch.Tensor) and one.dtype == torch.float32
+    return one.bfloat16().float() if short else one
+
+
+def modes() -> list[object]:
+    """How torch computes now."""
+    known = [torch_settings._precision(place) for place in torch_settings._PRECISIONS]
+    return known + [get() for get, _ in torch_settings._MODES]
+
+
+@pytest.mark.parametrize("method", ["vmap", "loop"])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_no_change_that_a_forward_makes_lengthens_a_record_or_stays(precision, change, method):
+    """One record is at most C, the others are what it is, and the process is as it was."""
+    model, before = Changing(change), modes()
+    x, y = torch.linspace(-1, 1, 40).sin().expand(3, 40), torch.ones(3)
+    layers = LayerProjection.of(model, 60)
+    for summed in (clipped_sum, partial(layers.clipped_sum, draw_key=bytes(16))):
+        total = partial(summed, model, LOGISTIC, clip=1e-3, chunk=1, method=method)
+        with ShortProducts():
+            one, three = total(inputs=x[:1], targets=y[:1])[0], total(inputs=x, targets=y)[0]
+        length = torch.linalg.vector_norm(one, dtype=torch.float64).item() / 1e-3
+        assert length <= 1
+        assert length > 0.999 or change in (CHANGES["gradients"], CHANGES["inference"])
+        assert torch.allclose(three, 3 * one, rtol=1e-6)
+        assert modes() == before
+
+
+def test_what_rounds_products_in_torch_is_all_put_right_for_a_sum(precision):
+    """Each of torch's words for it, found by walking what torch has, says IEEE inside."""
+    names = [one.name for one in pkgutil.iter_modules(torch.backends.m.__path__)]
+    backends = [getattr(torch.backends, name, None) for name in names]
+    places = [getattr(backend, own) for backend in backends for own in OWN if hasattr(backend, own)]
+    assert len(places) == len(torch_settings._PRECISIONS) - 3
+    for change in CHANGES.values():
+        with modes_kept():
+            change()
+            with exact_products():
+                assert {place.fp32_precision for place in places} == {"ieee"}
+                assert not torch.backends.cudnn.allow_tf32

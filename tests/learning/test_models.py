@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from hubbub import Study, run
+from hubbub import Study, disk, run
 from hubbub.errors import DataError, IntegrityError, ModelError, StudyError
 from hubbub.learning import (
     Optimizer,
@@ -354,6 +354,18 @@ def test_a_damaged_file_is_noticed(tmp_path, place):
         load_model(path, model)
 
 
+def test_the_same_model_is_the_same_bytes(tmp_path):
+    """Its header is in one order, which a reader of the format takes."""
+    path, model = tmp_path / "model.safetensors", nn.Linear(3, 2)
+    header = dict.fromkeys("abcdefgh", "1")
+    written = set()
+    for _ in range(6):  # of 8! orders
+        save_model(path, model, header)
+        written.add(path.read_bytes())
+    assert len(written) == 1
+    assert load_model(path, nn.Linear(3, 2)) == header
+
+
 def test_features_are_computed_once_and_again_when_anything_changes(tmp_path):
     runs = []
     extractor = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)).train()
@@ -370,11 +382,50 @@ def test_features_are_computed_once_and_again_when_anything_changes(tmp_path):
     frozen_features(extractor, inputs, tmp_path / "cache")
     frozen_features(extractor, inputs + 1, tmp_path / "cache")
     assert len(runs) == 3 * 6 + 1  # three runs of the cache's, one of the test's
-    for path in (tmp_path / "cache").iterdir():
-        assert path.stat().st_mode & 0o077 == 0
-        path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(IntegrityError, match="delete"):
-        frozen_features(extractor, inputs, tmp_path / "cache")
+    assert not any(path.stat().st_mode & 0o077 for path in (tmp_path / "cache").iterdir())
+
+
+def test_what_is_kept_of_features_has_no_name_that_follows_from_records(tmp_path):
+    """The same records in two folders: no name is in both, nor the key anywhere else."""
+    extractor, inputs = nn.Linear(3, 2), torch.ones(5, 3)
+    names = []
+    for folder in (tmp_path / "one", tmp_path / "other"):
+        frozen_features(extractor, inputs, folder)
+        names.append({path.name for path in folder.iterdir()} - {"key", "lock"})
+    assert [len(one) for one in names] == [1, 1]
+    assert names[0] != names[1]
+
+
+@pytest.mark.parametrize("spoil", ["torn", "folder", "empty", "others", "zeros", "key"])
+def test_features_that_cannot_be_read_are_made_again(tmp_path, spoil):
+    """No error says where they lie, and what killed processes left there goes."""
+    extractor, inputs = nn.Linear(3, 2), torch.randn(5, 3)
+    first = frozen_features(extractor, inputs, tmp_path)
+    (kept,) = tmp_path.glob("*.npy")
+    (tmp_path / "tmpabc.part").write_bytes(b"left")
+    if spoil == "torn":
+        kept.write_bytes(kept.read_bytes()[:-4])
+    elif spoil == "folder":
+        kept.unlink()
+        kept.mkdir()
+    elif spoil == "key":
+        (tmp_path / "key").write_bytes(b"short")
+    else:
+        kept.write_bytes(b"")
+        if spoil != "empty":
+            np.save(kept, np.zeros((5, 2) if spoil == "zeros" else (4, 2)))  # float64, or too few
+    assert (frozen_features(extractor, inputs, tmp_path) == first).all()
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_full_disk_costs_kept_features_and_no_run(tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(disk, "write_all", full)
+    extractor, inputs = nn.Linear(3, 2), torch.randn(5, 3)
+    assert frozen_features(extractor, inputs, tmp_path).shape == (5, 2)
+    assert not list(tmp_path.glob("*.part"))
 
 
 # Frozen layers of a study -------------------------------------------------------------------------
@@ -446,7 +497,8 @@ def test_features_of_a_study_are_computed_once_and_lie_where_only_their_owner_re
     assert first.inputs.tobytes() == again.inputs.tobytes()
     folder = weights.parent / "data" / "features"
     assert folder.stat().st_mode & 0o077 == 0
-    assert [path.stat().st_mode & 0o077 for path in folder.iterdir()] == [0]
+    assert {path.stat().st_mode & 0o077 for path in folder.iterdir()} == {0}
+    assert len(list(folder.glob("*.npy"))) == 1
 
 
 def test_silos_that_store_the_same_features_at_once_do_not_spoil_them(tmp_path):
@@ -464,7 +516,8 @@ def test_silos_that_store_the_same_features_at_once_do_not_spoil_them(tmp_path):
         thread.join()
     assert len(found) == 8
     assert all(np.allclose(one, expected, atol=1e-5) for one in found)
-    assert [path.suffix for path in tmp_path.iterdir()] == [".npy"]
+    assert len(list(tmp_path.glob("*.npy"))) <= 1
+    assert {path.suffix or path.name for path in tmp_path.iterdir()} <= {".npy", "key", "lock"}
 
 
 def test_another_file_of_weights_is_refused(weights):

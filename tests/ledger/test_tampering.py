@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hubbub.errors import BudgetError, IntegrityError
+from hubbub.ledger.hash_chain import Chain
 from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.ledger.row import Row
 from ledger.book import (
     OTHER,
     ROWS,
@@ -272,3 +277,106 @@ def test_an_older_copy_of_all_files_shows_only_against_a_head_noted_elsewhere(pa
     with Ledger(copy) as ledger:
         assert (ledger.verify(), count) == (ROWS, ROWS + 1)
         assert ledger.head != noted
+
+
+def _file(path: Path) -> None:
+    _copied_over(path)
+
+
+def _log(path: Path) -> None:
+    _copied_over(path.with_name(path.name + "-wal"))
+
+
+def _index_of_the_log(path: Path) -> None:
+    _copied_over(path.with_name(path.name + "-shm"))
+
+
+def _all_files(path: Path) -> None:
+    for one in filter(Path.is_file, list(path.parent.iterdir())):
+        _copied_over(one)
+
+
+def _folder(path: Path) -> None:
+    aside = path.parent.with_name(path.parent.name + "-aside")
+    path.parent.rename(aside)
+    shutil.copytree(aside, path.parent, symlinks=True)
+
+
+def _removed(path: Path) -> None:
+    path.unlink()
+
+
+def _copied_over(path: Path) -> None:
+    """A current copy takes the place of a file, as `rsync` and most backups put it there."""
+    copy = path.with_name(path.name + ".copy")
+    shutil.copy2(path, copy)
+    copy.replace(path)
+
+
+@pytest.mark.parametrize("replace", [_file, _log, _index_of_the_log, _all_files, _folder, _removed])
+@pytest.mark.parametrize("linked", [False, True])
+def test_p15_no_row_goes_into_a_file_that_another_has_replaced(path, tmp_path, replace, linked):
+    seen = path
+    if linked:
+        seen = tmp_path / "elsewhere" / "linked.sqlite"
+        seen.parent.mkdir()
+        seen.symlink_to(path)
+        for one in (key_of, note_of):
+            shutil.copy2(one(path), one(seen))
+    with Ledger(seen) as ledger:
+        ledger.charge(entry(ROWS + 1))
+        replace(path)
+        for _ in range(2):
+            with pytest.raises(
+                IntegrityError, match=r"another in its place|No such file"
+            ) as raised:
+                ledger.charge(entry(ROWS + 2))
+            assert_one_sentence(str(raised.value))
+        with pytest.raises(IntegrityError):
+            ledger.check_writable()
+        with pytest.raises(IntegrityError):
+            ledger.close_study(OTHER)
+
+
+def test_p15_no_row_goes_where_a_link_has_led(path, tmp_path):
+    (tmp_path / "other").mkdir()
+    seen, other = tmp_path / "other" / "seen.sqlite", tmp_path / "other" / "copy.sqlite"
+    seen.symlink_to(path)
+    for one in (key_of, note_of):
+        shutil.copy2(one(path), one(seen))
+    with Ledger(seen) as ledger:
+        ledger.charge(entry(ROWS + 1))
+        shutil.copy2(path, other)
+        seen.unlink()
+        seen.symlink_to(other)
+        with pytest.raises(IntegrityError, match="another in its place"):
+            ledger.charge(entry(ROWS + 2))
+
+
+def test_p15_a_file_that_is_replaced_while_a_row_is_written_pays_for_nothing(path, monkeypatch):
+    insert = Chain._insert
+
+    def replaced(self: Chain, row: Row) -> None:
+        insert(self, row)
+        _file(path)
+
+    monkeypatch.setattr(Chain, "_insert", replaced)
+    with Ledger(path) as ledger, pytest.raises(IntegrityError, match="another in its place"):
+        ledger.charge(entry(ROWS + 1))
+
+
+def test_p15_readers_that_come_and_go_replace_nothing(path):
+    with Ledger(path) as ledger:
+        for number in range(ROWS + 1, ROWS + 3):
+            ledger.charge(entry(number))
+            assert verified(path) == number
+            assert len(stored(path)) == number + 1
+        subprocess.run([sys.executable, "-m", "hubbub", "ledger", "show", str(path)], check=True)
+        ledger.charge(entry(ROWS + 3))
+
+
+def test_p15_a_note_of_the_head_that_was_put_back_is_written_again(path):
+    with Ledger(path) as ledger:
+        _copied_over(note_of(path))
+        ledger.charge(entry(ROWS + 1))
+    assert note_of(path).read_text().startswith(f"{ROWS + 1:020d} ")

@@ -24,6 +24,7 @@ KEYS, IDENTITIES = cache(key_files.keys_of), cache(key_files.identities)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(coordinator, "_PAUSE", 0.02)
     monkeypatch.setattr(relay_connection, "_PAUSES", (0.02, 0.2))
+    monkeypatch.setattr(relay_connection, "_UNKNOWN_SECONDS", 0.5)
     monkeypatch.setattr(server, "_AGAIN_SECONDS", 0.05)
     monkeypatch.setattr(prepared_study, "plan_study", planned)
     monkeypatch.setattr(node_endpoint, "plan", planned)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 from hubbub import disk
+from hubbub.cli import main
+from hubbub.errors import HubbubError, IntegrityError
 from hubbub.ledger import Ledger
 from hubbub.network.collection.asked import collect_frame
 from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.envelope import read_answer, request
 from hubbub.network.event_log import EventLog
+from hubbub.network.key_files import read_roster, roster_of, write_roster
 from hubbub.network.node_endpoint import NodeEndpoint
 from hubbub.network.party_folder import PartyFolder
 from hubbub.protocol import CollectionPlace
 from hubbub.protocol.collection import CollectionNode
+from hubbub.protocol.primitives.identity import Keys
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.session import SessionOffer, round_parameters_of
 from hubbub.session.ask import Call
@@ -313,13 +322,166 @@ def test_p30_the_key_is_overwritten_where_it_stood_and_read_by_nobody_without_th
 def test_p30_a_key_is_erased_once_its_study_is_withdrawn(table: Table) -> None:
     table.opened()
     folder = table.parties.home / "node-1" / "collections" / table.id.hex()
-    table.parties.seats["node-1"].look()
     assert KeptFrames(folder).parts("key")
     table.parties.sites["node-1"].withdraw(table.parties.study.id)
-    table.parties.seats["node-1"].look()
     assert KeptFrames(folder).parts("key") is None
     said = table.ask("node-1", Call.COLLECT_KEY, table.collect)
     assert refusal(said) == ("not-approved", "")
+
+
+@contextmanager
+def moved(path: Path) -> Iterator[None]:
+    aside = path.parent.with_name(path.name + "-aside")
+    path.rename(aside)
+    yield
+    if path.is_dir():  # what was made in its place meanwhile
+        shutil.rmtree(path)
+    aside.replace(path)
+
+
+@contextmanager
+def cut(path: Path, length: int = 100) -> Iterator[None]:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:length])
+    yield
+    path.write_bytes(whole)
+
+
+@contextmanager
+def without_nodes(path: Path) -> Iterator[None]:
+    """Cut off where a party's entry ends: a whole roster, as far as its text tells."""
+    whole = path.read_bytes()
+    path.write_bytes(b"[[party]]".join(whole.split(b"[[party]]")[:-3]))
+    assert len(read_roster(path).nodes) == 0
+    yield
+    path.write_bytes(whole)
+
+
+@contextmanager
+def failing(path: Path, number: int = errno.EIO) -> Iterator[None]:
+    """The system opens nothing of that name."""
+    real = os.open
+
+    def opens(name: Any, *given: Any, **named: Any) -> int:
+        if Path(name) == path:
+            raise OSError(number, os.strerror(number))
+        return real(name, *given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "open", opens)
+        yield
+
+
+STUDY_FILE = "approved/STUDY.toml"
+Happens = Callable[[Path], AbstractContextManager[None]]
+FAULTS: list[tuple[str, Happens]] = [
+    ("roster.toml", moved),
+    ("roster.toml", cut),
+    ("roster.toml", partial(cut, length=0)),
+    ("roster.toml", without_nodes),
+    ("roster.toml", failing),
+    ("roster.toml", partial(failing, number=errno.EMFILE)),
+    ("roster.toml", partial(failing, number=errno.EACCES)),
+    (STUDY_FILE, moved),
+    (STUDY_FILE, cut),
+    (STUDY_FILE, partial(cut, length=0)),
+    (STUDY_FILE, partial(failing, number=errno.EMFILE)),
+    ("approved", moved),
+    ("keys.toml", moved),
+    ("keys.toml", cut),
+    ("collections", moved),
+    ("collections/ID", moved),
+    ("collections/ID/opened", moved),
+    ("collections/ID/opened", partial(cut, length=30)),
+    ("collections/ID/opened", failing),
+    ("collections/ID/promise", moved),
+    ("collections/ID/key", moved),
+    ("collections/ID/key", partial(failing, number=errno.EMFILE)),
+    ("sessions", moved),
+]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_p30_what_cannot_be_seen_for_a_moment_erases_no_key_and_forgets_no_promise(
+    table: Table, restarted: bool
+) -> None:
+    table.opened()
+    deposits = table.deposits()
+    heads, base = [one[0] for one in deposits.values()], (table.collect, *table.keys)
+    fixed = table.set_of(deposits)
+    fewer = {name: one for name, one in deposits.items() if name != "hungary"}
+    other = (*base, table.set_of(fewer), *(one[0] for one in fewer.values()))
+    promises = [table.ask(n, Call.COLLECT_PROMISE, *base, fixed, *heads)[0] for n in NODES]
+    home, study = table.parties.home / "node-1", table.parties.study.id.hex()
+    (home / "sessions").touch()
+    key = home / "collections" / table.id.hex() / "key"
+    before = key.read_bytes()
+    for name, happens in FAULTS:
+        if restarted and "promise" not in name and "coll" not in name:  # else it has seen nothing
+            table.parties.start("node-1")
+        with happens(home / name.replace("STUDY", study).replace("ID", table.id.hex())):
+            with suppress(HubbubError):
+                table.parties.seats["node-1"].look()
+            for call, *parts in (
+                (Call.COLLECT_KEY, table.collect),
+                (Call.COLLECT_LOOK, *base, *heads),
+                (Call.COLLECT_PROMISE, *other),
+                (Call.COLLECT_TOTAL, *base, *heads, *promises[1:]),
+            ):
+                frames = [unverified(one) for one in table.ask("node-1", call, *parts)]
+                assert not any(one.tag in (Tag.SET_PROMISE, Tag.SET_TOTAL) for one in frames), name
+                said = [one.digest for one in frames if one.tag is Tag.NODE_KEY]
+                assert said in ([], [unverified(table.keys[0]).digest]), name
+        assert key.read_bytes() == before, name
+    (told,) = table.ask("node-1", Call.COLLECT_TOTAL, *base, *heads, *promises)
+    assert unverified(told).tag is Tag.SET_TOTAL
+    assert not key.exists()
+
+
+def test_p30_a_key_outlives_a_new_roster_and_is_erased_by_a_withdrawal_alone(
+    table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table.opened()
+    home, parties = tmp_path / "node-1", table.parties
+    key = home / "collections" / table.id.hex() / "key"
+    before, former = key.read_bytes(), parties.sites["node-1"].roster
+    new = Keys.generate("hungary", "silo").networked().identity
+    roster = roster_of([new if one.name == new.name else one for one in former.parties])
+    made = asking()
+    made["parties"]["roster"] = roster.digest.hex()
+    for name, text in (("new", made), ("old", tomllib.loads(parties.study.as_toml()))):
+        (tmp_path / f"{name}.toml").write_text(tomli_w.dumps(text))
+    write_roster(tmp_path / "roster.toml", roster)
+    here = ["--home", str(home)]
+    given = ["--roster", str(tmp_path / "roster.toml"), "--new-roster", "--yes", *here]
+    capsys.readouterr()
+    assert main(["approve", str(tmp_path / "new.toml"), *given]) == 0
+    assert f"of another roster: {parties.study.name}" in capsys.readouterr().err
+    parties.seats["node-1"].look()
+    assert refusal(table.ask("node-1", Call.COLLECT_KEY, table.collect))[0] == "not-approved"
+    assert key.read_bytes() == before
+    withdraw = ["approve", str(tmp_path / "old.toml"), "--withdraw", *here]
+    assert main(withdraw) == 2
+    assert "will be erased for ever" in capsys.readouterr().err
+    assert key.read_bytes() == before
+    assert main([*withdraw, "--yes"]) == 0
+    assert not key.exists()
+
+
+def test_p30_a_withdrawal_that_cannot_tell_whose_a_key_is_says_so_and_erases_what_it_can(
+    table: Table,
+) -> None:
+    table.opened()
+    site, home = table.parties.sites["node-1"], table.parties.home / "node-1" / "collections"
+    other = home / "00ff"
+    shutil.copytree(home / table.id.hex(), other)
+    for _ in range(2):
+        with cut(other / "opened", 30), pytest.raises(IntegrityError, match="withdraw it again"):
+            site.withdraw(table.parties.study.id)
+    assert not (home / table.id.hex() / "key").exists()
+    assert (other / "key").exists()
+    site.withdraw(table.parties.study.id)
+    assert not (other / "key").exists()
 
 
 # Equivocation -------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import IntegrityError, StudyError
+from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.network.collection import kept_frames
 from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.coordinator import Coordinator
@@ -106,6 +106,38 @@ def test_below_the_quorum_nothing_opens_and_a_later_date_goes_on(
     assert [silos for silos, _ in sums] == [[1, 3, 4]], "hungary is number 2"
     check_exact(sums, noised)
     assert clock.wall() >= 60 * DAY, "nobody is left out before the date"
+
+
+@pytest.mark.parametrize("until", [-DAY, 0.0, 9 * DAY, 10 * DAY])
+def test_a_date_that_is_over_before_anybody_was_told_is_refused(
+    tmp_path: Path, until: float
+) -> None:
+    parties, clock = Consortium.gather(tmp_path, asking()), Time()
+    clock.slept.append(10 * DAY)
+    with pytest.raises(UserError, match="expected --until in the future"):
+        collect(parties, clock=clock, until=until)
+    assert not (tmp_path / "aggregator" / "collections").exists()
+
+
+def test_a_collection_ends_no_earlier_than_silos_were_told_and_may_go_on_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: Any
+) -> None:
+    hourly(monkeypatch, 4)
+    parties, clock = Consortium.gather(tmp_path, asking()), Time()
+
+    def there(party: str) -> bool:
+        if clock.wall() > 2 * DAY:
+            raise KeyboardInterrupt
+        return party != "hungary"
+
+    with pytest.raises(KeyboardInterrupt):
+        collect(parties, seated(parties, there), clock=clock)
+    with pytest.raises(UserError, match=r"name 1970-01-31 00:00 UTC, as silos were told"):
+        collect(parties, clock=clock, until=DAY)
+    clock.slept.append(60 * DAY)
+    back = seated(parties, lambda party: party != "hungary")
+    assert collect(parties, back, clock=clock) is not None
+    assert [silos for silos, _ in sums] == [[1, 3, 4]]
 
 
 def test_sites_up_one_hour_in_twenty_all_killed_twice_open_the_exact_sum(

@@ -349,6 +349,43 @@ def test_a_passphrase_is_asked_for_twice_and_never_shown(command, tmp_path, monk
     assert "one" not in (out + err).replace("alone", "")
 
 
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory) -> Path:
+    """A party's folder with a passphrase on its keys."""
+    home = tmp_path_factory.mktemp("closed") / "y"
+    given = ("--passphrase-fd", str(handed("open sesame")))
+    assert main(["keygen", "y", "--home", str(home), *given]) == 0
+    return home
+
+
+@pytest.mark.parametrize("content", ["", "\n", " \t\r\n", "\nsecret", "\ufeff\n", "\0"])
+@pytest.mark.parametrize("source", ["descriptor", "credential", "prompt"])
+def test_a_source_of_a_passphrase_that_is_empty_is_no_wish_for_open_keys(
+    command, closed, tmp_path, monkeypatch, content, source
+):
+    made, opened = ("keygen", "x", "--home", tmp_path / "x"), ("join", "--home", closed)
+    given: tuple[object, ...] = ()
+    for asked in (made, opened):
+        if source == "descriptor":
+            given = ("--passphrase-fd", handed(content))
+        elif source == "credential":
+            (tmp_path / "hubbub-passphrase").write_text(content)
+            monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+        else:
+            given = ("--passphrase",) if asked is made else ()
+            monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+            monkeypatch.setattr("hubbub.cli.passphrase.getpass", lambda _: content.split("\n")[0])
+        refuses(command, *asked, *given, says="found an empty first line")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_credential_that_is_no_file_is_no_wish_for_open_keys(command, tmp_path, monkeypatch):
+    (tmp_path / "hubbub-passphrase").mkdir()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    refuses(command, "keygen", "x", "--home", tmp_path / "x", says="to be readable, got: Is a dir")
+    assert not (tmp_path / "x").exists()
+
+
 # keygen and relay ---------------------------------------------------------------------------
 
 
@@ -362,7 +399,7 @@ def test_an_aggregators_identity_names_its_relay(ask, home):
     assert (made["reloaded"], made["days_left"] > 300) == (False, True)
     text = Path(made["configuration"]).read_text()
     assert "port: 4333" in text
-    assert text.count("nkey:") == len(PARTIES)
+    assert text.count("nkey:") == len(PARTIES) + 1  # by which it is seen what a server has
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder / "relay").iterdir()}
     assert modes == {"nats.conf": 0o644, "relay.pem": 0o644, "relay.key": 0o600}
 

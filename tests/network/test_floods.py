@@ -320,7 +320,7 @@ def test_one_key_is_logged_in_a_few_times_at_most(own: Relayed) -> None:
 
     with carrier:
         come(carrier, "ann", "bob")
-        assert asyncio.run(logins()) == 15  # and its own
+        assert asyncio.run(logins()) == 5  # and its own
     for party in parties:
         party.stop()
 

@@ -156,6 +156,33 @@ def test_whoever_runs_a_leaf_may_at_the_relay_what_its_parties_may(
         assert carrier._line.present("bob") is None
 
 
+def test_one_key_opens_two_leaves_and_hears_a_few_times_at_most(
+    hub: tuple[Relayed, Relay],
+) -> None:
+    """For each the server keeps what its other end does not read; a thief may open no more."""
+    own, where = hub
+    ann, bob = own.keys["ann"], own.keys["bob"]
+    log = own.folder / LOG
+    asks = asked_of(ann.identity).encode()
+    thieves = [Meddler(where.port, ann) for _ in range(12)]
+    wait(lambda: log.read_text().count("maximum account active connections exceeded") >= 10)
+    for thief in thieves:
+        thief.says(b"".join(b"LS+ %s q%d 1\r\n" % (asks, number) for number in range(40)))
+    wait(lambda: "maximum subscriptions exceeded" in log.read_text(), 10.0)
+    other = Meddler(where.port, bob)  # whose key is another's
+    hello = Packet(kind=PacketKind.HELLO, digest=bytes(range(32))).encoded()
+    carrier, _ = own.carrier()
+    with carrier:
+
+        def is_heard() -> bool:
+            other.publishes(answers_of(bob.identity), hello)
+            return carrier._line.present("bob") is not None
+
+        wait(is_heard)
+    for one in (*thieves, other):
+        one.close()
+
+
 def test_a_key_that_is_in_no_roster_opens_no_leaf(
     hub: tuple[Relayed, Relay], tmp_path: Path
 ) -> None:
@@ -187,7 +214,7 @@ def test_a_relay_of_another_key_is_no_hub(hub: tuple[Relayed, Relay], tmp_path: 
 
 def test_without_a_port_for_them_no_leaf_is_let_in(tmp_path: Path) -> None:
     with relayed(tmp_path) as own:
-        assert "leafnodes" not in (tmp_path / CONFIGURATION).read_text()
+        assert "leafnodes {" not in (tmp_path / CONFIGURATION).read_text()
         assert "Listening for leafnode" not in (own.folder / LOG).read_text()
 
 

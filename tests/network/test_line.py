@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+import os
 import random
+import re
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -22,12 +26,14 @@ from typing import Any
 
 import pytest
 
+from hubbub.cli import main
 from hubbub.errors import StudyError, UserError
 from hubbub.network import envelope
-from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, tls, write_server
+from hubbub.network.key_files import write_roster
+from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, server, tls, write_server
 from hubbub.network.nats.answering import Answering, KeptAnswers
 from hubbub.network.nats.message_delivery import Message
-from hubbub.network.nats.server import LOG, binary, configuration
+from hubbub.network.nats.server import CONFIGURATION, LOG, binary, configuration
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.network.nats.tls import client_context
 from hubbub.network.nats.transports import let_go
@@ -572,8 +578,8 @@ def test_a_replaced_party_is_locked_out_by_a_reload_and_others_stay(own: Relayed
         come(carrier, "ann", "bob")
         old = own.keys["ann"]
         own.keys["ann"] = Keys.generate("ann", "silo").networked()
-        _, reloaded = write_server(own.folder, own.roster, own.relay, own.certificate)
-        assert reloaded
+        _, not_taken = write_server(own.folder, own.roster, own.relay, own.certificate)
+        assert not_taken == ""
         wait(lambda: any("does not know" in one for one in lost.said))
         assert asked(carrier, {"bob": b"abc"}) == {"bob": b"cba"}
         assert other.said == ["up"]
@@ -585,6 +591,97 @@ def test_a_replaced_party_is_locked_out_by_a_reload_and_others_stay(own: Relayed
         assert asked(carrier, {"ann": b"abc"}) == {"ann": b"cba"}
     for party in (lost, other, new):
         party.stop()
+
+
+@pytest.mark.parametrize("scheme", ["tls", "wss"])
+def test_a_relay_that_runs_takes_in_who_is_added_and_cuts_off_who_is_removed(
+    tmp_path: Path, scheme: str
+) -> None:
+    with relayed(tmp_path, scheme) as own:
+        known = dict(own.keys)
+        for number in range(3):
+            own.keys[f"new-{number}"] = Keys.generate(f"new-{number}", "node").networked()
+        told: list[str] = []
+        keys, roster = own.keys["aggregator"], own.roster
+        carrier = Carrier(own.relay, keys, roster, lambda up, why: told.append(why))
+        bob, added = own.party("bob"), own.party("new-0")
+        with carrier:
+            wait(lambda: any("does not know this party's key" in one for one in added.said))
+            come(carrier, "bob")
+            why = missing(asked(carrier, {"new-0": b"x"}, 0.2)["new-0"])
+            assert "relay does not know its key: it has another roster" in why
+            assert write_server(own.folder, roster, own.relay, own.certificate)[1] == ""
+            come(carrier, "bob", "new-0")
+            assert asked(carrier, {"new-0": b"abc", "bob": b"x"}) == {"new-0": b"cba", "bob": b"x"}
+            assert bob.said == ["up"]
+            own.keys.clear()
+            own.keys.update({name: known[name] for name in known if name != "bob"})
+            assert write_server(own.folder, own.roster, own.relay, own.certificate)[1] == ""
+            wait(lambda: any("does not know this party's key" in one for one in bob.said))
+        for party in (bob, added):
+            party.stop()
+
+
+def test_a_configuration_that_the_server_refuses_is_told_as_such(own: Relayed) -> None:
+    given = (own.folder, own.roster, own.relay, own.certificate)
+    assert write_server(*given)[1] == ""
+    assert write_server(*given)[1] == ""  # it has it already
+    path, why = write_server(*given, free_port())
+    assert "config reload not supported for LeafNode" in (why or "")
+    with pytest.MonkeyPatch.context() as patch:  # the log is where its unit keeps it
+        patch.setattr(server, "LOG", "none")
+        patch.setattr(server, "_TAKEN_SECONDS", 0.1)
+        assert "does not know this party's key" in (write_server(*given, free_port())[1] or "")
+        patch.setattr(server.os, "kill", lambda *_: (_ for _ in ()).throw(PermissionError()))
+        own.keys["new"] = Keys.generate("new", "node").networked()
+        given = (own.folder, own.roster, own.relay, own.certificate)
+        assert "does not know this party's key" in (write_server(*given)[1] or "")
+        patch.undo()
+        os.kill(int((own.folder / server.PROCESS_ID).read_text()), signal.SIGHUP)  # as its unit
+        assert write_server(*given)[1] == ""
+    del own.keys["new"]
+    (own.folder / server.PROCESS_ID).rename(own.folder / "aside")
+    assert write_server(own.folder, own.roster, own.relay, own.certificate)[1] is None
+    (own.folder / "aside").rename(own.folder / server.PROCESS_ID)
+    assert write_server(own.folder, own.roster, own.relay, own.certificate)[1] == ""
+    assert path.is_file()
+
+
+def test_the_command_ends_with_1_where_the_relay_has_not_taken_it(
+    own: Relayed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, roster = own.relay.urls[0], tmp_path / "roster.toml"
+    own.keys["new"] = Keys.generate("new", "node").networked()
+    write_roster(roster, own.roster)
+    asked = ["relay", str(roster), "--relay", url, "--out", str(own.folder)]
+    assert main(asked) == 0
+    assert "the relay that runs with it has taken it" in " ".join(capsys.readouterr().out.split())
+    assert main([*asked, "--leaf-port", str(free_port())]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "has NOT taken it" in said
+    assert "restart it" in said
+    assert main([*asked, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reloaded"] is True
+    del own.keys["new"]
+
+
+def test_the_key_by_which_it_is_seen_what_a_server_has_may_do_nothing(own: Relayed) -> None:
+    text = (own.folder / CONFIGURATION).read_text()
+    (key,) = re.findall(r'"hubbub relay": \{ users: \[\{ nkey: (\w+)', text)
+    assert key not in {nkey_of(party) for party in own.roster.parties}
+    plain = text.replace(next(one for one in text.splitlines(True) if key in one), "")
+    seed = server._trial_seed(own.certificate, plain)
+
+    class Trial:
+        def secret_parts(self) -> dict[str, bytes]:
+            return {"transport": seed}
+
+    for subject in (asked_of(own.roster.parties[1]), "hubbub.>", "_INBOX.x", ">"):
+        for act in (
+            lambda client, to=subject: client.publish(to, b"x"),
+            lambda client, to=subject: client.subscribe(to),
+        ):
+            assert "Violation" in "".join(map(str.title, probe(own, Trial(), act)))  # type: ignore[arg-type]
 
 
 # WebSocket -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -15,8 +15,8 @@ from urllib.request import urlopen
 import pytest
 
 from hubbub.cli import main, network_commands
-from hubbub.errors import DataError, UserError
-from hubbub.network import silo_endpoint
+from hubbub.errors import BudgetError, DataError, HubbubError, ModelError, UserError, loggable
+from hubbub.network import monitor, silo_endpoint
 from hubbub.network.event_log import EventLog
 from hubbub.network.join import Machine, join, relay_of
 from hubbub.network.monitor import health, monitored
@@ -119,6 +119,31 @@ def test_who_holds_a_connection_open_keeps_nobody_from_looking() -> None:
     with monitored(EventLog(party="ann"), port), ExitStack() as held:
         for _ in range(50):
             held.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert get(port, "/healthz")[0] == 503
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\n", b"G"])
+def test_however_many_connections_are_held_threads_are_few(said: bytes) -> None:
+    port, before = free_port(), threading.active_count()
+    with monitored(EventLog(party="ann"), port), ExitStack() as held:
+        for _ in range(200):
+            one = held.enter_context(socket.create_connection(("127.0.0.1", port)))
+            with suppress(OSError):  # hung up on
+                one.sendall(said)
+            assert threading.active_count() <= before + 1 + monitor._MOST_CONNECTIONS
+        assert get(port, "/healthz")[0] == 503
+        assert threading.active_count() <= before + 1 + monitor._MOST_CONNECTIONS
+
+
+def test_a_system_without_threads_left_costs_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    with monitored(EventLog(party="ann"), port):
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError))
+            for _ in range(2 * monitor._MOST_CONNECTIONS):
+                with socket.create_connection(("127.0.0.1", port)) as asking:
+                    asking.settimeout(10)
+                    assert asking.recv(1) == b""
         assert get(port, "/healthz")[0] == 503
 
 
@@ -234,14 +259,26 @@ def test_a_refusal_tells_no_cell(tmp_path: Path) -> None:
     try:
         with pytest.raises(DataError) as raised:
             endpoint._known(everybody.study)
-        endpoint._refusal(b"", Refusal(why="failed", said=str(raised.value)))
+        endpoint._refusal(b"", Refusal.of(raised.value))
     finally:
         endpoint.close()
     text = (party_folder.home / "events.jsonl").read_text() + (
         party_folder.home / "status.json"
     ).read_text()
-    assert "expected a number in ann.csv" in text
+    assert "expected a number in ann.csv" in str(raised.value)
+    assert "fit the study" in text
     assert CELL not in text
+    assert "ann.csv" not in text
+
+
+@pytest.mark.parametrize("kind", [DataError, ModelError, type("Own", (DataError,), {})])
+def test_no_log_has_what_an_error_says_of_records(kind: type[HubbubError], tmp_path: Path) -> None:
+    """Of what is raised while records are read, or a model sees them, its kind is all."""
+    raised = kind(f"expected another value than {CELL}")
+    EventLog(party="ann", folder=tmp_path).warn("stopped", said=loggable(raised))
+    assert CELL not in Refusal.of(kind(CELL)).said
+    assert CELL not in (tmp_path / "events.jsonl").read_text()
+    assert CELL in Refusal.of(BudgetError(CELL)).said
 
 
 def test_a_wrong_number_of_records_is_told_without_the_number() -> None:

@@ -140,7 +140,8 @@ def test_credentials_come_from_a_file_that_others_cannot_read(tmp_path: Path) ->
     proxy = Proxy.of("http://old:one@proxy:1", str(path))
     assert basic("svc", f"a:{SECRET}").endswith(proxy.credentials.headers()["Proxy-Authorization"])
     path.chmod(0o644)
-    for content, mode in ((f"svc:{SECRET}", 0o644), (SECRET, 0o600), (f"a:{SECRET}\nb", 0o600)):
+    cases = ((f"svc:{SECRET}", 0o644), (SECRET, 0o600), (f"a:{SECRET}\nb", 0o600), ("", 0o600))
+    for content, mode in cases:
         path.write_text(content)
         path.chmod(mode)
         with pytest.raises(UserError, match="file with one line USER:PASSWORD") as refused:
@@ -151,6 +152,8 @@ def test_credentials_come_from_a_file_that_others_cannot_read(tmp_path: Path) ->
     assert is_hidden("".join(traceback.format_exception(refused.value)))
     with pytest.raises(UserError, match="no ordinary file"):
         Proxy.of("http://proxy:1", str(tmp_path))
+    with pytest.raises(UserError, match="file with one line USER:PASSWORD"):
+        Proxy.of("http://proxy:1", "")  # named, and empty
 
 
 def test_a_host_that_is_reached_without_a_proxy_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

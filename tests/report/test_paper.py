@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import re
 import zipfile
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -14,16 +18,18 @@ import pytest
 from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
 from hubbub.cli import main
 from hubbub.disk import write_text
-from hubbub.errors import UserError
+from hubbub.errors import StudyError, UserError
 from hubbub.estimation import Incidence, Levels, OneSum, stack, statistic_from
 from hubbub.report.answer_figures import figure_of
-from hubbub.report.answer_tables import estimate_words, p_words, printed, table_of
+from hubbub.report.answer_tables import _cell, estimate_words, p_words, printed, table_of
 from hubbub.report.notebook_view import shown_in_notebook
 from hubbub.report.paper.effects_table import effects_table
 from hubbub.report.paper.figure_files import FIGURES, figure_file
 from hubbub.report.paper.formats import FORMATS, written
 from hubbub.report.paper.manuscript import Manuscript, manuscript_of
+from hubbub.study.asked_statistics import statistics_from
 from hubbub.tabular import Column
+from hubbub.tabular.csv_text import is_like_formula
 
 COLUMNS = {one.name: one for one in (AGE, TIME, SEX, STAGE, DIED, MARKER)}
 ASKED: dict[str, dict[str, Any]] = {
@@ -205,6 +211,17 @@ def test_survival_figures_have_the_p_value_and_numbers_at_risk(paper: Manuscript
     assert ">1,500<" in svg
     assert "at risk, with noise" in svg
     assert drawn.figure.height > 270
+
+
+@pytest.mark.parametrize("width", [0.3, 0.02, 0.004, 0.0005, 2e-5])
+def test_no_interval_is_printed_as_if_it_had_no_width(width: float) -> None:
+    """As a ratio per unit of a column would be by three digits: 1.02 (1.02 to 1.02)."""
+    ends = {"low": 1.0203 - width / 2, "high": 1.0203 + width / 2}
+    row = {"quantity": "odds ratio", "value": 1.0203, **ends}
+    for words in (_cell(row), estimate_words(row), estimate_words(row, 20)):
+        value, low, high = re.findall(r"[\d.]+", words)
+        assert float(low) < float(value) < float(high)
+        assert float(high) - float(low) == pytest.approx(width, rel=0.6)
 
 
 def test_forests_tell_estimates_to_two_digits_of_their_intervals_width() -> None:
@@ -409,3 +426,157 @@ def test_curves_of_one_group_share_their_numbers_at_risk() -> None:
     for label in ("f", "m"):
         assert drawn.chart.text.count(f">{label}<") == 1
     assert drawn.chart.text.count('class="risk"') == 2 * 7
+
+
+HOSTILE = {
+    "root": "/srv/x",
+    "above": "../../x",
+    "here": ".",
+    "nothing": "",
+    "LaTeX": r"}\input{/etc/passwd}\end{document}",
+    "paragraph": "a\n\n\\write18{x}",
+    "script": '"><script>alert(1)</script><img src=x onerror=y>',
+    "formula": '=HYPERLINK("http://x")',
+    "hidden formula": "\ufeff\u200b@SUM(1+1)",
+    "control": "a\x00b\x1b[31m\x85\ufffe",
+    "signs": "%$&#_^~{}[]*<>|`'",
+    "turned": "\u202egnp.exe",
+    "long": "x" * 500,
+    "option": "-rf",
+}
+TAGS = {"html", "head", "meta", "title", "style", "body", "main", "h1", "p", "table", "caption"} | {
+    *("thead", "tbody", "tr", "th", "td", "figure", "figcaption", "svg", "line", "text", "path"),
+    *("polyline", "polygon", "rect", "circle", "g", "desc", "tspan", "title"),
+}
+
+
+def called(text: str) -> dict[str, Any]:
+    """What `statistics.json` would hold of questions, columns and classes that are called so."""
+    words = re.compile(r"\b(sex|stage|marker|died|III|f)\b")
+
+    def renamed(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {key: renamed(one, key) for key, one in value.items()}
+        if isinstance(value, list):
+            return [renamed(one, key) for one in value]
+        kept = not isinstance(value, str) or key in ("kind", "quantity", "relation", "adversary")
+        return value if kept else words.sub(lambda word: text + word[0], value)
+
+    known = told(1e-6)
+    statistics = {
+        text + (str(number) if number else ""): renamed(one)
+        for number, one in enumerate(known["statistics"].values())
+    }
+    return known | {"study": text, "statistics": statistics}
+
+
+class Tags(HTMLParser):
+    """The names of a page's elements, and of their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_whatever_things_are_called_it_is_text_in_each_format(text: str) -> None:
+    paper = manuscript_of(called(text))
+    assert len({one.name for one in paper.tables}) == len(paper.tables)
+    for name, file in (*written(paper, "csv").items(), *written(paper, "html").items()):
+        assert Path(name).name == name
+        if name.endswith(".csv"):
+            rows = list(csv.reader(io.StringIO(file.decode(), newline="")))
+            assert not any(is_like_formula(cell) for row in rows for cell in row)
+    page = Tags()
+    page.feed(written(paper, "html")["tables.html"].decode())
+    assert page.names <= TAGS
+    assert not {name for name in page.attributes if name.startswith("on")}
+    for drawn in paper.figures:
+        ET.fromstring(figure_file(drawn.figure, "svg").decode())  # noqa: S314 (made here)
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_whatever_things_are_called_latex_has_its_own_commands_alone(text: str) -> None:
+    paper = manuscript_of(called(text))
+    document = written(paper, "latex")["tables.tex"].decode()
+    bare = re.sub(r"\\[\\&%$#_{}]", "", document)
+    known = (
+        r"\\(begin|end|caption|centering|small|toprule|midrule|bottomrule|par|footnotesize|quad)"
+    )
+    signs = r"|\\(textbackslash|textasciitilde|textasciicircum|pm|times|includegraphics|linewidth)"
+    assert not re.search(r"\\", re.sub(f"({known}{signs})(?![a-zA-Z])", "", bare.split("\n", 1)[1]))
+    assert bare.count("{") == bare.count("}")
+    assert not re.search(r"\\caption\{[^}]*\n", bare)
+
+
+@pytest.mark.parametrize("text", [HOSTILE["control"], HOSTILE["script"]], ids=["control", "script"])
+def test_whatever_things_are_called_a_word_document_opens(text: str) -> None:
+    docx = pytest.importorskip("docx", reason="needs the extra paper")
+    pytest.importorskip("matplotlib", reason="needs the extra paper")
+    document = docx.Document(
+        io.BytesIO(written(manuscript_of(called(text)), "docx")["tables.docx"])
+    )
+    assert len(document.tables) == len(manuscript_of(called(text)).tables)
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_files_of_a_paper_stay_in_their_folder(text: str, tmp_path: Path) -> None:
+    run = tmp_path / "deep" / "er" / "run"
+    run.mkdir(parents=True)
+    write_text(run / "statistics.json", json.dumps(called(text)))
+    assert main(["table", str(run), "--format", "html,latex,csv", "--figures", "svg"]) == 0
+    there = {path for path in tmp_path.rglob("*") if path.is_file()} - {run / "statistics.json"}
+    assert {path.parent for path in there} == {run / "paper"}
+
+
+def test_a_link_in_a_run_carries_no_file_elsewhere(tmp_path: Path, capsys: Any) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    run.mkdir(), other.mkdir()
+    write_text(run / "statistics.json", json.dumps(told()))
+    (run / "paper").symlink_to(other)
+    assert main(["table", str(run)]) == 2
+    assert "outside" in capsys.readouterr().err
+    assert not list(other.iterdir())
+
+
+@pytest.mark.parametrize("name", ["/srv/x", "../x", "a\\b", ".x", "", "a\nb", "\u202ex", "x" * 101])
+def test_a_study_does_not_call_a_statistic_what_is_no_plain_text(name: str) -> None:
+    table = {name: {"kind": "quantiles", "column": "age"}}
+    with pytest.raises(StudyError, match="name of a statistic"):
+        statistics_from(table, COLUMNS, trains=False)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_answers_that_were_altered_end_in_a_sentence(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each part of an answer gone, or something else."""
+    known = told(1e-6)
+    for key in known["statistics"][name]:
+        others = {k: v for k, v in known["statistics"][name].items() if k != key}
+        for answer in (others, *({**others, key: value} for value in (None, "x", 1e308, [None]))):
+            altered = known | {"statistics": known["statistics"] | {name: answer}}
+            write_text(tmp_path / "statistics.json", json.dumps(altered))
+            code = main(["table", str(tmp_path), "--format", "html,latex", "--figures", "svg"])
+            said = capsys.readouterr().err
+            assert code in (0, 1)
+            assert (said.count("\n") == 1 and "expected" in said) == bool(code)
+
+
+NO_ANSWERS = ("", "[]", "null", "{}", '{"study": "\\ud800"}', "\0", "[" * 10**5)
+
+
+@pytest.mark.parametrize("text", NO_ANSWERS, ids=range(len(NO_ANSWERS)))
+@pytest.mark.parametrize("name", ["statistics.json", "validation.json", "plan.json"])
+def test_what_is_no_file_of_a_run_ends_in_a_sentence(
+    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_text(tmp_path / "statistics.json", json.dumps(told()))
+    write_text(tmp_path / name, text)
+    assert main(["table", str(tmp_path)]) in (0, 1, 2)
+    assert capsys.readouterr().err.count("\n") <= 1

@@ -672,7 +672,7 @@ files = "silo-{name}.csv"
 test = "test.csv"
 classes = ["no", "yes", "2"]
 columns.zinc = { low = -0.0, high = 1e-7, default = 0, indicator = true }
-columns.age = { low = 20, high = 90, default = 50, missing = ["?", "n/a"] }
+columns.age = { low = 20, high = 90, step = 1, default = 50, missing = ["?", "n/a"] }
 columns."blood \"pressure\" in µ" = { categories = [1, 2, "3.0"], default = 2.0 }
 columns."a.b" = { categories = ["", "'"], default = "", missing = ["#"] }
 """

@@ -101,6 +101,15 @@ def test_categories_may_be_written_as_numbers():
         ({"low": 0, "high": 1, "indicator": "yes"}, "indicator"),
         ({"low": 0, "high": 1, "missing": "0"}, "missing"),
         ({"low": 0, "high": 1, "categories": ["a", "b"]}, "either"),
+        ({"low": 0, "high": 10, "step": 0}, "step"),
+        ({"low": 0, "high": 10, "step": -1}, "step"),
+        ({"low": 0, "high": 10, "step": True}, "step"),
+        ({"low": 0, "high": 10, "step": "1"}, "step"),
+        ({"low": 0, "high": 10, "step": 1e-300}, "step"),
+        ({"low": 0, "high": 10, "step": float("nan")}, "step"),
+        ({"low": 0, "high": 10, "step": 3}, "high = 12"),
+        ({"low": 0, "high": 10, "step": 20}, "high = 20"),
+        ({"categories": ["a", "b"], "step": 1}, "step"),
         ({"categories": ["a"]}, "two different"),
         ({"categories": ["a", "a"]}, "two different"),
         ({"categories": ["1", "1.0"]}, "two different"),
@@ -140,6 +149,25 @@ def _encode(column, cells):
 
 def test_public_bounds_map_to_minus_one_and_one_and_clip_beyond():
     assert _encode(AGE, ["20", "55", "90", "7", "1e6"]).ravel().tolist() == [-1, 0, 1, -1, 1]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step", "cell", "value"),
+    [
+        (0, 10, 1, "2.6", 3.0),
+        (0, 10, 1, "-4", 0.0),
+        (80, 200, 2, "123.1", 124.0),
+        (0, 1, 0.1, "0.29", 0.3),
+        (1.5, 40.5, 3, "4.5", 4.5),
+        (0, 13 * 84 / 30.4375, 84 / 30.4375, "8.28", 8.27926078028747),
+        (0, 13 * 84 / 30.4375, 84 / 30.4375, "99", 13 * 84 / 30.4375),
+    ],
+)
+def test_a_cell_counts_as_the_nearest_value_on_a_step(low, high, step, cell, value):
+    (column,) = columns_from({"x": {"low": low, "high": high, "step": step}})
+    assert column.rule(cell) == value
+    assert column.rule_with_gaps(cell) == value
+    assert column.nearest(value) == value
 
 
 def test_two_categories_become_one_feature():

@@ -3,8 +3,9 @@
 The first says who (the user, whoever sudo says it was, and the login that the kernel remembers of
 the process whatever it became since), what and when; the second how it ended. The same lines go to
 the system's log where there is one, under `authpriv`, where the party's own user cannot alter them.
-A password in an address that was typed goes into neither. What is never typed is in no line: a
-passphrase comes by a descriptor.
+A password in an address that was typed goes into neither, however it was spelt: of a word with an
+@, what follows the last one is kept, and of an address that is none, nothing. What is never typed
+is in no line: a passphrase comes by a descriptor.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _KEYS = "keys.toml"  # of a party's folder; the network's room need not be read 
 _PLACES = ("home", "ledger", "out")  # options that name such a folder, or a file or folder in it
 _NOBODY = 2**32 - 1  # the login of a process that nobody's login started
 _SYSTEM = Path("/dev/log")
-_PASSWORD = re.compile(r"(?<=//)[^/]*@")
+# All before the last @, which a password may hold, a list repeat, and a URL spell as %40.
+_BEFORE_HOST = re.compile(r".*(?:@|\uff20|%40)", re.DOTALL)
+_ADDRESS = re.compile(r"(?:--[\w-]+=)?(?:\w+://[\w.%-]*(?:\[[\w:.%]*\])?(?::\d*)?/*,?\s*)+")
 
 
 @dataclass(kw_only=True)
@@ -60,13 +63,19 @@ class CommandLog:
         if home is None:
             return
         line: dict[str, Any] = {"time": time.time(), "process": os.getpid(), "actor": actor()}
-        line["command"] = [_PASSWORD.sub("***@", one) for one in self.typed]
+        line["command"] = [_shown(word) for word in self.typed]
         text = json.dumps({**line, "version": __version__, **values})
         with suppress(OSError), appending(home / COMMANDS, mode=PRIVATE) as file:
             write_all(file, text.encode() + b"\n")
         if _SYSTEM.exists():
             syslog.openlog("hubbub", facility=syslog.LOG_AUTHPRIV)
             syslog.syslog(f"{home.resolve()}: {text}")
+
+
+def _shown(word: str) -> str:
+    """A word that was typed, without what may be a password."""
+    shown = _BEFORE_HOST.sub("***@", word)
+    return "***" if "//" in shown and ":" in shown and not _ADDRESS.fullmatch(shown) else shown
 
 
 def actor() -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hubbub.cli import passphrase
 from hubbub.cli.ledger_books import after, standing
-from hubbub.cli.output import add_command, answer, emit, say, table, writing
+from hubbub.cli.output import add_command, answer, emit, say, table, warn, writing
 from hubbub.cli.plan_command import show_plan
 from hubbub.errors import UserError
 from hubbub.network import (
@@ -175,12 +175,16 @@ def _relay(options: argparse.Namespace) -> int:
         "configuration": str(files.configuration),
         "certificate": str(files.certificate.path),
         "days_left": files.certificate.days_left,
-        "reloaded": files.reloaded,
+        "running": files.not_taken is not None,
+        "reloaded": files.not_taken == "",
     }
-    words = (
-        "the relay that runs with it was told"
-        if files.reloaded
-        else (f"run it with: nats-server -c {files.configuration}")
+    words = {
+        None: f"run it with: nats-server -c {files.configuration}",
+        "": "the relay that runs with it has taken it",
+    }.get(
+        files.not_taken,
+        f"the relay that runs has NOT taken it, and knows the keys of before: {files.not_taken}; "
+        "restart it (systemctl restart hubbub-relay, or hubbub serve), then say this again",
     )
     answer(
         options,
@@ -189,7 +193,7 @@ def _relay(options: argparse.Namespace) -> int:
         f"certificate valid for {files.certificate.days_left:.0f} days",
         words,
     )
-    return 0
+    return 1 if files.not_taken else 0
 
 
 def _leaf(options: argparse.Namespace) -> int:
@@ -223,6 +227,14 @@ def _approve(options: argparse.Namespace) -> int:
     party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
     study = Study.load(options.study)
     if options.withdraw:
+        if study.id in party_folder.open_collections():
+            warn(
+                f"a sum of {study.name} is open, whose key is here: it will be erased for ever, "
+                "nobody can open what was deposited, and what silos have paid stays paid"
+            )
+            if not options.yes and not _asked("Withdraw it all the same?", options):
+                say("not withdrawn; nothing was changed")
+                return 1
         there = party_folder.withdraw(study.id)
         words = "withdrawn" if there else "it was not approved here"
         answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)
@@ -233,6 +245,12 @@ def _approve(options: argparse.Namespace) -> int:
     hashes = code_hashes.code_hashes(study)
     if not options.json:
         _show(study, roster, options.ledger or options.home / LEDGER, hashes)
+    if options.new_roster and (left := party_folder.open_collections(beside=roster)):
+        names = ", ".join(left.values())
+        warn(
+            f"sums are open, whose keys are here, of studies of another roster: {names}; nothing "
+            "of them is answered with this one, and approve --withdraw erases their keys"
+        )
     if not options.yes and not _asked(
         f"May {party_folder.name} take part in {study.name}?", options
     ):

@@ -327,7 +327,8 @@ def _becomes(one: Any) -> str:
     if one.column.categories:
         return f"one of {', '.join(one.column.categories)}"
     low, high = one.column.bounds
-    return f"a number from {low:g} to {high:g}"
+    steps = f" in steps of {one.column.step:g}" if one.column.step else ""
+    return f"a number from {low:g} to {high:g}{steps}"
 
 
 def list_faults(faults: list[Fault]) -> None:

@@ -102,9 +102,11 @@ def _moment(text: str) -> float:
             f"expected a date such as 2026-12-24, got {text!r}"
         ) from None
     whole = timedelta(days=1) if "T" not in text and " " not in text else timedelta()
-    return (
-        moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    ).timestamp() + whole.total_seconds()
+    utc = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    seconds = utc.timestamp() + whole.total_seconds()
+    if seconds <= 0:  # of a day that has passed, serve knows more: it may go on with what is open
+        raise argparse.ArgumentTypeError(f"expected a date to come, got {text!r}")
+    return seconds
 
 
 def _add_join(commands: Any) -> argparse.ArgumentParser:

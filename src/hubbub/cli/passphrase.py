@@ -9,6 +9,7 @@ from collections.abc import Callable
 from getpass import getpass
 from pathlib import Path
 
+from hubbub.disk import why_of
 from hubbub.errors import UserError
 
 CREDENTIAL = "hubbub-passphrase"  # systemd's LoadCredential
@@ -28,12 +29,17 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 def unlock(options: argparse.Namespace) -> Callable[[], str]:
     """What gives the passphrase, where it is needed."""
-    return lambda: _given(options) or _asked("Passphrase of this party's keys: ", options)
+
+    def opened() -> str:
+        given = _given(options)
+        return _asked("Passphrase of this party's keys: ", options) if given is None else given
+
+    return opened
 
 
 def chosen(options: argparse.Namespace) -> str:
-    """A new passphrase; empty if none is wanted."""
-    if given := _given(options):
+    """A new passphrase; empty only where none is wanted."""
+    if (given := _given(options)) is not None:
         return given
     if not options.passphrase:
         return ""
@@ -43,24 +49,43 @@ def chosen(options: argparse.Namespace) -> str:
     return first
 
 
-def _given(options: argparse.Namespace) -> str:
-    """The passphrase that nobody has to be asked for."""
-    if options.passphrase_fd is not None:
+def _given(options: argparse.Namespace) -> str | None:
+    """The passphrase that nobody has to be asked for; None if no source of one is named."""
+    number = options.passphrase_fd
+    if number is not None:
         try:
-            with open(options.passphrase_fd, "rb") as file:  # noqa: PTH123 (a descriptor)
-                return _line(file.read(_MOST))
+            with open(number, "rb") as file:  # noqa: PTH123 (a descriptor)
+                content = file.read(_MOST)
         except (OSError, ValueError, TypeError) as error:  # no number of a descriptor
             raise UserError(
-                f"expected a passphrase on descriptor {options.passphrase_fd}, got: "
+                f"expected a passphrase on descriptor {number}, got: "
                 f"{getattr(error, 'strerror', None) or 'no such number'}; open it for this command"
             ) from None
+        return _line(content, f"on descriptor {number}")
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    path = Path(folder or ".") / CREDENTIAL
-    return _line(path.read_bytes()) if folder and path.is_file() else ""
+    if not folder:
+        return None
+    try:
+        content = (Path(folder) / CREDENTIAL).read_bytes()
+    except FileNotFoundError:  # the directory is there for any credential
+        return None
+    except OSError as error:
+        raise UserError(
+            f"expected systemd's credential {CREDENTIAL} to be readable, got: {why_of(error)}; see "
+            "LoadCredential in the unit"
+        ) from None
+    return _line(content, f"in systemd's credential {CREDENTIAL}")
 
 
-def _line(content: bytes) -> str:
-    return content.decode(errors="replace").split("\n", 1)[0]
+def _line(content: bytes, where: str) -> str:
+    """The first line; who names a source means it to hold something."""
+    line = content.decode(errors="replace").split("\n", 1)[0]
+    if not any(letter.isprintable() and not letter.isspace() for letter in line):
+        raise UserError(
+            f"expected a passphrase {where}, found an empty first line; see what writes it, or "
+            "leave it out for keys without one"
+        )
+    return line
 
 
 def _asked(question: str, options: argparse.Namespace) -> str:
@@ -69,4 +94,4 @@ def _asked(question: str, options: argparse.Namespace) -> str:
             "expected the passphrase of the keys, found nobody to ask; name --passphrase-fd, or "
             f"give systemd's credential {CREDENTIAL}"
         )
-    return getpass(question)
+    return _line(getpass(question).encode(), "to be typed")

@@ -25,6 +25,7 @@ from hubbub.cli.output import (
     table,
     warn,
 )
+from hubbub.disk import file_name
 from hubbub.errors import UserError
 from hubbub.queries import steps_of
 from hubbub.report import (
@@ -192,8 +193,13 @@ def _asked(options: argparse.Namespace) -> tuple[Study, Path]:
 
 def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
     """A new run."""
-    from hubbub.training import run
+    from hubbub.training import folder_for, run
 
+    ledgers = options.ledgers
+    if options.baseline is None:
+        ledgers, elsewhere = folder_for(study, out, options.ledgers)
+        if elsewhere:
+            warn(elsewhere)
     with bar(
         _title(study, options.baseline), steps_of(study), quiet=options.json, lines=True
     ) as progress:
@@ -201,7 +207,7 @@ def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
             study,
             out,
             baseline=options.baseline,
-            ledgers=options.ledgers,
+            ledgers=ledgers,
             progress=lambda step, row: progress.reach(step, _note(row)),
             device=options.device,
             audit=options.audit,
@@ -240,8 +246,7 @@ def _note(row: Mapping[str, float]) -> str:
 def new_folder(name: str) -> Path:
     """A folder below runs/ that does not exist yet; the run makes it once it is sure to start."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
-    return Path("runs") / f"{safe}-{stamp}-{secrets.token_hex(3)}"
+    return Path("runs") / f"{file_name(name)}-{stamp}-{secrets.token_hex(3)}"
 
 
 def margin(values: Sequence[float]) -> str:

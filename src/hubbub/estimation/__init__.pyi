@@ -52,10 +52,13 @@ from .multinomial_regression import (
 from .newton_sums import (
     Scored as Scored,
     Sum as Sum,
-    near_root as near_root,
+    FAR as FAR,
 )
 from .poisson_regression import (
     NewtonPoisson as NewtonPoisson,
+)
+from .prefix_coding import (
+    PrefixCode as PrefixCode,
 )
 from .quantiles import (
     Quantiles as Quantiles,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.estimation.covariates import PER_UNIT, SKEWED, USUAL, Covariates, Guess
 from hubbub.estimation.intervals import caution, normal_quantile
@@ -37,7 +38,16 @@ ONE_SUM, SEVERAL = (0.0, 2.0), (2.0, 3.0)
 _STEPS = 50  # of Newton's method
 # Weights, of the sum's noise, by which effects are drawn to none until there is a root.
 _DRAWN = (0.0, 0.25, 1.0)
+_ENDLESS = 6.0  # logarithm of a ratio that no interval reaches: one of 400
+# Of a direction of length 1, columns that have as much of it are named; where as little is left of
+# the information in it, of what it would be without correlation.
+_ALIASED, _ALIKE = 0.3, 0.1
 LEFT_OUT = "records that lack the outcome or a covariate are left out"
+NOISE = "below the noise"
+NO_END = "no end of it is to be seen, as where all of a class have the outcome or none (separation)"
+STILL_LED_ON = (
+    "its steps have not led to it, as where it tells nearly everybody's outcome (separation)"
+)
 TOO_NOISY = "the information of the records does not exceed the noise"
 Names = tuple[tuple[str, str], ...]  # column and level of each effect
 
@@ -52,6 +62,8 @@ class Effects:
         clear: (q,) how clear of its noise the information of each is, over what it must be.
         sampling: (q,) variances without noise.
         wider: how many times wider intervals and tests take what sampling adds.
+        unit: (q,) what values are over those on covariates in [-1, 1].
+        far: (q,) whether the steps of an effect have not led there.
     """
 
     values: Array
@@ -59,6 +71,8 @@ class Effects:
     clear: Array
     sampling: Array
     wider: float = 1.0
+    unit: Array | float = 1.0
+    far: NDArray[np.bool_] | bool = False
 
     @property
     def errors(self) -> Array:
@@ -70,6 +84,11 @@ class Effects:
         """(q,) standard errors of intervals and tests."""
         return np.asarray(np.sqrt(self.errors**2 + (self.wider**2 - 1.0) * self.sampling))
 
+    @property
+    def endless(self) -> NDArray[np.bool_]:
+        """(q,) whether no end of an effect is to be seen, as of a class without the outcome."""
+        return np.asarray((np.abs(self.values) + 2.0 * self.reach) / self.unit > _ENDLESS)
+
     def after(self, first: int) -> Effects:
         """The same without those before this one."""
         return replace(
@@ -78,6 +97,7 @@ class Effects:
             covariance=self.covariance[first:, first:],
             clear=self.clear[first:],
             sampling=self.sampling[first:],
+            far=np.broadcast_to(self.far, self.values.shape)[first:],
         )
 
     def per(self, unit: Array) -> Effects:
@@ -87,6 +107,7 @@ class Effects:
             values=self.values * unit,
             covariance=self.covariance * np.outer(unit, unit),
             sampling=self.sampling * unit**2,
+            unit=self.unit * unit,
         )
 
     def rows(self, names: Names, ratio: str, confidence: float) -> tuple[Estimate, ...]:
@@ -227,7 +248,8 @@ def definite(information: Array) -> bool:
 
 def told(effects: Effects) -> list[int]:
     """The numbers of the effects that are told."""
-    return [int(place) for place in np.flatnonzero(effects.clear >= 1.0)]
+    ended = np.logical_not(effects.endless | effects.far)
+    return [int(place) for place in np.flatnonzero((effects.clear >= 1.0) & ended)]
 
 
 def _is_clear(effects: Effects | None, times: float) -> bool:
@@ -297,11 +319,40 @@ def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
     if effects is None:
         return ()
     shown = told(effects)
+    reasons = np.select(
+        [np.broadcast_to(effects.far, len(names)), effects.clear < 1.0],
+        [STILL_LED_ON, NOISE],
+        NO_END,
+    )
     return tuple(
-        f"{column}, {level}: below the noise"
+        f"{column}, {level}: {reasons[place]}"
         for place, (column, level) in enumerate(names)
         if shown and place not in shown
     )
+
+
+def too_noisy(names: Names, information: Array, blur: float) -> str:
+    """That information does not exceed its noise, and which columns are why, if some are.
+
+    Args:
+        names: of the effects, as many times over as there are effects of each.
+        information: (q, q) of these effects.
+        blur: standard deviation of the noise in an entry of it.
+    """
+    own = np.diag(information)
+    hidden = own < SEVERAL[1] * blur
+    if hidden.any():
+        which = "; ".join(
+            dict.fromkeys(", ".join(names[place]) for place in np.flatnonzero(hidden))
+        )
+        cure = "leave it out, or join rare classes with others"
+        return TOO_NOISY if hidden.all() else f"{TOO_NOISY} in {which}: {cure}"
+    values, vectors = np.linalg.eigh(information / np.sqrt(np.outer(own, own)))
+    apart = np.abs(vectors[:, 0]) > _ALIASED
+    which = " and ".join(dict.fromkeys(names[place][0] for place in np.flatnonzero(apart)))
+    if values[0] > _ALIKE or " and " not in which:
+        return TOO_NOISY
+    return f"{TOO_NOISY}, as {which} say nearly the same (aliased): leave one of them out"
 
 
 def _exp(value: float) -> float:

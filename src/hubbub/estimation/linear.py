@@ -4,7 +4,9 @@ Theory of operation. With w = (1, covariates, outcome), numbers in [-1, 1] and c
 record's block is the upper triangle of w w', less what is known: a class times itself is the class,
 times another class of its column 0, and a half is taken off the square of a number. The effects
 solve the noisy normal equations; with residual weights v = (-effects, 1) the equations' own noise
-is linear, and the covariance is S^-1 (s^2 S + C) S^-1.
+is linear, and the covariance is S^-1 (s^2 S + C) S^-1. Where residuals are narrow beside the public
+bounds, noise drowns their variance s^2: then it hardly matters beside C, and what it is on average
+given a noisy number and that it is not below 0 stands for it.
 
 Where residuals fan out that is too little, and what would tell, sums of fourth order, drowns in
 noise: s^2 is some hundredth of the squared range. So intervals are a tenth wider, which is what a
@@ -25,7 +27,16 @@ from numpy.typing import NDArray
 from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
 from hubbub.estimation.covariates import Guess
-from hubbub.estimation.effects import LEFT_OUT, Effects, Regression, Root, definite, sandwich
+from hubbub.estimation.effects import (
+    LEFT_OUT,
+    TOO_NOISY,
+    Effects,
+    Regression,
+    Root,
+    definite,
+    sandwich,
+    too_noisy,
+)
 from hubbub.estimation.statistic import (
     Answer,
     Array,
@@ -129,9 +140,15 @@ class Linear(Regression, OneSum):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        fit = self._fit(self._moments(sums), sigma)
+        moments = self._moments(sums)
+        fit = self._fit(moments, sigma)
         low, high = self.outcome.bounds
-        return self.answer_with(fit and fit.per(self.covariates.per_unit * (high - low) / 2))
+        answer = self.answer_with(fit and fit.per(self.covariates.per_unit * (high - low) / 2))
+        if answer.refusal != TOO_NOISY:
+            return answer
+        means = moments[0, 1:-1] / max(moments[0, 0], sigma)
+        inner = moments[1:-1, 1:-1] - np.outer(means, moments[0, 1:-1])
+        return replace(answer, refusal=too_noisy(self.covariates.names, inner, sigma))
 
     def _moments(self, sums: Array) -> Array:
         """The moment matrix of w, from noisy sums of its distinct entries."""
@@ -144,24 +161,21 @@ class Linear(Regression, OneSum):
         return moments
 
     def _fit(self, moments: Array, sigma: float) -> Effects | None:
-        """The normal equations' root, if they have one and residuals."""
+        """The normal equations' root, if the moments of covariates stand clear of their noise."""
         inner, outer = moments[:-1, :-1], moments[:-1, -1]
         if not definite(inner):
             return None
         effects = np.asarray(np.linalg.solve(inner, outer), dtype=np.float64)
         v = np.append(-effects, 1.0)
         records = max(moments[0, 0] - len(effects), 1.0)  # less the degrees of freedom
-        spread = float(v @ moments @ v) / records
-        if not spread > 0:
-            return None
+        each = np.array([self._moments(one) for one in np.eye(self.size)])
+        blur = sigma / records * float(np.linalg.norm(np.einsum("i,mij,j->m", v, each, v)))
+        spread = _never_below_0(float(v @ moments @ v) / records, blur)
         rows = self._equations(v)
         noise = sigma**2 / spread**2 * (rows @ rows.T)
-        # Noise in the moments is noise in the spread of residuals too.
-        each = np.array([self._moments(one) for one in np.eye(self.size)])
-        wider = np.einsum("i,mij,j->m", v, each, v) / moments[0, 0] / spread
-        apart = each[:, :-1, :-1] - wider[:, None, None] * inner
-        covariance = sandwich(Root(effects, inner / spread), noise, sigma / spread * apart, first=1)
-        return covariance and replace(covariance, wider=_WIDER)
+        doubt = sigma / spread * each[:, :-1, :-1]
+        fit = sandwich(Root(effects, inner / spread), noise, doubt, first=1)
+        return fit and replace(fit, wider=_WIDER)
 
     def _equations(self, v: Array) -> Array:
         """(width - 1, size): how noise in each sum enters the equations of these residuals."""
@@ -197,6 +211,15 @@ class Linear(Regression, OneSum):
         """(size,) a half where the square of a number is sent, less the half."""
         left, right = self._pairs
         return np.where((left == right) & (left > 0), 0.5, 0.0)
+
+
+def _never_below_0(variance: float, error: float) -> float:
+    """What a variance is on average, none below 0, of which a number with this noise is known."""
+    from scipy.special import log_ndtr  # which takes long to import
+
+    z = max(variance / error, -20.0)
+    excess = math.exp(-z * z / 2 - float(log_ndtr(z))) / math.sqrt(2 * math.pi)  # normal, cut at 0
+    return error * (z + excess)
 
 
 def _distance(numbers: int, classes: int, pairs: int, a: int, m: int, r: int) -> int:

@@ -5,6 +5,7 @@ Their sums begin at what the model says, from where one step leads to the root (
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -49,5 +50,7 @@ class ModelRegression(NewtonRegression):
     def foreseen_of(self, records: float, sigma: float, sums: int) -> Expectation:
         """The same where so many sums, each with this noise, are all taken near the root."""
         return self.foreseen(
-            lambda guess: self.guessed(guess, records, sigma), sigma, self.foreseen_as, sums
+            lambda guess: self.guessed(guess, records, sigma / math.sqrt(sums)),
+            sigma,
+            self.foreseen_as,
         )

@@ -1,11 +1,12 @@
 """Regressions by a few noisy sums of scores, and what all of these say together.
 
 Theory of operation (after Avella-Medina, Bradshaw, Loh 2023). Each sum is taken at effects b and
-holds the score U and the information H there, both with noise. Near its root b* the score is
-H (b* - b), so b + H^-1 U is the root up to second order wherever near it b was. The noise of one
-sum is independent of that of another: their mean has less of it than the last sum has. The first
-step, and others that were taken far off, are left out; so the first, which has only to land near
-the root, is a single sum, and the others are three each.
+holds the score U and the information H there, both with noise. The score is what H adds up to
+between b and the root b*, so U + M (b - b*) = 0 up to third order, M the mean of H at b and at b*
+(the trapezoid rule), for which the last place stands. The noise of one sum is independent of that
+of another: all that were taken near enough say b* together, with less of it than the last sum has.
+The first steps, which have only to land near the root, are a single sum each, and most sums are in
+the last. Which are near enough follows from how much H changes between the places.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtri
 
 from hubbub.estimation.covariates import Guess
 from hubbub.estimation.effects import (
@@ -29,14 +31,20 @@ from hubbub.estimation.effects import (
     Root,
     definite,
     sandwich,
+    too_noisy,
 )
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
 
-STEPS = (1, 3, 3, 3)  # sums of each
+STEPS = (1, 1, 1, 2, 5)  # sums of each
 _LARGEST_STEP = 3.0  # Newton's first step from 0 is seldom longer
-_FAR = 1.0  # a sum this far from the root, on covariates in [-1, 1], is as the first
+# By so many standard errors the root may be off as places were not at it; of a place, so many of
+# its distance do not count, as noise in the sums before leads there.
+_BENT, _ERRORS = 0.3, 1.0
 _QUIET = 0.01  # noise of a score, beside its variance by sampling, that is nothing
-_APART = 4.0  # standard deviations of a chi-square law by which sums may contradict each other
+# How often noise alone makes sums contradict each other; and the part of the variance by sampling
+# that does not count against them, as little as curvature makes of it.
+_CONTRADICTION, _SAMPLED = 1e-4, 1 / 16
+FAR = "its sums were taken too far from what the records say for their steps to have led there"
 APART = (
     "its sums contradict each other by more than their noise nearly ever does: ask again, or with "
     "more of epsilon"
@@ -126,6 +134,7 @@ class Scored(NamedTuple):
         noise: (q, q) covariance of the score's noise.
         blur: standard deviation of the noise in an entry of the information.
         entries: what these are.
+        spread: variance of the score, over the information.
     """
 
     at: Array
@@ -134,6 +143,7 @@ class Scored(NamedTuple):
     noise: Array
     blur: float
     entries: Entries
+    spread: float = 1.0
 
     @property
     def step(self) -> Array:
@@ -177,71 +187,51 @@ class NewtonRegression(Regression, Iterated):
 
     def answer_from(self, sums: Array, sigmas: Array) -> Answer:
         """The answer from the steps' mean sums, (steps, size), and the noise of each, (steps,)."""
-        told = list(self._played(sums, sigmas))
-        root = self._together(told[1:])
-        return self.explained_refusal(self.answer_of(root), told[-1])
+        return self.answer_of_sums(list(self._played(sums, sigmas))[1:])
+
+    def answer_of_sums(self, told: Sequence[Scored]) -> Answer:
+        """The answer that sums give, of which the last was taken where the others led."""
+        root = near_root(told, self.first)
+        if root is not None and np.all(root.far):
+            moved = np.abs(root.values - told[-1].at[self.first :])
+            places = np.flatnonzero(moved >= moved.max() / 2) * len(self.covariates.names)
+            names = [self.covariates.names[place // len(moved)] for place in places]
+            which = "; ".join(dict.fromkeys(map(", ".join, names)))
+            return self.make_answer(
+                f"{FAR}, most of all in {which}, as where it tells nearly everybody's outcome "
+                "(separation): leave it out, or join classes"
+            )
+        answer, last = self.answer_of(root), told[-1]
+        if answer.refusal != TOO_NOISY:
+            return answer
+        if len(told) > 1 and not self.answer_of(near_root([last], self.first)).refusal:
+            return replace(answer, refusal=APART)  # as the last sum alone has an answer
+        information = last.information[self.first :, self.first :]
+        if self.first:  # less what the intercept takes
+            both = last.information[: self.first]
+            inner = np.linalg.pinv(both[:, : self.first])
+            information = information - both[:, self.first :].T @ inner @ both[:, self.first :]
+        names = self.covariates.names
+        each = len(information) // len(names)
+        named = tuple(name for name in names for _ in range(each))
+        return replace(answer, refusal=too_noisy(named, information, last.blur))
 
     def answer_of(self, root: Effects | None) -> Answer:
         """The answer that effects give, in units of their columns."""
         return self.answer_with(root and root.per(self.per_unit))
 
-    def explained_refusal(self, answer: Answer, last: Scored) -> Answer:
-        """The answer; where none is given, why.
-
-        The last sum alone may have an answer, if not that of all: then they contradict each other.
-        Or the noise of some covariates hides all the others.
-
-        Args:
-            answer: that effects have given.
-            last: what the sum that was taken nearest to the root says.
-        """
-        if answer.refusal != TOO_NOISY:
-            return answer
-        alone = mean_effects([last])
-        if alone and not self.answer_of(alone.after(self.first)).refusal:
-            return replace(answer, refusal=APART)
-        names = self.covariates.names
-        own = np.diag(last.information)[self.first :].reshape(len(names), -1).max(axis=1)
-        least = SEVERAL[1] * last.blur
-        hidden = [", ".join(name) for name, one in zip(names, own, strict=True) if one < least]
-        if not 0 < len(hidden) < len(names):
-            return answer
-        which, cure = "; ".join(hidden), "leave it out, or join rare classes with others"
-        words = f"{TOO_NOISY} in {which}: {cure}"
-        return replace(answer, refusal=words)
-
     def blurred(self, sigma: float) -> float:
-        """The noise of a step but the first, where that of a sum is sigma."""
-        return sigma / math.sqrt(STEPS[-1])
+        """The noise of all sums but the first together, where that of one is sigma."""
+        return sigma / math.sqrt(self.rounds - 1)
 
-    def foreseen(
-        self,
-        one: Callable[[Guess], Scored],
-        sigma: float,
-        quantity: str,
-        sums: int = len(STEPS) - 1,
-    ) -> Expectation:
-        """What may be said before records are touched, if so many sums say this.
-
-        By itself as many as a regression has steps but the first.
-        """
+    def foreseen(self, one: Callable[[Guess], Scored], sigma: float, quantity: str) -> Expectation:
+        """What may be said before records are touched, if all sums together say this."""
 
         def found(guess: Guess) -> Effects | None:
-            root = mean_effects([one(guess)] * sums)
+            root = Together((one(guess),)).effects
             return root and root.after(self.first)
 
         return self.expected_with(found, sigma, quantity)
-
-    def _together(self, told: Sequence[Scored]) -> Effects | None:
-        """The effects that all steps near their root say, None where noise hides them.
-
-        Where noise is nothing beside sampling the last one alone, which is nearest.
-        """
-        least = 2
-        if np.linalg.norm(told[-1].noise, 2) < _QUIET * np.linalg.eigvalsh(told[-1].information)[0]:
-            told, least = told[-1:], 1
-        root, is_near = near_root(told, self.first, least=least)
-        return root if is_near else None
 
     def _played(self, sums: Array, sigmas: Array) -> Iterator[Scored]:
         """Each step at the parameters that those before it gave."""
@@ -251,65 +241,134 @@ class NewtonRegression(Regression, Iterated):
             parameters = self.update(one, sigma, parameters)
 
 
-def near_root(
-    told: Sequence[Scored],
-    first: int,
-    *,
-    far: float = _FAR,
-    errors: float = 0.0,
-    judged: int | None = None,
-    least: int = 1,
-) -> tuple[Effects | None, bool]:
-    """What sums say together, the earliest of them left out that were taken far off.
+def near_root(told: Sequence[Scored], first: int) -> Effects | None:
+    """What sums say together, the earliest of them left out that were taken too far off.
 
     Args:
         told: what each sum says, in their order.
         first: components before this one are no effects.
-        far: from the root, on covariates in [-1, 1].
-        errors: standard errors of the root that it may be further off.
-        judged: from which component on distances count; None: those of effects.
-        least: how many sums an answer needs.
 
     Returns:
-        The effects, None where noise hides them; and whether all sums behind them were near.
+        The effects, those marked from which even the last sum was too far; None where noise hides
+        them, or sums contradict each other. What distances may do is in their covariance.
     """
-    root, begin = None, first if judged is None else judged
-    while len(told) >= least:
-        root = mean_effects(told)
-        if root:
-            apart = np.abs(told[0].at - root.values) - errors * root.errors
-            if apart[begin:].max() <= far:
-                return root.after(first), True
-        told = told[1:]
-    return root and root.after(first), False
+    last, root = told[-1], None
+    if np.linalg.norm(last.noise, 2) < _QUIET * np.linalg.eigvalsh(last.information)[0]:
+        told = [last]  # which is nearest, and has no need of others
+    for number in range(len(told)):
+        joint = Together(tuple(told[number:]))
+        found = joint.effects
+        if found:
+            far = joint.bent(_ERRORS * found.errors) > _BENT * found.errors
+            doubt = np.diag(joint.bent(0.0 * found.errors) ** 2)
+            root = replace(found, covariance=found.covariance + doubt, far=far).after(first)
+            if not np.any(root.far):
+                return root if joint.agree else None
+    return root
 
 
-def mean_effects(told: Sequence[Scored]) -> Effects | None:
-    """The root that all sums together say, with its uncertainty; None where noise hides it."""
-    number = len(told)
-    information = np.mean([one.information for one in told], axis=0)
-    blur = float(np.mean([one.blur for one in told])) / math.sqrt(number)
-    if not definite(information):
-        return None
-    at, score, noise = (
-        np.mean(parts, axis=0)
-        for parts in zip(*((one.at, one.score, one.noise) for one in told), strict=True)
-    )
-    step = np.linalg.solve(information, score)
-    if number > 1 and not _agree(told, at + step, information):
-        return None
-    entries = told[0].entries
-    covariance = noise / number + blur**2 * entries.doubt(step)
-    return sandwich(Root(at + step, information), covariance, blur * entries.each(), least=SEVERAL)
+@dataclass(frozen=True)
+class Together:
+    """What several sums say of one root.
 
+    The score at a place b is what the information adds up to between b and the root. Half of that
+    at b and half of that at the last place, the nearest, is that up to third order (the trapezoid
+    rule): what a sum says is bent by the square of its distance no longer, but by the cube.
 
-def _agree(told: Sequence[Scored], root: Array, information: Array) -> bool:
-    """Whether what is left of each score at the root is its noise, or little beside sampling."""
-    squares = 0.0
-    for one in told:
-        left = one.score + information @ (one.at - root)
-        doubt = one.blur**2 * one.entries.doubt(one.at - root)
-        covariance = one.noise + doubt + information / 16
-        squares += float(left @ np.linalg.solve(covariance, left))
-    degrees = (len(told) - 1) * len(root)
-    return squares <= degrees + _APART * math.sqrt(2.0 * degrees)
+    Args:
+        told: what each sum says, the one that was taken nearest to the root last.
+    """
+
+    told: tuple[Scored, ...]
+
+    @cached_property
+    def weights(self) -> Array:
+        """(sums,) of each sum, by its noise; they add up to 1."""
+        exact = np.array([1.0 / np.trace(one.noise) for one in self.told])
+        return np.asarray(exact / exact.sum())
+
+    @cached_property
+    def slopes(self) -> Array:
+        """(sums, q, q) of the score between each place and the root."""
+        last = self.told[-1].information
+        return np.array([(one.information + last) / 2 for one in self.told])
+
+    @cached_property
+    def information(self) -> Array:
+        """(q, q) of all sums together, one of them being the whole."""
+        return np.einsum("s,sij->ij", self.weights, self.slopes)
+
+    @cached_property
+    def root(self) -> Array:
+        """(q,) where the mean of all scores is zero."""
+        zero = [
+            one.score + slope @ one.at for one, slope in zip(self.told, self.slopes, strict=True)
+        ]
+        return np.asarray(np.linalg.solve(self.information, self.weights @ np.array(zero)))
+
+    @cached_property
+    def apart(self) -> Array:
+        """(sums, q) how far each place is from the root."""
+        return np.array([one.at for one in self.told]) - self.root
+
+    @cached_property
+    def effects(self) -> Effects | None:
+        """The root with its uncertainty; None where noise hides it."""
+        if not definite(self.information):
+            return None
+        mean, last = self.weights @ self.apart, self.told[-1]
+        moved = self.weights[:, None] * self.apart / 2
+        moved[-1] += mean / 2
+        noise = np.einsum("s,sij->ij", self.weights**2, [one.noise for one in self.told])
+        for one, step in zip(self.told, moved, strict=True):
+            noise += one.blur**2 * one.entries.doubt(step)
+        shares = self.weights / 2 + np.eye(len(self.told))[-1] / 2
+        blur = float(np.linalg.norm(shares * [one.blur for one in self.told]))
+        spread = float(self.weights @ [one.spread for one in self.told])
+        return sandwich(
+            Root(self.root, self.information / spread),
+            noise / spread**2,
+            blur / spread * last.entries.each(),
+            least=SEVERAL,
+        )
+
+    @property
+    def agree(self) -> bool:
+        """Whether what is left of each score at the root is its noise, or little to sampling."""
+        squares, nothing = 0.0, np.zeros(len(self.root))
+        spread = float(self.weights @ [one.spread for one in self.told])
+        parts = zip(self.told, self.slopes, self.apart, self._bends(nothing), strict=True)
+        for one, slope, apart, bends in parts:
+            left = one.score + slope @ apart
+            covariance = one.noise + one.blur**2 * one.entries.doubt(apart)
+            covariance += _SAMPLED * spread * self.information + bends.T @ bends
+            squares += float(left @ np.linalg.solve(covariance, left))
+        degrees = (len(self.told) - 1) * len(self.root)
+        return not degrees or squares <= chdtri(degrees, _CONTRADICTION)
+
+    def bent(self, doubt: Array) -> Array:
+        """(q,) about how much the root is off as places were not at it.
+
+        Args:
+            doubt: (q,) of each distance, that does not count.
+        """
+        third, second = np.moveaxis(self._bends(doubt), 1, 0)
+        inverse = np.linalg.inv(self.information)
+        return np.asarray(
+            np.abs(inverse @ (self.weights @ second)) + self.weights @ np.abs(third @ inverse)
+        )
+
+    def _bends(self, doubt: Array) -> Array:
+        """(sums, 2, q) what may be left in each score by its distance, and by that of the last.
+
+        The information changes by as much of itself as effects do, so that the trapezoid leaves a
+        third of what it takes out, times the distance; and the last place is taken for the root.
+        """
+        far = np.maximum(np.abs(self.apart) - doubt, 0.0).max(axis=1)
+        last = self.told[-1].information
+        taken_out = [
+            (one.information - last) @ apart / 2
+            for one, apart in zip(self.told, self.apart, strict=True)
+        ]
+        second = far[-1] / 2 * self.apart @ self.information
+        return np.stack([far[:, None] / 3 * taken_out, second], axis=1)

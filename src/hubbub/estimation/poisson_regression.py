@@ -53,7 +53,6 @@ class NewtonPoisson(ModelRegression):
     ratio = "rate ratio"
     foreseen_as = "logarithm of a rate ratio over half of a column's range"
     sensitivity = 1.0  # docs/privacy.md P36
-    diameter = 2.0
 
     def __post_init__(self) -> None:
         """Refuses an outcome or covariates that are none."""
@@ -80,6 +79,21 @@ class NewtonPoisson(ModelRegression):
         return self.covariates.width + self._triangle.size + 2
 
     @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two records' blocks, at any parameters (docs/privacy.md P36).
+
+        Of a count of 0 at the largest rate and one at the bound whose rate is none, where as large
+        a rate as that may be makes them furthest from each other; or of two counts at the bound
+        whose rates are none, where numbers lie at opposite ends.
+        """
+        width, numbers = 1.0 + len(self.on), self.covariates.numbers
+        square = math.sqrt(16.0 * width**2 + 4.0 * width + 1.0) - 4.0 * width  # of that rate
+        rate = math.sqrt(square)
+        turned = width * (1.0 + 2.0 * rate + 2.0 * square) + (1.0 - square) ** 2 / 4.0
+        alike = 2.0 * width + 2.0 * (numbers - 1.0)
+        return math.sqrt((max(turned, alike) + 1.0 / 16.0) / (width + 5.0 / 16.0))
+
+    @property
     def start(self) -> Parameters:
         """Parameters of a sum at no effects."""
         return np.zeros(self.covariates.width, np.float32)
@@ -102,24 +116,25 @@ class NewtonPoisson(ModelRegression):
         return np.hstack(blocks) / at.length
 
     def scored(self, sums: Array, sigma: float, parameters: Parameters) -> Scored:
-        """What a sum says of the effects, over how far counts spread, the intercept set right."""
-        read = self._read(sums, sigma, parameters)
-        at, spread, width = read.at, read.spread, self.covariates.width
+        """What a sum says of the effects, the intercept set right."""
+        read, width = self._read(sums, sigma, parameters), self.covariates.width
         return Scored(
-            at=at.effects + np.eye(width)[0] * math.log(read.ratio),
-            score=(read.score - (read.ratio - 1.0) * read.rates[0]) / spread,
-            information=read.ratio * read.rates / spread,
-            noise=(sigma * at.length / spread) ** 2 * np.eye(width),
-            blur=read.ratio * sigma * at.length / at.share / spread,
+            at=read.at.effects + np.eye(width)[0] * math.log(read.ratio),
+            score=read.score - (read.ratio - 1.0) * read.rates[0],
+            information=read.ratio * read.rates,
+            noise=(sigma * read.at.length) ** 2 * np.eye(width),
+            blur=read.ratio * sigma * read.at.length / read.at.share,
             entries=self._triangle,
+            spread=read.spread,
         )
 
     def remarks(self, sums: Sequence[Sum]) -> tuple[str, ...]:
         """How far counts spread, and how many records lie beyond the bound."""
         high, z = self.outcome.bounds[1], normal_quantile(self.confidence)
         units = np.array([self._at(at).length / (_BEYOND * high) for _, _, at in sums])
-        number = float(np.mean([one[-1] for one, _, _ in sums] * units))
-        noise = z * float(np.linalg.norm([sigma for _, sigma, _ in sums] * units)) / len(sums)
+        weights = ([sigma for _, sigma, _ in sums] * units) ** -2.0
+        number = float(np.average([one[-1] for one, _, _ in sums] * units, weights=weights))
+        noise = z / math.sqrt(weights.sum())
         spread = self._read(*sums[-1]).spread
         return (
             f"counts spread {spread:.2g} times as much as a Poisson law's, by variance over mean, "
@@ -143,10 +158,11 @@ class NewtonPoisson(ModelRegression):
         return Scored(
             at=effects,
             score=0.0 * effects,
-            information=moments / _GUESSED,
-            noise=(sigma * at.length / _GUESSED) ** 2 * np.eye(len(effects)),
-            blur=sigma * at.length / at.share / _GUESSED,
+            information=moments,
+            noise=(sigma * at.length) ** 2 * np.eye(len(effects)),
+            blur=sigma * at.length / at.share,
             entries=self._triangle,
+            spread=_GUESSED,
         )
 
     def _read(self, sums: Array, sigma: float, parameters: Parameters) -> _Read:

@@ -30,7 +30,7 @@ from hubbub.learning.linear_chain import chain_of, chain_parts
 from hubbub.learning.model_state import state_unchanged
 from hubbub.learning.parameter_vector import ParameterLayout, layout_of
 from hubbub.learning.per_record import Part, Products, Source, Stack, formed, total_norms
-from hubbub.learning.torch_settings import as_stored
+from hubbub.learning.torch_settings import as_stored, modes_kept
 from hubbub.learning.vmapped import likely_direct, vmapped_parts
 
 METHODS = ("chain", "vmap", "loop")
@@ -102,7 +102,8 @@ def clipped_sum(
            (docs/privacy.md P14, A2).
         2. Its L2 norm is at most `clip` in exact arithmetic (docs/privacy.md P14, clipping.py).
         3. A record whose gradient is not finite contributes exactly zero and is not counted.
-        4. Neither TF32 nor autocast of the caller shortens a number on its way (P14).
+        4. Neither TF32 nor autocast of the caller shortens a number on its way, nor one of the
+           model's forward what is made of its gradients (P14).
         5. An empty batch gives zeros. The model's parameters and buffers are left as they were.
 
     Requires:
@@ -267,7 +268,12 @@ def _summed(
     size = min(chunk or form.first, form.most)
     while start < batch.size:
         piece = batch.piece(start, start + size)
-        parts = [space.shape(source) for source in form.parts(piece)]
+        # The model's own code may ask torch for shorter products; what is made of what it gave, the
+        # projection, the norm and the sum, is whole (docs/privacy.md P14).
+        with modes_kept() if form.writes else nullcontext():
+            sources = form.parts(piece)
+        parts = [space.shape(source) for source in sources]
+        del sources
         some = None if counted is None else counted[start : start + piece.size]
         count += _add(vector, filled, parts, space, piece.size, clip, some)
         start += piece.size

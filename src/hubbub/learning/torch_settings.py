@@ -1,18 +1,19 @@
 """What torch keeps for the whole process, set for a while and put back: speed, and no guarantee.
 
 A clipping factor is exact to one part in a million only if a float32 product is a float32 product
-(docs/privacy.md P14). Torch can be asked to round the factors of a matrix product to 10 or 7 bits;
-`exact_products` and `plain_attention` take such short cuts back. This file knows no records.
+(docs/privacy.md P14). Torch can be asked to round the factors of a product to 10 or 7 bits;
+`exact_products` and `plain_attention` take such short cuts back, and `modes_kept` whatever a model
+has asked torch for, before anything is made of what the model gave. This file knows no records.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,7 @@ _NAME = re.compile(r"cpu|cuda(?::([0-9]{1,3}))?")
 # Below this the threads of one operation wait for each other longer than they work.
 _SMALL = 100_000
 _WORD = 0xFFFFFFFF
+_ONE = 1.0  # a name, so that no product with it is made before the code runs
 _GENERATOR = threading.RLock()
 
 
@@ -94,10 +96,38 @@ class _Shared:
                     self._restore()
 
 
+# Where torch keeps how far the factors of a float32 product are rounded: first what others follow
+# that say nothing themselves. By torch's own attributes, "mkldnn" cannot be set alone.
+_PRECISIONS: tuple[tuple[str, str], ...] = (
+    *(("generic", "all"), ("cuda", "all"), ("mkldnn", "all")),
+    *(("cuda", "matmul"), ("cuda", "conv"), ("cuda", "rnn")),
+    *(("mkldnn", "matmul"), ("mkldnn", "conv"), ("mkldnn", "rnn")),
+)
+if not hasattr(torch._C, "_get_fp32_precision_getter"):  # noqa: SLF001 (before 2.9, only the older)
+    _PRECISIONS = ()
+# Torch's older words for the same; it wants to be asked in these too where somebody has used them.
+_OLDER: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch._C._get_cudnn_allow_tf32, torch._C._set_cudnn_allow_tf32),  # noqa: SLF001 (see above)
+)
+
+
+def _precision(place: tuple[str, str]) -> str:
+    return str(torch._C._get_fp32_precision_getter(*place))  # noqa: SLF001 (see _PRECISIONS)
+
+
+def _set_precision(place: tuple[str, str], precision: str) -> None:
+    torch._C._set_fp32_precision_setter(*place, precision)  # noqa: SLF001 (see _PRECISIONS)
+
+
 def _exactly() -> Callable[[], object]:
-    """Full float32 precision in matrix products, whatever the process has asked for."""
+    """IEEE products of float32 numbers in every operation, whatever the process has asked for."""
     restore = _restoration()
     torch.set_float32_matmul_precision("highest")
+    torch._C._set_cudnn_allow_tf32(False)  # noqa: SLF001 (see _OLDER)
+    for place in _PRECISIONS:
+        if place[1] != "all":  # which no operation looks at where its own says something
+            _set_precision(place, "ieee")
     return restore
 
 
@@ -124,32 +154,51 @@ def as_stored(kind: str) -> Iterator[None]:
     """What is clipped and added are the numbers that are stored (docs/privacy.md P14).
 
     No factor of a product is rounded on its way (`exact_products`), and none is made shorter: where
-    the caller has switched autocast on, it is off inside, on devices of this kind and this thread.
+    the caller has switched autocast on, it is off inside, on devices of this kind and this thread,
+    and so is the rounding of very small numbers to zero.
     """
-    before = torch.is_autocast_enabled(kind)
+    before, flushes = torch.is_autocast_enabled(kind), _flushes()
     torch.set_autocast_enabled(kind, False)
+    torch.set_flush_denormal(False)
     try:
         with exact_products():
             yield
     finally:
+        torch.set_flush_denormal(flushes)
         torch.set_autocast_enabled(kind, before)
 
 
+def _flushes() -> bool:
+    """Whether this thread takes numbers below the normal ones for zero, of which torch has no word.
+
+    >>> _flushes()
+    False
+    """
+    return math.ulp(0.0) * _ONE == 0
+
+
 def _restoration() -> Callable[[], None]:
-    """What puts the process's own choice back, in the words in which it was made."""
-    try:
-        return partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-    except RuntimeError:  # it was made backend by backend, and torch wants to be asked so
-        backends: Any = torch.backends
-        chosen = [
-            (one, one.fp32_precision) for one in (backends.cuda.matmul, backends.mkldnn.matmul)
-        ]
-        return partial(_choose, chosen)
+    """What puts the process's own precision back, in the words in which it was asked for."""
+    older: list[tuple[Callable[[Any], object], Any]] = []
+    for get, put in _OLDER:
+        with suppress(RuntimeError):  # somebody has set these operation by operation
+            older.append((put, get()))
+    return partial(_put_back, older, {place: _precision(place) for place in _PRECISIONS})
 
 
-def _choose(chosen: list[tuple[Any, str]]) -> None:
-    for backend, precision in chosen:
-        backend.fp32_precision = precision
+def _put_back(
+    older: list[tuple[Callable[[Any], object], Any]], before: dict[tuple[str, str], str]
+) -> None:
+    """Nothing is touched where nothing has changed: another thread may be in a sum."""
+    if before and all(_precision(place) == precision for place, precision in before.items()):
+        return
+    for put, value in older:
+        put(value)
+    for place, precision in before.items():
+        if _precision(place) != precision:
+            _set_precision(place, "none")  # and so what its like say
+        if _precision(place) != precision:
+            _set_precision(place, precision)
 
 
 @contextmanager
@@ -180,29 +229,22 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         generator.manual_seed(seed)
         if cuda:
             torch.cuda.manual_seed(seed)
-        with _modes_kept(device.type):
+        with modes_kept():
             yield
 
 
 @contextmanager
-def _modes_kept(kind: str) -> Iterator[None]:
-    """How torch computes, of this thread and of the process, is afterwards what it was (P14)."""
-    dtype, grad, autocast = (
-        torch.get_default_dtype(),
-        torch.is_grad_enabled(),
-        torch.is_autocast_enabled(kind),
-    )
-    deterministic, products = _deterministic(), _restoration()
+def modes_kept() -> Iterator[None]:
+    """How torch computes, in this thread and in the process, is afterwards what it was (P14)."""
+    before = [(get, put, get()) for get, put in _MODES]
+    products = _restoration()
     try:
         yield
     finally:
         products()
-        # Whatever sets this loads torch's compiler, 85 MiB: not where nobody has changed anything.
-        if deterministic != _deterministic() or "torch._inductor.config" in sys.modules:
-            torch.use_deterministic_algorithms(deterministic[0], warn_only=deterministic[1])
-        torch.set_autocast_enabled(kind, autocast)
-        torch.set_grad_enabled(grad)
-        torch.set_default_dtype(dtype)
+        for get, put, value in before:
+            if get() != value:
+                put(value)
 
 
 def _deterministic() -> tuple[bool, bool]:
@@ -211,6 +253,74 @@ def _deterministic() -> tuple[bool, bool]:
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
+
+
+def _enter_inference(enabled: bool) -> None:
+    """Begin a mode over the one that a model has left on; it ends with what is held, so never."""
+    _NEVER_ENDED.append(torch._C._InferenceMode(enabled))  # noqa: SLF001 (see above)
+
+
+def _default_device() -> Any:
+    """What stands for it, if it was ever chosen; torch's own question makes a tensor."""
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)  # noqa: SLF001 (see above)
+
+
+def _depth() -> tuple[int, int]:
+    """How many modes stand over every call of torch: over its functions, and over operations."""
+    return (
+        torch._C._len_torch_function_stack(),  # noqa: SLF001 (torch has no other word)
+        torch._C._len_torch_dispatch_stack(),  # noqa: SLF001 (the same)
+    )
+
+
+def _leave_modes(depth: tuple[int, int]) -> None:
+    """Take off those that a model has put there and not taken off."""
+    while _depth()[0] > depth[0]:
+        torch._C._pop_torch_function_stack()  # noqa: SLF001 (the same)
+    while _depth()[1] > depth[1]:
+        torch._C._pop_torch_dispatch_stack()  # noqa: SLF001 (the same)
+
+
+def _named(get: str, put: str, *names: str) -> Iterator[tuple[Callable[[], Any], Any]]:
+    """What torch's own attributes read and set, by the functions behind them, without locks."""
+    known = vars(torch._C)  # noqa: SLF001 (see above)
+    for one in names:
+        if {get.format(one), put.format(one)} <= known.keys():  # torch of before has not all
+            yield known[get.format(one)], known[put.format(one)]
+
+
+# Each is read, and set where it has changed. Modes over all calls come first, or they would see the
+# others, and the default device, which is such a mode, before them; what ends inference says of
+# gradients too. To set deterministic algorithms loads torch's compiler, 85 MiB: not where nobody
+# has changed anything.
+_NEVER_ENDED: list[object] = []
+_MODES: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
+    (_default_device, lambda one: torch.set_default_device(one.device if one else None)),
+    (_depth, _leave_modes),
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.is_inference_mode_enabled, _enter_inference),
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    (torch.get_num_threads, torch.set_num_threads),
+    (_flushes, torch.set_flush_denormal),
+    *(
+        mode
+        for kind in ("cpu", "cuda")
+        for mode in (
+            (partial(torch.is_autocast_enabled, kind), partial(torch.set_autocast_enabled, kind)),
+            (partial(torch.get_autocast_dtype, kind), partial(torch.set_autocast_dtype, kind)),
+        )
+    ),
+    (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    (_deterministic, lambda one: torch.use_deterministic_algorithms(one[0], warn_only=one[1])),
+    *_named("_get_{}", "_set_{}", *(f"cudnn_{one}" for one in ("enabled", "benchmark"))),
+    *_named("_get_{}_deterministic", "_set_{}_deterministic", "cudnn", "mkldnn"),
+    *_named("_get_{}_enabled", "_set_{}_enabled", "mkldnn", "nnpack"),
+    *_named("_get_{}_preferred_backend", "_set_{}_preferred_backend", "blas", "linalg"),
+    *_named("_get_{}_sdp_enabled", "_set_sdp_use_{}", "flash", "mem_efficient", "math", "cudnn"),
+    (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    (np.geterr, lambda errors: np.seterr(**errors)),
+)
 
 
 @contextmanager

@@ -7,7 +7,8 @@ good signature vouches for all rows before it, and a row that was altered, inser
 out from between others, or written by anybody else is noticed. SQLite (WAL, synchronous=FULL) makes
 rows durable; its application id tells a ledger from other databases, and the key that is left alone
 tells a ledger that was emptied from one that is new. The newest digest is noted in `<file>.head`:
-so a damaged or missing end of the file is noticed too.
+so a damaged or missing end of the file is noticed too. Rows are written to the files that stand
+under these names: once others were put there, what an open database takes would be read by nobody.
 
 What local files cannot prove: that they are the newest. The first rows of a chain are a chain, so
 whoever writes the folder can put back an older copy of everything, or remove it and begin anew, and
@@ -59,6 +60,7 @@ class Chain:
         self._key_path = path.parent / f"{path.name}.key"
         self._noted = NotedHead(path.parent / f"{path.name}.head")
         self._written: list[Row] = []
+        self._files: dict[str, tuple[int, int]] = {}  # device and inode of those that are open
         with self._reported(
             f"a usable {kind} at {path}", "check the disk and the path, or restore a backup"
         ):
@@ -72,7 +74,9 @@ class Chain:
             )
             self._database.text_factory = _decoded
             try:
+                self._check_files()
                 self._open()
+                self._check_files()
                 self._public = self._named_key()
                 self._key = own_key(self._key_path, path, self.public)
             except BaseException:
@@ -81,7 +85,6 @@ class Chain:
 
     def close(self) -> None:
         """Close the file."""
-        self._noted.close()
         self._database.close()
 
     @property
@@ -163,8 +166,10 @@ class Chain:
         self._written.clear()
         with self._reported(f"{self._path} to take a row", remedy):
             with self._transaction("IMMEDIATE"):
+                self._check_files()
                 self._is_blank()  # others may have written into the file since it was opened
                 yield
+            self._check_files()  # P15: a row that went elsewhere pays for nothing
             for row in self._written[-1:]:
                 self._noted.write(row.head)
 
@@ -219,6 +224,22 @@ class Chain:
                 "beside it or in its place; restore a backup, and use the file for nothing"
             )
         return False
+
+    def _check_files(self) -> None:
+        """The database's files are those that stand under their names; OSError if one is gone."""
+        path = self._path.resolve()
+        for end in ("", "-wal", "-shm"):
+            one = path.with_name(path.name + end)
+            if end and end not in self._files and not one.exists():
+                continue  # without a log SQLite has none of the two
+            status = one.stat()
+            place = (status.st_dev, status.st_ino)
+            if self._files.setdefault(end, place) != place:
+                raise IntegrityError(
+                    f"expected {one} to be the file that was opened, found another in its place: "
+                    "it was restored, or copied over; nothing was sent: end what uses it, put the "
+                    "newest files back together, and start again"
+                )
 
     def _begin(self) -> None:
         """The key first: what happens without it must not look like a new ledger."""

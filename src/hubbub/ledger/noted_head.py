@@ -26,20 +26,15 @@ class NotedHead:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor: int | None = None
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
 
     def write(self, head: Head) -> None:
         """Note a head that is on disk."""
-        if self._descriptor is None:
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, PRIVATE)
         line = f"{head.number:020d} {head.digest.hex()}\n".encode()
-        os.pwrite(self._descriptor, line, 0)  # of one length always, so that nothing is cut off
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, PRIVATE)
+        try:
+            os.pwrite(descriptor, line, 0)  # of one length always, so that nothing is cut off
+        finally:
+            os.close(descriptor)
 
     def read(self) -> Head | None:
         """What was noted; None if nothing was, or a power cut took it."""

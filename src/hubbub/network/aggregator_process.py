@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.errors import HubbubError, UserError
+from hubbub.errors import HubbubError, UserError, loggable
 from hubbub.network.collection.quiet_requests import QuietRequests
 from hubbub.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
 from hubbub.network.folder_lock import alone
@@ -74,7 +74,7 @@ def host(
                 try:
                     done = _run(party_folder, study, requests, out, data, until)
                 except HubbubError as error:
-                    event_log.warn("stopped", said=str(error))
+                    event_log.warn("stopped", said=loggable(error))
                     event_log.state(state=LOST)
                     raise
         event_log.state(state=DONE if done else WAITING)
@@ -135,9 +135,7 @@ def _relayed(
     server = Server(folder, relay.port, lambda said: event_log.warn("relay", said=said))
     server.start()
     try:
-        scheme = "wss" if relay.web else "tls"
-        near = f"{scheme}://127.0.0.1:{relay.port}"
-        yield replace(relay, urls=(near,), name=None if relay.pin else relay.host)
+        yield relay.near(relay.pin)
     finally:
         server.stop()
 
@@ -149,12 +147,12 @@ class RelayFiles:
     Args:
         configuration: of the server.
         certificate: with its key.
-        reloaded: whether a server that runs was told.
+        not_taken: why a server that runs has not taken it; empty if it has, None if none runs.
     """
 
     configuration: Path
     certificate: RelayCertificate
-    reloaded: bool
+    not_taken: str | None
 
     @classmethod
     def written(
@@ -185,8 +183,8 @@ class RelayFiles:
         if relay.pin and certificate.ours:
             hosts = dict.fromkeys((*relay.hosts, *Relay.of(named.relay or url or "").hosts))
             certificate = RelayCertificate.made(folder, *hosts)
-        path, reloaded = write_server(folder, roster, relay, certificate, leaf_port)
-        return cls(configuration=path, certificate=certificate, reloaded=reloaded)
+        path, not_taken = write_server(folder, roster, relay, certificate, leaf_port)
+        return cls(configuration=path, certificate=certificate, not_taken=not_taken)
 
 
 def named_relay(folder: Path, url: str | None, certificate: str | None) -> tuple[str, bytes]:

@@ -179,30 +179,33 @@ def _approval(party_folder: PartyFolder) -> str:
 def _data(party_folder: PartyFolder, machine: Machine) -> str:
     """Whether each study's records can be had; files of some size are opened, not read."""
     studies = party_folder.studies()
+    near = []
     for study in studies:
         check_records(party_folder, study, machine)
-        party_folder.read(study, machine.data)
-        _try_records(study, party_folder.name, machine.data or party_folder.home)
-    return "readable" if studies else "nothing is approved that has any"
+        if said := _try_records(study, party_folder, machine):
+            near.append(f"{study.name} has {said}")
+    found = "readable" if studies else "nothing is approved that has any"
+    return "; ".join([found, *near])
 
 
-def _try_records(study: Study, party: str, folder: Path) -> None:
+def _try_records(study: Study, party_folder: PartyFolder, machine: Machine) -> str:
+    """How near a silo is to the most that a study lets it hold, where that is read here."""
+    folder = machine.data or party_folder.home
+    path = sources.file_of(study, party_folder.name, folder)
     if study.data.is_extracted:  # it was read, and is kept: a join reads no database any more
-        return
-    path = sources.file_of(study, party, folder)
+        return party_folder.read(study, machine.data)
     if path is None:
         if study.data.source in study.own_code:
             imported_code.keep(study, [study.data.source])
         sources.named_object(study.data.source, "data.source")
-        return
+        return ""
     try:
         open_ordinary(path).close()
     except OSError as error:
         raise DataError(
             f"expected to read {path.resolve()}, got: {why_of(error)}; see who may read it"
         ) from None
-    if path.stat().st_size <= _READ_WHOLE:
-        sources.check_readable(study, party, folder)
+    return party_folder.read(study, machine.data) if path.stat().st_size <= _READ_WHOLE else ""
 
 
 def _models(party_folder: PartyFolder) -> Iterator[Checked]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hubbub import VERSION
-from hubbub.errors import DataError, HubbubError, ProtocolError
+from hubbub.errors import HubbubError, ProtocolError
 from hubbub.network.collection.asked import COLLECTING
 from hubbub.network.collection.party_side import PartySide
 from hubbub.network.envelope import answer, read_request
@@ -128,7 +128,6 @@ class Endpoint(ABC):
             for study in begun | self._refusals.studies:
                 if not self.party_folder.approves(study):
                     self._forget(study)
-            self.collections.look()
         self.party_folder.check_place()
 
     def _answer_or_refusal(self, request: bytes) -> bytes:
@@ -138,7 +137,7 @@ class Endpoint(ABC):
             call, session, parts = read_request(request)
             return answer(self._answered(call, session, parts))
         except Exception as error:  # noqa: BLE001 (a party that raises would not be heard again)
-            if isinstance(error, DataError):
+            if isinstance(error, HubbubError) and not error.free_of_records:
                 self.event_log.say(str(error))
             return self._refusal(request, Refusal.of(error))
 

@@ -54,7 +54,6 @@ _SENTENCES = {
     "deposited": "{study}: the deposit is made and kept here; no other is ever sent",
     "received": "{study}: the aggregator has the deposit; nothing is left to do here",
     "told": "{study}: the total is told, and the key of this sum is erased",
-    "erased": "the key of collection {collection} is erased: its study is approved here no more",
     "connected": "connected to the relay",
     "unconnected": "not connected: {why}",
     "relay": "{said}",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.errors import HubbubError, StudyError, UserError
+from hubbub.errors import HubbubError, StudyError, UserError, loggable
 from hubbub.kept_pages import one_arena
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
@@ -111,7 +111,7 @@ def join(
         try:
             _Joined(party_folder, relay, machine, event_log, url, once).run(until)
         except HubbubError as error:
-            event_log.warn("stopped", said=str(error))
+            event_log.warn("stopped", said=loggable(error))
             event_log.state(state=LOST)
             raise
 
@@ -129,11 +129,7 @@ def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
     studies = party_folder.studies()
     for study in studies:
         check_records(party_folder, study, machine)
-        if study.data.is_extracted:
-            party_folder.read(study, machine.data)
-        elif party_folder.role == "silo" and study.data.is_declared:
-            # code of others runs when it is asked for
-            sources.check_readable(study, party_folder.name, machine.data or party_folder.home)
+        party_folder.read(study, machine.data)  # code of others runs when it is asked for
     return [study.name for study in studies]
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from socket import SHUT_RDWR
 from socketserver import ThreadingMixIn
 from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -19,6 +20,8 @@ from hubbub.network.event_log import BEAT, CONNECTING, DONE, LOST, TRAINING, WAI
 
 _HOST = "127.0.0.1"
 _PATIENCE = 5.0  # seconds for a request
+_MOST_CONNECTIONS = 32
+_ROOM_SECONDS = 0.01  # until who came first is hung up on
 _STATES = (CONNECTING, WAITING, TRAINING, LOST, DONE)
 _WELL = (WAITING, TRAINING, DONE)
 # From the name in the state to that at Prometheus, and what it says. Counters begin with a process.
@@ -100,10 +103,43 @@ def monitored(event_log: EventLog, port: int | None) -> Iterator[None]:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Each request has a thread: who holds a connection open keeps nobody else from being heard."""
+    """Each request has a thread: who holds a connection open keeps nobody else from being heard.
+
+    There are so many at most: the one that was held longest makes room.
+    """
 
     daemon_threads = True
     request_queue_size = 128
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._held: dict[Any, None] = {}  # the oldest first
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin a thread, once there is room for it."""
+        while not self._places.acquire(timeout=_ROOM_SECONDS):
+            for oldest in list(self._held)[:1]:
+                self._held.pop(oldest, None)
+                with suppress(OSError):  # it has just ended
+                    oldest.shutdown(SHUT_RDWR)
+        self._held[request] = None
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the system has no thread left
+            self._leave(request)
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and make room."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._leave(request)
+
+    def _leave(self, request: Any) -> None:
+        self._held.pop(request, None)
+        self._places.release()
 
     def handle_error(self, *_: Any) -> None:
         """Who asked has left, or never said what."""

@@ -26,13 +26,15 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hubbub.disk import PRIVATE, write_text
-from hubbub.errors import HubbubError, StudyError, UserError
+from hubbub.errors import DataError, HubbubError, IntegrityError, StudyError, UserError
 from hubbub.network.approval_files import APPROVED, ApprovalFiles
+from hubbub.network.collection.kept_frames import KEY, open_keys
 from hubbub.network.folder_lock import alone
 from hubbub.network.key_files import (
     Unlock,
@@ -47,7 +49,7 @@ from hubbub.network.key_files import (
     write_roster,
 )
 from hubbub.network.session_notes import SessionNotes
-from hubbub.planning import is_sparse
+from hubbub.planning import capacity_of, is_sparse
 from hubbub.protocol import Keys, Roster
 from hubbub.study import Study, code_hashes, imported_code, known_code, sources
 from hubbub.study.extracts import extract
@@ -233,8 +235,9 @@ class PartyFolder:
     ) -> Path:
         """Take a study and its roster in; from then on the party answers for it.
 
-        A database is asked first: nothing is approved where it fails, and how long it takes is over
-        before anybody can ask (docs/privacy.md P31).
+        A database is asked first, and a file that is there already is read: nothing is approved
+        where that fails or there is too much of it, and how long it takes is over before anybody
+        can ask (docs/privacy.md P31).
 
         Args:
             study: what is approved.
@@ -247,7 +250,8 @@ class PartyFolder:
         Raises:
             StudyError: they do not belong together, or this party has no part in them, or the code
                 here is not the one that the study states, or that was shown.
-            DataError: a silo's database does not answer.
+            DataError: a silo's database does not answer, its records do not fit the study, or
+                there are more than it states.
         """
         check_roster(study, roster)
         code_hashes.refuse_unstated_code(study)
@@ -263,7 +267,9 @@ class PartyFolder:
                 "somebody was added, replaced or taken out"
             )
         approval = self._approval(study.id)
-        self.read(study, data)
+        file = sources.file_of(study, self.name, data or self.home)
+        if study.data.is_extracted or (file is not None and file.is_file()):
+            self.read(study, data)
         write_roster(held, roster)
         approval.write(study, hashes)
         for name, digest in hashes.items():
@@ -272,16 +278,31 @@ class PartyFolder:
             self.notes.approve_graphs(study.id)
         return approval.path
 
-    def read(self, study: Study, data: Path | None = None) -> None:
-        """Read what a silo reads once of a database, or of parts, unless it has.
+    def read(self, study: Study, data: Path | None = None) -> str:
+        """Read what a silo reads of a table, once if it is a database, or parts.
+
+        A silo with more units than the study states has read nothing: to others its study is as
+        one that nobody has approved (docs/privacy.md P19).
+
+        Returns:
+            How near the silo is to the most that it may hold, for its own people; nothing of a
+            study that has no table here.
 
         Raises:
-            DataError: it cannot be read.
+            DataError: it cannot be read, or has more units than the study states.
         """
-        if self.role == "silo" and study.data.is_extracted:
-            folder = data or self.home
-            sources.check_readable(study, self.name, folder)
+        if self.role != "silo" or not study.data.is_declared:
+            return ""
+        folder = data or self.home
+        units = sources.check_readable(study, self.name, folder)
+        try:
+            capacity = capacity_of(study, self.name, units)
+        except DataError:
+            sources.over(study, self.name, folder)
+            raise
+        if study.data.is_extracted:
             self._approval(study.id).note_read(home_of(folder).resolve())
+        return f"{units} {study.data.unit}s of at most {capacity}"
 
     def _has_read(self, study: Study) -> bool:
         """Whether nothing of a study is left to be read here."""
@@ -300,7 +321,14 @@ class PartyFolder:
         return path if path.is_file() else None
 
     def withdraw(self, study: bytes) -> bool:
-        """Take an approval back, and forget what an audit has found; whether there was one."""
+        """Take an approval back, and forget what an audit has found; whether there was one.
+
+        A node erases the keys of the study's collections, which nobody can open from then on
+        (docs/privacy.md P30). No other change of a folder does that.
+
+        Raises:
+            IntegrityError: a key cannot be erased; the study is approved no more.
+        """
         approval = self._approval(study)
         there, folders = approval.is_there, [*approval.read_in, self.home]
         for name, digest in approval.hashes.items():
@@ -311,7 +339,35 @@ class PartyFolder:
         for folder in folders:
             extract.forget(study, self.name, folder)
         approval.remove()
+        unreadable = []
+        for kept, its_study in open_keys(self.home):
+            if its_study == study:
+                kept.erase(KEY)
+            elif its_study is None:
+                unreadable.append(kept.folder)
+        if unreadable:
+            raise IntegrityError(
+                f"expected to read which study a collection's key is of, in {unreadable[0]} it "
+                "cannot be read; the study is withdrawn: see who may read that, and withdraw it "
+                "again"
+            )
         return there
+
+    def open_collections(self, *, beside: Roster | None = None) -> dict[bytes, str]:
+        """The studies with a collection whose key this node has, and their names.
+
+        Args:
+            beside: only of other rosters than this.
+        """
+        names: dict[bytes, str] = {}
+        for kept, study in open_keys(self.home):
+            name, roster = kept.folder.name[:16], ""
+            with suppress(UserError):
+                approved = Study.parse(text_of(self._approval(study or b"").path))
+                name, roster = approved.name, approved.parties.roster
+            if study != b"" and (beside is None or roster != beside.digest.hex()):
+                names[study or kept.folder.name.encode()] = name
+        return names
 
     def approves(self, study: bytes) -> bool:
         """Whether a study is approved here at this moment, and the roster here is the study's."""

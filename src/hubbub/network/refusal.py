@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from hubbub.disk import why_of
 from hubbub.errors import (
     BudgetError,
-    DataError,
     HubbubError,
     IntegrityError,
     ProtocolError,
     SpentError,
+    loggable,
 )
 from hubbub.network.envelope import NO_SESSION, VersionError
 from hubbub.protocol import Frame, Keys, Tag
 from hubbub.session import RefusedError
 
-_RECORDS = "expected records that fit the study, got others; hubbub check lists what is wrong"
 _WORDS: tuple[tuple[type[HubbubError], str], ...] = (
     (VersionError, "version"),
     (ProtocolError, "protocol"),
@@ -55,15 +54,12 @@ class Refusal:
         """What an error means to others."""
         if isinstance(error, RefusedError):
             return cls(why=error.why, said=str(error), culprit=error.culprit)
-        if isinstance(error, DataError):  # may name a record: on the owner's screen alone
-            return cls(why="failed", said=_RECORDS)
         if isinstance(error, HubbubError):
             why = next(word for kind, word in _WORDS if isinstance(error, kind))
-            culprit = error.culprit if isinstance(error, ProtocolError) else ""
             return cls(
                 why=why,
-                said=str(error),
-                culprit=culprit if why == "protocol" else "",
+                said=loggable(error),
+                culprit=error.culprit if isinstance(error, ProtocolError) else "",
                 own=not isinstance(error, SpentError),
             )
         if isinstance(error, OSError):

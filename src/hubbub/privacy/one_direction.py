@@ -27,7 +27,8 @@ _CLEAR = 0.02  # a direction that is further below the first one is not composed
 _LAST = 690.0  # exp() of which a float still holds: past the last cut of any grid
 _FAR = 0.8  # a guess that is past a bound by more is a poor one
 _LEAST_EPSILON = 0.01  # smaller ones are known to this times the gap
-_CLOSE = 1e-3  # the gap of a law that is asked at many epsilons
+_CLOSE = 1e-3  # the gap of a law that is asked at many epsilons, times epsilon where that is less
+_DEAR = 4  # times as many points as a first look has
 _MANY_POINTS = 2e6  # of a grid finer than what is promised needs; some two seconds
 _CELL_POINTS = 5  # the work on a cell of a grid, besides its law; see `effort`
 
@@ -102,10 +103,12 @@ class OneDirection:
 
     def delta(self, epsilon: float, gap: float) -> Bound:
         """Delta at an epsilon; framed anew where the first guess was far too large."""
-        guess, best = LEAST_SEEN, Bound(lower=0.0, upper=1.0)
+        guess, best, last = LEAST_SEEN, Bound(lower=0.0, upper=1.0), None
         for _ in range(_FRAMES):
             coarse_laws = self._coarse_laws(guess)
             frame = fft_window.frame_for_epsilon(coarse_laws, epsilon, least=guess)
+            if frame == last:  # which has said all that it can
+                break
             question = _Question(
                 coarse_laws=coarse_laws,
                 frame=frame,
@@ -115,10 +118,14 @@ class OneDirection:
             step = fft_window.step_for_gap(
                 0.4 * gap / max(1.0, frame.saddle), frame.saddle, self._count
             )
-            best = self._refined(question, step, best)
+            look = fft_window.first_look(frame, step)
+            if last is None and look > _DEAR * step:  # a better guess is worth a look
+                best = self._bracket(question, look, best)
+            else:
+                best = self._refined(question, step, best)
             if best.upper - best.lower <= 4 * gap * best.lower or best.upper < LEAST_SEEN:
                 break
-            guess = max(best.lower, best.upper / 100)
+            guess, last = max(best.lower, best.upper / 100), frame
         return best
 
     def stays_below(self, epsilon: float, delta: float, first: float) -> bool:
@@ -142,15 +149,16 @@ class OneDirection:
     def law_from_above(self, near: float) -> composition.ComposedLaw:
         """The composed law from above, sharpest where delta is `near`."""
         coarse_laws = self._coarse_laws(near)
-        return self._upper_law(
-            coarse_laws, fft_window.frame_for_delta(coarse_laws, near, _CLOSE), _CLOSE
-        )
+        gap = _close(coarse_laws, near)
+        frame = fft_window.frame_for_delta(coarse_laws, near, gap)
+        return self._upper_law(coarse_laws, frame, gap)
 
     def law_from_below(self, near: float) -> composition.ComposedLaw:
         """The composed law from below, sharpest where delta is `near`."""
         coarse_laws = self._coarse_laws(near)
-        frame = fft_window.frame_for_delta(coarse_laws, near, _CLOSE)
-        return self._laws(coarse_laws, frame, self._step(coarse_laws, frame, _CLOSE))[0]
+        gap = _close(coarse_laws, near)
+        frame = fft_window.frame_for_delta(coarse_laws, near, gap)
+        return self._laws(coarse_laws, frame, self._step(coarse_laws, frame, gap))[0]
 
     def _is_beyond_floats(self, delta: float) -> bool:
         """Whether losses that no grid holds are likelier than delta, so that no bound is finite."""
@@ -232,3 +240,9 @@ class OneDirection:
             effort.spend(points)
             self._points += points
             yield law, count, cells
+
+
+def _close(coarse_laws: Sequence[coarse_law.CoarseLaw], near: float) -> float:
+    """The gap of a law that is asked at many epsilons, below all losses that it has."""
+    guess = fft_window.chernoff_epsilon(coarse_laws, near)
+    return _CLOSE * min(1.0, guess) if guess > 0 else _CLOSE

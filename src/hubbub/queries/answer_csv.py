@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, count
 from typing import Any
 
+from hubbub.disk import file_name
 from hubbub.tabular import csv_text
 
 TABLES = "tables"
-_LONGEST = 50  # letters of a file's name, of up to four bytes each, of which disks take 255
 _CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")
 
 
@@ -26,11 +25,7 @@ def tables_of(answers: Mapping[str, Any]) -> dict[str, str]:
 
 def _own_name(name: str, taken: set[str]) -> str:
     """What the files of an answer are called, as no other's are; their names are then taken."""
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:_LONGEST]
-    numbered = (f"{safe}-{number}" for number in count(2))
-    own = next(
-        certificate for certificate in chain([safe], numbered) if not taken & {*_files(certificate)}
-    )
+    own = file_name(name, lambda one: not taken & {*_files(one)})
     taken.update(_files(own))
     return own
 

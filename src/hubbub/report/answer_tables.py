@@ -208,15 +208,16 @@ def p_words(value: float | None, *, equal: str = "") -> str:
 def estimate_words(row: Mapping[str, Any], longest: int = 99) -> str:
     """An estimate with its interval, to two digits of the interval's width, or as many as fit.
 
-    Below 10 at least two places, as ratios have.
+    Below 10 at least two places, as ratios have; and as many as part the interval's ends.
     """
     low, value, high = (float(row[key]) for key in ("low", "value", "high"))
     places = 1 - math.floor(math.log10(high - low)) if high > low else 2
-    all_words = [
-        printed(f"{value:,.{shown}f} ({low:,.{shown}f} to {high:,.{shown}f})")
-        for shown in range(min(max(places, 2 if abs(high) < 10 else 0), 6), -1, -1)
+    most = min(max(places, 2 if abs(high) < 10 else 0), 9)
+    shown = [
+        printed(f"{value:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})")
+        for digits in range(most, min(max(places - 1, 0), most) - 1, -1)
     ]
-    return next((words for words in all_words if len(words) <= longest), all_words[-1])
+    return next((words for words in shown if len(words) <= longest), shown[-1])
 
 
 def printed(cell: str) -> str:
@@ -256,7 +257,7 @@ def _cell(row: Mapping[str, Any]) -> str:
     """A number with the ends of its interval."""
     if row["value"] is None:
         return NOT_KNOWN
-    shown, unit = _shown(row["quantity"]), " %" if _is_share(row["quantity"]) else ""
+    shown, unit = _shown(row), " %" if _is_share(row["quantity"]) else ""
     if row["low"] == row["value"] == row["high"]:  # known without an interval
         return f"{shown(row['value'])}{unit}"
     ends = " to ".join(_end(shown, row[key]) for key in ("low", "high"))
@@ -273,10 +274,25 @@ def _is_share(quantity: str) -> bool:
     return quantity.startswith("share") or quantity in _SHARES
 
 
-def _shown(quantity: str) -> Any:
-    """How numbers of a quantity are written."""
-    if _is_share(quantity):
-        return lambda value: f"{100 * value:.1f}"
-    if quantity == "records":
+def _shown(row: Mapping[str, Any]) -> Any:
+    """How numbers of a row are written: with more digits where an interval's ends need them.
+
+    As of a ratio per unit of a column, whose ends by three digits would all be 1.02.
+    """
+    if row["quantity"] == "records":
         return lambda value: f"{value:,.0f}"
-    return lambda value: f"{value:#.3g}".rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
+    times = 100 if _is_share(row["quantity"]) else 1
+    low, high = (times * (math.nan if row[end] is None else row[end]) for end in ("low", "high"))
+    places = 1 - math.floor(math.log10(high - low)) if 0 < high - low < math.inf else 0
+    if _is_share(row["quantity"]):
+        return lambda value: f"{100 * value:.{min(max(places - 1, 1), 9)}f}"
+    if not places:
+        return _three_digits
+    given = min(len(_three_digits(end).partition(".")[2]) for end in (low, high))
+    if places < given + 2 or "e" in _three_digits(low):
+        return _three_digits
+    return lambda value: f"{value:,.{min(places, 9)}f}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:#.3g}".rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"

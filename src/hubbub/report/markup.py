@@ -7,10 +7,12 @@ and nothing about studies.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+_CONTROL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _WITHOUT_CONTENT = {"meta", "img"}
 
 
@@ -90,6 +92,15 @@ def section(heading: str, *content: Content, class_: str = "") -> Html:
     return tag("section", parts, class_=class_) if class_ else tag("section", parts)
 
 
+def printable(text: str) -> str:
+    r"""A text as XML allows it, which SVG and Word documents are: no signs of control.
+
+    >>> printable("a\x00b\n")
+    'a\ufffdb\n'
+    """
+    return _CONTROL.sub("\ufffd", text)
+
+
 def _cells(row: Sequence[Content], head: Sequence[str], kinds: Sequence[str]) -> list[Html]:
     first, *others = row
     cells = [tag("th", first, scope="row", role="rowheader", class_=kinds[0])]
@@ -101,8 +112,8 @@ def _cells(row: Sequence[Content], head: Sequence[str], kinds: Sequence[str]) ->
 
 def _attribute(name: str, value: str | float) -> str:
     shown = value if isinstance(value, str) else f"{value:g}"
-    return f' {name.rstrip("_").replace("_", "-")}="{escape(shown)}"'
+    return f' {name.rstrip("_").replace("_", "-")}="{escape(printable(shown))}"'
 
 
 def _markup(part: Content) -> str:
-    return part.text if isinstance(part, Html) else escape(part)
+    return part.text if isinstance(part, Html) else escape(printable(part))

@@ -14,7 +14,7 @@ from hubbub.errors import StudyError
 from hubbub.settings import by_hand, later, number, read_key, section_of, settings, texts, whole
 from hubbub.tabular import Column
 
-_MOST_STATISTICS = 100
+_MOST_STATISTICS, _MOST_LETTERS = 100, 100
 Named = tuple[str, "estimation.OneSum | estimation.Iterated"]
 
 
@@ -100,6 +100,8 @@ def statistics_from(
             f"expected 1 to {_MOST_STATISTICS} tables [statistics.NAME], got {len(named)}; add one "
             'such as [statistics.baseline] with kind = "table"'
         )
+    for name in named:
+        _check_name(name)
     part = read_key(AskedStatistics, section, "epsilon", required=True) if trains else 0.0
     asked = tuple(
         (name, estimation.statistic_from(name, one, columns)) for name, one in named.items()
@@ -114,3 +116,14 @@ def statistics_from(
         wanted = f"different statistics out of {', '.join(named)}"
         raise section.refusal("holm", wanted, "correct the list")
     return AskedStatistics(named=asked, epsilon=part, sums=sums, holm=family)
+
+
+def _check_name(name: str) -> None:
+    """A statistic's name is in tables, figures and the names of files: a plain text it must be."""
+    plain = name.isprintable() and not {*"/\\"} & {*name} and not name.startswith(".")
+    if not (plain and 0 < len(name) <= _MOST_LETTERS):
+        raise StudyError(
+            f"expected the name of a statistic to be 1 to {_MOST_LETTERS} printable characters, "
+            "without / and \\ and with no . in front, as files are called by it, got "
+            f"{name[:_MOST_LETTERS]!r}; rename it"
+        )

@@ -29,9 +29,9 @@ class Coefficients:
         whole(
             1,
             16,
-            "In how many sums. Of classes and counts each is a Newton step from where the one "
-            "before it led: two say as much as one; where the released model is far from the "
-            "records, only the later one counts. Times to an event take ten, whatever stands here.",
+            "In how many sums. Of classes and counts 1: at the released model alone; else at least "
+            "eight, of which the first lead Newton steps and the last have most of the epsilon. "
+            "Times to an event take ten, whatever stands here.",
         ),
     ] = 2
 

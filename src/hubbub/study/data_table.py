@@ -241,7 +241,11 @@ def _normal(column: Column) -> Column:
         return column if text else replace(column, default=canonical(str(default)))
     low, high = (float(bound) + 0.0 for bound in column.bounds)
     return replace(
-        column, low=low, high=high, default=None if default is None else float(default) + 0.0
+        column,
+        low=low,
+        high=high,
+        step=None if column.step is None else float(column.step),
+        default=None if default is None else float(default) + 0.0,
     )
 
 

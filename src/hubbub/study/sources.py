@@ -134,16 +134,21 @@ def _quoted(error: BaseException) -> str:
     return f"{type(error).__name__}: {shortened(' '.join(str(error).split()), 300)}{where}"
 
 
-def check_readable(study: Study, party: str, folder: Path) -> None:
+def check_readable(study: Study, party: str, folder: Path) -> int:
     """Read all that a study asks of a silo's file, and keep nothing.
+
+    Returns:
+        How many units there are: itself private to the silo.
 
     Raises:
         DataError: it cannot be read, or is not what the study declares.
     """
+    units = 0
     if study.model is not None:
-        records(study, party, folder=folder)
+        units = records(study, party, folder=folder).units
     if study.reads_cells:
-        statistic_cells(study, party, folder=folder)
+        units = max(units, len(statistic_cells(study, party, folder=folder)))
+    return units
 
 
 def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> CodedCells:

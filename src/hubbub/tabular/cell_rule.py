@@ -20,7 +20,7 @@ from hubbub.tabular.cells import at_row
 GAP, NUMBER, SPELLING = "gap", "number", "spelling"  # kinds of faults that rules share
 MISSING = float("nan")  # what a rule reads where a cell may be missing and is
 LARGEST = float(np.finfo(np.float32).max)
-_WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0*")
+_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)\.0*")  # as databases have it too (study/sql/readings.py)
 
 
 class CellFault(NamedTuple):
@@ -101,7 +101,10 @@ NO_TARGET = CellFault(GAP, "a target", "an empty cell", "remove the record")
 
 
 def canonical(text: str) -> str:
-    """One spelling for one value: "1.0", which other programs write for a whole 1, becomes "1"."""
+    """One spelling for one value: "1.0", which other programs write for a whole 1, becomes "1".
+
+    Only where the whole text is a number: `1.2.0` is another key than `1.2`.
+    """
     text = text.strip()
     whole = _WHOLE_NUMBER.fullmatch(text)
     return whole.group(1) if whole else text

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from decimal import Decimal
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,7 @@ def _in_batches(file: Any, names: list[str]) -> dict[str, list[str]]:
         for name in names:
             seen = texts[name]
             for value in batch.column(name).to_pylist():
-                text = _as_text(value)
+                text = text_of(value)
                 cells[name].append(seen.get(text, text))
                 if len(seen) < _REMEMBERED:
                     seen.setdefault(text, text)
@@ -170,9 +171,21 @@ def _in_batches(file: Any, names: list[str]) -> dict[str, list[str]]:
 
 def _in_memory(value: object) -> str:
     """The text of a cell of a data frame, which has values of its own for what is missing."""
-    return "" if type(value).__name__ in ("NAType", "NaTType") else _as_text(value)
+    return "" if type(value).__name__ in ("NAType", "NaTType") else text_of(value)
 
 
-def _as_text(value: object) -> str:
-    missing = value is None or (isinstance(value, float) and math.isnan(value))
-    return "" if missing else str(value).strip()
+def text_of(value: object) -> str:
+    """The text of a value; numbers that are equal have one, whatever sign of zero and scale.
+
+    >>> text_of(-0.0), text_of(Decimal("1.50")), text_of(None)
+    ('0.0', '1.5', '')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float):
+        return str(value + 0.0)
+    if isinstance(value, Decimal) and value.is_finite():
+        text = f"{value:f}"  # of any length: arithmetic rounds to 28 digits
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return "0" if text == "-0" else text
+    return str(value).strip()

@@ -13,8 +13,12 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-# The signs as they are and as East Asian keyboards write them; a tab or line end goes before all.
-_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20].*\w", re.DOTALL)
+# The signs as they are and as East Asian keyboards write them, behind whatever is not seen; a tab
+# or line end goes before all.
+_FORMULA = re.compile(
+    r"[\t\r\n]|[\s\ufeff\u200b-\u200f\u2060\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20].*\w",
+    re.DOTALL,
+)
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 
 

@@ -56,6 +56,7 @@ def _column_from(name: str, entry: Any) -> Column:
         name=name,
         low=entry.get("low"),
         high=entry.get("high"),
+        step=entry.get("step"),
         categories=categories,
         default=default,
         indicator=indicator,

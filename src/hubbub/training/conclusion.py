@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.disk import write_bytes, write_text
+from hubbub.disk import inside, write_bytes, write_text
 from hubbub.planning import Plan, QueryState, Released
 from hubbub.queries import (
     STANDARDISED,
@@ -163,8 +163,9 @@ def _write_released(folder: Path, released: Sequence[Released]) -> None:
     """Put it into a folder."""
     for one in released:
         for name, text in one.files.items():
-            write_text(folder / name, text)
+            write_text(inside(folder, name), text)
         for name, copied in one.copies.items():
-            (folder / name).parent.mkdir(exist_ok=True)
+            path = inside(folder, name)
+            path.parent.mkdir(exist_ok=True)
             content = copied.encode() if isinstance(copied, str) else copied
-            write_bytes(folder / name, content, durable=False)
+            write_bytes(path, content, durable=False)

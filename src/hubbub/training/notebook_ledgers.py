@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Protocol
 
-from hubbub.disk import PRIVATE, fresh, locked, read_bytes, why_of, write_all
+from hubbub.disk import PRIVATE, file_name, fresh, locked, read_bytes, why_of, write_all
 from hubbub.errors import SpentError, UserError
 from hubbub.ledger import Ledger, Tally
 from hubbub.planning import Plan
@@ -162,7 +162,7 @@ class FolderLedgers:
         return hmac.digest(key, told, "sha256")
 
     def _folder(self, study: Study) -> Path:
-        return self.home / f"{study.name}-{study.id.hex()[:_LETTERS]}"
+        return self.home / f"{file_name(study.name)}-{study.id.hex()[:_LETTERS]}"
 
 
 _one_at_a_time = RLock()

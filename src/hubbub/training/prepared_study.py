@@ -109,8 +109,6 @@ class PreparedStudy:
             shape = _shape(study, [*records.values(), *([] if test is None else [test])])
             record_checks.check_records(study, records, test, shape)
             silos = {name: _with_records(study, name, silos[name], records[name]) for name in names}
-            if whose is None and study.data.is_declared and study.data.outcome is None:
-                record_checks.check_classes(tuple(records.values()))
             learning.device_of(device)
             learner = _learner(study, records, test, shape, handed, device)
             silos = {name: replace(one, learner=learner) for name, one in silos.items()}

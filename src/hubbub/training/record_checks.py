@@ -77,12 +77,3 @@ def _check_targets(name: str, records: Records, study: Study) -> None:
             f"expected targets of {wanted} for {name}, as model.outputs = {model.outputs} says, "
             "found others; fix the data or model.outputs"
         )
-
-
-def check_classes(records: Sequence[Records]) -> None:
-    """All silos' records are at hand: one class alone is a mistake in a list of spellings."""
-    if len(np.unique(np.concatenate([record.targets for record in records]))) == 1:
-        raise DataError(
-            "expected targets of two classes or more among all silos' records, found one; correct "
-            "data.positive and data.negative, or data.classes (hubbub check shows them)"
-        )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub import tabular
-from hubbub.errors import DataError, UserError
+from hubbub.errors import DataError, ModelError, UserError
 from hubbub.queries import STANDARDISED
 from hubbub.study import Standardisation, Study, imported_code, is_own, sources
 from hubbub.tabular import Records
@@ -101,8 +101,17 @@ class TrainedModel:
 
         Raises:
             DataError: the table cannot be read or does not fit the study.
+            ModelError: a prediction is no finite number.
         """
-        return learning.scores(self.scorer, self.features(table))
+        predicted = learning.scores(self.scorer, self.features(table))
+        finite = np.isfinite(predicted).reshape(len(predicted), -1).all(1)
+        if not finite.all():
+            raise ModelError(
+                f"expected finite predictions, found others for {int((~finite).sum())} of "
+                f"{len(finite)} rows, the first of them row {int(np.argmin(finite)) + 1}; look at "
+                "that row, or train the model anew"
+            )
+        return predicted
 
     def features(self, table: Any) -> NDArray[np.float32]:
         """The features of new records, as the study encodes them, not yet standardised.

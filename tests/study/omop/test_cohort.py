@@ -132,7 +132,7 @@ def test_a_cohort_says_what_is_read_by_hand(people: made_up.Rows):
     with duckdb.connect() as opened:
         made_up.write(opened.execute, people)
         found = opened.execute(rendered(query.select, "duckdb")).fetchall()
-    told = {row[0]: dict(zip(query.columns[1:], row[1:], strict=True)) for row in found}
+    told = {int(row[0]): dict(zip(query.columns[1:], row[1:], strict=True)) for row in found}
     expected = by_hand(people)
     assert 20 < len(expected) < 120
     assert len({one["event"] for one in expected.values()}) == 2

@@ -103,7 +103,7 @@ def _found(home: Path, query: str) -> list[tuple[Any, ...]]:
     connection = connection_of("north", home)
     statement = _statement(query, connection.dialect, connection.schema)
     rows = [tuple(row) for part in rows_of(connection, statement, "north") for row in part]
-    return sorted(rows, key=lambda row: row[0])
+    return sorted(rows, key=lambda row: int(row[0]))
 
 
 def test_p31_a_text_is_a_number_or_missing_alike_in_every_engine(postgresql: Any, tmp_path: Path):
@@ -158,7 +158,7 @@ def test_p31_tables_are_joined_whatever_their_keys_are(postgresql: Any, tmp_path
     query = "SELECT t.pid, u.k FROM t JOIN u ON u.pid = t.pid AND u.k = t.s"
     found = checked(query, {"t": "pid", "u": "pid"}, patient="pid")
     rows = rows_of(connection_of("north", home), rendered(found.select, "duckdb"), "north")
-    assert [tuple(row) for part in rows for row in part] == [("1", 1.0)]
+    assert [tuple(row) for part in rows for row in part] == [("1", "1")]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,10 @@ def test_p31_tables_are_joined_whatever_their_keys_are(postgresql: Any, tmp_path
         ("EXP(k) * EXP(k) * EXP(k) * EXP(k)", "too large, or too close to 0"),
         ("SQRT(SQRT(SQRT(SQRT(d))))", "within 3 others"),
         ("CAST(s AS DATE) + 1", "arithmetic of a date"),
-        ("CAST(CASE WHEN CAST(s AS INTEGER) > 1 THEN s END AS INTEGER)", "within another"),
+        (
+            "CAST(LOWER(CASE WHEN CAST(s AS INTEGER) > 1 THEN s END) AS INTEGER)",
+            "within another",
+        ),
     ],
 )
 def test_p31_what_no_engine_can_be_kept_from_failing_at_is_refused(value: str, said: str):
@@ -189,4 +192,4 @@ def test_p31_a_text_cannot_be_doubled_until_a_database_gives_up():
     with duckdb.connect() as opened:
         opened.execute("CREATE TABLE t (pid INTEGER, s VARCHAR)")
         opened.execute("INSERT INTO t VALUES (1, 'ab')")
-        assert opened.execute(rendered(made.select, "duckdb")).fetchall() == [(1, 2000)]
+        assert opened.execute(rendered(made.select, "duckdb")).fetchall() == [("1", 2000)]

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import ProtocolError
+from hubbub.errors import ProtocolError, UserError
 from hubbub.network.aggregator_run import concluded, run_folder_of, saved_as_it_goes
-from hubbub.network.collection.asked import collect_frame
+from hubbub.network.collection.asked import collect_frame, until_of
 from hubbub.network.collection.collectable import check_collectable
-from hubbub.network.collection.collection_course import Collecting
+from hubbub.network.collection.collection_course import Collecting, day_of
 from hubbub.network.collection.collector_box import CollectorBox
 from hubbub.network.collection.kept_frames import FOLDER, KeptFrames
 from hubbub.network.coordinator import Coordinator
@@ -38,6 +38,7 @@ from hubbub.protocol import (
     decoded,
     parse,
     ring,
+    unverified,
 )
 from hubbub.session import SessionOffer, round_parameters_of
 from hubbub.study import sources
@@ -174,6 +175,7 @@ def serve_collection(
 
     Raises:
         StudyError: the study cannot be collected.
+        UserError: the date is over, and no silo was told of it.
         UserError, IntegrityError: as for `hubbub.run`.
     """
     began = time.perf_counter()
@@ -181,6 +183,7 @@ def serve_collection(
     whose = [sources.TEST] if sources.has_test_set(study) else []
     prepared = PreparedStudy.of(study, whose=whose, folder=data or home.home)
     collected = check_collectable(prepared.plan)
+    _check_open_until(coordinator, until, wall())
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
         sums = CollectedSums(
             backend=coordinator,
@@ -207,6 +210,19 @@ def serve_collection(
         saver.wait()
         parts = _last_words(coordinator, sums, folder, prepared.plan)
         return concluded(coordinator, prepared, trained, folder, parts, began)
+
+
+def _check_open_until(coordinator: Coordinator, until: float, now: float) -> None:
+    """Refuse a date that is over before anybody was told of it: nobody would be waited for."""
+    home, study = coordinator.party_folder, coordinator.study
+    folders = (home.home / FOLDER).glob(f"{study.id.hex()[:16]}-*")
+    opened = [parts[0] for folder in folders if (parts := KeptFrames(folder).parts("collect"))]
+    announced = [until_of(unverified(collect).payload, home.name) for collect in opened]
+    if until < min([now, *announced]) or (until <= now and not announced):
+        told = f"{day_of(min(announced))}, as silos were told" if announced else "a later one"
+        raise UserError(
+            f"expected --until in the future, got {day_of(until)}, which is over; name {told}"
+        )
 
 
 def _last_words(

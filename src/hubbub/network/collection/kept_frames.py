@@ -4,7 +4,7 @@
     u64 length, bytes       a part, and so on to the end
 
 A folder belongs to one collection, or at the aggregator to one query of a study. Its owner alone
-may read it. This file knows no frame.
+may read it. Of a frame this file knows the study that stands in its header, and no more.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubbub.disk import PRIVATE, read_bytes, sync_folder, why_of, write_all, write_bytes
-from hubbub.errors import IntegrityError
+from hubbub.errors import IntegrityError, ProtocolError
+from hubbub.protocol import unverified
 
 FOLDER = "collections"  # in a party's home
+KEY, OPENED = "key", "opened"  # of a node's folder
 _MAGIC = b"hubbub collection 1"
 _MOST_BYTES = 1 << 30
 _LENGTH = 8
@@ -155,3 +157,19 @@ class KeptFrames:
                 f"expected to use {self.folder / name}, the disk says: {why_of(error)}; make "
                 "room, or see who may write there"
             ) from None
+
+
+def open_keys(home: Path) -> Iterator[tuple[KeptFrames, bytes | None]]:
+    """The collections whose keys a node has, and their studies; None where that cannot be read.
+
+    A key of which nothing else is there was shown to nobody.
+    """
+    folder = home / FOLDER
+    for one in sorted(folder.iterdir()) if folder.exists() else ():
+        kept = KeptFrames(one)
+        if kept.has(KEY):
+            try:
+                opened = kept.parts(OPENED)
+                yield kept, unverified(opened[0]).study if opened else b""
+            except (IntegrityError, ProtocolError):
+                yield kept, None

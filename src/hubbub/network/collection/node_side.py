@@ -5,6 +5,9 @@
     promise     SET, SET_PROMISE
     total       SET_TOTAL; then `key` is overwritten and removed
 
+Nothing else than that, and a withdrawal of the study (`party_folder.py`), removes a key: what is
+not to be seen for a moment, or cannot be read, is no sign of either.
+
 The secret is sealed to the long-term key, which a passphrase may close: whoever reads this folder
 alone opens nothing (docs/privacy.md P30).
 """
@@ -12,14 +15,13 @@ alone opens nothing (docs/privacy.md P30).
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from cryptography.exceptions import InvalidTag
 
 from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.network.collection.asked import AskedCollection
-from hubbub.network.collection.kept_frames import KeptFrames
-from hubbub.network.collection.party_side import PartySide, quietly
+from hubbub.network.collection.kept_frames import KEY, OPENED
+from hubbub.network.collection.party_side import PartySide
 from hubbub.planning import Plan, PlannedQuery, Query
 from hubbub.protocol import (
     CollectionNode,
@@ -28,7 +30,6 @@ from hubbub.protocol import (
     NodeState,
     RoundParameters,
     Tag,
-    unverified,
 )
 from hubbub.session import Call
 
@@ -87,29 +88,17 @@ class NodeSide(PartySide):
         """The key of a collection, made once."""
         if state is not None:
             return state
-        begun = node.begin(asked.collect)
-        self._keep(asked.place, None, begun)
+        # A key without its `opened` was shown to nobody, or that file is not to be seen at this
+        # moment: it is taken, and never made anew in the place of one that seeds are sealed to.
+        sealed = self.kept(asked.place.id).erasable(KEY)
+        begun = node.begin(asked.collect, self._secret(asked.place, sealed[0]) if sealed else None)
+        self._keep(asked.place, None, begun, has_key=bool(sealed))
         return begun
-
-    def look(self) -> None:
-        """Erase keys of collections whose studies are approved here no more."""
-        home = self._home
-        if home.is_dir():
-            for folder in sorted(home.iterdir()):
-                quietly(partial(self._erase_withdrawn, KeptFrames(folder)), self._log)
-
-    def _erase_withdrawn(self, kept: KeptFrames) -> None:
-        opened = kept.parts("opened")
-        if opened is None or not kept.has("key"):
-            return
-        if not self._folder.approves(unverified(opened[0]).study):
-            kept.erase("key")
-            self._log.warn("erased", collection=kept.folder.name[:16])
 
     def _state(self, place: CollectionPlace) -> NodeState | None:
         """All that is on disk; what a crash has left half done is done now."""
         kept = self.kept(place.id)
-        opened, promise, total = kept.in_order({"opened": 2, "promise": 2, "total": 1})
+        opened, promise, total = kept.in_order({OPENED: 2, "promise": 2, "total": 1})
         if opened is None:
             return None
         place.parsed(opened[0], Tag.COLLECT, 0)  # else the id is in use, in another study
@@ -118,26 +107,34 @@ class NodeSide(PartySide):
             state = replace(state, fixed=promise[0], promise=promise[1])
         if total:
             state = replace(state, total=total[0])
-            kept.erase("key")
+            kept.erase(KEY)
             return state
-        key = kept.erasable("key")
+        key = kept.erasable(KEY)
         return replace(state, secret=self._secret(place, key[0]) if key else None)
 
-    def _keep(self, place: CollectionPlace, before: NodeState | None, after: NodeState) -> None:
+    def _keep(
+        self,
+        place: CollectionPlace,
+        before: NodeState | None,
+        after: NodeState,
+        *,
+        has_key: bool = True,
+    ) -> None:
         """What is new in a state, in the order in which a crash may come."""
         kept = self.kept(place.id)
         if before is None:
             assert after.secret is not None, "a new state has its key"  # noqa: S101
-            kept.erase("key")  # of a process that died before it said whose it is
-            kept.keep("key", self._sealed(place, after.secret))
-            kept.keep("opened", after.collect, after.node_key)  # from now on it is this key
+            if not has_key:
+                kept.erase(KEY)  # one that was overwritten, if any
+                kept.keep(KEY, self._sealed(place, after.secret))
+            kept.keep(OPENED, after.collect, after.node_key)  # from now on it is this key
             return
         if after.promise != before.promise:
             kept.keep("promise", after.fixed, after.promise)
         if after.total != before.total:
             kept.keep("total", after.total)
         if after.secret is None:
-            kept.erase("key")
+            kept.erase(KEY)
 
     def _sealed(self, place: CollectionPlace, secret: Keys) -> bytes:
         parts = secret.secret_parts()

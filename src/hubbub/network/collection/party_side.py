@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hubbub.errors import HubbubError, ProtocolError
+from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.network.collection.asked import AskedCollection, approved, planned_of
 from hubbub.network.collection.collectable import refuse_uncollectable
-from hubbub.network.collection.kept_frames import FOLDER, KeptFrames
+from hubbub.network.collection.kept_frames import FOLDER, OPENED, KeptFrames
 from hubbub.network.event_log import WAITING, EventLog
 from hubbub.network.party_folder import PartyFolder
 from hubbub.planning import Plan, PlannedQuery, Query
@@ -22,6 +22,7 @@ from hubbub.protocol import CollectionPlace, MaskStream, RoundParameters, Tag, p
 from hubbub.session import Call, RefusedError, SessionOffer, round_parameters_of
 from hubbub.study import Study
 
+_LASTING = frozenset((OPENED, "deposit", "promise", "total"))  # files that are never removed
 Prepare = Callable[[Study, SessionOffer], tuple[Plan, PlannedQuery[Query]]]
 
 
@@ -44,6 +45,7 @@ class PartySide(ABC):
     ) -> None:
         self._folder, self._log, self._prepare = party_folder, event_log, prepare
         self._mask_stream = mask_stream
+        self._seen: dict[bytes, set[str]] = {}  # by collection the files that were there
         self.at_rest = False  # the aggregator has said that there is nothing more to do for now
 
     def answer(self, call: Call, session: bytes, parts: Sequence[bytes]) -> list[bytes]:
@@ -62,6 +64,7 @@ class PartySide(ABC):
         numbers = round_parameters_of(planned)
         asked.offer.check(numbers)
         frames = self.answer_to(call, asked, plan, planned, numbers)
+        self.kept(session)  # what was written just now is seen
         if not self._folder.approves(asked.study.id):  # a sum takes a while
             raise RefusedError("not-approved", "expected a study that is still approved here")
         return frames
@@ -77,12 +80,22 @@ class PartySide(ABC):
     ) -> list[bytes]:
         """The answer to a call of a collection that this party takes part in."""
 
-    def look(self) -> None:  # noqa: B027 (a silo keeps nothing that could be erased)
-        """Look at the folder, though nobody asks: what is withdrawn there is over."""
-
     def kept(self, collection: bytes) -> KeptFrames:
-        """The files of a collection."""
-        return KeptFrames(self._home / collection.hex())
+        """The files of a collection.
+
+        Raises:
+            IntegrityError: one is not there that this process has seen, and is never removed.
+        """
+        kept = KeptFrames(self._home / collection.hex())
+        there = _LASTING & {*kept.names()}
+        seen = self._seen.setdefault(collection, set())
+        if gone := sorted(seen - there):
+            raise IntegrityError(
+                f"expected {kept.folder / gone[0]}, which was written, it is gone; put it back "
+                "where it was"
+            )
+        seen |= there
+        return kept
 
     @property
     def _home(self) -> Path:
@@ -137,11 +150,3 @@ def said_in(payload: bytes | memoryview, sender: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError):
         found = "another"
     raise ProtocolError(f"expected the words of a RECEIPT, got {found}", culprit=sender)
-
-
-def quietly(step: Callable[[], None], event_log: EventLog) -> None:
-    """Do something that nobody waits for; what goes wrong is told."""
-    try:
-        step()
-    except HubbubError as error:
-        event_log.warn("stopped", said=str(error))

@@ -71,6 +71,11 @@ class Relay:
         """Of the first server."""
         return urlsplit(self.urls[0]).port or 0
 
+    def near(self, pin: bytes) -> Relay:
+        """The first server as it is reached on its own machine; with no pin, by its name."""
+        url = f"{'wss' if self.web else 'tls'}://127.0.0.1:{self.port}"
+        return Relay(urls=(url,), pin=pin, name=None if pin else self.host)
+
     @property
     def web(self) -> bool:
         """Whether it is reached by WebSocket."""

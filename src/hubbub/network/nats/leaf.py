@@ -15,7 +15,14 @@ from pathlib import Path
 from hubbub.disk import PRIVATE, write_bytes, write_text
 from hubbub.errors import UserError
 from hubbub.network.nats.address import Relay
-from hubbub.network.nats.server import CONFIGURATION, base_lines, quoted, rights, tls_lines
+from hubbub.network.nats.server import (
+    CONFIGURATION,
+    base_lines,
+    member_limits,
+    quoted,
+    rights,
+    tls_lines,
+)
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.network.nats.tls import RelayCertificate
 from hubbub.protocol import Keys
@@ -66,7 +73,7 @@ class LeafFiles:
             trusted = f"ca_file: {quoted(folder.resolve() / HUB_CERTIFICATE)}"
         own = RelayCertificate.made(folder, *here.hosts)
         lines = ["# Written by hubbub leaf; has transport keys: for the server's user alone"]
-        lines += base_lines(folder.resolve(), here, tls_lines(own), len(parties))
+        lines += base_lines(folder.resolve(), here, tls_lines(own))
         lines += ["accounts {", *(_account(keys) for keys in parties), "}"]
         lines += [
             "leafnodes { remotes: [",
@@ -82,7 +89,8 @@ def _account(keys: Keys) -> str:
     """A party's account, which reaches the account of the same name at the relay."""
     me = keys.identity
     user = f"nkey: {nkey_of(me)}, permissions: {rights([answers_of(me)], [asked_of(me)])}"
-    return f"  {json.dumps(me.name)}: {{ users: [{{ {user} }}] }}"
+    limits = ", ".join(member_limits(me))
+    return f"  {json.dumps(me.name)}: {{ users: [{{ {user} }}], limits: {{ {limits} }} }}"
 
 
 def _remote(keys: Keys, hub: Relay, trusted: str) -> str:

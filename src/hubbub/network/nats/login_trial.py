@@ -72,13 +72,16 @@ def tried(relay: Relay, keys: Keys) -> list[LoginTrial]:
         StudyError: the party has no transport key.
     """
     with ThreadPoolExecutor(len(relay.urls)) as pool:
-        return list(pool.map(partial(_tried, relay, seed_of(keys)), relay.urls))
+        servers = [replace(relay, urls=(url,)) for url in relay.urls]
+        return list(pool.map(partial(logged_in, seed=seed_of(keys)), servers))
 
 
-def _tried(relay: Relay, seed: str, url: str) -> LoginTrial:
+def logged_in(relay: Relay, seed: str) -> LoginTrial:
+    """Log in to a relay's one server with a key, as NATS writes it, and leave."""
+    (url,) = relay.urls
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
     line = RelayConnection(
-        replace(relay, urls=(url,)),
+        relay,
         seed,
         {},
         replies=False,

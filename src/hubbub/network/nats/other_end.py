@@ -26,6 +26,7 @@ class OtherEnd:
         link: what is known of it.
         wake: set when there may be something to send.
         unheard: whether nothing is taken in of it for now.
+        unknown: whether the relay lets nobody hear it, as one whose key is not in its roster.
         subscription: the library's, by which it is heard.
         told_twice: how often somebody was told that two processes take part as it.
     """
@@ -35,6 +36,7 @@ class OtherEnd:
     link: MessageDelivery
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     unheard: bool = False
+    unknown: bool = False
     subscription: Any = field(default=None, repr=False)
     told_twice: int = 0
     _allowed: float = _WASTE

@@ -85,10 +85,10 @@ class Proxy:
             return None
         if not text or proxy_bypass(f"{named.hostname}:{named.port or 443}"):
             return None
-        return cls.of(text, os.environ.get(VARIABLE, ""), f"{kind.upper()}_PROXY")
+        return cls.of(text, os.environ.get(VARIABLE), f"{kind.upper()}_PROXY")
 
     @classmethod
-    def of(cls, text: str, file: str = "", variable: str = "HTTPS_PROXY") -> Proxy:
+    def of(cls, text: str, file: str | None = None, variable: str = "HTTPS_PROXY") -> Proxy:
         """The proxy in a URL, with or without a scheme, and with the credentials of a file if any.
 
         All before the last @ is credentials, also where it should have been percent-encoded.
@@ -114,7 +114,7 @@ class Proxy:
             scheme=scheme,
             host=address["host"],
             port=port,
-            credentials=_read(Path(file)) if file else credentials,
+            credentials=credentials if file is None else _read(Path(file)),
         )
 
     def connect(self, url: str) -> bytes:

@@ -32,6 +32,7 @@ from hubbub.network.nats.transports import let_go, limit, tcp, watch, web_socket
 _PAUSES = (0.05, 2.0)  # seconds between tries: the first, the longest
 _PING_SECONDS, _MOST_PINGS = 10, 2  # a dead line is noticed in 30 s
 _TICK = 1.0
+_UNKNOWN_SECONDS = 10.0  # until it is tried again to hear whom the relay did not know
 _BYE_SECONDS = 1.0
 _PENDING, _PENDING_PACKETS = 2 * WINDOW * LARGEST_PACKET, 1 << 11
 
@@ -134,6 +135,11 @@ class RelayConnection:
         """Why somebody does not answer, as far as can be seen from here."""
         if self.why:
             return f"there is no line to the relay ({self.why})"
+        if self._ends[name].unknown:
+            return (
+                "the relay does not know its key: it has another roster than this party; see "
+                "which is the newer, and say hubbub relay with it where the relay runs"
+            )
         if (there := self.present(name)) is not True:
             return "it has not connected" if there is None else "it has left"
         if self._ends[name].unheard:
@@ -188,6 +194,10 @@ class RelayConnection:
         async def failed(error: Exception) -> None:
             if isinstance(error, SlowConsumerError):
                 return  # a packet is lost, as others are
+            if (said := str(error).lower()).startswith("nats: permissions violation"):
+                for end in self._ends.values():
+                    end.unknown |= f'subscription to "{end.hears}"'.lower() in said
+                return  # the line goes on
             self._error = error
             lost.set()
             if connecting:
@@ -244,11 +254,15 @@ class RelayConnection:
         for pump in pumps:
             pump.add_done_callback(lambda _: lost.set())
         stopping = asyncio.create_task(self._stopping.wait())
+        try_unknown = self._clock.now() + _UNKNOWN_SECONDS
         while client.is_connected and not any(one.done() for one in (*pumps, stopping)):
             now = self._clock.now()
             for end in self._ends.values():
                 end.link.pass_time(now)
                 end.wake.set()
+            if now >= try_unknown:
+                try_unknown = now + _UNKNOWN_SECONDS
+                await self._hear_unknown(client)
             gone = asyncio.create_task(lost.wait())
             await asyncio.wait((gone, stopping), timeout=_TICK, return_when="FIRST_COMPLETED")
             gone.cancel()
@@ -290,7 +304,17 @@ class RelayConnection:
             pending_bytes_limit=_PENDING,
             pending_msgs_limit=_PENDING_PACKETS,
         )
-        end.unheard = False
+        end.unheard = end.unknown = False
+
+    async def _hear_unknown(self, client: Any) -> None:
+        """Try again to hear those whom the relay did not know: it may have another roster now."""
+        for name, end in self._ends.items():
+            if end.unknown:
+                with suppress(Exception):  # the line is lost, which is seen elsewhere
+                    await end.subscription.unsubscribe()
+                    await self._subscribe(client, name)
+                    end.link.connected()
+                    end.wake.set()
 
     async def _unhear(self, client: Any, name: str) -> None:
         """Have the server send nothing more of somebody, for a while."""

@@ -5,11 +5,16 @@ logged in a few times at once. A party may publish what it answers and subscribe
 asked, the aggregator the mirror image, and nobody anything else: no wildcards, no inboxes, no
 streams, no account for administrators. Whoever runs the server holds no key of a party, and nothing
 it can send makes a party run anything.
+
+A server that runs may refuse a new configuration, and goes on with the old one. So each holds one
+more key, which follows from its text and from the certificate's key and may do nothing at all: who
+can log in with it knows that this very configuration is the server's.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
 import os
 import shutil
@@ -19,14 +24,22 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hubbub.disk import why_of, write_text
 from hubbub.errors import UserError, with_extra
 from hubbub.network.nats.address import Relay
+from hubbub.network.nats.login_trial import logged_in
 from hubbub.network.nats.pieces import LARGEST_PACKET
-from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of
+from hubbub.network.nats.subjects import (
+    answers_of,
+    asked_of,
+    nkey_of,
+    nkey_of_seed,
+    text_of_seed,
+)
 from hubbub.network.nats.tls import RelayCertificate
 from hubbub.protocol import Identity, Roster
 
@@ -34,7 +47,15 @@ CONFIGURATION, PROCESS_ID, LOG = "nats.conf", "nats.pid", "nats.log"
 _END_SECONDS = 5.0
 _AGAIN_SECONDS = 0.5
 _LARGEST_LOG = 1 << 23  # bytes
-_MOST_LOGINS = 16  # of one key at a time: some lines that nobody has noticed to be dead
+# Of one key at a time: some lines that nobody has noticed to be dead, and a leaf that came back.
+# For each the server may keep `max_pending` of what its other end does not read.
+_MOST_LOGINS, _MOST_LEAVES = 6, 2
+_PENDING = 1 << 26  # bytes
+# One for each party that is heard, and a few more; the same for any roster, since the server's own
+# limit cannot be changed while it runs.
+_MOST_SUBSCRIPTIONS, _MEMBERS_SUBSCRIPTIONS = 1 << 16, 16
+_TRIAL = "hubbub relay"  # no party's name has a space in it
+_TAKEN_SECONDS = 10.0
 # The system ends the server with the process that started it, however that one ended.
 _WITH_US = "import ctypes,os,sys;ctypes.CDLL(None).prctl(1,9);os.execv(sys.argv[1],sys.argv[1:])"
 
@@ -45,20 +66,54 @@ def write_server(
     relay: Relay,
     certificate: RelayCertificate,
     leaf_port: int | None = None,
-) -> tuple[Path, bool]:
+) -> tuple[Path, str | None]:
     """Write the server's configuration, and have a server that runs with it read it again.
 
     Returns:
-        The file, and whether a server was told.
+        The file, and why the server that runs has not taken it: empty if it has, None if none runs.
     """
     path = folder / CONFIGURATION
-    write_text(path, configuration(folder, roster, relay, certificate, leaf_port))
+    text = configuration(folder, roster, relay, certificate, leaf_port)
+    seed = _trial_seed(certificate, text)
+    user = f"nkey: {nkey_of_seed(seed)}, permissions: {_NOTHING}"
+    limits = "max_connections: 2, max_leafnodes: 0, max_subscriptions: 1"
+    account = f"  {json.dumps(_TRIAL)}: {{ users: [{{ {user} }}], limits: {{ {limits} }} }}"
+    write_text(path, text.replace("accounts {\n", f"accounts {{\n{account}\n", 1))
+    if (process := _running(folder)) is None:
+        return path, None
+    refusals = len(_refused_reloads(folder))
+    with contextlib.suppress(OSError):  # another user's, whom its unit can tell
+        os.kill(process, signal.SIGHUP)
+    end, near = time.monotonic() + _TAKEN_SECONDS, relay.near(certificate.pin)
+    while why := logged_in(near, text_of_seed(seed)).why:
+        if len(refused := _refused_reloads(folder)) > refusals:
+            return path, refused[-1].rpartition("] ")[2]
+        if time.monotonic() > end:
+            return path, why
+        time.sleep(_AGAIN_SECONDS)
+    return path, ""
+
+
+def _trial_seed(certificate: RelayCertificate, text: str) -> bytes:
+    """The private half of the key with which it is tried whether a server has a configuration."""
+    return hmac.digest(certificate.key.read_bytes(), b"hubbub relay 1" + text.encode(), "sha256")
+
+
+def _running(folder: Path) -> int | None:
+    """The process of the server of a folder, as it has noted it; None if that is none."""
     with contextlib.suppress(OSError, ValueError):
         process = int((folder / PROCESS_ID).read_text())
         if b"nats-server" in Path(f"/proc/{process}/cmdline").read_bytes():
-            os.kill(process, signal.SIGHUP)
-            return path, True
-    return path, False
+            return process
+    return None
+
+
+def _refused_reloads(folder: Path) -> list[str]:
+    """What the server says in its log of configurations that it has refused, if it has one."""
+    with contextlib.suppress(OSError):
+        lines = (folder / LOG).read_text(errors="replace").splitlines()
+        return [line for line in lines if "Failed to reload" in line]
+    return []
 
 
 def configuration(
@@ -75,7 +130,7 @@ def configuration(
     """
     tls = tls_lines(certificate)
     lines = ["# Written by hubbub relay from the roster " + roster.digest.hex()[:16]]
-    lines += base_lines(folder.resolve(), relay, tls, len(roster.parties))
+    lines += base_lines(folder.resolve(), relay, tls)
     if relay.web:
         lines += ["websocket {", f"  port: {relay.port}", '  handshake_timeout: "5s"', "  tls {"]
         lines += [*(f"    {line}" for line in tls[:3]), "  }", "}"]
@@ -97,7 +152,7 @@ def tls_lines(certificate: RelayCertificate) -> list[str]:
     ]
 
 
-def base_lines(folder: Path, relay: Relay, tls: list[str], subscriptions: int) -> list[str]:
+def base_lines(folder: Path, relay: Relay, tls: list[str]) -> list[str]:
     """Where a server listens, and its limits."""
     return [
         f"server_name: {json.dumps(f'{relay.host}:{relay.port}')}",
@@ -107,10 +162,10 @@ def base_lines(folder: Path, relay: Relay, tls: list[str], subscriptions: int) -
         f"max_payload: {LARGEST_PACKET}",
         f"logfile_size_limit: {_LARGEST_LOG}  # where it is started with a log of its own",
         "logfile_max_num: 3",
-        "max_pending: 67108864",
+        f"max_pending: {_PENDING}",
         "max_connections: 10000  # most may be strangers, who have five seconds to log in",
         "max_control_line: 1024",
-        f"max_subscriptions: {subscriptions}",
+        f"max_subscriptions: {_MOST_SUBSCRIPTIONS}",
         'write_deadline: "60s"',
         'ping_interval: "10s"',
         "ping_max: 3",
@@ -161,6 +216,8 @@ def _account(
 ) -> list[str]:
     """A party's account: subjects, and who is on the other side of each."""
     may = rights([one for one, _ in says], [one for one, _ in hears])
+    leaves = 0 if party.role == "aggregator" else _MOST_LEAVES
+    limits = [*member_limits(party), f"max_leafnodes: {leaves}"]
     exports = [{"stream": subject, "accounts": [other]} for subject, other in says]
     imports = [{"stream": {"account": other, "subject": subject}} for subject, other in hears]
     return [
@@ -168,9 +225,15 @@ def _account(
         f"    users: [{{ nkey: {nkey_of(party)}, permissions: {may} }}]",
         f"    exports: {json.dumps(exports)}",
         f"    imports: {json.dumps(imports)}",
-        f"    limits: {{ max_connections: {_MOST_LOGINS} }}",
+        f"    limits: {{ {', '.join(limits)} }}",
         "  }",
     ]
+
+
+def member_limits(party: Identity) -> list[str]:
+    """How often a party's key may be logged in, and what it may hear at a time."""
+    most = _MOST_SUBSCRIPTIONS if party.role == "aggregator" else _MEMBERS_SUBSCRIPTIONS
+    return [f"max_connections: {_MOST_LOGINS}", f"max_subscriptions: {most}"]
 
 
 def rights(publish: Sequence[str], subscribe: Sequence[str]) -> str:
@@ -179,6 +242,9 @@ def rights(publish: Sequence[str], subscribe: Sequence[str]) -> str:
         f"{{ publish: {{ allow: {json.dumps(publish)} }}, "
         f"subscribe: {{ allow: {json.dumps(subscribe)} }} }}"
     )
+
+
+_NOTHING = '{ publish: { deny: ">" }, subscribe: { deny: ">" } }'
 
 
 def quoted(path: Path) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import binascii
 from base64 import b32encode
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from hubbub.errors import StudyError
 from hubbub.protocol import Identity, Keys
 
@@ -28,10 +30,20 @@ def nkey_of(party: Identity) -> str:
     return _text(bytes((_USER,)) + party.transport)
 
 
+def nkey_of_seed(seed: bytes) -> str:
+    """The public half of 32 private bytes, as text."""
+    public = Ed25519PrivateKey.from_private_bytes(seed).public_key()
+    return _text(bytes((_USER,)) + public.public_bytes_raw())
+
+
 def seed_of(keys: Keys) -> str:
     """The private half as text; it is a secret."""
-    first, second = _SEED | _USER >> 5, (_USER & 31) << 3
-    return _text(bytes((first, second)) + keys.secret_parts()["transport"])
+    return text_of_seed(keys.secret_parts()["transport"])
+
+
+def text_of_seed(seed: bytes) -> str:
+    """32 private bytes as text."""
+    return _text(bytes((_SEED | _USER >> 5, (_USER & 31) << 3)) + seed)
 
 
 def asked_of(party: Identity) -> str:

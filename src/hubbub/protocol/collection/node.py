@@ -62,14 +62,18 @@ class CollectionNode:
     round_parameters: RoundParameters
     mask_stream: MaskStream = field(default_factory=MaskStream, repr=False)
 
-    def begin(self, collect: bytes) -> NodeState:
+    def begin(self, collect: bytes, secret: Keys | None = None) -> NodeState:
         """Make the key of a collection that was never seen here; it is for this one alone.
+
+        Args:
+            collect: the aggregator's COLLECT.
+            secret: the key, where a process that died has made it.
 
         Raises:
             ProtocolError: it is no COLLECT of the aggregator.
         """
         digest = self.place.parsed(collect, Tag.COLLECT, 0).digest
-        secret = Keys.generate(self.keys.identity.name, "node")
+        secret = secret or Keys.generate(self.keys.identity.name, "node")
         sealing = secret.identity.sealing
         frame = node_key(self.place, self.keys, self.node, digest, sealing)
         return NodeState(collect=collect, node_key=frame, secret=secret)

@@ -1,14 +1,16 @@
 """Score and information at the released model, and Newton steps from there (docs/privacy.md P32).
 
 A record sends the block of a logistic regression on numbers (P23 (f)), of counts or of several
-classes (P36), taken at the effects that the released model has. Each sum leads a step on; what all
-that were taken near the root say together is the answer, and the released model is one of these
-places. So nothing has to be found from zero, and one sum may do where such a regression by itself
-needs ten.
+classes (P36), taken at the effects that the released model has. The first two sums lead a step on
+each, two more one step together, and all others are taken there; what those that were taken near
+the root say together is the answer, and the released model is one of these places. So nothing has
+to be found from zero, and one sum may do where such a regression by itself needs ten.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,15 +22,9 @@ from hubbub.queries.coefficients.released_model import effects_of
 from hubbub.queries.statistic_sums import Array, Cells, Parameters
 from hubbub.tabular import Column
 
-# From here one step still leads to the root but for little beside its standard error: half of the
-# logarithm of a ratio, over half of a range or between classes
-# (experiments/coefficients_coverage.py); and so many standard errors more, as noise in the sum
-# before leads there.
-_FAR_OFF, _ERRORS = 0.5, 1.0
-FAR = (
-    "the released model is too far from what the records say: ask for more coefficients.sums, or "
-    "give the training more of epsilon"
-)
+_ENDS, _LEAST = (1, 2, 4), 8  # sums after which a step is over, and how many there are at least
+FAR = "the released model is too far from what the records say"
+CURE = "; else ask for coefficients.sums = 2 or more, or give the training more of epsilon"
 _NOTE = (
     "of all records, held back or not, that lack neither the outcome nor a feature; one Newton "
     "step from the released model: what is likeliest, not what was released"
@@ -51,8 +47,8 @@ class NewtonSteps(ModelSums):
         return np.concatenate([effects, effects])
 
     def rounds(self, sums: int) -> int:
-        """How many sums are asked for, where a study wants so many."""
-        return sums
+        """How many sums are asked for: one, or as many as leave most of the epsilon to the last."""
+        return sums if sums == 1 else max(sums, _LEAST)
 
     def begun_from(self, columns: Sequence[Column], model: Parameters) -> Parameters:
         """Where the first sum is taken: at the released model's effects."""
@@ -63,9 +59,11 @@ class NewtonSteps(ModelSums):
         return self.stacked.sum(cells, parameters[len(self.asked.start) :], shares)
 
     def update(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Parameters:
-        """The first place, and a step on from the last."""
+        """The first place, and a step on from the last, where a step is over."""
         first, last = np.split(parameters, 2)
-        total, noise = self.stacked.own(NAME, noisy[-1], sigma)
+        if len(noisy) not in _ENDS:
+            return parameters
+        total, noise = self._mean(self._by_step(noisy)[-1], sigma)
         return np.concatenate([first, self.asked.update(total, noise, last)])
 
     def answer(
@@ -76,29 +74,36 @@ class NewtonSteps(ModelSums):
         if not sums:
             return self._named(self.asked.make_answer(LOST))
         told = [self.asked.scored(*one) for one in sums]
-        # Where noise led there, one more sum has been taken since.
-        errors = _ERRORS if len(told) > 1 else 0.0
-        root, is_near = estimation.near_root(
-            told, self.asked.first, far=_FAR_OFF, errors=errors, judged=0
-        )
-        if root is not None and not is_near:
-            return self._named(self.asked.make_answer(FAR))
-        answer = self.asked.explained_refusal(self.asked.answer_of(root), told[-1])
+        answer = self.asked.answer_of_sums(told)
+        if answer.refusal.startswith(estimation.FAR):
+            where = answer.refusal.removeprefix(estimation.FAR)
+            answer = replace(answer, refusal=f"{FAR}{where}{CURE}")
         return self._named(answer, self.asked.remarks(sums))
 
     def expected(self, records: float, sigma: float, sums: int) -> estimation.Expectation:
-        """What may be said before records are touched, if the model is near what they say."""
+        """What may be said before records are touched; of one sum, if the model is near them."""
         _, noise = self.stacked.own(NAME, np.zeros(self.size), sigma)
-        return self.asked.foreseen_of(records, noise, sums)
+        expected = self.asked.foreseen_of(records, noise, self.rounds(sums))
+        return expected if sums > 1 else replace(expected, answered=False)
 
     def _played(self, noisy: Sequence[Array], sigma: float, at: Parameters) -> list[estimation.Sum]:
-        """Each sum with the effects at which it was taken."""
+        """The mean of the sums at each place, with the effects there."""
         sums = []
-        for one in noisy:
-            total, noise = self.stacked.own(NAME, one, sigma)
+        for step in self._by_step(noisy):
+            total, noise = self._mean(step, sigma)
             sums.append(estimation.Sum(total, noise, at))
             at = self.asked.update(total, noise, at)
         return sums
+
+    def _by_step(self, noisy: Sequence[Array]) -> list[Sequence[Array]]:
+        """The sums that were taken at one place each."""
+        steps = [noisy[begin:end] for begin, end in itertools.pairwise((0, *_ENDS, len(noisy)))]
+        return [step for step in steps if len(step)]
+
+    def _mean(self, step: Sequence[Array], sigma: float) -> tuple[Array, float]:
+        """The block of the mean of some sums, and its noise."""
+        total, noise = self.stacked.own(NAME, np.mean(step, axis=0), sigma)
+        return total, noise / math.sqrt(len(step))
 
     def _named(self, answer: estimation.Answer, remarks: Sequence[str] = ()) -> estimation.Answer:
         """With a title and notes of its own."""

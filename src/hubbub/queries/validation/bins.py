@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import pi
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.estimation import PrefixCode
+
 Array = NDArray[np.float64]
+_MOST_ODDS = 30.0  # a log-odds, beyond which a chance is 0 or 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +30,12 @@ class Bins:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def log_odds(self) -> Array:
+        """Of what bins of probabilities stand for."""
+        values = np.array(self.values)
+        return np.log(values / (1 - values))
+
     def places(self, values: Array) -> NDArray[np.intp]:
         """(n,) the bin of each value; what is no number is in the first."""
         told = np.nan_to_num(values, nan=-np.inf)
@@ -34,15 +43,26 @@ class Bins:
 
 
 def of_risks(number: int) -> Bins:
-    """Of probabilities, as wide everywhere as chance makes a share err: equal in arcsin of roots.
+    """Of probabilities, narrow wherever a model's may lie: equal in the log-odds' inverse sinh.
 
-    >>> [round(cut, 3) for cut in of_risks(4).cuts]
-    [0.146, 0.5, 0.854]
+    >>> [round(cut, 4) for cut in of_risks(6).cuts]
+    [0.0011, 0.1238, 0.5, 0.8762, 0.9989]
     """
+    reach = float(np.arcsinh(_MOST_ODDS))
     return Bins(
-        cuts=tuple(float(np.sin(pi * k / (2 * number)) ** 2) for k in range(1, number)),
-        values=tuple(float(np.sin(pi * (k + 0.5) / (2 * number)) ** 2) for k in range(number)),
+        cuts=tuple(_chance(reach * (2 * k / number - 1)) for k in range(1, number)),
+        values=tuple(_chance(reach * ((2 * k + 1) / number - 1)) for k in range(number)),
     )
+
+
+def _chance(place: float) -> float:
+    return float(1 / (1 + np.exp(-np.sinh(place))))
+
+
+@lru_cache(maxsize=4)
+def fine_code(number: int) -> PrefixCode:
+    """By which the counts of so many bins are sent (docs/privacy.md P27)."""
+    return PrefixCode(bins=number, power=0.5)
 
 
 def of_amounts(low: float, high: float, number: int) -> Bins:

@@ -28,6 +28,10 @@ class ClassValidation:
     many: int
 
     @property
+    def code(self) -> None:
+        """Its cells are in no order, and are sent as they are."""
+
+    @property
     def outcomes(self) -> int:
         """As many as classes."""
         return self.many

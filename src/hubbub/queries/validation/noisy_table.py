@@ -11,8 +11,9 @@ models nor kinds of targets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import sqrt
 from typing import Any
 
@@ -70,17 +71,71 @@ class ScoreInterval:
 UNKNOWN = ScoreInterval(value=float("nan"), low=float("-inf"), high=float("inf"))
 
 
+class _Noisy:
+    """Numbers with noise of which scores are made."""
+
+    @property
+    def numbers(self) -> Array:
+        """What a score is a function of."""
+        raise NotImplementedError
+
+    def covariance(self, a: Array, b: Array) -> float:
+        """Of two sums of the numbers with these weights, by sampling and noise."""
+        raise NotImplementedError
+
+    def ratio(self, top: Function, bottom: Function) -> ScoreInterval:
+        """A score that is `top` over `bottom`, which is positive of all numbers without noise."""
+        values = float(top(self.numbers)), float(bottom(self.numbers))
+        return self.quotient(values, [gradient(one, self.numbers) for one in (top, bottom)])
+
+    def quotient(
+        self, values: Sequence[float], slopes: Sequence[Array], more: float = 0.0
+    ) -> ScoreInterval:
+        """The same by two values and their derivatives.
+
+        Args:
+            values, slopes: of what is above, and of what is below.
+            more: noise in what is above that its derivatives do not know.
+        """
+        a, b = slopes
+        aa, bb = self.covariance(a, a) + more**2, self.covariance(b, b)
+        most = sqrt(aa * bb)
+        return fieller(*values, aa, min(max(self.covariance(a, b), -most), most), bb)
+
+    def smooth(self, function: Function) -> ScoreInterval:
+        """Any other score: its value and 1.96 standard errors on either side."""
+        with np.errstate(all="ignore"):
+            value = float(np.real(function(self.numbers)))
+            slope = gradient(function, self.numbers)
+        return self.linear(value, slope)
+
+    def linear(self, value: float, slope: Array) -> ScoreInterval:
+        """A value with these derivatives."""
+        if not np.isfinite(value) or not np.isfinite(slope).all():
+            return UNKNOWN
+        width = _Z * sqrt(self.covariance(slope, slope))
+        return ScoreInterval(value=value, low=value - width, high=value + width)
+
+
 @dataclass(frozen=True, kw_only=True)
-class NoisyTable:
+class NoisyTable(_Noisy):
     """Counts of predictions by outcomes.
 
     Args:
         counts: (bins, outcomes), with noise; some may be below 0.
-        sigma: standard deviation of the noise in each.
+        sigma: standard deviation of the noise in each number that was sent.
+        decoded: (bins, numbers) how the counts of each outcome follow from the numbers that were
+            sent of it; None: they were sent themselves.
     """
 
     counts: Array = field(repr=False)
     sigma: float
+    decoded: Array | None = field(default=None, repr=False)
+
+    @property
+    def numbers(self) -> Array:
+        """The counts."""
+        return self.counts
 
     @property
     def records(self) -> float:
@@ -90,36 +145,94 @@ class NoisyTable:
     @property
     def records_error(self) -> float:
         """The noise in it."""
-        return self.sigma * sqrt(self.counts.size)
+        return float(self.range_errors(np.array(0), np.array(len(self.counts))))
+
+    def range_errors(self, begin: NDArray[np.intp], end: NDArray[np.intp]) -> Array:
+        """The noise in the number of records of bins from one on and before another."""
+        squares = np.asarray(end - begin, dtype=np.float64)
+        if self.decoded is not None:
+            totals = self._totals
+            squares = totals[begin, begin] + totals[end, end] - 2 * totals[begin, end]
+        return self.sigma * np.sqrt(self.counts.shape[1] * np.maximum(squares, 0.0))
+
+    @cached_property
+    def _totals(self) -> Array:
+        """(bins + 1, bins + 1) the covariance of running totals of one outcome, of noise of 1."""
+        assert self.decoded is not None, "its counts are decoded"  # noqa: S101
+        totals = np.vstack([np.zeros(self.decoded.shape[1]), self.decoded.cumsum(axis=0)])
+        return totals @ totals.T
+
+    def covariance(self, a: Array, b: Array) -> float:
+        """Of two weighted sums of counts, by sampling and noise.
+
+        Counts that were sent themselves vary by what they are, never too little on average. Decoded
+        ones have more noise than they count, whose sum cancels only where none is cut off at 0.
+        """
+        if self.decoded is None:
+            return float(((np.maximum(self.counts, 0.0) + self.sigma**2) * a * b).sum())
+        sampled = float((self.counts * a * b).sum())
+        noise = self.sigma**2 * float(((a.T @ self.decoded) * (b.T @ self.decoded)).sum())
+        return (max(sampled, 0.0) if a is b else sampled) + noise
+
+    def noise(self, weights: Array) -> float:
+        """The noise in a weighted sum of counts."""
+        sent = weights if self.decoded is None else weights.T @ self.decoded
+        return self.sigma * float(np.linalg.norm(sent))
+
+    def part(self, bins: slice) -> NoisyTable:
+        """The counts of some bins."""
+        decoded = None if self.decoded is None else self.decoded[bins]
+        return replace(self, counts=self.counts[bins], decoded=decoded)
+
+    def together(self, number: int) -> NoisyTable:
+        """With the counts of so many neighbouring bins added up each time."""
+        starts = np.arange(0, len(self.counts), number)
+        counts = np.add.reduceat(self.counts, starts, axis=0)
+        decoded = None if self.decoded is None else np.add.reduceat(self.decoded, starts, axis=0)
+        return replace(self, counts=counts, decoded=decoded)
 
     @property
-    def variances(self) -> Array:
-        """Of each count, by sampling and noise: never too small on average."""
-        return np.asarray(np.maximum(self.counts, 0.0) + self.sigma**2)
+    def pair_noise(self) -> float:
+        """The noise in the pairs of two outcomes, of which one is foretold more, by noise alone.
 
-    def ratio(self, top: Function, bottom: Function) -> ScoreInterval:
-        """A score that is `top` over `bottom`, which is positive of every table without noise."""
-        above, below = float(top(self.counts)), float(bottom(self.counts))
-        a, b = gradient(top, self.counts), gradient(bottom, self.counts)
-        return fieller(above, below, *self._moments(a, b))
+        That is what is left where no record is, of second order beside what records make of it.
+        """
+        each = np.eye(len(self.counts)) if self.decoded is None else self.decoded
+        below = each.cumsum(axis=0) - each / 2
+        return self.sigma**2 * float(np.linalg.norm(each.T @ below))
 
-    def smooth(self, function: Function) -> ScoreInterval:
-        """Any other score: its value and 1.96 standard errors on either side."""
-        with np.errstate(all="ignore"):
-            value = float(np.real(function(self.counts)))
-            slope = gradient(function, self.counts)
-        return self.linear(value, slope)
+    def sums(self, *weights: Array) -> NoisySums:
+        """Sums of counts with the weights of one (bins, outcomes) each."""
+        wide = np.array([np.broadcast_to(one, self.counts.shape).T for one in weights])
+        sent = wide if self.decoded is None else np.vstack(wide) @ self.decoded
+        flat, noise = (one.reshape(len(wide), -1) for one in (wide, sent))
+        return NoisySums(
+            values=flat @ self.counts.T.ravel(),
+            varies=(flat * self.counts.T.ravel()) @ flat.T + self.sigma**2 * noise @ noise.T,
+        )
 
-    def linear(self, value: float, slope: Array) -> ScoreInterval:
-        """A value with these derivatives."""
-        width = _Z * float(np.sqrt((self.variances * slope**2).sum()))
-        if not np.isfinite([value, width]).all():
-            return UNKNOWN
-        return ScoreInterval(value=value, low=value - width, high=value + width)
 
-    def _moments(self, a: Array, b: Array) -> tuple[float, float, float]:
-        weights = self.variances
-        return tuple(float((weights * one).sum()) for one in (a * a, a * b, b * b))  # type: ignore[return-value]
+@dataclass(frozen=True, kw_only=True)
+class NoisySums(_Noisy):
+    """A few weighted sums of a table's counts.
+
+    Args:
+        values: of each.
+        varies: their covariance.
+    """
+
+    values: Array
+    varies: Array
+
+    @property
+    def numbers(self) -> Array:
+        """The sums."""
+        return self.values
+
+    def covariance(self, a: Array, b: Array) -> float:
+        """Of two weighted sums of them."""
+        found = float(a @ self.varies @ b)
+        return max(found, 0.0) if a is b else found
 
 
 class ExactTable(NoisyTable):

@@ -1,24 +1,36 @@
-"""Two classes: AUC, Brier score, calibration and decision curve of binned risks."""
+"""Two classes: AUC, Brier score, calibration and decision curve of risks in fine bins.
+
+Where the chances of a model lie nobody knows before it is asked. So the bins are many and narrow
+everywhere, which their code makes cheap: what is summed up over many of them has little noise.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.queries.validation.bins import Array, Bins
-from hubbub.queries.validation.noisy_table import UNKNOWN, NoisyTable, ScoreInterval
+from hubbub.estimation import PrefixCode
+from hubbub.queries.validation.bins import Array, Bins, fine_code
+from hubbub.queries.validation.noisy_table import UNKNOWN, Function, NoisyTable, ScoreInterval
 from hubbub.queries.validation.validation_scores import (
     ScoreCurve,
     ValidationScore,
     ValidationScores,
+    concordance,
     curve,
     fifths,
     known,
     score,
+    within_reach,
 )
 
+_THRESHOLDS, _APART = (0.002, 0.95), 12  # from where to where, and every so many edges
+RATE = 0.25  # of the second class, where nobody says
+_USUAL = 0.6745  # the normal law's quantile at a usual AUC, .75
+_FIRST, _SECOND, _BOTH = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.ones(2)
 _WIDE = 6.0  # an interval of a slope that says nothing: 1 is ideal
 _MOST_STEPS = 50  # of Newton's, for the slope
 _FLAT, _CLEAR = 1e-9, 3.0  # of the information: none, and how far it must stand above its noise
@@ -26,13 +38,20 @@ _FLAT, _CLEAR = 1e-9, 3.0  # of the information: none, and how far it must stand
 
 @dataclass(frozen=True, kw_only=True)
 class Risks:
-    """The chance of the second class, in bins, by what came.
+    """The chance of the second class, in fine bins, by what came.
 
     Args:
         bins: of the chance.
+        rate: share of the records that has the second class, as far as anybody knows.
     """
 
     bins: Bins
+    rate: float = RATE
+
+    @property
+    def code(self) -> PrefixCode:
+        """Running totals of fine bins have little noise, wherever the chances lie."""
+        return fine_code(len(self.bins))
 
     @property
     def outcomes(self) -> int:
@@ -60,76 +79,76 @@ class Risks:
         )
 
     def guess(self, records: float) -> Array:
-        """The table of so many records of a usual model: a quarter has the outcome, AUC .75."""
-        chance = np.array(self.bins.values)
-        spread = np.exp(-0.5 * ((np.log(chance / (1 - chance)) + 1.25) / 1.0) ** 2)
-        weight = spread / (chance * (1 - chance)) * np.sqrt(chance * (1 - chance))
-        rows = records * weight / weight.sum()
-        return np.column_stack([rows * (1 - chance), rows * chance])
+        """The table of so many records of a usual model: calibrated, with an AUC of .75."""
+        odds = self.bins.log_odds
+        # Normal log-odds of both classes are calibrated where their means are a variance apart, and
+        # the lower one is half of it below that of the rate.
+        spread = sqrt(2.0) * _USUAL
+        lower = log(self.rate / (1 - self.rate)) - spread**2 / 2
+        found = []
+        for share, middle in ((1 - self.rate, lower), (self.rate, lower + spread**2)):
+            rows = np.gradient(odds) * np.exp(-0.5 * ((odds - middle) / spread) ** 2)
+            found.append(records * share * rows / rows.sum())
+        return np.column_stack(found)
 
     def _auc(self, table: NoisyTable) -> ValidationScore | None:
-        interval = table.ratio(_ranked, _pairs)
+        interval = concordance(table, (_ranked, _pairs), _slopes, kinds=1, most=len(self.bins))
         return score("auc", interval.within(0.0, 1.0), null=0.5, gain=interval.less(0.5))
 
     def _brier(self, table: NoisyTable) -> ValidationScore | None:
-        interval = table.ratio(self._squares, _all)
-        gain = table.ratio(lambda n: _pairs(n) - self._squares(n) * _all(n), _pairs)
-        share = float(np.clip(table.ratio(_second, _all).value, 0.0, 1.0))
+        chance = np.array(self.bins.values)
+        squares = np.column_stack([chance**2, (1 - chance) ** 2])
+        sums = table.sums(squares, _FIRST, _SECOND)
+
+        def records(n: Array) -> Array:
+            return np.asarray(n[..., 1] + n[..., 2])
+
+        def pairs(n: Array) -> Array:
+            return np.asarray(n[..., 1] * n[..., 2])
+
+        interval = sums.ratio(_place(0), records)
+        gain = sums.ratio(lambda n: pairs(n) - n[..., 0] * records(n), pairs)
+        share = float(np.clip(sums.ratio(_place(2), records).value, 0.0, 1.0))
         return score("brier", interval.within(0.0, 1.0), null=share * (1 - share), gain=gain)
 
     def _gap(self, table: NoisyTable) -> ValidationScore | None:
         """Mean chance less the share that had the outcome."""
-        values = np.array(self.bins.values)
-
-        def foretold_less_seen(n: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.asarray((n.sum(-1) * values).sum(-1) - _second(n))
-
-        found = table.ratio(foretold_less_seen, _all)
+        found = table.sums(np.array(self.bins.values)[:, None] - _SECOND, _BOTH).ratio(
+            _place(0), _place(1)
+        )
         return score("calibration_gap", found.within(-1.0, 1.0))
 
     def _slope(self, table: NoisyTable) -> ValidationScore | None:
         """Of a logistic regression of what came on the log-odds of the chance."""
-        values = np.array(self.bins.values)
-        return score("calibration_slope", _logistic_slope(np.log(values / (1 - values)), table))
-
-    def _squares(self, n: NDArray[np.float64]) -> NDArray[np.float64]:
-        values = np.array(self.bins.values)
-        return np.asarray((n[..., 0] * values**2 + n[..., 1] * (1 - values) ** 2).sum(-1))
+        odds = within_reach(table, self.bins.log_odds)
+        return score("calibration_slope", _logistic_slope(odds, table))
 
     def _calibration(self, table: NoisyTable) -> ScoreCurve | None:
-        values = np.array(self.bins.values)
-        points = []
-        for group in fifths(table):
-            rows = table.counts[group].sum(axis=1)
-            part = NoisyTable(counts=table.counts[group], sigma=table.sigma)
-            x = float(np.clip((rows * values[group]).sum() / rows.sum(), *values[group][[0, -1]]))
-            interval = part.ratio(_second, _all)
-            points.append((x, interval.within(0.0, 1.0, wide=np.inf)))
-        return curve("observed", points)
+        points = [
+            (at, table.part(group).sums(_SECOND, _BOTH).ratio(_place(0), _place(1)))
+            for at, group in fifths(table, np.array(self.bins.values))
+        ]
+        return curve("observed", [(at, one.within(0.0, 1.0, wide=np.inf)) for at, one in points])
 
     def _decisions(self, table: NoisyTable) -> tuple[ScoreCurve | None, ScoreCurve | None]:
-        """Net benefit at the bins' edges (Vickers and Elkin 2006)."""
-        model, everybody = [], []
-        for place, cut in enumerate(self.bins.cuts, 1):
-            odds = cut / (1 - cut)
+        """Net benefit at edges of bins (Vickers and Elkin 2006)."""
+        cuts = np.array(self.bins.cuts)
+        places = np.flatnonzero((cuts > _THRESHOLDS[0]) & (cuts < _THRESHOLDS[1]))[::_APART] + 1
+        cuts = cuts[places - 1]
+        gains = np.stack([-cuts / (1 - cuts), np.ones_like(cuts)], axis=-1)[:, None, :]
+        above = np.arange(len(self.bins)) >= places[:, None]
+        sums = table.sums(_BOTH, *(gains * above[..., None]), *gains)
 
-            def gained(n: NDArray[np.float64], at: int = place, w: float = odds) -> Array:
-                return np.asarray((n[..., at:, 1] - w * n[..., at:, 0]).sum(-1))
+        def drawn(name: str, first: int) -> ScoreCurve | None:
+            benefits = [sums.ratio(_place(first + k), _place(0)) for k in range(len(cuts))]
+            return curve(name, list(zip(cuts.tolist(), benefits, strict=True)))
 
-            def of_all(n: NDArray[np.float64], w: float = odds) -> Array:
-                return np.asarray((n[..., 1] - w * n[..., 0]).sum(-1))
-
-            model.append((cut, table.ratio(gained, _all)))
-            everybody.append((cut, table.ratio(of_all, _all)))
-        return curve("the model", model), curve("everybody treated", everybody)
-
-
-def _all(n: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(n.sum((-1, -2)))
+        return drawn("the model", 1), drawn("everybody treated", 1 + len(cuts))
 
 
-def _second(n: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(n[..., 1].sum(-1))
+def _place(number: int) -> Function:
+    """One of a few sums."""
+    return lambda n: n[..., number]
 
 
 def _pairs(n: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -142,6 +161,15 @@ def _ranked(n: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray((n[..., 1] * below).sum(-1))
 
 
+def _slopes(n: Array) -> tuple[Array, Array]:
+    """The derivatives of both."""
+    first, second = n.T
+    above = second.sum() - second.cumsum() + second / 2
+    below = first.cumsum() - first / 2
+    every = np.broadcast_to([second.sum(), first.sum()], n.shape)
+    return np.column_stack([above, below]), every
+
+
 def _logistic_slope(x: Array, table: NoisyTable) -> ScoreInterval:
     """The slope that solves the score on noisy counts, with its sandwich error."""
     rows, ones = table.counts.sum(axis=1), table.counts[:, 1]
@@ -151,9 +179,7 @@ def _logistic_slope(x: Array, table: NoisyTable) -> ScoreInterval:
         share = 1 / (1 + np.exp(-np.clip(design @ effects, -50, 50)))
         slope = design.T @ (design * (rows * share * (1 - share))[:, None])
         least, direction = (one[..., 0] for one in np.linalg.eigh(slope))
-        doubt = table.sigma * np.sqrt(
-            2.0 * (((design @ direction) ** 2 * share * (1 - share)) ** 2).sum()
-        )
+        doubt = table.noise(_BOTH * ((design @ direction) ** 2 * share * (1 - share))[:, None])
         if least <= max(_CLEAR * doubt, _FLAT * max(rows.sum(), 1.0)):
             return UNKNOWN
         step = np.linalg.solve(slope, design.T @ (ones - rows * share))

@@ -54,7 +54,8 @@ class SiloTask:
             mine = self._groups[rows, number]
             for place in range(len(block.groups)):
                 kept = np.where(mine == place, rows, protocol.EMPTY)
-                parts.append(block.scale * self._evaluation.clipped_sum(parameters, kept))
+                counts = self._evaluation.clipped_sum(parameters, kept)
+                parts.append(block.scale * self._layout.encoded(counts))
         return np.concatenate(parts)
 
 

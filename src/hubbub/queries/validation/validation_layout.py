@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from hubbub import tabular
 from hubbub.errors import StudyError
+from hubbub.estimation import PrefixCode
 from hubbub.queries.validation import bins
 from hubbub.queries.validation.amounts import Amounts
 from hubbub.queries.validation.classes import ClassValidation
 from hubbub.queries.validation.noisy_table import ExactTable, NoisyTable
-from hubbub.queries.validation.risks import Risks
+from hubbub.queries.validation.risks import RATE, Risks
 from hubbub.queries.validation.times import Times
 from hubbub.queries.validation.validation_scores import ValidationScore, ValidationScores
 from hubbub.study import Study, Validation
@@ -29,7 +30,8 @@ from hubbub.study import Study, Validation
 Array = NDArray[np.float64]
 DIAMETER = sqrt(2)  # of two records in other cells of every table
 CENTRE = "centre"
-_RISKS, _OTHERS, _INTERVALS = 16, 10, 8  # bins by default, and most intervals of time
+_FINE_RISKS, _FINE_TIMES = 512, 128  # narrow bins, of which no study needs others
+_OTHERS, _INTERVALS = 10, 8  # bins of amounts by default, and most intervals of time
 _MOST_CLASSES, _MOST_NUMBERS = 100, 2**20
 _WIDTH = 3.92  # of an interval, in standard errors
 _VERY_MANY = 1e6  # records
@@ -46,6 +48,10 @@ class Kind(Protocol):
     @property
     def outcomes(self) -> int:
         """Columns of a table."""
+
+    @property
+    def code(self) -> PrefixCode | None:
+        """By which the counts of each outcome are sent; None: as they are."""
 
     def places(self, predicted: Array, targets: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(n,) the row and the column of each record."""
@@ -106,9 +112,25 @@ class ValidationLayout:
         shape, begin = (self.kind.predictions, self.kind.outcomes), 0
         for block in self.blocks:
             for group in block.groups:
-                counts = total[begin : begin + self.cells].reshape(shape) / block.scale
-                yield block, group, NoisyTable(counts=counts, sigma=sigma / block.scale)
+                sent = total[begin : begin + self.cells].reshape(shape) / block.scale
+                yield block, group, self._decoded(sent, sigma / block.scale)
                 begin += self.cells
+
+    def encoded(self, counts: Array) -> Array:
+        """What is sent of the counts of a table's cells: of one record no longer than 1 (P27)."""
+        code = self.kind.code
+        if code is None:
+            return counts
+        shape = (self.kind.predictions, self.kind.outcomes)
+        return np.asarray(code.matrix @ counts.reshape(shape) / code.sensitivity).ravel()
+
+    def _decoded(self, sent: Array, sigma: float) -> NoisyTable:
+        """The table that was sent, (bins, outcomes)."""
+        code = self.kind.code
+        if code is None:
+            return NoisyTable(counts=sent, sigma=sigma)
+        back = code.counts * code.sensitivity
+        return NoisyTable(counts=back @ sent, sigma=sigma, decoded=back)
 
     @cached_property
     def usual(self) -> ValidationScore:
@@ -125,7 +147,8 @@ class ValidationLayout:
         """
         counts, noise = self.kind.guess(records), sigma / self.blocks[0].scale
         first = self.usual
-        noisy = self.kind.scored(NoisyTable(counts=counts, sigma=noise)).scores
+        exact = self.encoded(counts).reshape(counts.shape)
+        noisy = self.kind.scored(self._decoded(exact, noise)).scores
         widths = [one.high - one.low for one in noisy if one.name == first.name]
         return first.name, widths[0] / _WIDTH if widths else inf
 
@@ -167,15 +190,13 @@ def _kind(study: Study, asked: Validation) -> Kind:
                 f"expected a target of at most {_MOST_CLASSES} classes with [validation], got "
                 f"{many}; leave it out, and use training.evaluate"
             )
-        return (
-            ClassValidation(many=many)
-            if many > 2
-            else Risks(bins=bins.of_risks(asked.bins or _RISKS))
-        )
+        if many > 2:
+            return ClassValidation(many=many)
+        return Risks(bins=bins.of_risks(_FINE_RISKS), rate=asked.rate or RATE)
     number = asked.bins or _OTHERS
     if outcome.kind == tabular.TIME_TO_EVENT:
         ends = bins.coarser(outcome.grid, _INTERVALS)
-        return Times(bins=bins.of_risks(number), ends=ends)
+        return Times(bins=bins.of_risks(_FINE_TIMES), ends=ends)
     if outcome.kind == tabular.COUNT:
         rates, seen = bins.of_rates(outcome.high, number), bins.of_counts(outcome.high, number)
         return Amounts(bins=rates, seen=seen, counts=True)

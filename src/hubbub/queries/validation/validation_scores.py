@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
+from math import sqrt
 from typing import Any
 
-from hubbub.queries.validation.noisy_table import NoisyTable, ScoreInterval
+import numpy as np
+
+from hubbub.queries.validation.noisy_table import (
+    Array,
+    Function,
+    NoisyTable,
+    ScoreInterval,
+)
+
+_TWICE = 0.3  # of the noise of a score, the most that noise in both records of pairs may have
+_FEWEST = 128  # groups of bins, whatever the noise
+_REACH = 2.0  # standard deviations by which the records beyond a bin stand out from their noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,21 +127,79 @@ def curve(name: str, points: list[tuple[float, ScoreInterval]]) -> ScoreCurve | 
     )
 
 
-def fifths(table: NoisyTable) -> list[slice]:
-    """Neighbouring bins together: a fifth of all records in each, and clear of the noise.
+def concordance(
+    table: NoisyTable,
+    counted: Sequence[Function],
+    slopes: Callable[[Array], Sequence[Array]],
+    *,
+    kinds: int,
+    most: int,
+) -> ScoreInterval:
+    """The share of pairs that are ordered alike, of neighbouring bins together.
+
+    Noise in both records of a pair adds up over bins. So no more bins are told apart than leave it
+    small.
+
+    Args:
+        table: of fine bins.
+        counted: how many pairs of a table are ordered alike, and all of them.
+        slopes: the derivatives of both at a table.
+        kinds: how many pairs of outcomes are compared.
+        most: groups of bins.
+    """
+    found, bins = None, len(table.counts)
+    finest = max(bins // most, 1)  # of bins together
+    number = max(bins // _FEWEST, finest)
+    while number >= finest:
+        grouped = table.together(number)
+        both, twice = slopes(grouped.counts), sqrt(kinds) * grouped.pair_noise
+        if found is not None and twice > _TWICE * grouped.noise(both[0]):
+            break
+        found = grouped.quotient([float(one(grouped.counts)) for one in counted], both, twice)
+        if number == 1:
+            break
+        number //= 2
+    assert found is not None, "the coarsest is always looked at"  # noqa: S101
+    return found
+
+
+def fifths(table: NoisyTable, values: Array) -> list[tuple[float, slice]]:
+    """Neighbouring bins together, and the mean of their values: a fifth of all records in each.
 
     Which bins are together follows from noisy counts, which are public.
     """
     rows = table.counts.sum(axis=1)
-    outcomes, groups, begin = table.counts.shape[1], [], 0
-    for end in range(1, len(rows) + 1):
-        noise = table.sigma * math.sqrt((end - begin) * outcomes)
-        if rows[begin:end].sum() >= max(rows.sum() / 5 * 0.999, 4 * noise, 1.0):
-            groups.append(slice(begin, end))
-            begin = end
-    if begin < len(rows) and groups:
-        groups[-1] = slice(groups[-1].start, len(rows))
-    return groups
+    before, starts = np.concatenate([[0.0], rows.cumsum()]), [0]
+    while True:
+        ends = np.arange(starts[-1] + 1, len(before))
+        noise = table.range_errors(np.array(starts[-1]), ends)
+        least = np.maximum(max(before[-1] / 5 * 0.999, 1.0), 4 * noise)
+        full = ends[before[ends] - before[starts[-1]] >= least]
+        if not len(full) or full[0] == len(rows):
+            break
+        starts.append(int(full[0]))
+    if not len(full):  # what is left is too little, and goes to the group before
+        starts.pop()
+    found = [slice(a, b) for a, b in pairwise([*starts, len(rows)])]
+    means = [(rows[one] * values[one]).sum() / rows[one].sum() for one in found]
+    return [
+        (float(np.clip(mean, *values[one][[0, -1]])), one)
+        for mean, one in zip(means, found, strict=True)
+    ]
+
+
+def within_reach(table: NoisyTable, values: Array) -> Array:
+    """Rising values of bins, the same in all from which on noise hides whether there are records.
+
+    Noise of bins that hold nobody counts by what they stand for, so extreme ones stand for less.
+    """
+    before = np.concatenate([[0.0], table.counts.sum(axis=1).cumsum()])
+    first, last, places = np.array(0), np.array(len(values)), np.arange(len(values))
+    few_below = before[1:] <= _REACH * table.range_errors(first, places + 1)
+    few_above = before[-1] - before[:-1] <= _REACH * table.range_errors(places, last)
+    low = max(places[few_below], default=-1) + 1
+    high = min(places[few_above], default=len(values)) - 1
+    return np.clip(values, values[low], values[high]) if low < high else values
 
 
 def _plain(value: Any) -> Any:

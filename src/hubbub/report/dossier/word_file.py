@@ -16,6 +16,7 @@ from hubbub.report.dossier.dossier_opening import (
     counted,
 )
 from hubbub.report.dossier.dossier_parts import Heading, Sentence
+from hubbub.report.markup import printable
 
 _TIME = datetime(2000, 1, 1, tzinfo=UTC)  # the same dossier states the same properties
 
@@ -29,7 +30,7 @@ def as_docx(dossier: Dossier) -> bytes:
             f"expected python-docx to be installed for a docx file; {with_extra('paper')}"
         ) from None
     document = Document()
-    document.core_properties.title = f"{dossier.study}: dossier"
+    document.core_properties.title = printable(f"{dossier.study}: dossier")
     document.core_properties.author = ""
     document.core_properties.created = document.core_properties.modified = _TIME
     _opening(document, dossier)
@@ -45,7 +46,7 @@ def as_docx(dossier: Dossier) -> bytes:
 
 
 def _opening(made: Any, dossier: Dossier) -> None:
-    made.add_heading(dossier.study, level=0)
+    made.add_heading(printable(dossier.study), level=0)
     for words in (*OPENING, counted(dossier)):
         made.add_paragraph(words)
     _listed(made, WRONG_TITLE, list(dossier.wrongs))
@@ -56,22 +57,22 @@ def _listed(made: Any, title: str, lines: list[str]) -> None:
     if lines:
         made.add_heading(title, level=1)
         for line in lines:
-            made.add_paragraph(line, style="List Bullet")
+            made.add_paragraph(printable(line), style="List Bullet")
 
 
 def _add(made: Any, part: Shown) -> None:
     if isinstance(part, Heading):
-        made.add_heading(part.title, level=2)
+        made.add_heading(printable(part.title), level=2)
         if part.about:
             made.add_paragraph(part.about)
         return
     paragraph = made.add_paragraph()
     if isinstance(part, Sentence):
         paragraph.add_run(part.ask).bold = True
-        paragraph.add_run(f" {part.text} ")
+        paragraph.add_run(printable(f" {part.text} "))
         fields = f": {', '.join(part.fields)}" if part.fields else ""
         paragraph.add_run(f"[{part.standing}{fields}]").italic = True
         return
     paragraph.add_run(part.blank.ask).bold = True
-    paragraph.add_run(f" {part.text or '________'} ")
+    paragraph.add_run(printable(f" {part.text or '________'} "))
     paragraph.add_run(f"[by a person: {part.blank.name}]").italic = True

@@ -120,12 +120,13 @@ def _latex(paper: Manuscript) -> str:
 
 
 def _cells(row: Iterable[str]) -> str:
-    shown = [_INDENT.sub(r"\\quad ", _escaped(cell)) for cell in row]
+    shown = [(r"\quad " if _INDENT.match(cell) else "") + _escaped(cell) for cell in row]
     return " & ".join(shown) + r" \\"
 
 
 def _escaped(text: str) -> str:
-    return "".join(_SPECIAL.get(one, one) for one in text)
+    """In one line, as an empty one ends what it stands in."""
+    return "".join(_SPECIAL.get(one, one) for one in " ".join(markup.printable(text).split()))
 
 
 def _docx(paper: Manuscript) -> bytes:
@@ -137,17 +138,19 @@ def _docx(paper: Manuscript) -> bytes:
             f"expected python-docx for a Word document, found none; {with_extra('paper')}"
         ) from None
     document: Any = docx.Document()
-    document.add_heading(paper.study, level=1)
-    document.add_paragraph(paper.methods)
+    document.add_heading(markup.printable(paper.study), level=1)
+    document.add_paragraph(markup.printable(paper.methods))
     for number, one in enumerate(paper.tables, 1):
-        document.add_paragraph(f"Table {number}. {one.caption}", style="Caption")
+        caption = markup.printable(f"Table {number}. {one.caption}")
+        document.add_paragraph(caption, style="Caption")
         _word_table(document, one.table)
         for note in one.notes:
-            document.add_paragraph(f"{_capital(note)}.")
+            document.add_paragraph(markup.printable(f"{_capital(note)}."))
     for number, drawn in enumerate(paper.figures, 1):
         picture = io.BytesIO(figure_file(drawn.figure, "png"))
         document.add_picture(picture, width=Inches(_INCHES))
-        document.add_paragraph(f"Figure {number}. {drawn.figure.words}", style="Caption")
+        words = markup.printable(f"Figure {number}. {drawn.figure.words}")
+        document.add_paragraph(words, style="Caption")
     out = io.BytesIO()
     document.save(out)
     return out.getvalue()
@@ -162,11 +165,11 @@ def _word_table(document: Any, table: TextTable) -> None:
     grid = document.add_table(rows=0, cols=len(table.head), style="Light List")
     for row in (table.head, *table.rows):
         for place, (cell, text) in enumerate(zip(grid.add_row().cells, row, strict=True)):
-            cell.text = _INDENT.sub("", text)
+            cell.text = markup.printable(_INDENT.sub("", text))
             (paragraph,) = cell.paragraphs
             if place:
                 paragraph.alignment = WD_ALIGN_PARAGRAPH.RIGHT
-            elif text != cell.text:
+            elif _INDENT.match(text):
                 paragraph.paragraph_format.left_indent = Pt(_POINTS)
     first = grid.rows[0]._tr  # noqa: SLF001 (python-docx has no other way to it)
     first.get_or_add_trPr().append(OxmlElement("w:tblHeader"))

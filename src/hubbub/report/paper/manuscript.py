@@ -6,10 +6,11 @@ its figure; the model's coefficients, scores, calibration and decision curve.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hubbub.disk import file_name
 from hubbub.report import validation_words
 from hubbub.report.adversary_words import spoken
 from hubbub.report.answer_figures import Figure, figure_of
@@ -122,26 +123,35 @@ def manuscript_of(
     sites = None if plan is None else int(plan["silos"])
     figures = [
         *([("flow", flow_figure(known, told["unit"], sites))] if known else []),
-        *((name.replace(" ", "-"), figure) for name, figure in drawn if figure is not None),
+        *((name, figure) for name, figure in drawn if figure is not None),
         *(model_figures(scored) if scored else ()),
+    ]
+    tables = [
+        *_flow(known, told["unit"]),
+        *(table for name, one in every.items() for table in _tables(name, one, answers)),
+        *(_scores(scored) if scored else ()),
     ]
     return Manuscript(
         study=told["study"],
         methods=methods_sentence({**told, "statistics": every}, plan=plan, validation=scored),
         tables=tuple(
-            replace(table, table=_printed(table.table))
-            for table in (
-                *_flow(known, told["unit"]),
-                *(
-                    table
-                    for name, one in every.items()
-                    for table in _tables(name.replace(" ", "-"), one, answers)
-                ),
-                *(_scores(scored) if scored else ()),
-            )
+            replace(table, name=name, table=_printed(table.table))
+            for name, table in zip(_files(table.name for table in tables), tables, strict=True)
         ),
-        figures=tuple(PaperFigure(name, figure) for name, figure in figures),
+        figures=tuple(
+            PaperFigure(file, figure)
+            for file, (_, figure) in zip(_files(name for name, _ in figures), figures, strict=True)
+        ),
     )
+
+
+def _files(names: Iterable[str]) -> Iterator[str]:
+    """What files are called that show what is called so: a question's name may be anything."""
+    taken: set[str] = set()
+    for name in names:
+        own = file_name(name, lambda one: one not in taken)
+        taken.add(own)
+        yield own
 
 
 def methods_sentence(
@@ -208,7 +218,7 @@ def _tables(name: str, answer: Answer, answers: Mapping[str, Answer]) -> Iterato
         yield PaperTable(name, answer["title"], effects_table(answer), notes)
         return
     for what, table in tables_of(answer).items():
-        own = f"{name}-{what.replace(' ', '-')}" if what else name
+        own = f"{name}-{what}" if what else name
         said = f", {what}" if what else ""
         yield PaperTable(own, f"{answer['title']}{said}, {intervals}", table, notes)
         notes = ()

@@ -29,6 +29,8 @@ _COMMON = 0.8  # share of the records that have one category
 _FEW_ROWS = 8  # below which nothing looks like a key
 _FIRST_CODE = 1000
 _TAIL = 10.0  # times the lower half of values is as wide as all, in a column with a long tail
+_TRUSTED, _MOST_STEPS = 20, 1000  # values, of which a step is no chance; and steps they span
+_LAST_DIGITS = 1e-7
 _CODES = frozenset(map(float, range(10)))
 _CODE = re.compile(r"[\w-]+")
 _KEY = re.compile(
@@ -185,15 +187,51 @@ def _number(
     several = len(set(values)) > _FEW_VALUES
     if several and low >= 0 and median(values) - low < (high - low) / _TAIL:
         notes.append('a long tail: ask for its quantiles and histogram with spacing = "log"')
+    typical = _typical(values, low, high)
+    step = common_step(values)
+    low, high = (low, high) if step is None else _on_step(min(values), step, low, high)
     column = Column(
         name=name,
         low=low,
         high=high,
-        default=_typical(values, low, high),
+        step=step,
+        default=min(max(typical, low), high),
         indicator=len(values) < len(read),
         missing=tuple(absent),
     )
     return ColumnDraft(name=name, column=column, why="; ".join(notes))
+
+
+def common_step(values: Sequence[float]) -> float | None:
+    """The largest step of which all values are whole numbers apart; None if they lie closely.
+
+    >>> common_step([84.0, 168.0, 420.0] * 9), common_step([0.1, 0.3, 0.7] * 9)
+    (84.0, 0.2)
+    """
+    different = sorted(set(values))
+    if len(values) < _TRUSTED or len(different) < 3:
+        return None
+    least, span = different[0], different[-1] - different[0]
+    step = 0.0
+    for value in different[1:]:  # Euclid's way, up to the last digits
+        rest, divisor = step, value - least
+        while rest > _LAST_DIGITS * span:
+            rest, divisor = abs(divisor - rest * round(divisor / rest)), rest
+        step = divisor
+        if step * _MOST_STEPS < span:
+            return None
+    step = span / round(span / step)
+    short = float(f"{step:.9g}")
+    return short if abs(short - step) * _MOST_STEPS < _LAST_DIGITS * short else step
+
+
+def _on_step(value: float, step: float, low: float, high: float) -> tuple[float, float]:
+    """The bounds, moved outward to where a value is whole steps away; none goes below 0 for it."""
+    below = value + floor((low - value) / step + _LAST_DIGITS) * step
+    above = value + ceil((high - value) / step - _LAST_DIGITS) * step
+    below += step if below < 0 <= low else 0.0
+    below = float(f"{below:.12g}") + 0.0
+    return below, float(f"{below + round((above - below) / step) * step:.12g}")
 
 
 def _read(cells: Sequence[str], decimal: str) -> list[tuple[str, str | None]]:

@@ -53,7 +53,7 @@ def _data(made: Draft) -> list[str]:
         f"records = {made.records}                    # from records, rounded: of all silos",
         f"capacity = {made.capacity}                   # from records, rounded up: of each silo",
         "",
-        "[data.columns]                   # bounds, categories, defaults, missing: from records",
+        "[data.columns]            # bounds, steps, categories, defaults, missing: from records",
         *(_column(covariate.column) for covariate in made.used if covariate.column),
         *[line for column in made.columns if not column.column for line in _left_out(column)],
     ]
@@ -111,6 +111,7 @@ def _column(column: Column) -> str:
     else:
         low, high = column.bounds
         parts += [f"low = {_number(low)}", f"high = {_number(high)}"]
+        parts += [f"step = {_number(column.step)}"] if column.step else []
     if column.default is not None:
         default = column.default
         said = _text(default) if isinstance(default, str) else _number(default)

@@ -128,7 +128,9 @@ class Draft:
         read_off = [spelled, "data.records", "data.capacity"]
         read_off += ["data.most_per_patient"] if self.patient else []
         read_off += ["model.intercept"] if self.intercept else []
-        read_off += [f"bounds, typical values and missing of {_few(bounded)}"] if bounded else []
+        read_off += (
+            [f"bounds, steps, typical values and missing of {_few(bounded)}"] if bounded else []
+        )
         return (*read_off, *([f"categories of {_few(listed)}"] if listed else []))
 
 

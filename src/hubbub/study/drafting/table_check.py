@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 
 from hubbub.errors import DataError
@@ -19,8 +20,8 @@ from hubbub.study.drafting.cell_flaws import flaw_of
 from hubbub.study.drafting.cell_text import (
     folded,
 )
-from hubbub.study.drafting.column_draft import is_key
-from hubbub.study.drafting.likely_namesakes import likely_namesakes
+from hubbub.study.drafting.column_draft import common_step, is_key
+from hubbub.study.drafting.likely_namesakes import cut_numbers, likely_namesakes
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.extracts.extract_source import opened
@@ -44,6 +45,8 @@ _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
 _MUCH = 5  # of the records, one part that is lost in one interval
 _MOST_VISITS, _MANY = 60, 10  # different times, and records at each, on average
+_LUMPS, _LUMP = 3, 10  # values for each bin, and records of each value, that make a column lumpy
+_COPIES, _MOST_CELLS = 0.02, 1_000_000  # a share of rows, and cells of a file looked at more often
 _WORTH_SAYING = 50  # of so many values one outside the bounds costs nothing
 
 
@@ -59,7 +62,8 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
         except DataError as error:
             what, _, remedy = str(error).rpartition("; ")
             faults.append(Fault(file=name, what=what, remedy=remedy))
-    return [*faults, *all_faults(tables, study.data, owned)]
+    lumps = [fault for table in owned for fault in _lumps(table, study)]
+    return [*faults, *all_faults(tables, study.data, owned), *lumps]
 
 
 def read_site(study: Study, name: str, folder: Path) -> RawTable:
@@ -168,11 +172,13 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
     numbers = [number_in(canonical(cell)) for cell in table.column(column.name)]
     absent = set(map(column.spelled, ("", *column.missing)))
     cells = map(column.spelled, table.column(column.name))
-    outside = [
+    there = [
         (number, row)
         for cell, number, row in zip(cells, numbers, table.numbers, strict=True)
-        if number is not None and cell not in absent and not low <= number <= high
+        if number is not None and cell not in absent
     ]
+    yield from _between_steps(table, column, there)
+    outside = [(number, row) for number, row in there if not low <= number <= high]
     if len(outside) * _WORTH_SAYING > len(numbers):
         yield _odd(
             table,
@@ -188,6 +194,49 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
         remedy = "a slip of the pen, or another unit? it will count as the nearer bound"
         rows = [row for _, row in far]
         yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+
+
+def _between_steps(
+    table: RawTable, column: Column, there: Sequence[tuple[float, int]]
+) -> Iterator[Fault]:
+    """How many numbers within the bounds are no value of a column with a step."""
+    if not column.step:
+        return
+    (low, high), near = column.bounds, 1e-6 * column.step
+    off = [
+        (number, row)
+        for number, row in there
+        if low <= number <= high and abs(number - column.nearest(number)) > near
+    ]
+    if off:
+        said = f"{off[0][0]:.15g} is not {low:g} and whole steps of {column.step:g}"
+        remedy = "it will count as the nearest value that is: correct the cells, or the step"
+        rows = [row for _, row in off]
+        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+
+
+def _lumps(table: RawTable, study: Study) -> Iterator[Fault]:
+    """Columns of times and quantiles whose few values are told as if they lay evenly in bins."""
+    told = dict[str, int]()
+    for _, asked in study.statistics.named if study.statistics else ():
+        column, edges = getattr(asked, "time", None), getattr(asked, "edges", ())
+        if column is None and asked.kind == "quantiles":
+            column = getattr(asked, "column", None)
+        if isinstance(column, Column) and not column.step and column.name in table.header:
+            told[column.name] = max(told.get(column.name, 0), len(edges) - 1)
+    for name, bins in told.items():
+        numbers = [number_in(canonical(cell)) for cell in table.column(name)]
+        values = [number for number in numbers if number is not None]
+        different = len(set(values))
+        if len(values) > _FEW and different <= min(_LUMPS * bins, len(values) // _LUMP):
+            step = common_step(values)
+            remedy = f"step = {step:.9g}, if others have the same" if step else "their step"
+            yield _odd(
+                table,
+                f"{different} values hold all {len(values)}",
+                f"declare {remedy}, in data.columns: without it they count as spread evenly",
+                name,
+            )
 
 
 def _pooled(table: RawTable, column: Column) -> Iterator[Fault]:
@@ -344,6 +393,10 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         said = f"there are {len(table.rows)} records only"
         remedy = "few records learn little behind the noise: check that the file is whole"
         yield _odd(table, said, remedy)
+    if not data.patient:
+        yield from _copies(table)
+    for name in table.header:
+        yield from cut_numbers(table, name)
     used = [column.name for column in data.columns] or [
         n for n in table.header if n not in data.targets
     ]
@@ -358,6 +411,31 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         yield _odd(table, said, remedy, data.target)
 
 
+def _copies(table: RawTable) -> Iterator[Fault]:
+    """Rows that stand there twice, in every cell or in every cell but those of one column.
+
+    More often than chance would have it, if columns knew nothing of each other.
+    """
+    count = len(table.rows)
+    cells = [Counter(column) for column in zip(*table.rows, strict=True)]
+    alike = [sum((n / count) ** 2 for n in column.values()) for column in cells]
+    apart = range(len(cells)) if count * len(cells) <= _MOST_CELLS else ()
+    for place in (None, *apart):
+        kept = [row if place is None else row[:place] + row[place + 1 :] for row in table.rows]
+        copies = count - len(set(kept))
+        chance = prod(one for number, one in enumerate(alike) if number != place) * count**2 / 2
+        if copies > max(_COPIES * count, 10 * chance):
+            but = "" if place is None else f" but {table.header[place]!r}"
+            yield _odd(
+                table,
+                f"{copies} of {count} rows are copies of another one in every cell{but}",
+                "the promise is to a row: who stands there twice is promised what a row is of two "
+                "(hubbub epsilon --records-per-unit 2). Take the copies out, or name the column "
+                "that says whose a row is (data.patient)",
+            )
+            return
+
+
 def _classes(table: RawTable, data: Data) -> set[str]:
     """The classes that occur, each by its first spelling."""
     if data.target not in table.header or data.outcome is not None:
@@ -370,7 +448,7 @@ def _classes(table: RawTable, data: Data) -> set[str]:
 
 
 def _one_class(names: Sequence[str], classes: set[str], data: Data) -> Iterator[Fault]:
-    """Nothing can be learned where all records are of one class."""
+    """Nothing can be learned of one class; no run refuses it, as that would tell of records."""
     if len(classes) == 1:
         yield Fault(
             file=", ".join(names),

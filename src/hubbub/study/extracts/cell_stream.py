@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from math import isnan
+
+from hubbub.tabular.cells import text_of
 
 Cells = Mapping[str, Sequence[str]]
 
@@ -33,17 +33,4 @@ def texts_of(values: Sequence[object]) -> list[str]:
     Each from its own value alone: values that Python holds equal, such as 0.0 and -0.0, may be
     several people's.
     """
-    return list(map(_text, values))
-
-
-def _text(value: object) -> str:
-    """One value's; numbers that are equal have one text, whatever their sign of zero and scale."""
-    if value is None or (isinstance(value, float) and isnan(value)):
-        return ""
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, float):
-        return str(value + 0.0)  # -0.0 is 0.0
-    if isinstance(value, Decimal) and value.is_finite():
-        return f"{value.normalize() + 0:f}"
-    return str(value).strip()
+    return [str(int(one)) if isinstance(one, bool) else text_of(one) for one in values]

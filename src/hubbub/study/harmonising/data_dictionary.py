@@ -9,7 +9,7 @@ from hubbub.errors import StudyError
 from hubbub.study.study import Study
 from hubbub.tabular import Column
 
-HEAD = ("column", "role", "kind", "low", "high", "codes", "unit", "missing", "concepts")
+HEAD = ("column", "role", "kind", "low", "high", "step", "codes", "unit", "missing", "concepts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,7 @@ class DictionaryEntry:
         role: "target", "event", "patient", "order", "feature" or "statistics".
         kind: "number", "code" or "key".
         low, high: bounds, in the unit; empty where there are none.
+        step: of which values are multiples, counted from low; empty where there is none.
         codes: spellings that may occur.
         unit: where the study knows it.
         missing: what a missing cell means.
@@ -32,6 +33,7 @@ class DictionaryEntry:
     kind: str
     low: str = ""
     high: str = ""
+    step: str = ""
     codes: tuple[str, ...] = ()
     unit: str = ""
     missing: str = "not allowed"
@@ -40,8 +42,8 @@ class DictionaryEntry:
     def row(self) -> tuple[str, ...]:
         """As texts, in the order of `HEAD`."""
         return (
-            *(self.column, self.role, self.kind, self.low, self.high, " | ".join(self.codes)),
-            *(self.unit, self.missing, " ".join(map(str, self.concepts))),
+            *(self.column, self.role, self.kind, self.low, self.high, self.step),
+            *(" | ".join(self.codes), self.unit, self.missing, " ".join(map(str, self.concepts))),
         )
 
 
@@ -112,6 +114,7 @@ def _entry(study: Study, one: Column) -> DictionaryEntry:
         kind="code" if one.categories else "number",
         low=low,
         high=high,
+        step="" if one.step is None else f"{one.step:.15g}",
         codes=one.categories,
         unit=concept.unit if concept else "",
         missing=missing + spelled,

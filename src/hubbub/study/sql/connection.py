@@ -114,7 +114,7 @@ def connection_of(
         if party in table:
             return _from_table(party, table[party], path.parent)
     known = os.environ if environment is None else environment
-    if url := known.get(VARIABLE):
+    if (url := known.get(VARIABLE)) is not None:  # an empty one is refused, as any other
         return _from_table(VARIABLE, {"url": url}, folder)
     raise DataError(
         f"expected the database of {party} in {path.resolve()} or in {VARIABLE}, found neither; "

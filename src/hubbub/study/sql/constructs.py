@@ -1,8 +1,8 @@
 """What a query may be made of, and why anything else is refused (docs/privacy.md P31).
 
-`SCALARS` lists every expression that computes one row's value from that row alone, with the parts
-that it keeps; an expression with any other part is refused. This file knows SQL; it
-must not know studies or connections.
+`SCALARS` lists every expression that computes one row's value from that row alone, `COMPARED` and
+`JOINED` every condition of one, with the parts that they keep; an expression with any other part is
+refused. This file knows SQL; it must not know studies or connections.
 """
 
 from __future__ import annotations
@@ -14,21 +14,6 @@ from sqlglot import exp
 # By expression: which of its parts are expressions, and which are lists of them.
 SCALARS: dict[type[exp.Expr], tuple[tuple[str, ...], tuple[str, ...]]] = {
     exp.Paren: (("this",), ()),
-    exp.And: (("this", "expression"), ()),
-    exp.Or: (("this", "expression"), ()),
-    exp.Not: (("this",), ()),
-    exp.EQ: (("this", "expression"), ()),
-    exp.NEQ: (("this", "expression"), ()),
-    exp.GT: (("this", "expression"), ()),
-    exp.GTE: (("this", "expression"), ()),
-    exp.LT: (("this", "expression"), ()),
-    exp.LTE: (("this", "expression"), ()),
-    exp.Is: (("this", "expression"), ()),
-    exp.In: (("this",), ("expressions",)),
-    exp.Between: (("this", "low", "high"), ()),
-    exp.Like: (("this", "expression"), ()),
-    exp.Case: (("this", "default"), ("ifs",)),
-    exp.If: (("this", "true", "false"), ()),
     exp.Coalesce: (("this",), ("expressions",)),
     exp.Nullif: (("this", "expression"), ()),
     exp.Add: (("this", "expression"), ()),
@@ -51,6 +36,23 @@ SCALARS: dict[type[exp.Expr], tuple[tuple[str, ...], tuple[str, ...]]] = {
     exp.Extract: (("expression",), ()),
     exp.Cast: (("this",), ()),
 }
+# Conditions: what compares values, and what joins conditions.
+COMPARED: dict[type[exp.Expr], tuple[tuple[str, ...], tuple[str, ...]]] = {
+    exp.EQ: (("this", "expression"), ()),
+    exp.NEQ: (("this", "expression"), ()),
+    exp.GT: (("this", "expression"), ()),
+    exp.GTE: (("this", "expression"), ()),
+    exp.LT: (("this", "expression"), ()),
+    exp.LTE: (("this", "expression"), ()),
+    exp.In: (("this",), ("expressions",)),
+    exp.Between: (("this", "low", "high"), ()),
+    exp.Like: (("this", "expression"), ()),
+}
+JOINED: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.And: ("this", "expression"),
+    exp.Or: ("this", "expression"),
+    exp.Not: ("this",),
+}
 # Of several rows of one person: exact, whatever the order in which a database meets them.
 AGGREGATES = (exp.Count, exp.Min, exp.Max)
 TYPES = {
@@ -64,7 +66,7 @@ TYPES = {
 # Of which equal values have one text.
 EXACT = {exp.DataType.Type.INT, exp.DataType.Type.BIGINT, exp.DataType.Type.DATE}
 # Of which there is a least and a most whose text says no more than its value.
-ORDERED = TYPES - {exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR}
+ORDERED = {*EXACT, exp.DataType.Type.DOUBLE}
 # Words that a database reads as its clock, or as no day, where it expects a date.
 CLOCK = re.compile(
     r"(?<![a-z])(now|today|tomorrow|yesterday|epoch|infinity|allballs)(?![a-z])", re.IGNORECASE

@@ -33,6 +33,11 @@ _ABOUT_NAMES = ("08", "28", "3D", "3F", "42", "53", "55", "57")
 # PostgreSQL cannot tell how many rows a checked CAST leaves, takes them for one, and would go
 # through a table once for each person; all joins have equal keys, and all rows are wanted.
 _PLANS = ("enable_nestloop = off", "cursor_tuple_fraction = 1", "jit = off")
+# How PostgreSQL writes values as texts, whatever a role or a database has set.
+_TEXTS = (
+    *("datestyle = 'ISO, YMD'", "intervalstyle = 'postgres'", "bytea_output = 'hex'"),
+    *("extra_float_digits = 1", "standard_conforming_strings = on"),
+)
 _SQLITE_ABOUT_FILES = ("no such", "locked", "readonly", "unable to open", "not a database")
 _SQLITE_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
 
@@ -142,6 +147,8 @@ def _sqlite(connection: Connection, statement: str) -> Generator[Rows]:
     _refuse_absent(connection.address)
     path = Path(connection.address).resolve().as_uri()
     with closing(sqlite3.connect(f"{path}?mode=ro", uri=True, timeout=30)) as opened:
+        # Bytes that are no UTF-8, as a program of another encoding leaves them, fail nothing.
+        opened.text_factory = lambda content: content.decode("utf-8", "replace")
         for pragma in ("query_only = ON", "trusted_schema = OFF", "case_sensitive_like = ON"):
             opened.execute(f"PRAGMA {pragma}")
         opened.set_authorizer(
@@ -160,13 +167,26 @@ def _postgresql(connection: Connection, statement: str) -> Generator[Rows]:
     except ImportError:
         raise _without("PostgreSQL", "psycopg") from None
     with closing(psycopg.connect(connection.address, connect_timeout=30)) as opened:
+        encoding = opened.info.parameter_status("server_encoding") or "UTF8"
+        # As the server has them: it fails at letters that another encoding does not know.
+        opened.execute(f"SET client_encoding = '{encoding}'")
+        opened.commit()
+        codec = opened.info.encoding
+
+        class Decoded(psycopg.adapt.Loader):
+            def load(self, data: Any) -> str:
+                return bytes(data).decode("latin-1" if codec == "ascii" else codec, "replace")
+
+        for kind in ("text", "varchar", "bpchar", "name"):
+            opened.adapters.register_loader(kind, Decoded)
         opened.read_only = True
         opened.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         milliseconds = 1000 * connection.seconds
         with opened.cursor() as cursor:
             cursor.execute("SET LOCAL search_path = pg_catalog")  # no function of a site's own
             cursor.execute(f"SET LOCAL statement_timeout = {milliseconds}")
-            cursor.execute("SET LOCAL datestyle = 'ISO, YMD'")  # of dates as texts
+            for said in _TEXTS:
+                cursor.execute(f"SET LOCAL {said}")
             cursor.execute("SET LOCAL lock_timeout = '60s'")
             for said in _PLANS:
                 cursor.execute(f"SET LOCAL {said}")

@@ -9,7 +9,9 @@ from sqlglot import exp
 from hubbub.study.sql.constructs import (
     AGGREGATES,
     CLOCK,
+    COMPARED,
     DATE_PARTS,
+    JOINED,
     ORDERED,
     PLACES,
     SCALARS,
@@ -18,7 +20,7 @@ from hubbub.study.sql.constructs import (
 )
 from hubbub.study.sql.ranges import range_of
 from hubbub.study.sql.scope import Scope, name_of, refuse_more, refused
-from hubbub.study.sql.totals import real, total
+from hubbub.study.sql.totals import compared, holds, real, total, truth
 
 # Parts that sqlglot adds of itself, which say nothing beside PostgreSQL's SQL.
 _OF_THE_PARSER: dict[type[exp.Expr], tuple[str, ...]] = {
@@ -30,7 +32,7 @@ _OF_THE_PARSER: dict[type[exp.Expr], tuple[str, ...]] = {
 
 
 def value_of(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None = None) -> exp.Expr:
-    """An expression built anew; with `groups` one of a group's rows."""
+    """A value built anew, a condition as 1 or 0; with `groups` one of a group's rows."""
     if isinstance(node, exp.Column):
         column = _column(node, scope)
         if groups is not None and column not in groups:
@@ -42,41 +44,105 @@ def value_of(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None = Non
     if groups is not None and isinstance(node, AGGREGATES):
         return _aggregate(node, scope)
     if isinstance(node, exp.Literal):
-        return _literal(node)
-    if isinstance(node, exp.Boolean | exp.Null):
-        return type(node)(**({"this": bool(node.this)} if isinstance(node, exp.Boolean) else {}))
+        return _literal(node, scope)
+    if isinstance(node, exp.Null):
+        return exp.Null()
+    if isinstance(node, (*COMPARED, *JOINED, exp.Is, exp.Boolean)):
+        return truth(condition_of(node, scope, groups))
+    if isinstance(node, exp.Case):
+        return _case(node, scope, groups)
     if type(node) not in SCALARS:
         raise refused(why_not(node), "write it in another way, or in a view of the site")
     return _scalar(node, scope, groups)
 
 
+def condition_of(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None = None) -> exp.Expr:
+    """A condition built anew: comparisons, joined; another value holds if it is a number but 0."""
+    if isinstance(node, exp.Paren):
+        refuse_more(node, {"this"}, "PAREN")
+        return exp.Paren(this=condition_of(node.this, scope, groups))
+    if isinstance(node, exp.Boolean):
+        return exp.Boolean(this=bool(node.this))
+    if isinstance(node, exp.Null):
+        return exp.Null()
+    if isinstance(node, exp.Is):
+        return _is(node, scope, groups)
+    if type(node) in JOINED:
+        parts = JOINED[type(node)]
+        refuse_more(node, {*parts}, node.key.upper())
+        built = {part: condition_of(node.args[part], scope, groups) for part in parts}
+        return type(node)(**built)
+    if type(node) not in COMPARED:
+        return holds(value_of(node, scope, groups), scope)
+    if isinstance(node, exp.In) and not node.args.get("expressions"):
+        raise refused("IN without a list of values", "list them, or join on the person's key")
+    made = compared(_built(node, COMPARED[type(node)], scope, groups, more=("negate",)), scope)
+    return exp.Not(this=exp.Paren(this=made)) if node.args.get("negate") else made
+
+
+def _is(node: exp.Is, scope: Scope, groups: list[exp.Column] | None) -> exp.Expr:
+    """Whether a value is missing, or a condition true or false."""
+    refuse_more(node, {"this", "expression", "negate"}, "IS")
+    other = node.expression
+    if not isinstance(other, exp.Null | exp.Boolean):
+        raise refused("IS of something else than NULL, TRUE or FALSE", "write = instead")
+    of = value_of if isinstance(other, exp.Null) else condition_of
+    inner = exp.Paren(this=of(node.this, scope, groups))
+    made = exp.Is(this=inner, expression=condition_of(other, scope))
+    return exp.Not(this=exp.Paren(this=made)) if node.args.get("negate") else made
+
+
+def _case(node: exp.Case, scope: Scope, groups: list[exp.Column] | None) -> exp.Expr:
+    """A CASE of conditions, or of values that are compared with one."""
+    refuse_more(node, {"this", "ifs", "default"}, "CASE")
+    of = condition_of if node.this is None else value_of
+    parts: dict[str, exp.Expr] = {
+        part: value_of(inner, scope, groups)
+        for part in ("this", "default")
+        if (inner := node.args.get(part)) is not None
+    }
+    ifs = []
+    for one in node.args["ifs"]:
+        refuse_more(one, {"this", "true"}, "WHEN")
+        true = value_of(one.args["true"], scope, groups)
+        ifs.append(exp.If(this=of(one.this, scope, groups), true=true))
+    return total(exp.Case(ifs=ifs, **parts), scope)
+
+
 def _scalar(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None) -> exp.Expr:
-    single, several = SCALARS[type(node)]
+    _check_form(node)
+    kind = _type(node) if isinstance(node, exp.Cast) else None
+    built = _built(
+        node, SCALARS[type(node)], scope, groups, more=_OF_THE_PARSER.get(type(node), ())
+    )
+    if kind is not None:
+        built.set("to", kind)
+    if isinstance(node, exp.Extract):
+        built.set("this", exp.var(node.name.upper()))
+    return total(built, scope)
+
+
+def _built(
+    node: exp.Expr,
+    known: tuple[tuple[str, ...], tuple[str, ...]],
+    scope: Scope,
+    groups: list[exp.Column] | None,
+    more: tuple[str, ...],
+) -> exp.Expr:
+    """A node of the parts that are known, each a value built anew."""
+    single, several = known
     parts: dict[str, object] = {}
     for part in single:
         if (inner := node.args.get(part)) is not None:
             parts[part] = value_of(inner, scope, groups)
     for part in several:
         parts[part] = [value_of(one, scope, groups) for one in node.args.get(part) or ()]
-    _check_form(node)
-    more = {"negate"} if isinstance(node, exp.Is | exp.Like) else _OF_THE_PARSER.get(type(node), ())
     refuse_more(node, {*single, *several, *more}, node.key.upper())
-    if isinstance(node, exp.Is) and node.args.get("negate"):
-        parts["negate"] = True
-    if isinstance(node, exp.Cast):
-        parts["to"] = _type(node)
-    if isinstance(node, exp.Extract):
-        parts["this"] = exp.var(node.name.upper())
-    built = total(type(node)(**parts), scope)
-    if isinstance(node, exp.Like) and node.args.get("negate"):
-        return exp.Not(this=exp.Paren(this=built))
-    return built
+    return type(node)(**parts)
 
 
 def _check_form(node: exp.Expr) -> None:
     """Refuse forms of what is known that say more than is kept."""
-    if isinstance(node, exp.In) and not node.args.get("expressions"):
-        raise refused("IN without a list of values", "list them, or join on the person's key")
     if isinstance(node, exp.Trim) and node.expression is not None:
         raise refused("TRIM of certain letters", "write TRIM(column)")
     if isinstance(node, exp.Floor | exp.Ceil) and node.args.get("decimals") is not None:
@@ -92,7 +158,7 @@ def _check_form(node: exp.Expr) -> None:
 def _aggregate(node: exp.Expr, scope: Scope) -> exp.Expr:
     """COUNT, MIN or MAX of a person's rows."""
     refuse_more(node, {"this", "big_int"}, node.key.upper())
-    inner = node.this
+    inner, scope = node.this, scope.of_rows
     if isinstance(node, exp.Count) and isinstance(inner, exp.Star):
         return exp.Count(this=exp.Star())
     if isinstance(node, exp.Count) and isinstance(inner, exp.Distinct):
@@ -143,7 +209,7 @@ def _column(node: exp.Column, scope: Scope) -> exp.Column:
     return scope.column(table, name)
 
 
-def _literal(node: exp.Literal) -> exp.Literal:
+def _literal(node: exp.Literal, scope: Scope) -> exp.Expr:
     """A number or a text that every engine reads alike."""
     text = str(node.this)
     if node.is_string:
@@ -157,7 +223,8 @@ def _literal(node: exp.Literal) -> exp.Literal:
         return exp.Literal(this=text, is_string=True)
     if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]{1,18})?", text):
         raise refused("a number in another form than 12 or 1.5", "write it so")
-    return exp.Literal(this=text, is_string=False)
+    number = exp.Literal(this=text, is_string=False)
+    return total(exp.cast(number, exp.DataType.Type.DOUBLE), scope) if "." in text else number
 
 
 def _type(node: exp.Cast) -> exp.DataType:
@@ -168,7 +235,9 @@ def _type(node: exp.Cast) -> exp.DataType:
         raise refused(
             "a CAST to another type", "use INTEGER, BIGINT, DOUBLE PRECISION, TEXT or DATE"
         )
-    data_type = exp.DataType(this=kind.this)  # type: ignore[union-attr]
+    said = kind.this  # type: ignore[union-attr]
+    is_text = said is exp.DataType.Type.VARCHAR
+    data_type = exp.DataType(this=exp.DataType.Type.TEXT if is_text else said)
     if data_type.this is exp.DataType.Type.DATE and any(map(is_date, node.this.find_all(exp.Cast))):
         raise refused("a CAST to DATE within another", "cast once")
     return data_type

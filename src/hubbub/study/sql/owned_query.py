@@ -27,7 +27,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Tokenizer
 
 from hubbub.study.sql.constructs import AGGREGATES, EXACT, PARTS, STATEMENTS, why_not
-from hubbub.study.sql.expressions import value_of
+from hubbub.study.sql.expressions import condition_of, value_of
 from hubbub.study.sql.ranges import range_of
 from hubbub.study.sql.scope import (
     Relation,
@@ -183,7 +183,7 @@ class _Check:
         built.set("joins", joins)
         where = select.args.get("where")
         if where is not None:
-            built.set("where", exp.Where(this=value_of(where.this, scope)))
+            built.set("where", exp.Where(this=condition_of(where.this, scope)))
         groups = self._groups(select.args.get("group"), scope)
         expressions, columns, keys = self._results(select.expressions, scope, groups)
         built.set("expressions", expressions)
@@ -249,7 +249,7 @@ class _Check:
         name, relation = self._relation(join.this)
         before = dict(scope.owners)
         placed = scope.add(name, relation, owned=bool(relation.key) and not side)
-        on = value_of(join.args["on"], scope)
+        on = condition_of(join.args["on"], scope)
         if relation.key and not any(
             says_same_person(one, scope.key_of(name), before) for one in all_of(on)
         ):
@@ -282,6 +282,7 @@ class _Check:
         results: list[exp.Expr] = []
         columns: dict[str, str] = {}
         keys: list[str] = []
+        values = scope if groups is None else scope.of_groups
         for one in stated:
             value = one.this if isinstance(one, exp.Alias) else one
             if isinstance(one, exp.Alias):
@@ -295,7 +296,7 @@ class _Check:
                 )
             if name.casefold() in map(str.casefold, columns):
                 raise refused(f"two columns {name!r}", "name them apart")
-            built = _of_group(value_of(value, scope, groups), scope, groups)
+            built = _of_group(value_of(value, values, groups), scope, groups)
             if isinstance(built, exp.Column) and scope.is_key(built):
                 keys.append(name)
             columns[name] = f"r {len(columns)}"

@@ -14,7 +14,7 @@ from math import log, sqrt
 from sqlglot import exp
 
 from hubbub.study.sql.scope import Scope, refused
-from hubbub.study.sql.value_range import DAY, REAL, WHOLE, WHOLES, ValueRange
+from hubbub.study.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES, ValueRange
 
 MOST_WHOLE = 1e15  # of a CAST to a whole number; a real number holds each of them exactly
 MOST_LETTERS, MOST_POWER = 32, 19  # of a text that is read as a number, and of its power of ten
@@ -54,9 +54,10 @@ def range_of(built: exp.Expr, scope: Scope) -> ValueRange:
         return range_of(built.this, scope)
     if isinstance(built, _COMPUTED):
         return _held(_of_computed(built, scope))
-    return ValueRange()
+    return ValueRange(TEXT if isinstance(built, _TEXTS) else None)
 
 
+_TEXTS = (exp.Lower, exp.Upper, exp.Trim, exp.Substring, exp.DPipe)
 _COMPUTED = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Abs),
     *(exp.Floor, exp.Ceil, exp.Sqrt, exp.Ln, exp.Exp),
@@ -65,7 +66,7 @@ _COMPUTED = (
 
 def _of_literal(built: exp.Literal) -> ValueRange:
     if built.is_string:
-        return ValueRange()
+        return ValueRange(TEXT)
     size = float(built.this)
     return ValueRange(REAL if "." in built.this else WHOLE, size or 1.0, size)
 

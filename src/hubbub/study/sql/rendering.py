@@ -1,9 +1,10 @@
 """The statement that a site's engine runs, from a checked query.
 
-Numbers are divided as real numbers everywhere, and by zero gives nothing; dates are read and
-subtracted as dates where an engine has none. A text is a number, or a date, where it is written as
-one, and else nothing: no engine is asked for what it would fail at, or read in its own way (`now`).
-So engines of sites give the same cells, and no cell makes one fail (docs/privacy.md P31).
+Columns of tables are read as `readings` says. Numbers are divided as real numbers everywhere, and
+by zero gives nothing; dates are read and subtracted as dates where an engine has none. A text is a
+number, or a date, where it is written as one, and else nothing: no engine is asked for what it
+would fail at, or read in its own way (`now`). So engines of sites give the same cells, and no cell
+makes one fail (docs/privacy.md P31).
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from functools import partial
 
 from sqlglot import ErrorLevel, exp
 
-from hubbub.study.sql.constructs import AGGREGATES
 from hubbub.study.sql.expressions import is_date
 from hubbub.study.sql.ranges import MOST_WHOLE
-from hubbub.study.sql.scope import BASE, all_of
-from hubbub.study.sql.text_forms import day_of, is_number
-from hubbub.study.sql.totals import KNOWN
+from hubbub.study.sql.readings import number_of, text_of
+from hubbub.study.sql.scope import BASE, KEY, NUMBER, READ
+from hubbub.study.sql.text_forms import day_of, real_of
+from hubbub.study.sql.totals import KNOWN, TEXTS, TRUTH
 from hubbub.study.sql.value_range import DAY, REAL, WHOLE, WHOLES
 
 _SQLITE_PARTS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d"}
+_LETTERS = ("postgres", "duckdb")  # engines that know more letters than A to Z as upper and lower
+_UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 _BARE = ("postgres",)  # engines that read `table.name` as a call where there is no such column
 
 
@@ -37,14 +40,19 @@ def rendered(select: exp.Select, engine: str, schema: str = "") -> str:
     if schema:
         for table in select_copy.find_all(exp.Table):
             table.set("db", exp.to_identifier(schema, quoted=True))
-    if engine in _BARE:
-        _each(select_copy, exp.Column, _bare)
+    _each(select_copy, exp.Select, partial(_apart, engine=engine))
+    _each(select_copy, exp.Column, partial(_as_read, engine=engine))
+    if engine in _LETTERS:
+        _each(select_copy, exp.Lower, partial(_translated, old=_UPPER, new=_LOWER))
+        _each(select_copy, exp.Upper, partial(_translated, old=_LOWER, new=_UPPER))
+    if engine == "postgres":
+        _each(select_copy, exp.Predicate, _by_letters)
     if engine == "sqlite":
         _each(select_copy, exp.Sub, _days)
         _each(select_copy, exp.Extract, _date_part)
     _each(select_copy, exp.Cast, partial(_cast, engine=engine))
     if engine == "duckdb":
-        _try(select_copy)
+        _each(select_copy, exp.Trim, _of_spaces)
     return select_copy.sql(dialect=engine, comments=False, unsupported_level=ErrorLevel.RAISE)
 
 
@@ -58,9 +66,44 @@ def _each(
         node.replace(change(node.copy()))
 
 
-def _bare(node: exp.Expr) -> exp.Expr:
-    """A column of a site's table by its name alone."""
-    return exp.column(node.name, quoted=True) if node.text("table").startswith(BASE) else node
+def _as_read(node: exp.Expr, engine: str) -> exp.Expr:
+    """A column of a site's table as what it is read."""
+    if not node.text("table").startswith(BASE):
+        return node
+    column = exp.column(node.name, quoted=True) if engine in _BARE else node
+    read = node.meta[READ]
+    if read == NUMBER:
+        return number_of(column, engine)
+    return text_of(column, engine, key=read == KEY)
+
+
+def _apart(node: exp.Expr, engine: str) -> exp.Expr:
+    """A site's table read before it is joined: SQLite then makes an index of what was read."""
+    source = node.args["from_"].this
+    narrow = isinstance(source, exp.Table) and source.alias.startswith(BASE)
+    if engine == "sqlite" and narrow:
+        node.set("limit", exp.Limit(expression=exp.Literal.number(-1)))
+    return node
+
+
+def _translated(node: exp.Expr, old: str, new: str) -> exp.Expr:
+    """The letters A to Z alone: of others it depends on the database which are the same."""
+    letters = exp.Literal.string(old), exp.Literal.string(new)
+    return exp.Anonymous(this="TRANSLATE", expressions=[node.this, *letters])
+
+
+def _by_letters(node: exp.Expr) -> exp.Expr:
+    """Texts in the order of their letters' numbers, as they have it elsewhere."""
+    if node.meta.get(TEXTS):
+        node.set(
+            "this", exp.Collate(this=_paren(node.this), expression=exp.to_identifier("C", True))
+        )
+    return node
+
+
+def _of_spaces(node: exp.Expr) -> exp.Expr:
+    """Without spaces at its ends, and no other letters that DuckDB takes for such."""
+    return exp.Anonymous(this="TRIM", expressions=[node.this, exp.Literal.string(" ")])
 
 
 def _days(node: exp.Expr) -> exp.Expr:
@@ -88,19 +131,16 @@ def _cast(node: exp.Expr, engine: str) -> exp.Expr:
     kind, known = node.args["to"].this, node.meta.get(KNOWN, "")
     if kind is DAY:
         return node if known else _date(node, engine)
-    if kind not in (*WHOLES, REAL):
+    if kind not in (*WHOLES, REAL) or known == TRUTH:
         return node
-    value = exp.Paren(this=node.this)
-    number = exp.cast(value, REAL)
-    if kind is REAL:
-        found: exp.Expr = number
-    elif known in [one.value for one in WHOLES]:
-        return exp.cast(value, WHOLE)
-    else:
-        found = _whole(number)
-    if known:
-        return found
-    return exp.Case(ifs=[exp.If(this=is_number(node.this, engine), true=found)])
+    if known in [one.value for one in WHOLES] and kind is not REAL:
+        return exp.cast(_paren(node.this), WHOLE)
+    number = exp.cast(_paren(node.this), REAL) if known else real_of(node.this, engine)
+    return number if kind is REAL else _whole(number)
+
+
+def _paren(node: exp.Expr) -> exp.Paren:
+    return exp.Paren(this=node)
 
 
 def _whole(number: exp.Expr) -> exp.Expr:
@@ -117,54 +157,3 @@ def _date(node: exp.Expr, engine: str) -> exp.Expr:
     """A date from a text that begins with a day, and nothing from another."""
     day = day_of(node.this)
     return exp.func("date", day) if engine == "sqlite" else exp.cast(day, DAY)
-
-
-def _try(made: exp.Select) -> None:
-    """DuckDB reads a text beside a number as one, and may fail at it: there it gives nothing.
-
-    What joins tables by columns is compared as texts, which it need not try and can do at once.
-    """
-    for select in list(made.find_all(exp.Select)):
-        for expression in select.expressions:
-            _tried(expression, "this")
-        if where := select.args.get("where"):
-            _tried(where, "this")
-        for join in select.args.get("joins") or ():
-            parts = [_same(one) for one in all_of(join.args["on"])]
-            join.set("on", exp.and_(*parts, copy=False))
-
-
-def _tried(holder: exp.Expr, part: str) -> None:
-    """Have an expression tried; of one with aggregates, what they are of."""
-    value = holder.args[part]
-    if isinstance(value, exp.Column | exp.Literal | exp.Star):
-        return
-    aggregates = list(value.find_all(*AGGREGATES))
-    if not aggregates:
-        holder.set(part, _trying(value))
-    for aggregate in aggregates:
-        if isinstance(aggregate.this, exp.Distinct):
-            aggregate.this.set(
-                "expressions", [_trying(inner) for inner in aggregate.this.expressions]
-            )
-        else:
-            _tried(aggregate, "this")
-
-
-def _trying(value: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="TRY", expressions=[value.copy()])
-
-
-def _same(one: exp.Expr) -> exp.Expr:
-    """One condition of a join."""
-    sides = [one.this, one.expression] if isinstance(one, exp.EQ) else []
-    if not sides or not all(isinstance(side, exp.Column) for side in sides):
-        return _trying(one)
-    point = (exp.Literal.string(r"\.0$"), exp.Literal.string(""))  # 1.0 is 1
-    texts = [
-        exp.Anonymous(
-            this="REGEXP_REPLACE", expressions=[exp.cast(side, exp.DataType.Type.TEXT), *point]
-        )
-        for side in sides
-    ]
-    return exp.EQ(this=texts[0], expression=texts[1])

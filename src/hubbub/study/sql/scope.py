@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -12,7 +13,7 @@ from hubbub.errors import StudyError
 from hubbub.study.sql.constructs import PARTS
 from hubbub.study.sql.value_range import ValueRange
 
-_SYSTEM = ("pg_", "sqlite_", "duckdb_", "information_schema")
+_SYSTEM = ("pg_", "pragma_", "sqlite_", "duckdb_", "information_schema")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -80,9 +81,18 @@ class Scope:
         self._number = number
         self._relations: dict[str, Relation] = {}
         self._made: dict[str, str] = {}  # by the study's name of a table
-        self._asked: dict[str, dict[str, str]] = {}  # of each, by the study's name of a column
+        # Of each, by the study's name of a column and whether it is read as a number.
+        self._asked: dict[str, dict[tuple[str, bool], str]] = {}
         self.owners: dict[str, str] = {}  # of each by its made name, the key's
         self._present: set[str] = set()  # those whose key cannot be missing
+        self.of_rows = self  # which is another one where values are of groups
+
+    @property
+    def of_groups(self) -> Scope:
+        """The same for values of groups, whose columns are read after they were grouped."""
+        made = copy(self)
+        assert made.of_rows is self, "a copy of this one"  # noqa: S101
+        return made
 
     def add(self, name: str, relation: Relation, *, owned: bool) -> exp.Expr:
         """One more of them, as it stands in FROM."""
@@ -110,18 +120,29 @@ class Scope:
         """The name of the only one; None of several."""
         return next(iter(self._relations)) if len(self._relations) == 1 else None
 
-    def column(self, table: str, name: str) -> exp.Column:
-        """A column of one of them."""
+    def column(self, table: str, name: str, *, number: bool = False) -> exp.Column:
+        """A column of one of them; with `number` one that a table is to give as a number."""
         if table not in self._relations:
             raise refused(f"a column of {table!r}, which is not in this FROM", "join it")
         columns, asked = self._relations[table].columns, self._asked[table]
         if columns is None:
-            made = asked.setdefault(name, f"c {len(asked)}")
+            made = asked.setdefault((name, number), f"c {len(asked)}")
         elif name in columns:
             made = columns[name]
         else:
             raise refused(f"a column {name!r} of {table!r}, which has none", "correct it")
         return exp.column(made, table=self._made[table], quoted=True)
+
+    def number(self, column: exp.Column) -> exp.Column | None:
+        """What a table of the site gives as a number for a column, where that can be asked for.
+
+        A text of it may be a number that is not quite the same: SQLite reads `3.592862` so.
+        """
+        table = next(name for name, made in self._made.items() if made == column.table)
+        names = [name for (name, _), made in self._asked[table].items() if made == column.name]
+        if self is not self.of_rows or self._relations[table].columns is not None:
+            return None
+        return self.column(table, names[0], number=True)
 
     def range(self, column: exp.Column) -> ValueRange:
         """What a column may be, where the query itself says it."""
@@ -139,6 +160,7 @@ class Scope:
         engine makes of `table.name` (PostgreSQL calls a function of that name).
         """
         named = {made: name for name, made in self._made.items()}
+        used = {(column.table, column.name) for column in select.find_all(exp.Column)}
         for item in [select.args["from_"], *select.args["joins"]]:
             if not isinstance(item.this, exp.Table):
                 continue
@@ -147,15 +169,20 @@ class Scope:
             table.args["alias"].this.set("this", base)
             if not self._asked[named[made]]:
                 raise refused(f"a table {named[made]!r} of which no column is used", "leave it out")
-            asked = [
-                exp.alias_(exp.column(name, table=base, quoted=True), called, quoted=True)
-                for name, called in self._asked[named[made]].items()
-            ]
+            asked = []
+            for (name, number), called in self._asked[named[made]].items():
+                if (made, called) not in used and asked:
+                    continue  # it was asked for as a number too, and only so
+                column = exp.column(name, table=base, quoted=True)
+                own = name == self._relations[named[made]].key
+                column.meta[READ] = NUMBER if number else KEY if own else ""
+                asked.append(exp.alias_(column, called, quoted=True))
             item.set("this", exp.select(*asked).from_(table).subquery(made, copy=False))
             item.this.args["alias"].this.set("quoted", True)
 
 
 BASE = "b "  # a table of the site, within the SELECT that narrows it
+READ, KEY, NUMBER = "read", "key", "number"  # in a column's meta, there: as what it is read
 
 
 def _placed(made: str, relation: Relation) -> exp.Expr:

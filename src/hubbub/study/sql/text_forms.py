@@ -12,6 +12,7 @@ from functools import reduce
 from sqlglot import exp
 
 from hubbub.study.sql.ranges import MOST_LETTERS
+from hubbub.study.sql.value_range import REAL
 
 _REGULAR = ("postgres", "duckdb")  # engines with regular expressions
 _NUMBER = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)$|^-?([0-9]+|[0-9]*\.[0-9]+)e-?[01]?[0-9]$"
@@ -41,6 +42,37 @@ def is_number(value: exp.Expr, engine: str) -> exp.Expr:
     ]
     powered = exp.and_(exp.or_(*tails), exp.not_(_any(text, ("e%", "-e%", "%.e%"))))
     return exp.and_(short, signed, some, exp.or_(_in(rest, _PLAIN), powered))
+
+
+def real_of(value: exp.Expr, engine: str) -> exp.Expr:
+    """A value whose text is a number as that number, else nothing."""
+    if engine == "sqlite":
+        text = f"TRIM({_text(value).sql(dialect=engine)})"
+        lower = f"REPLACE(LOWER({text}), 'e+', 'e')"
+        body = f"SUBSTR({lower}, 1 + ({lower} LIKE '-%'))"
+        at = f"INSTR({body} || 'e', 'e')"
+        said = _SQLITE_REAL.format(text=text, lower=lower, body=body, at=at, most=MOST_LETTERS)
+        return exp.var(" ".join(said.split()))
+    number = exp.cast(exp.Paren(this=value.copy()), REAL)
+    return exp.Case(ifs=[exp.If(this=is_number(value, engine), true=number)])
+
+
+# A sign, digits with one point, and a power of ten. SQLite may read the neighbour of the number
+# that is nearest to a text; up to fifteen digits are a whole number that a real one holds, as are
+# powers of ten, and their quotient is rounded once.
+_SQLITE_REAL = """CASE
+    WHEN {text} <> '' AND LENGTH({text}) <= 18 AND NOT {text} GLOB '*[^0-9]*'
+    THEN CAST({text} AS REAL)
+    WHEN LENGTH({lower}) <= {most} AND SUBSTR({body}, 1, {at} - 1) GLOB '*[0-9]*'
+    AND NOT SUBSTR({body}, 1, {at} - 1) GLOB '*[^0-9.]*' AND NOT {body} LIKE '%.%.%' AND (
+    {at} > LENGTH({body}) OR (NOT {body} LIKE '%.e%' AND (SUBSTR({body}, {at} + 1) GLOB '[0-9]'
+    OR SUBSTR({body}, {at} + 1) GLOB '[01][0-9]' OR SUBSTR({body}, {at} + 1) GLOB '-[0-9]'
+    OR SUBSTR({body}, {at} + 1) GLOB '-[01][0-9]')))
+    THEN CASE WHEN LENGTH(LTRIM(REPLACE({body}, '.', ''), '0')) <= 15 AND LENGTH({text}) <= 22
+    AND {text} LIKE '%.%' AND NOT {lower} LIKE '%e%'
+    THEN CAST(REPLACE({text}, '.', '') AS INTEGER)
+    / CAST('1' || SUBSTR('0000000000000000000000', 1, LENGTH({text}) - INSTR({text}, '.')) AS REAL)
+    ELSE CAST({text} AS REAL) END END"""
 
 
 def day_of(value: exp.Expr) -> exp.Expr:

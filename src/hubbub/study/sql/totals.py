@@ -1,38 +1,47 @@
 """Expressions that have a value, or are missing, for every cell: no cell makes a database fail.
 
 Whoever writes a query could else aim: `1 / (pid - 4711)` fails where one person is in a table, and
-that a silo fails is seen by others (docs/privacy.md P31). So arithmetic is of real numbers that are
-neither too large nor too small, or of whole ones that cannot overflow; a column becomes a number
-where its text is one, and is missing elsewhere; a root, a logarithm and a power are of what they
-are defined for. What cannot be made so is refused. This file knows expressions; `rendering` says
-what a CAST is in the SQL of an engine.
+so does a text beside a number, which an engine casts of itself; that a silo fails is seen by others
+(docs/privacy.md P31). So each expression has one type: a text, a whole or a real number, or a day.
+A column of a table is the text that it was read as (`readings`), of which the query need not say
+the type: beside a number it is read as one, beside a day as a day. Whatever else stands beside
+another type is refused, and nothing is left for an engine to cast. Arithmetic is of real numbers
+that are neither too large nor too small, or of whole ones that cannot overflow; a root, a logarithm
+and a power are of what they are defined for. This file knows expressions; `rendering` says what a
+CAST is in the SQL of an engine.
 """
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import date
+from typing import Any
 
 from sqlglot import exp
 
 from hubbub.study.sql.ranges import MOST_EXPONENT, holds_whole, range_of
 from hubbub.study.sql.scope import Scope, refused
-from hubbub.study.sql.value_range import DAY, REAL, WHOLE, WHOLES
+from hubbub.study.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES
 
 LONGEST = 1000  # letters of a text that is joined to another
-_NESTED = 3  # roots, logarithms and powers within each other, each of which says its inner twice
-KNOWN = (
-    "known"  # in a CAST's meta: the type of what is cast, where that is a number, or a day, already
-)
+_NESTED = 3  # within each other, of what says its inner twice
+KNOWN = "known"  # in a CAST's meta: the type of what is cast, where that is a number or a day
+TRUTH = "truth"  # there, of a condition
+TEXTS = "texts"  # in a comparison's meta: whether it puts texts in order
 _PAIRS = (exp.Add, exp.Sub, exp.Mul, exp.Div)
 _DEFINED = (exp.Sqrt, exp.Ln, exp.Exp)
-_COMPARED = (
-    *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE),
-    *(exp.Between, exp.In, exp.Coalesce, exp.Nullif, exp.Case),
-)
+_OF_TEXT = (exp.Lower, exp.Upper, exp.Trim, exp.Length, exp.Substring, exp.DPipe)
+_NAMES: dict[Any, str] = {
+    None: "a column",
+    TEXT: "a text",
+    DAY: "a date",
+    **dict.fromkeys((*WHOLES, REAL), "a number"),
+}
 
 
 def total(made: exp.Expr, scope: Scope) -> exp.Expr:
-    """An expression that no cell makes fail, from one whose parts are so already.
+    """A value that no cell makes fail, from one whose parts are so already.
 
     Args:
         made: built of parts that were checked.
@@ -42,7 +51,7 @@ def total(made: exp.Expr, scope: Scope) -> exp.Expr:
         StudyError: there is none.
     """
     if isinstance(made, exp.Cast):
-        return _cast(made, scope)
+        return _cast(made.this, made.to.this, scope)
     if isinstance(made, _PAIRS):
         return _pair(made, scope)
     if isinstance(made, exp.Neg | exp.Abs):
@@ -51,31 +60,193 @@ def total(made: exp.Expr, scope: Scope) -> exp.Expr:
         return type(made)(this=real(made.this, scope))
     if isinstance(made, _DEFINED):
         return _defined(made, scope)
-    _check_texts(made)
-    if isinstance(made, _COMPARED):
-        _compare_alike(made, scope)
+    if isinstance(made, _OF_TEXT):
+        _read_texts(made, scope)
+    elif isinstance(made, exp.Coalesce):
+        first, *others = alike([made.this, *made.expressions], scope)
+        made.set("this", first)
+        made.set("expressions", others)
+    elif isinstance(made, exp.Nullif):
+        _set_alike(made, ("this", "expression"), scope)
+    elif isinstance(made, exp.Case):
+        _case(made, scope)
     return made
+
+
+def compared(made: exp.Expr, scope: Scope) -> exp.Expr:
+    """A comparison, IN, BETWEEN or LIKE of values of one type."""
+    if isinstance(made, exp.Like):
+        if not made.expression.is_string:
+            raise refused("LIKE with a pattern that a cell gives", "write the pattern as a text")
+        made.set("this", read(made.this, TEXT, scope))
+    elif isinstance(made, exp.In):
+        first, *others = alike([made.this, *made.expressions], scope)
+        made.set("this", first)
+        made.set("expressions", others)
+    else:
+        ordered = not isinstance(made, exp.EQ | exp.NEQ)
+        _set_alike(made, ("this", "expression", "low", "high"), scope, ordered=ordered)
+        made.meta[TEXTS] = ordered and range_of(made.this, scope).kind is TEXT
+    return made
+
+
+def holds(value: exp.Expr, scope: Scope) -> exp.Expr:
+    """A value as a condition: whether it is another number than 0, as truth values are read."""
+    kind = range_of(value, scope).kind
+    if kind in (TEXT, DAY):
+        raise refused(f"{_NAMES[kind]} as a condition", "compare it with something")
+    number = value if kind in WHOLES else real(value, scope)
+    return exp.NEQ(this=_bracketed(number), expression=exp.Literal.number(0))
+
+
+def truth(condition: exp.Expr) -> exp.Cast:
+    """A condition as a value: 1, 0, or missing."""
+    made = exp.cast(exp.Paren(this=condition), exp.DataType.Type.INT)
+    made.meta[KNOWN] = TRUTH
+    return made
+
+
+def alike(parts: Sequence[exp.Expr], scope: Scope, *, ordered: bool = False) -> list[exp.Expr]:
+    """Values that stand for each other or beside each other, as values of one type.
+
+    Args:
+        parts: of them, NULL has any type.
+        scope: of their columns.
+        ordered: whether it matters which is less: texts of numbers have another order.
+
+    Raises:
+        StudyError: they are of several, or nothing says of which where that matters.
+    """
+    kinds = {range_of(part, scope).kind for part in parts if not isinstance(part, exp.Null)}
+    stated = kinds - {None}
+    if not stated:
+        if ordered:
+            raise refused(
+                "columns in an order, as numbers, dates or texts the query does not say",
+                "write CAST(column AS DOUBLE PRECISION), DATE or TEXT at one side",
+            )
+        return list(parts)
+    if DAY in stated:
+        kind: Any = DAY
+    elif TEXT in stated:
+        kind = TEXT
+    elif kinds <= {*WHOLES}:
+        return list(parts)
+    else:
+        kind = REAL
+    return [read(part, kind, scope) for part in parts]
 
 
 def real(built: exp.Expr, scope: Scope) -> exp.Expr:
     """A real number, or nothing."""
-    if range_of(built, scope).kind is REAL and not isinstance(built, exp.Literal):
+    return read(built, REAL, scope)
+
+
+def read(built: exp.Expr, kind: Any, scope: Scope) -> exp.Expr:
+    """A value as one of a type: itself, or as a column is read, without the query's CAST.
+
+    Args:
+        built: the value.
+        kind: a real number, a text, or a day.
+        scope: of its columns.
+
+    Raises:
+        StudyError: it is of another type.
+    """
+    found = range_of(built, scope).kind
+    number_wanted = kind is REAL and (found is REAL or found in WHOLES)
+    if found is kind:
         return built
-    return _cast(exp.cast(_bracketed(built), REAL), scope)
+    if found is None or number_wanted or (kind is DAY and _is_day(built)):
+        return _cast(built, kind, scope)
+    raise refused(
+        f"{_NAMES[found]} where {_NAMES[kind]} is expected, which engines compare in their own "
+        "ways or not at all",
+        "CAST one to the type of the other",
+    )
 
 
-def _cast(made: exp.Cast, scope: Scope) -> exp.Cast:
-    """A CAST that knows whether what it casts is a number already."""
-    if made.to.this not in (*WHOLES, REAL, DAY):
+def _is_day(built: exp.Expr) -> bool:
+    """Whether a text of the query is a day."""
+    with suppress(ValueError):
+        return built.is_string and date.fromisoformat(built.name).isoformat() == built.name
+    return False
+
+
+def _parts(made: exp.Expr, name: str) -> list[exp.Expr]:
+    part = made.args.get(name)
+    return [] if part is None else [part]
+
+
+def _set_alike(
+    made: exp.Expr, names: Sequence[str], scope: Scope, *, ordered: bool = False
+) -> None:
+    """Some parts of an expression as values of one type."""
+    there = [name for name in names if made.args.get(name) is not None]
+    parts = alike([made.args[name] for name in there], scope, ordered=ordered)
+    for name, part in zip(there, parts, strict=True):
+        made.set(name, part)
+
+
+def _case(made: exp.Case, scope: Scope) -> None:
+    """What a CASE compares, and what it gives, each of one type."""
+    ifs = made.args["ifs"]
+    if made.this is not None:
+        first, *others = alike([made.this, *(one.this for one in ifs)], scope)
+        made.set("this", first)
+        for one, part in zip(ifs, others, strict=True):
+            one.set("this", part)
+    given = [one.args["true"] for one in ifs] + _parts(made, "default")
+    parts = alike(given, scope)
+    for one, part in zip(ifs, parts, strict=False):
+        one.set("true", part)
+    if made.args.get("default") is not None:
+        made.set("default", parts[-1])
+
+
+def _cast(built: exp.Expr, kind: Any, scope: Scope) -> exp.Expr:
+    """A CAST that knows whether what it casts is a number, or a day, already."""
+    if isinstance(built, exp.Paren):
+        return _cast(built.this, kind, scope)
+    found = range_of(built, scope)
+    if isinstance(built, exp.Case) and found.kind in (None, TEXT):
+        # In each branch: so no condition is said twice, as what is cast is.
+        for branch in built.args["ifs"]:
+            branch.set("true", _cast(branch.args["true"], kind, scope))
+        if built.args.get("default") is not None:
+            built.set("default", _cast(built.args["default"], kind, scope))
+        return built
+    made = exp.cast(_bracketed(built), kind)
+    is_column = found.kind is None and isinstance(built, exp.Column)
+    if is_column and kind in (*WHOLES, REAL) and (number := scope.number(built)) is not None:
+        made.set("this", number)
+        made.meta[KNOWN] = REAL.value
         return made
-    found = range_of(made.this, scope)
-    known = found.is_number if made.to.this is not DAY else found.kind is DAY
-    if not known and any(
-        one.to.this in (*WHOLES, REAL, DAY) for one in made.this.find_all(exp.Cast)
-    ):
-        raise refused("a CAST to a number or a date within another", "cast once")
+    if isinstance(built, exp.Null):
+        made.meta[KNOWN] = kind.value
+        return made
+    if kind is TEXT and found.kind is REAL:
+        raise refused(
+            "a CAST of a real number to a text, which each engine writes in its own way",
+            "cast it to BIGINT first, or leave it a number",
+        )
+    if (kind is DAY and found.is_number) or (found.kind is DAY and kind not in (DAY, TEXT)):
+        raise refused(f"a CAST of {_NAMES[found.kind]} to {_NAMES[kind]}", "leave it as it is")
+    known = found.is_number if kind is not DAY else found.kind is DAY
+    if kind is not TEXT:
+        _check_nested(built, known=known)
     made.meta[KNOWN] = found.kind.value if known else ""
     return made
+
+
+def _check_nested(built: exp.Expr, *, known: bool) -> None:
+    """Refuse what would be said twice within what is said twice, and so on."""
+    casts = [one for one in built.find_all(exp.Cast) if one.to.this in (*WHOLES, REAL, DAY)]
+    if not known and any(one.meta.get(KNOWN) != TRUTH for one in casts):
+        raise refused("a CAST to a number or a date within another", "cast once")
+    rounded = [one for one in casts if one.meta.get(KNOWN) == REAL.value and one.to.this in WHOLES]
+    if len(rounded) >= _NESTED:
+        raise refused(f"a CAST within {_NESTED} others", "compute it in a SELECT within")
 
 
 def _number(built: exp.Expr, scope: Scope) -> exp.Expr:
@@ -84,7 +255,7 @@ def _number(built: exp.Expr, scope: Scope) -> exp.Expr:
         return real(built, scope)
     if isinstance(built, exp.Cast | exp.Count):
         return built
-    return _cast(exp.cast(_bracketed(built), WHOLE), scope)
+    return _cast(built, WHOLE, scope)
 
 
 def _pair(made: exp.Expr, scope: Scope) -> exp.Expr:
@@ -96,10 +267,7 @@ def _pair(made: exp.Expr, scope: Scope) -> exp.Expr:
             raise refused(
                 "arithmetic of a date", "write CAST(a AS DATE) - CAST(b AS DATE), which gives days"
             )
-        days = [
-            side if isinstance(side, exp.Cast) else _cast(exp.cast(side, DAY), scope)
-            for side in sides
-        ]
+        days = [side if isinstance(side, exp.Cast) else _cast(side, DAY, scope) for side in sides]
         return exp.Sub(this=days[0], expression=days[1])
     whole = all(kind in WHOLES for kind in kinds) and not isinstance(made, exp.Div)
     if whole and holds_whole(made, scope):
@@ -136,13 +304,12 @@ def _defined(made: exp.Expr, scope: Scope) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=where, true=found)])
 
 
-def _check_texts(made: exp.Expr) -> None:
-    """Keep a text short, and refuse what a cell could make one fail at."""
+def _read_texts(made: exp.Expr, scope: Scope) -> None:
+    """Keep a text one, and short, and refuse what a cell could make one fail at."""
+    made.set("this", read(made.this, TEXT, scope))
     if isinstance(made, exp.DPipe):
         made.set("this", _short(made.this))
-        made.set("expression", _short(made.expression))
-    elif isinstance(made, exp.Like) and not made.expression.is_string:
-        raise refused("LIKE with a pattern that a cell gives", "write the pattern as a text")
+        made.set("expression", _short(read(made.expression, TEXT, scope)))
     elif isinstance(made, exp.Substring):
         _check_places(made)
 
@@ -152,8 +319,7 @@ def _short(built: exp.Expr) -> exp.Expr:
     if isinstance(built, exp.Literal):
         return built
     first, last = exp.Literal.number(1), exp.Literal.number(LONGEST)
-    text = exp.cast(_bracketed(built), exp.DataType.Type.TEXT)
-    return exp.Substring(this=text, start=first, length=last)
+    return exp.Substring(this=_bracketed(built), start=first, length=last)
 
 
 def _check_places(made: exp.Substring) -> None:
@@ -163,25 +329,6 @@ def _check_places(made: exp.Substring) -> None:
             raise refused(
                 f"SUBSTRING at other places than numbers from 1 to {LONGEST}", "write them so"
             )
-
-
-def _compare_alike(made: exp.Expr, scope: Scope) -> None:
-    """Beside real numbers, columns of a type that the query does not say are read as such."""
-    several = [*_compared(made)]
-    kinds = [(one, range_of(one, scope).kind) for one in several]
-    if not any(kind is REAL and not isinstance(one, exp.Literal) for one, kind in kinds):
-        return
-    for one, kind in kinds:
-        if kind is None and isinstance(one, exp.Column):
-            one.replace(real(one.copy(), scope))
-
-
-def _compared(made: exp.Expr) -> chain[exp.Expr]:
-    """The parts of an expression that are to be of one type."""
-    branches = [one.args["true"] for one in made.args.get("ifs") or ()]
-    own = [made.args.get(part) for part in ("expression", "low", "high", "default")]
-    own += [] if isinstance(made, exp.Case) else [made.this]
-    return chain(branches, filter(None, own), made.args.get("expressions") or ())
 
 
 def _bracketed(built: exp.Expr) -> exp.Expr:

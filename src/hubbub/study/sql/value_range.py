@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 REAL, WHOLE = exp.DataType.Type.DOUBLE, exp.DataType.Type.BIGINT
-DAY = exp.DataType.Type.DATE
+DAY, TEXT = exp.DataType.Type.DATE, exp.DataType.Type.TEXT
 WHOLES = (exp.DataType.Type.INT, WHOLE)
 
 
@@ -17,7 +17,7 @@ class ValueRange:
     """What a value may be.
 
     Args:
-        kind: sqlglot's type, where the query says it; None: any.
+        kind: sqlglot's type, where the query says it; None: a column as it was read.
         least: of a number that is not 0, its least size.
         most: of a number, its largest size.
     """
