@@ -3,8 +3,8 @@
     python -m experiments.validation_coverage [--small] [--runs 300] [--records 2000] [--epsilon 1]
 
 Predictions and outcomes are drawn anew for each release from a law, put into their cells, and the
-noise of one secure sum (delta 1e-5, 20 silos, one of which may collude) is added to the counts. The
-truth is what the scores of two million such records are without noise. "told" is the part of
+noise of one secure sum (delta 1e-5, 20 silos, one of which may collude) is added to what is sent.
+The truth is what the scores of two million such records are without noise. "told" is the part of
 releases in which a score was told at all; coverage is that of its 95 % interval among those.
 "calibration" and "decisions" are all points of the figures that are drawn at the truth's places:
 decisions at all edges between .05 and .6; calibration where observed is that of the release's own
@@ -32,6 +32,7 @@ from hubbub.queries.validation.classes import ClassValidation
 from hubbub.queries.validation.noisy_table import NoisyTable
 from hubbub.queries.validation.risks import Risks
 from hubbub.queries.validation.times import Times
+from hubbub.queries.validation.validation_layout import ValidationBlock, ValidationLayout
 from hubbub.queries.validation.validation_scores import fifths
 
 Array = NDArray[np.float64]
@@ -42,14 +43,13 @@ RECORDS, EPSILONS = (500, 2000, 10_000), (0.25, 1.0, 4.0)
 KEY = ("kind", "law", "records", "epsilon", "score")
 COLUMNS = (*KEY, "releases", "told", "coverage", "better")
 
-RISKS = Risks(bins=bins.of_risks(16))
+RISKS = Risks(bins=bins.of_risks(512))
 AMOUNTS = Amounts(bins=bins.of_amounts(0, 100, 10), seen=bins.of_amounts(0, 100, 10))
 COUNTS = Amounts(bins=bins.of_rates(12, 10), seen=bins.of_counts(12, 10), counts=True)
-TIMES = Times(bins=bins.of_risks(10), ends=tuple(6.0 * k for k in range(1, 9)))
+TIMES = Times(bins=bins.of_risks(128), ends=tuple(6.0 * k for k in range(1, 9)))
 FOUR = ClassValidation(many=4)
-FEW_RISKS = Risks(bins=bins.of_risks(6))  # as many as `hubbub init` takes of few records
+# As many bins as `hubbub init` takes of few records.
 FEW_AMOUNTS = Amounts(bins=bins.of_amounts(0, 100, 6), seen=bins.of_amounts(0, 100, 6))
-FEW_TIMES = Times(bins=bins.of_risks(6), ends=TIMES.ends)
 
 
 def risks(law: str, records: int, rng: Generator) -> Drawn:
@@ -102,9 +102,7 @@ KINDS: Mapping[str, Kind] = {
     "counts": (COUNTS, counts, ("gamma",)),
     "times": (TIMES, times, ("third lost", "many lost", "knows nothing")),
     "classes": (FOUR, classes, ("Dirichlet",)),
-    "risks, 6 bins": (FEW_RISKS, risks, ("calibrated", "knows nothing")),
     "amounts, 6 bins": (FEW_AMOUNTS, amounts, ("alike", "knows nothing")),
-    "times, 6 bins": (FEW_TIMES, times, ("third lost", "knows nothing")),
 }
 BESIDE = ("calibration", "decisions")
 
@@ -144,15 +142,18 @@ def releases(
 ) -> dict[str, list[tuple[bool, bool | None]]]:
     """By score, of each release in which it was told: whether it held, and what was said."""
     layout, rng = KINDS[kind][0], np.random.default_rng(records)
+    sent = ValidationLayout(kind=layout, blocks=(ValidationBlock(by="", groups=("",), part=1.0),))
     sigma = multiplier(epsilon) * math.sqrt(SILOS / (SILOS - 2))
     found: dict[str, list[tuple[bool, bool | None]]] = {name: [] for name in names(kind, law)}
     for _ in range(runs):
-        exact = cells(kind, law, records, rng)
-        table = NoisyTable(counts=exact + sigma * rng.standard_normal(exact.shape), sigma=sigma)
+        exact = sent.encoded(cells(kind, law, records, rng).ravel())
+        noisy = exact + sigma * rng.standard_normal(exact.size)
+        ((_, _, table),) = sent.tables(noisy, sigma)
         told, true = layout.scored(table), truth(kind, law)
         for one in told.scores:
             found[one.name].append((one.low <= true[one.name] <= one.high, one.is_better))
-        for place, group in enumerate(fifths(table)):
+        values = np.array(getattr(layout, "bins", bins.of_amounts(0, 1, layout.predictions)).values)
+        for place, (_, group) in enumerate(fifths(table, values)):
             if told.calibration is not None and place < len(told.calibration.x):
                 seen = group_truth(kind, law, group.start, group.stop)
                 held = told.calibration.low[place] <= seen <= told.calibration.high[place]
@@ -173,7 +174,7 @@ def group_truth(kind: str, law: str, start: int, stop: int) -> float:
     layout = KINDS[kind][0]
     part = population(kind, law)[start:stop]
     if kind.startswith("times"):
-        return float(1.0 - layout.survival(part))
+        return float(1.0 - layout.survival(part.sum(axis=0)))
     values = np.array([0.0, 1.0]) if kind.startswith("risks") else np.array(layout.seen.values)
     return float((part * values).sum() / part.sum())
 

@@ -3,9 +3,10 @@
 For Poisson sampling under add-remove, every accountant here is asked for epsilon at the same
 settings; the table shows the interval it stands by, its width, and the processor seconds it took on
 this machine: the least of three tries where one takes less than two seconds, otherwise of one.
-"hubbub as wide" is what hubbub took when it was asked for no more than that row's width (where
-there is only an upper end: its distance from hubbub's lower end). Peers that are not installed say
-so: `pip install dp-accounting prv-accountant opacus`. Only rows of one run can be compared.
+What hubbub keeps of earlier answers is thrown away before each try. "hubbub as wide" is what hubbub
+took when it was asked for no more than that row's width (where there is only an upper end: its
+distance from hubbub's lower end). Peers that are not installed say so: `pip install dp-accounting
+prv-accountant opacus`. Only rows of one run can be compared.
 
 What the two ends mean: hubbub, prv-accountant and the Fourier accountant state a lower and an
 upper bound; dp-accounting a pessimistic and an optimistic estimate; Opacus only an upper end. The
@@ -24,6 +25,7 @@ import json
 import logging
 import platform
 import resource
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -196,12 +198,22 @@ def timed(work: Callable[[], Ends]) -> tuple[Ends, float]:
     """The answer, and the least processor time of a few tries: others use this machine too."""
     least, found = inf, (None, None)
     for _ in range(TRIES):
+        forget()
         start = time.process_time()
         found = work()
         least = min(least, time.process_time() - start)
         if least > LONG:
             break
     return found, least
+
+
+def forget() -> None:
+    """Throw away what hubbub has kept of answers: to look one up is no accounting."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("hubbub.privacy."):
+            for kept in vars(module).values():
+                if hasattr(kept, "cache_clear"):
+                    kept.cache_clear()
 
 
 def as_wide(setting: PreparedStudy, width: float) -> float:

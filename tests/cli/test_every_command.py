@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import tomli_w
 from tests.asking.made_up import COLUMNS, KINDS, SILOS, table_of_study, write_silos
 
 import hubbub
+from hubbub import learning
 from hubbub.cli import main
 from hubbub.network.key_files import read_roster
 
@@ -216,6 +218,53 @@ def test_an_interrupted_run_of_every_kind_goes_on_and_holds(
     assert ask("verify stopped", folder, monkeypatch) == 0
     assert ask("ledger verify own/north.sqlite", folder, monkeypatch) == 0
     capsys.readouterr()
+
+
+def test_files_have_one_ledger_wherever_results_go(
+    place: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = place("an amount")
+    finished(folder, monkeypatch)
+    capsys.readouterr()
+    before = spent(folder, monkeypatch, capsys)
+    assert ask("run study.toml --out elsewhere/run --json", folder, monkeypatch) == 0
+    assert "counted" not in capsys.readouterr().err
+    assert not (folder / "elsewhere" / "ledgers").exists()
+    assert spent(folder, monkeypatch, capsys) > before
+    apart = "run study.toml --out apart/run --ledgers apart/own --json"
+    assert ask(apart, folder, monkeypatch) == 0
+    assert "nobody counts their sum" in capsys.readouterr().err
+
+
+def spent(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> int:
+    """How many rows a ledger has that stands beside the first run."""
+    assert ask("ledger verify ledgers/north.sqlite --json", folder, monkeypatch) == 0
+    return int(json.loads(capsys.readouterr().out)["entries"])
+
+
+@pytest.mark.parametrize("more", ["", " --json", " --out scores.csv"])
+def test_scores_that_are_no_numbers_are_no_prediction(
+    more: str,
+    place: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = place("a model")
+    broken = folder / "broken"
+    if not broken.exists():
+        shutil.copytree(finished(folder, monkeypatch), broken)
+        module = hubbub.load(broken).module
+        header = learning.load_model(broken / "model.safetensors", module)
+        next(module.parameters()).data.fill_(float("nan"))
+        learning.save_model(broken / "model.safetensors", module, header)
+    capsys.readouterr()
+    assert ask(f"predict broken north.csv{more}", folder, monkeypatch) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "expected finite predictions" in said.err
+    assert not (folder / "scores.csv").exists()
 
 
 def test_python_runs_the_command_line_by_the_packages_name() -> None:

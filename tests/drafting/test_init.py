@@ -227,7 +227,7 @@ def test_a_decimal_sign_is_each_files_own(ask):
 
 
 def test_one_large_cost_does_not_make_all_others_alike(ask):
-    """Costs of which a fifth are none have no logarithm, and bounds that most of them fill."""
+    """Costs of which a fifth are none have bounds that most of them fill, and a log link."""
     for number, name in enumerate(("north", "south", "west")):
         header, *body = clean()[name]
         rows = [header, *([*row] for _ in range(3) for row in body)]
@@ -237,8 +237,9 @@ def test_one_large_cost_does_not_make_all_others_alike(ask):
         Path(f"{name}.csv").write_text(text(rows))
     ask("init", "north.csv", "south.csv", "west.csv", "--target", "cost", "--records-are-units")
     outcome = Study.load("study.toml").data.outcome
-    assert outcome.kind == "numeric"
-    assert outcome.high < 2000
+    assert (outcome.kind, outcome.scale, outcome.low) == ("numeric", "log-link", 0)
+    assert outcome.high < 5000
+    assert 50 <= outcome.mean <= 100  # .8 e^4.5 = 72
     assert "lie beyond" in Path("study.toml").read_text()
 
 

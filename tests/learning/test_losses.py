@@ -13,10 +13,10 @@ from torch.nn import functional
 
 from hubbub.learning import EvaluationTask, TrainingTask, build_model, checked_method, clipped_sum
 from hubbub.learning.losses import (
+    followed,
     hazard_errors,
     hazards,
     huber,
-    intervals,
     log_odds,
     poisson,
     squared,
@@ -30,8 +30,12 @@ GRID = (1.0, 2.5, 4.0)
 GOALS = [
     Amount(low=-3.0, high=5.0),
     Amount(low=-3.0, high=5.0, is_huber=True),
+    Amount(low=1.0, high=5.0, is_log=True, mean=2.0),
     Count(high=20.0),
+    Count(high=20.0, unit=2.5, mean=2.5),
+    Count(high=20.0, exposure_high=8.0, mean=0.5),
     TimeToEvent(grid=GRID),
+    TimeToEvent(grid=GRID, step=0.5),
 ]
 HUGE = 1e300  # float64, far beyond what a float32 holds
 
@@ -46,6 +50,9 @@ def hostile(target_type: TargetType) -> np.ndarray:
     if isinstance(target_type, TimeToEvent):
         times = [0.0, 1.0, 2.5, 4.0, 4.0 + 1e-12, 1e9, HUGE, 5e-324]
         return np.array([[time, event] for time in times for event in (0.0, 1.0)])
+    if isinstance(target_type, Count) and target_type.exposure_high:
+        counts, exposures = [0.0, 1.0, 20.0, 21.0, HUGE], [5e-324, 1e-3, 8.0, 9.0, HUGE]
+        return np.array([[count, exposure] for count in counts for exposure in exposures])
     if isinstance(target_type, Count):
         return np.array([0.0, 1.0, 20.0, 21.0, 1e9, HUGE])
     return np.array([-3.0, 5.0, 5.0 + 1e-9, -1e9, HUGE, -HUGE])
@@ -77,26 +84,111 @@ def test_counts_have_half_the_poisson_deviance() -> None:
     assert float(poisson(exact.log(), exact, high=20.0)) == pytest.approx(0, abs=1e-12)
 
 
-def by_hand(row: np.ndarray, time: float, event: bool) -> float:
-    """Minus the log of the chance of what a record shows, interval by interval."""
-    chance, start = 1.0, -math.inf
-    for hazard, end in zip(row, GRID, strict=True):
-        if event and start < time <= end:
-            return -math.log(chance * hazard)
-        if time < end:  # censored within the interval, of which it says nothing
-            return -math.log(chance)
-        chance, start = chance * (1 - hazard), end
-    return -math.log(chance)
+def by_hand(odds: np.ndarray, time: float, event: bool) -> float:
+    """Minus the log-likelihood of a hazard that is even in each interval, but at its very end."""
+    lost, start = 0.0, 0.0
+    for hazard, end in zip(np.log1p(np.exp(odds)), GRID, strict=True):
+        if event and time == end:  # of one visit, say, and of nothing known within it
+            return lost - math.log(-math.expm1(-hazard))
+        if time < end:
+            seen = hazard * (time - start) / (end - start)
+            return lost + seen - (math.log(hazard) if event else 0.0)
+        lost, start = lost + hazard, end
+    return lost
 
 
 def test_hazards_have_the_likelihood_of_a_records_own_intervals() -> None:
-    outputs = torch.randn(14, 3, dtype=torch.float64)
+    outputs = 3.0 * torch.randn(14, 3, dtype=torch.float64)
     times = [0.0, 0.5, 1.0, 1.0 + 1e-9, 2.5, 4.0, 9.0]
     targets = torch.tensor([[time, event] for time in times for event in (0, 1)])
-    rows = torch.sigmoid(log_odds(outputs, 3)).numpy()
+    rows = log_odds(outputs, 3).numpy()
     expected = [by_hand(row, *one) for row, one in zip(rows, targets.tolist(), strict=True)]
     found = hazards(outputs, targets, grid=GRID)
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-12)
+
+
+def test_a_records_slope_in_a_hazards_log_odds_is_one_at_most_however_rare_the_event() -> None:
+    times = [0.0, 1e-12, 0.5, 1.0, 1.7, 2.5, 3.9, 4.0, 9.0]
+    for value in (-200.0, -30.0, -15.0, -3.0, 0.0, 4.0, 80.0):
+        rows = torch.tensor([[time, event] for time in times for event in (0.0, 1.0)])
+        outputs = torch.full((len(rows), 3), value, requires_grad=True)
+        loss = hazards(outputs, rows.double(), grid=GRID)
+        (slopes,) = torch.autograd.grad(loss.sum(), outputs)
+        assert torch.isfinite(loss).all()
+        assert slopes.abs().max() <= 1.0 + 1e-6
+
+
+def kaplan_meier(times: np.ndarray, events: np.ndarray, at: tuple[float, ...]) -> np.ndarray:
+    """The curve at some times, by its definition."""
+    points = np.unique(times[events])
+    there = np.array([(times >= point).sum() for point in points])
+    died = np.array([(times[events] == point).sum() for point in points])
+    return np.array([np.prod((1 - died / there)[points <= end]) for end in at])
+
+
+def best_survival(
+    x: np.ndarray, targets: np.ndarray, grid: tuple[float, ...], step: float = 0.0
+) -> np.ndarray:
+    """Mean survival that the model of greatest likelihood foretells."""
+    goal = TimeToEvent(grid=grid, step=step)
+    inputs, known = torch.from_numpy(x), torch.from_numpy(targets)
+    weights = torch.zeros(1 + len(grid), dtype=torch.float64, requires_grad=True)
+    search = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
+
+    def outputs() -> torch.Tensor:
+        return inputs[:, None] * weights[0] + weights[1:]
+
+    def closure() -> torch.Tensor:
+        search.zero_grad()
+        loss = goal.loss(len(grid), known.dtype)(outputs(), known).mean()
+        loss.backward()
+        return loss
+
+    search.step(closure)
+    return goal.predicted(outputs().detach()).numpy().mean(0)
+
+
+YEARS = (365.0, 730.0, 1095.0, 1460.0, 1825.0)
+LOSSES = {
+    "uniform": lambda draw, n: draw.uniform(0, 1950, n),
+    "exponential": lambda draw, n: draw.exponential(1400, n),
+    "administrative": lambda draw, n: np.full(n, 1825.0),
+    "staggered": lambda draw, n: draw.uniform(1095, 1900, n),
+    "before and at the end": lambda draw, n: np.minimum(draw.uniform(0, 3000, n), 1825.0),
+}
+
+
+@pytest.mark.parametrize("visits", [0.0, 84.0])
+@pytest.mark.parametrize("losses", LOSSES)
+def test_survival_is_foretold_as_kaplan_and_meier_see_it_however_records_are_lost(
+    losses: str, visits: float
+) -> None:
+    """By dates and by visits off the grid, which none of the times is; ten cohorts.
+
+    Both are of the same records, so what parts them is how each reads who is lost: seen are .006
+    at most. Without the part of an interval that such a record was seen it is .15 to .6.
+    """
+    draw, n = np.random.default_rng(3), 3000
+    x = draw.uniform(-1, 1, n)
+    died, lost = draw.exponential(2500 * np.exp(-0.8 * x)), LOSSES[losses](draw, n)
+    if visits:
+        died, lost = np.ceil(died / visits) * visits, np.floor(lost / visits) * visits
+    times, events = np.round(np.minimum(died, lost)), died <= lost
+    last = 4 if losses in ("uniform", "exponential") or visits else 5
+    grid = YEARS[:last]
+    truth = kaplan_meier(times, events, grid)
+    found = best_survival(x, np.column_stack([times, events]).astype(float), grid, visits)
+    np.testing.assert_allclose(found, truth, atol=0.015)
+
+
+def test_discrete_times_on_the_grid_have_the_hazards_that_are_counted() -> None:
+    draw, n = np.random.default_rng(1), 2000
+    visit, left = draw.geometric(0.3, n), draw.integers(1, 5, n)
+    times, events = np.minimum(visit, left).astype(float), visit <= left
+    grid = (1.0, 2.0, 3.0, 4.0)
+    targets = np.column_stack([times, events]).astype(float)
+    found = best_survival(np.zeros(n), targets, grid)
+    np.testing.assert_allclose(found, kaplan_meier(times, events, grid), atol=1e-4)
 
 
 def test_outputs_of_zero_mean_that_half_have_the_event() -> None:
@@ -108,9 +200,9 @@ def test_what_is_beyond_the_grid_is_not_seen() -> None:
     late = torch.tensor([[9.0, 1.0], [9.0, 0.0], [4.0, 0.0]], dtype=torch.float64)
     outputs = torch.randn(1, 3).expand(3, 3)
     assert len(set(hazards(outputs, late, grid=GRID).tolist())) == 1
-    without, with_it = intervals(late, GRID)
-    assert without.all()
-    assert not with_it.any()
+    seen, inside, at_end = followed(late, GRID)
+    assert (seen == 1).all()
+    assert not (inside + at_end).any()
 
 
 # What a record can do --------------------------------------------------------------------------
@@ -191,7 +283,7 @@ def test_hazard_errors_are_a_mean_over_a_records_own_intervals() -> None:
     hazard = 1 - 0.5 ** (1 / 3)
     targets = torch.tensor([[2.0, 1.0], [0.5, 0.0]], dtype=torch.float64)
     found = hazard_errors(outputs, targets, grid=GRID)
-    expected = [(hazard**2 + (1 - hazard) ** 2) / 2, 0.0]
+    expected = [(hazard**2 + (1 - hazard) ** 2) / 2, 0.5 * hazard**2]
     np.testing.assert_allclose(found.numpy(), expected)
 
 

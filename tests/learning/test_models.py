@@ -354,6 +354,18 @@ def test_a_damaged_file_is_noticed(tmp_path, place):
         load_model(path, model)
 
 
+def test_the_same_model_is_the_same_bytes(tmp_path):
+    """Its header is in one order, which a reader of the format takes."""
+    path, model = tmp_path / "model.safetensors", nn.Linear(3, 2)
+    header = dict.fromkeys("abcdefgh", "1")
+    written = set()
+    for _ in range(6):  # of 8! orders
+        save_model(path, model, header)
+        written.add(path.read_bytes())
+    assert len(written) == 1
+    assert load_model(path, nn.Linear(3, 2)) == header
+
+
 def test_features_are_computed_once_and_again_when_anything_changes(tmp_path):
     runs = []
     extractor = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)).train()

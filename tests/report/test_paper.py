@@ -549,3 +549,34 @@ def test_a_study_does_not_call_a_statistic_what_is_no_plain_text(name: str) -> N
     table = {name: {"kind": "quantiles", "column": "age"}}
     with pytest.raises(StudyError, match="name of a statistic"):
         statistics_from(table, COLUMNS, trains=False)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_answers_that_were_altered_end_in_a_sentence(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each part of an answer gone, or something else."""
+    known = told(1e-6)
+    for key in known["statistics"][name]:
+        others = {k: v for k, v in known["statistics"][name].items() if k != key}
+        for answer in (others, *({**others, key: value} for value in (None, "x", 1e308, [None]))):
+            altered = known | {"statistics": known["statistics"] | {name: answer}}
+            write_text(tmp_path / "statistics.json", json.dumps(altered))
+            code = main(["table", str(tmp_path), "--format", "html,latex", "--figures", "svg"])
+            said = capsys.readouterr().err
+            assert code in (0, 1)
+            assert (said.count("\n") == 1 and "expected" in said) == bool(code)
+
+
+NO_ANSWERS = ("", "[]", "null", "{}", '{"study": "\\ud800"}', "\0", "[" * 10**5)
+
+
+@pytest.mark.parametrize("text", NO_ANSWERS, ids=range(len(NO_ANSWERS)))
+@pytest.mark.parametrize("name", ["statistics.json", "validation.json", "plan.json"])
+def test_what_is_no_file_of_a_run_ends_in_a_sentence(
+    name: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_text(tmp_path / "statistics.json", json.dumps(told()))
+    write_text(tmp_path / name, text)
+    assert main(["table", str(tmp_path)]) in (0, 1, 2)
+    assert capsys.readouterr().err.count("\n") <= 1

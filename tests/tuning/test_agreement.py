@@ -35,6 +35,26 @@ CASES: dict[str, tuple[LinearHead, Any, dict[str, Any]]] = {
         RANDOM.poisson(np.exp(SIGNAL)).astype(float),
         {"target": {"kind": "count", "high": 6}},
     ),
+    "count of an exposure": (
+        Rate(outcome=Outcome(kind="count", high=6.0, exposure_high=4.0, mean=0.3)),
+        np.column_stack([RANDOM.poisson(np.exp(SIGNAL)), RANDOM.uniform(0.01, 5.0, len(SIGNAL))]),
+        {"target": {"kind": "count", "high": 6, "exposure_high": 4, "mean": 0.3}},
+    ),
+    "amount with a log link": (
+        Rate(outcome=Outcome(kind="numeric", high=9.0, scale="log-link", mean=0.8)),
+        np.maximum(np.exp(SIGNAL) - 0.7, 0.0),
+        {"target": AMOUNT | {"low": 0, "scale": "log-link", "mean": 0.8}},
+    ),
+    "amount from its mean": (
+        Number(outcome=Outcome(**AMOUNT, scale="log", mean=2.0)),
+        np.exp(SIGNAL) + 1,
+        {"target": AMOUNT | {"scale": "log", "mean": 2.0}},
+    ),
+    "times on visits": (
+        Hazards(grid=(5.0, 10.0, 20.0), step=2.0),
+        np.column_stack([2.0 * np.ceil(np.minimum(TIMES, 15.0) / 2), TIMES <= 15.0]),
+        {"target": {"kind": "time-to-event", "grid": [5, 10, 20], "step": 2}},
+    ),
     "times": (
         Hazards(grid=(5.0, 10.0, 20.0)),
         np.column_stack([np.minimum(TIMES, 15.0), TIMES <= 15.0]),

@@ -225,6 +225,25 @@ def test_a_silos_own_file_is_not_public(here: Path, capsys: pytest.CaptureFixtur
     assert not (here / "study-tuned.toml").exists()
 
 
+@pytest.mark.parametrize("spelt", ["part", "link", "hard link", "folder", "above"])
+def test_nor_is_a_part_of_it_however_it_is_called(
+    here: Path, capsys: pytest.CaptureFixture[str], spelt: str
+) -> None:
+    """A silo's records may be a folder of parts, and a file have several names."""
+    (here / "north").mkdir()
+    part = here / "north" / "2024.csv"
+    part.write_text(rows(400))
+    study = (here / "study.toml").read_text()
+    (here / "study.toml").write_text(study.replace("{name}.csv", "{name}/"))
+    named = {"part": part, "folder": part.parent, "above": here}.get(spelt, here / "open.csv")
+    if spelt == "link":
+        named.symlink_to(part)
+    elif spelt == "hard link":
+        named.hardlink_to(part)
+    assert main(["tune", "study.toml", "--public", str(named)]) == 2
+    assert "a silo's" in capsys.readouterr().err
+
+
 def test_few_public_records_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "open.csv").write_text(rows(50))
     assert main(["tune", "study.toml", "--public", "open.csv"]) == 2

@@ -118,8 +118,21 @@ def test_p27_no_unit_is_longer_than_one_and_no_two_are_further_apart_than_root_t
     assert lengths.max() <= 1 + 1e-6
     assert gaps.max() <= sqrt(2) + 1e-6
     assert lengths[0] == 0  # an empty row
-    if not places:  # which a record with a class of every column reaches, and no less is charged
+    if not places and KINDS[kind][1].code is None:  # a record with all classes reaches it
         assert set(np.round(lengths**2, 9)) <= {0.0, 0.75, 1.0}
+
+
+@pytest.mark.parametrize("kind", ["risks", "times"])
+def test_p27_a_code_reaches_one_in_its_first_bin_and_is_nowhere_longer(kind: str) -> None:
+    """What is charged is the length of the longest column, and no column has a negative number."""
+    cells = KINDS[kind][1]
+    layout = ValidationLayout(kind=cells, blocks=BLOCKS[:1])
+    sent = np.array([layout.encoded(record) for record in np.eye(layout.cells)])
+    lengths = np.linalg.norm(sent, axis=1)
+    assert (sent >= 0).all()
+    assert lengths.max() == pytest.approx(1.0)
+    assert lengths[0] == pytest.approx(1.0)
+    assert lengths.max() <= 1 + 1e-12
 
 
 def test_p27_a_patients_part_is_the_mean_of_the_records_parts() -> None:
@@ -132,9 +145,10 @@ def test_p27_a_patients_part_is_the_mean_of_the_records_parts() -> None:
     )
     for patient in range(records.units):
         mine = np.flatnonzero(records.patients == patient)[:4]
-        wanted = np.mean(
+        mean = np.mean(
             [singles.clipped_sum(np.ones(1, np.float32), np.array([row])) for row in mine], axis=0
         )
+        wanted = made._layout.encoded(mean)
         part = made.clipped_sum(np.ones(1, np.float32), np.array([patient]))
         np.testing.assert_allclose(part[: len(wanted)], sqrt(0.5) * wanted, atol=1e-7)
 

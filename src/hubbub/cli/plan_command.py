@@ -36,8 +36,8 @@ def add_commands(commands: Any) -> None:
         "--ledgers",
         type=Path,
         metavar="DIR",
-        help="folder of the silos' ledgers, to see what their records have spent; default "
-        f"{_LEDGERS}, if it is there",
+        help="folder of the silos' ledgers, to see what their records have spent; default that "
+        f"of the last run of these files, or {_LEDGERS}, if it is there",
     )
 
 
@@ -66,7 +66,9 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _spending(made: Plan, stated: Path | None) -> dict[str, PlannedSpending]:
     """What the silos' ledgers hold, of those that are there, beside what the study will charge."""
-    folder = _LEDGERS if stated is None else stated
+    from hubbub.training import counted_in  # a plan alone needs nothing of runs
+
+    folder = stated or counted_in(made.study) or _LEDGERS
     paths = {name: folder / f"{name}.sqlite" for name in made.study.parties.names}
     there = {name: path for name, path in paths.items() if path.is_file()}
     if stated is not None and not there:
@@ -200,8 +202,12 @@ def _show_validation(made: Plan) -> None:
     ]
     if not made.study.data.records:
         rows = [(foreseen["records"], "not known: state data.records", "")]
+    asked = made.study.validation
+    share = "" if foreseen["rate"] is None else f", if {foreseen['rate']:.3g} have the outcome"
+    if share and asked is not None and not asked.rate:
+        share += " (say how many with validation.rate)"
     table(
-        f"Private validation: the {validation_name(foreseen['score'])} of the trained model",
+        f"Private validation: the {validation_name(foreseen['score'])} of the trained model{share}",
         ("compared with", "standard error, noise and chance together", "may flatter by"),
         rows,
         texts=3,

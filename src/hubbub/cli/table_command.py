@@ -21,33 +21,17 @@ def add_commands(commands: Any) -> None:
 
 
 def _table(options: argparse.Namespace) -> int:
-    from hubbub.disk import inside, json_value, read_bytes, write_bytes
-    from hubbub.queries import ANSWERS, COEFFICIENTS, VALIDATED
+    from hubbub.disk import inside, write_bytes
     from hubbub.report.paper.figure_files import FIGURES, figure_file
     from hubbub.report.paper.formats import FORMATS, written
-    from hubbub.report.paper.manuscript import manuscript_of
+    from hubbub.training import as_written, paper_of
 
-    told = {
-        name: json_value(read_bytes(options.folder / name))
-        for name in (ANSWERS, VALIDATED, COEFFICIENTS, "plan.json")
-        if (options.folder / name).is_file()
-    }
-    promised = next((told[one] for one in (ANSWERS, VALIDATED, COEFFICIENTS) if one in told), None)
-    if promised is None:
-        raise UserError(
-            f"expected the folder of a run with statistics, a validation or coefficients, found no "
-            f"{ANSWERS} in {options.folder}; name the folder that --out named"
-        )
     formats, kinds = _named(options.format, FORMATS), _named(options.figures, FIGURES)
-    paper = manuscript_of(
-        promised if ANSWERS in told else promised | {"statistics": {}},
-        validation=told.get(VALIDATED),
-        coefficients=told.get(COEFFICIENTS),
-        plan=told.get("plan.json"),
-    )
-    files = {name: file for kind in formats for name, file in written(paper, kind).items()}
-    for drawn in paper.figures:
-        files |= {f"{drawn.name}.{kind}": figure_file(drawn.figure, kind) for kind in kinds}
+    with as_written(options.folder):
+        paper = paper_of(options.folder)
+        files = {name: file for kind in formats for name, file in written(paper, kind).items()}
+        for drawn in paper.figures:
+            files |= {f"{drawn.name}.{kind}": figure_file(drawn.figure, kind) for kind in kinds}
     out = options.out or inside(options.folder, "paper/tables").parent
     out.mkdir(parents=True, exist_ok=True)
     for name, file in files.items():

@@ -193,8 +193,13 @@ def _asked(options: argparse.Namespace) -> tuple[Study, Path]:
 
 def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
     """A new run."""
-    from hubbub.training import run
+    from hubbub.training import folder_for, run
 
+    ledgers = options.ledgers
+    if options.baseline is None:
+        ledgers, elsewhere = folder_for(study, out, options.ledgers)
+        if elsewhere:
+            warn(elsewhere)
     with bar(
         _title(study, options.baseline), steps_of(study), quiet=options.json, lines=True
     ) as progress:
@@ -202,7 +207,7 @@ def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
             study,
             out,
             baseline=options.baseline,
-            ledgers=options.ledgers,
+            ledgers=ledgers,
             progress=lambda step, row: progress.reach(step, _note(row)),
             device=options.device,
             audit=options.audit,

@@ -103,8 +103,8 @@ def _public(study: Study, options: argparse.Namespace) -> Records | None:
             "expected a study whose records come from files beside a file to choose by, got one "
             "whose records come from elsewhere; try --made-up"
         )
-    own = {sources.file_of(study, name, Path()) for name in study.parties.names}
-    if path.resolve() in {one.resolve() for one in own if one is not None}:
+    own = (sources.file_of(study, name, Path()) for name in study.parties.names)
+    if any(_is_of(path, one) for one in own if one is not None):
         raise UserError(
             f"expected a file that nobody has to protect, got {path}, which is a silo's: what is "
             "chosen by its records says something of them, and nobody has paid for it; name "
@@ -119,6 +119,15 @@ def _public(study: Study, options: argparse.Namespace) -> Records | None:
             return sources.records(replace(study, data=data), sources.TEST)
         except DataError as error:
             raise DataError(str(error).replace(path.name, str(named), 1)) from None
+
+
+def _is_of(path: Path, own: Path) -> bool:
+    """Whether a file is a silo's own, or one of its parts, whatever it is called here."""
+    there = path.resolve()
+    if own.resolve() in (there, *there.parents) or there in own.resolve().parents:
+        return True
+    parts = own.iterdir() if own.is_dir() else (own,)
+    return path.exists() and any(one.exists() and one.samefile(path) for one in parts)
 
 
 def _complete_rows(study: Study, path: Path, copied: Path) -> Path:

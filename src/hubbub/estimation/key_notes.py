@@ -84,8 +84,9 @@ KEYS: Mapping[str, Key] = {
     ),
     "event": text(
         "Whether that ended with the event, the second category; required there. "
-        '`"incidence"`: with which kind of event, all categories but the first.',
-        "column with two categories; with three or more",
+        '`"rates"`: or how many events there were in all that time. `"incidence"`: with '
+        "which kind of event, all categories but the first.",
+        "column with two categories; with three or more; numeric, from 0",
         default="none",
     ),
     "entry": text(

@@ -5,6 +5,10 @@ that it was followed, as a part of the horizon; with groups, in its group's plac
 P are noisy, and D is Poisson with mean rate P: the interval of a rate holds every r at which
 D - r P lies within z of its standard deviations, by drawing events and by noise. Ratios are
 compared on the logarithm, where both numbers of events stand clear of the noise.
+
+Where the event is a number, how often a record had it in its time, people differ more than chance
+does, so D is no Poisson number. A record then sends its number y and time t also as y^2, y t and
+t^2: their sums tell the variance of D - r P, the sum of (y - r t)^2, whatever law y has.
 """
 
 from __future__ import annotations
@@ -42,6 +46,8 @@ from hubbub.tabular import Column
 
 RATE, RATE_RATIO = "rate", "rate ratio"
 _HALF = 0.5  # what time is multiplied by: events are fewer, and need less noise
+_SQUARES = np.array([0.5, 0.25, 0.25])  # what y^2, y t and t^2 are multiplied by
+_NUMBERS = 1 / 10  # mean of a number of events, of the most
 _EVENTS = 1 / 3  # that are expected, of records, each followed for half of the horizon
 
 
@@ -51,8 +57,9 @@ class EventRates(OneSum):
 
     Args:
         time: a numeric column from 0: how long a record was followed.
-        event: a column of two categories, of which the second is the event.
-        horizon: until when; time after it, and events, do not count.
+        event: a column of two categories, of which the second is the event; or a numeric column
+            from 0, how many events a record had in its time.
+        horizon: until when; time after it, and events, do not count. All time, of numbers.
         by: classes of the column that divides records into groups.
         per: the time that rates are per, in the unit of the time's column.
         weight, confidence: see `Statistic`.
@@ -73,12 +80,19 @@ class EventRates(OneSum):
     @classmethod
     def read(cls, keys: StatisticKeys) -> EventRates:
         """The statistic that a table of a study asks for."""
-        grid = keys.survived(2)
         per = keys.section.number("per", cls.per, least=0, most=1e9, open_low=True)
+        event = keys.columns.get(str(keys.section.content.get("event")))
+        if event is None or event.categories:
+            grid = keys.survived(2)
+            time, event, horizon = grid["time"], grid["event"], grid["edges"][-1]
+        else:
+            keys.section.absent("horizon", "where event is a number, which is of all the time")
+            time = keys.column("time", numeric=True)
+            horizon = float(time.bounds[1])
         return cls(
-            time=grid["time"],
-            event=grid["event"],
-            horizon=grid["edges"][-1],
+            time=time,
+            event=event,
+            horizon=horizon,
             by=keys.by(),
             per=per,
             **keys.common,
@@ -87,12 +101,19 @@ class EventRates(OneSum):
     def settings(self) -> dict[str, Any]:
         """The keys that it is read from."""
         groups = {"by": classes_told(self.by)} if self.by else {}
-        own = {"time": self.time.name, "event": self.event.name, "horizon": self.horizon}
-        return {**own, "per": self.per, **groups}
+        own: dict[str, Any] = {"time": self.time.name, "event": self.event.name}
+        horizon = {} if self._is_number else {"horizon": self.horizon}
+        return {**own, **horizon, "per": self.per, **groups}
 
     def __post_init__(self) -> None:
         """Refuses a horizon or an event that is none."""
-        if not 0 < self.horizon <= self.time.bounds[1] or len(self.event.categories) != 2:
+        if self._is_number:
+            if self.time.bounds[0] < 0 or self.event.bounds[0] != 0 or self.event == self.time:
+                raise StudyError(
+                    "expected a number of events from 0 and a time from 0, found "
+                    f"{self.event.name} and {self.time.name}; correct their low"
+                )
+        elif not 0 < self.horizon <= self.time.bounds[1] or len(self.event.categories) != 2:
             raise StudyError(
                 f"expected an event of two categories and a horizon up to {self.time.bounds[1]:g}, "
                 f"found {self.event.name} and {self.horizon:g}; correct them"
@@ -107,12 +128,13 @@ class EventRates(OneSum):
     @property
     def size(self) -> int:
         """How many numbers its block has."""
-        return 2 * len(self._groups)
+        return self._width * len(self._groups)
 
     @property
     def sensitivity(self) -> float:
         """The largest L2 norm of one record's block (docs/privacy.md P28)."""
-        return math.sqrt(1.0 + _HALF**2)
+        squares = float((_SQUARES**2).sum()) if self._is_number else 0.0
+        return math.sqrt(1.0 + _HALF**2 + squares)
 
     @property
     def diameter(self) -> float:
@@ -122,10 +144,18 @@ class EventRates(OneSum):
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
         times, ended = cells[self.time.name], cells[self.event.name]
-        known = ~np.isnan(times) & (ended >= 0) & (ended < 2)
-        died = known & (ended >= 1) & (times <= self.horizon)
+        known = ~np.isnan(times) & ~np.isnan(ended)
+        if not self._is_number:
+            known &= (ended >= 0) & (ended < 2)
         followed = np.clip(np.where(known, times, 0.0) / self.horizon, 0.0, 1.0)
-        block = np.column_stack([died, _HALF * followed]) * known[:, None]
+        if self._is_number:
+            number = np.clip(np.where(known, ended, 0.0) / self._most, 0.0, 1.0)
+            squares = np.column_stack([number**2, number * followed, followed**2])
+            block = np.column_stack([number, _HALF * followed, _SQUARES * squares])
+        else:
+            died = known & (ended >= 1) & (times <= self.horizon)
+            block = np.column_stack([died, _HALF * followed])
+        block = block * known[:, None]
         if self.by is None:
             return np.asarray(block, dtype=np.float64)
         groups = one_hot(self.by.places(cells), len(self.by))
@@ -134,11 +164,13 @@ class EventRates(OneSum):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
 
-        As if a third had the event, and all were followed for half of the horizon.
+        As if a third had the event, and all were followed for half of the horizon; of numbers, as
+        if their mean and spread were a tenth of the bound.
         """
         each = max(records / len(self._groups), 1.0)
-        events, time = each * _EVENTS, each * _HALF
-        sampling, noise = 1.0 / events, sigma**2 * (1 / events**2 + 1 / (_HALF * time) ** 2)
+        events, time = each * (_NUMBERS if self._is_number else _EVENTS), each * _HALF
+        sampling = 1.0 / (each if self._is_number else events)
+        noise = sigma**2 * (1 / events**2 + 1 / (_HALF * time) ** 2)
         error = math.sqrt(sampling + noise)
         group = " of a group" if self.by else ""
         told = f"rates{group} known to ±{100 * error:.2g} % (one standard error)"
@@ -154,14 +186,12 @@ class EventRates(OneSum):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(-1, 2)
+        blocks = sums.reshape(-1, self._width)
         named = [
-            _Rate(name, float(block[0]), float(block[1]), sigma)
-            for name, block in zip(self._groups, blocks, strict=True)
+            self._rate(name, block, sigma) for name, block in zip(self._groups, blocks, strict=True)
         ]
         if self.by:
-            events, time = map(float, blocks.sum(axis=0))
-            named.insert(0, _Rate("", events, time, sigma * math.sqrt(len(blocks))))
+            named.insert(0, self._rate("", blocks.sum(axis=0), sigma * math.sqrt(len(blocks))))
         told = [one for one in named if one.clear >= 0]
         groups = [one for one in told if one.name or not self.by]
         few = [one.name for one in named if told and one not in told]
@@ -178,20 +208,33 @@ class EventRates(OneSum):
             ),
         )
 
+    def _rate(self, name: str, block: Array, sigma: float) -> _Rate:
+        """A group's events and time, and how much more than a Poisson number events vary."""
+        events, time, *squares = block.tolist()
+        if not self._is_number:
+            return _Rate(name, events, time, sigma)
+        poisson = 1.0 / self._most
+        if events < CLEAR * sigma or time <= 0:  # too few to see how they vary
+            return _Rate(name, events, time, sigma, poisson)
+        rate = events / time
+        weights = np.array([1.0, -2 * _HALF * rate, (_HALF * rate) ** 2]) / _SQUARES
+        # Noise may leave less than people and chance do: people only add to what chance does.
+        return _Rate(name, events, time, sigma, max(float(weights @ squares) / events, poisson))
+
     def _rows(self, one: _Rate) -> list[Estimate]:
         """Events, time and the rate of a group."""
         z, unit = normal_quantile(self.confidence), self.horizon / _HALF
-        rate, scale = one.interval(z), self.per / unit
-        count = max(one.events, 0.0)
+        rate, scale = one.interval(z), self.per / unit * self._most
+        count, error = max(one.events, 0.0) * self._most, one.sigma * self._most
         time = unit * one.time
         common: dict[str, Any] = {"column": self.event.name, "group": one.name}
         return [
             Estimate(
                 quantity="events",
                 value=count,
-                standard_error=one.sigma,
-                low=max(count - z * one.sigma, 0.0),
-                high=count + z * one.sigma,
+                standard_error=error,
+                low=max(count - z * error, 0.0),
+                high=count + z * error,
                 **common,
             ),
             Estimate(
@@ -240,7 +283,8 @@ class EventRates(OneSum):
         rate = max(float(events.sum() / time.sum()), 1e-12)
         part = time / time.sum()
         centred = np.eye(len(groups)) - np.outer(part, np.ones(len(groups)))
-        own = np.maximum(rate * time, 0.0) + groups[-1].sigma ** 2 * (1.0 + rate**2)
+        spread = np.array([group.dispersion for group in groups])
+        own = spread * np.maximum(rate * time, 0.0) + groups[-1].sigma ** 2 * (1.0 + rate**2)
         covariance = centred @ np.diag(own) @ centred.T
         excess, degrees = events - rate * time, len(groups) - 1
         statistic = float(excess[:-1] @ np.linalg.solve(covariance[:-1, :-1], excess[:-1]))
@@ -252,18 +296,40 @@ class EventRates(OneSum):
         ]
 
     @property
+    def _is_number(self) -> bool:
+        """Whether the event is how many there were."""
+        return not self.event.categories
+
+    @property
+    def _most(self) -> float:
+        """The most events of a record."""
+        return float(self.event.bounds[1]) if self._is_number else 1.0
+
+    @property
+    def _width(self) -> int:
+        """How many numbers a group's block has."""
+        return 2 + len(_SQUARES) if self._is_number else 2
+
+    @property
     def _groups(self) -> tuple[str, ...]:
         return self.by.names if self.by else ("",)
 
 
 @dataclass(frozen=True)
 class _Rate:
-    """One group's noisy events and time, in parts of twice the horizon."""
+    """One group's noisy events, in parts of the most of a record, and time, of twice the horizon.
+
+    Args:
+        name: of the group.
+        events, time, sigma: the numbers, and the standard deviation of their noise.
+        dispersion: the variance of events by chance, over their mean.
+    """
 
     name: str
     events: float
     time: float
     sigma: float
+    dispersion: float = 1.0
 
     @property
     def clear(self) -> float:
@@ -275,7 +341,7 @@ class _Rate:
         wider = replace(self, sigma=self.sigma * float(caution(np.array(self.clear))))
         noise = wider.sigma**2
         events = max(self.events, 0.0)
-        variance = (noise, max(self.time, 1.0), noise)
+        variance = (noise, self.dispersion * max(self.time, 1.0), noise)
         rate = events / self.time
         low, high = ratio_interval(events, self.time, variance, z, (0.0, 1e12))
         return rate, math.sqrt(at(variance, rate)) / self.time, low, high
@@ -286,4 +352,5 @@ class _Rate:
         wider = float(caution(np.array(self.events / self.sigma - CLEAR)))
         second = self.sigma**2 / 2.0 * (1.0 / self.events**2 - 1.0 / self.time**2)
         noise = (wider * self.sigma) ** 2 * (1.0 / self.events**2 + 1.0 / self.time**2)
-        return math.log(self.events / self.time) + second, 1.0 / self.events + noise
+        sampling = self.dispersion / self.events
+        return math.log(self.events / self.time) + second, sampling + noise

@@ -105,8 +105,8 @@ class CellMarks:
         losses: torch.Tensor,
     ) -> torch.Tensor:
         """(cells, n)."""
-        predicted = target_type.predicted(outputs.double()).cpu().numpy()
-        rows, columns = self.cells.places(predicted, targets.cpu().numpy())
+        predicted, known = target_type.compared(outputs, targets.cpu().numpy())
+        rows, columns = self.cells.places(predicted, known)
         place = rows * self.cells.outcomes + columns
         hot = np.zeros((self.size, len(place)))
         hot[place, np.arange(len(place))] = 1.0

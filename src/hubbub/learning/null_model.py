@@ -72,11 +72,18 @@ def beside_null(
     if isinstance(target_type, Classes):
         scores = _classes(outputs, targets)
     elif isinstance(target_type, Amount | Count):
-        predicted = target_type.predicted(torch.from_numpy(outputs).double()).numpy()
-        known = np.asarray(targets, dtype=np.float64)
+        predicted, known = target_type.compared(torch.from_numpy(outputs), targets)
+        known = known.astype(np.float64)
         least = target_type.low if isinstance(target_type, Amount) and target_type.is_log else 0.0
         scores = _logarithms(predicted, np.maximum(known, least)) if least else {}
-        scores |= _numbers(predicted, known, counts=isinstance(target_type, Count))
+        counts, longest = False, 0.0
+        if isinstance(target_type, Count):
+            counts, longest = target_type.unit == 1.0, target_type.exposure_high
+        null = np.full(len(known), known.mean())
+        if longest:
+            exposures = np.clip(targets[:, 1], 0.0, longest)
+            null = known.sum() / exposures.sum() * exposures
+        scores |= _numbers(predicted, known, null, counts=counts)
     elif isinstance(target_type, TimeToEvent):
         scores = _times(target_type, outputs, targets)
     return {name: one for name, one in scores.items() if isfinite(one.value)}
@@ -107,14 +114,13 @@ def _classes(outputs: NDArray[Any], targets: NDArray[Any]) -> dict[str, Score]:
     return scores
 
 
-def _numbers(predicted: Array, known: Array, *, counts: bool) -> dict[str, Score]:
-    """Errors beside those of everybody's mean; of counts, their deviance first."""
+def _numbers(predicted: Array, known: Array, null: Array, *, counts: bool) -> dict[str, Score]:
+    """Errors beside those of everybody's mean, or rate; of counts, their deviance first."""
     scores: dict[str, Score] = {}
-    mean = known.mean()
-    if counts and mean > 0:
-        own, null = (_deviances(rate, known) for rate in (predicted, np.full(len(known), mean)))
-        scores["poisson_deviance"] = _mean(own, null)
-    squares = _mean((predicted - known) ** 2, (mean - known) ** 2)
+    if counts and known.mean() > 0:
+        own, others = (_deviances(rate, known) for rate in (predicted, null))
+        scores["poisson_deviance"] = _mean(own, others)
+    squares = _mean((predicted - known) ** 2, (null - known) ** 2)
     scores["rmse"] = _of(squares, lambda value: sqrt(max(value, 0.0)))
     middle = np.median(known)
     scores["mae"] = _mean(np.abs(predicted - known), np.abs(middle - known))

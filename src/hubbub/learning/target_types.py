@@ -79,6 +79,10 @@ class TargetType(ABC):
     def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
         """What people are told of outputs: probabilities, or values in the target's unit."""
 
+    def compared(self, outputs: torch.Tensor, targets: Outputs) -> tuple[Outputs, Outputs]:
+        """Predictions and what came of records whose targets are known, in one unit."""
+        return self.predicted(outputs.double()).cpu().numpy(), np.asarray(targets)
+
     @abstractmethod
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
         """Metrics on public records by their usual names."""
@@ -135,22 +139,35 @@ class ProbedClasses(Classes):
 
 @dataclass(frozen=True, kw_only=True)
 class Amount(TargetType):
-    """A number between public bounds: outputs (n,), in which the bounds are -1 and 1."""
+    """A number between public bounds: outputs (n,), in which the bounds are -1 and 1.
+
+    Args:
+        low, high: the bounds.
+        is_huber: whether the error is Huber's.
+        is_log: whether the logarithm is learned.
+        mean: what is predicted where outputs are 0; None: the middle of the scale.
+    """
 
     low: float
     high: float
     is_huber: bool = False
     is_log: bool = False
+    mean: float | None = None
 
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Squared error, or Huber's."""
         _expect_outputs(outputs, 1)
         kind = losses.huber if self.is_huber else losses.squared
-        return partial(kind, low=self.low, high=self.high, is_log=self.is_log)
+        begun = {} if self.mean is None else {"start": self._start}
+        return partial(kind, low=self.low, high=self.high, is_log=self.is_log, **begun)
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
         """Between -1 and 1."""
         return losses.scaled(targets, self.low, self.high, is_log=self.is_log)
+
+    def apply_link(self, outputs: torch.Tensor) -> torch.Tensor:
+        """From the declared mean on."""
+        return outputs + self._start
 
     def some_targets(self, count: int) -> NDArray[Any]:
         """From bound to bound."""
@@ -158,7 +175,7 @@ class Amount(TargetType):
 
     def record_score(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The squared error as a share of the squared range."""
-        return ((outputs - self.clip_targets(targets)) / 2.0) ** 2
+        return ((self.apply_link(outputs) - self.clip_targets(targets)) / 2.0) ** 2
 
     def metric(self, mean: float) -> tuple[str, float]:
         """Root mean squared error, of logarithms if those are learned."""
@@ -168,7 +185,7 @@ class Amount(TargetType):
     def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
         """In the target's unit; of logarithms it is about the median."""
         low, high = self._ends
-        amounts = (outputs * (high - low) + (low + high)) / 2.0
+        amounts = (self.apply_link(outputs) * (high - low) + (low + high)) / 2.0
         return amounts.exp() if self.is_log else amounts
 
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
@@ -185,46 +202,98 @@ class Amount(TargetType):
         """What the outputs -1 and 1 mean: the bounds, or their logarithms."""
         return (log(self.low), log(self.high)) if self.is_log else (self.low, self.high)
 
+    @property
+    def _start(self) -> float:
+        """The declared mean on the scale of the outputs."""
+        if self.mean is None:
+            return 0.0
+        low, high = self._ends
+        return (2.0 * (log(self.mean) if self.is_log else self.mean) - (low + high)) / (high - low)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Count(TargetType):
-    """A whole number up to a public bound: outputs (n,), the logarithm of its rate."""
+    """A number from 0 up to a public bound, by its mean: outputs (n,), the mean's logarithm.
+
+    With exposures targets are (n, 2), and the mean is that of the longest exposure.
+
+    Args:
+        high: the bound.
+        unit: what the loss counts in: 1 of counts, of amounts with a log link what is about a mean.
+        exposure_high: the public bound of an exposure; 0: there is none.
+        mean: what is predicted where outputs are 0, with exposures for one unit of exposure; None:
+            one unit.
+    """
 
     high: float
+    unit: float = 1.0
+    exposure_high: float = 0.0
+    mean: float | None = None
 
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Half the Poisson deviance."""
         _expect_outputs(outputs, 1)
-        return partial(losses.poisson, high=self.high)
+        more = {"unit": self.unit, "exposure_high": self.exposure_high, "start": self._start}
+        usual = {"unit": 1.0, "exposure_high": 0.0, "start": 0.0}
+        said = {key: value for key, value in more.items() if value != usual[key]}
+        return partial(losses.poisson, high=self.high, **said)
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
-        """Up to the bound."""
-        return targets.clamp(0.0, self.high)
+        """Up to the bounds."""
+        if not self.exposure_high:
+            return targets.clamp(0.0, self.high)
+        most = torch.tensor([self.high, self.exposure_high], dtype=targets.dtype)
+        return targets.clamp(min=0.0).minimum(most.to(targets.device))
+
+    def apply_link(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Logarithms of means in the target's unit; with exposures of rates."""
+        return outputs + (self._start + log(self.unit / (self.exposure_high or 1.0)))
 
     def some_targets(self, count: int) -> NDArray[Any]:
         """Small numbers, and the bound."""
         squares = np.arange(count, dtype=np.float64) ** 2
-        return squares.clip(max=self.high)
+        counts = squares.clip(max=self.high)
+        if not self.exposure_high:
+            return counts
+        return np.column_stack([counts, self.exposure_high / np.arange(1.0, count + 1.0)])
 
     def record_score(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The squared error as a share of the squared bound."""
-        return ((outputs.exp() - self.clip_targets(targets)) / self.high) ** 2
+        means = self.predicted(outputs)
+        known = self.clip_targets(targets)
+        if self.exposure_high:
+            means, known = means * known[..., 1], known[..., 0]
+        return ((means - known) / self.high) ** 2
 
     def metric(self, mean: float) -> tuple[str, float]:
         """Root mean squared error."""
         return "held_back_rmse", sqrt(mean) * self.high
 
     def predicted(self, outputs: torch.Tensor) -> torch.Tensor:
-        """The rate: how many are expected."""
-        return outputs.exp()
+        """How much is expected; with exposures for one unit of exposure."""
+        return self.apply_link(outputs).exp()
+
+    def compared(self, outputs: torch.Tensor, targets: Outputs) -> tuple[Outputs, Outputs]:
+        """How much is expected of each record by its own exposure, and what came, both (n,)."""
+        means, known = super().compared(outputs, targets)
+        if not self.exposure_high:
+            return means, known
+        return means * np.clip(known[:, 1], 0.0, self.exposure_high), known[:, 0]
 
     def scored(self, outputs: Outputs, targets: NDArray[Any]) -> dict[str, float]:
-        """Mean Poisson deviance, and errors."""
-        rates = np.exp(outputs.astype(np.float64))
-        return {
-            "poisson_deviance": metrics.poisson_deviance(rates, targets),
-            **metrics.errors(rates, targets),
-        }
+        """Mean Poisson deviance, of counts, and errors."""
+        means, known = self.compared(torch.from_numpy(outputs), targets)
+        errors = metrics.errors(means, known)
+        if self.unit != 1.0:
+            return errors
+        return {"poisson_deviance": metrics.poisson_deviance(means, known), **errors}
+
+    @property
+    def _start(self) -> float:
+        """The logarithm of the declared mean, in units, of the longest exposure."""
+        return (
+            0.0 if self.mean is None else log(self.mean * (self.exposure_high or 1.0) / self.unit)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,11 +301,12 @@ class TimeToEvent(TargetType):
     """The time to an event by hazards on a public grid: outputs (n, times), their log-odds."""
 
     grid: tuple[float, ...]
+    step: float = 0.0
 
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Minus the log-likelihood of a record's own intervals."""
         _expect_outputs(outputs, len(self.grid))
-        return partial(losses.hazards, grid=self.grid)
+        return partial(losses.hazards, grid=self.grid, **({"step": self.step} if self.step else {}))
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
         """Times up to the grid's last; what happens later is not seen."""
@@ -255,7 +325,7 @@ class TimeToEvent(TargetType):
 
     def record_score(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """The mean squared error of the hazards over the record's own intervals."""
-        return losses.hazard_errors(outputs, targets, grid=self.grid)
+        return losses.hazard_errors(outputs, targets, grid=self.grid, step=self.step)
 
     def metric(self, mean: float) -> tuple[str, float]:
         """The Brier score of the hazards."""
@@ -279,18 +349,24 @@ def goal_for(outcome: Outcome | None, model: Model) -> TargetType:
         return ProbedClasses()
     if outcome is None:
         return Classes(loss_name=own)
-    if outcome.kind == tabular.NUMERIC:
-        is_huber = model.loss == HUBER
-        return Amount(
-            low=outcome.low,
+    if outcome.kind == tabular.TIME_TO_EVENT:
+        return TimeToEvent(grid=outcome.grid, step=outcome.step, loss_name=own)
+    if outcome.kind == tabular.COUNT or outcome.is_log_link:
+        return Count(
             high=outcome.high,
-            is_huber=is_huber,
-            is_log=outcome.is_log,
+            unit=outcome.unit,
+            exposure_high=outcome.exposure_high,
+            mean=outcome.mean,
             loss_name=own,
         )
-    if outcome.kind == tabular.COUNT:
-        return Count(high=outcome.high, loss_name=own)
-    return TimeToEvent(grid=outcome.grid, loss_name=own)
+    return Amount(
+        low=outcome.low,
+        high=outcome.high,
+        is_huber=model.loss == HUBER,
+        is_log=outcome.is_log,
+        mean=outcome.mean,
+        loss_name=own,
+    )
 
 
 def _expect_outputs(outputs: int, wanted: int) -> None:

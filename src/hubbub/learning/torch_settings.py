@@ -106,7 +106,7 @@ _PRECISIONS: tuple[tuple[str, str], ...] = (
 if not hasattr(torch._C, "_get_fp32_precision_getter"):  # noqa: SLF001 (before 2.9, only the older)
     _PRECISIONS = ()
 # Torch's older words for the same; it wants to be asked in these too where somebody has used them.
-_OLDER = (
+_OLDER: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     (torch._C._get_cudnn_allow_tf32, torch._C._set_cudnn_allow_tf32),  # noqa: SLF001 (see above)
 )
@@ -179,7 +179,7 @@ def _flushes() -> bool:
 
 def _restoration() -> Callable[[], None]:
     """What puts the process's own precision back, in the words in which it was asked for."""
-    older = []
+    older: list[tuple[Callable[[Any], object], Any]] = []
     for get, put in _OLDER:
         with suppress(RuntimeError):  # somebody has set these operation by operation
             older.append((put, get()))

@@ -89,7 +89,7 @@ def sentence(validation: Validation) -> str:
 def verdict(name: str, one: Mapping[str, Any]) -> str:
     """Whether a model is told from one that knows nothing."""
     null = _NULLS.get(name, "giving everybody the mean")
-    how = {None: "no better than", True: "better than", False: "worse than"}[one["is_better"]]
+    how = {None: "not told from", True: "better than", False: "worse than"}[one["is_better"]]
     return f"{how} {null}" + ("" if one["null"] is None else f" ({shown(one['null'])})")
 
 
@@ -121,9 +121,9 @@ def next_step(validation: Validation) -> str:
     first = next(iter(scores.values()))
     if first["is_better"] is None:
         return (
-            "next: do not use it on the strength of this: its score is not told from that of "
-            "knowing nothing, be it the model or the noise; give the validation more of epsilon, "
-            "or look for the reason with hubbub rehearse (docs/howto/bad_model.md)"
+            "next: this cannot tell whether the model is better than knowing nothing, as its "
+            "interval holds both; give the validation more of epsilon or more records, or look at "
+            "the model with hubbub rehearse (docs/howto/bad_model.md)"
         )
     if not first["is_better"]:
         return (
@@ -165,5 +165,5 @@ def _interval(one: Mapping[str, Any]) -> str:
 
 def _apart(one: Mapping[str, Any]) -> str:
     if one["is_better"] is None:
-        return "no better"
+        return "cannot tell"
     return "better" if one["is_better"] else "worse"

@@ -73,6 +73,12 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
             "without data.columns, whose public bounds and categories make the effects",
             "declare the columns",
         )
+    if data.outcome is not None and (data.outcome.exposure_high or data.outcome.is_log_link):
+        return (
+            "of a count with data.target.exposure, or of an amount with a log link, for which "
+            "there are no sums",
+            "leave it out; [statistics] tells rates by group",
+        )
     if data.standardise is not None:
         return (
             "beside data.standardise: effects are per unit of a column already, and are told of "

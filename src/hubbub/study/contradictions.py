@@ -196,6 +196,16 @@ def _check_outcome(outcome: Outcome, model: Model) -> None:
             f'expected model.outputs = {wanted} for a target of kind = "{outcome.kind}", got '
             f"{model.outputs}; set it"
         )
+    if model.loss == HUBER and outcome.is_log_link:
+        raise StudyError(
+            'expected no model.loss = "huber" with data.target.scale = "log-link", got it; it '
+            "would learn less than the mean: leave it out"
+        )
+    if model.intercept and outcome.mean is not None:
+        raise StudyError(
+            "expected data.target.mean or model.intercept, got both; either says where the model "
+            "begins: leave one of them out"
+        )
     if model.loss == HUBER and outcome.kind != NUMERIC:
         raise StudyError(
             f'expected no model.loss = "huber" for a target of kind = "{outcome.kind}", got it; '

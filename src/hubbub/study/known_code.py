@@ -50,6 +50,11 @@ def _is_mine(path: Path) -> bool:
 
 def _path(name: str, digest: str) -> Path:
     """The file that stands for code; RuntimeError if this user has no home."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     key = hashlib.sha256(f"{name}\n{digest}".encode()).hexdigest()
-    return Path(state) / "hubbub" / "code" / key
+    return user_state() / "code" / key
+
+
+def user_state() -> Path:
+    """What is remembered for this user on this machine; RuntimeError if there is no home."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "hubbub"

@@ -6,18 +6,27 @@ A text is the column of a class. This file knows how a target is declared; it re
 from __future__ import annotations
 
 from itertools import pairwise
+from math import floor
 from typing import Any
 
 from hubbub.section import Section, is_number
 from hubbub.settings import keys_of, number, numbers, one_of, text, texts
-from hubbub.tabular import COUNT, KINDS, NUMERIC, TIME_TO_EVENT, Outcome, canonical
+from hubbub.tabular import (
+    COUNT,
+    KINDS,
+    LOG_LINK,
+    NUMERIC,
+    TIME_TO_EVENT,
+    Outcome,
+    canonical,
+)
 
 _CLASS = "class"
 _KEYS = {
     _CLASS: ("column",),
-    NUMERIC: ("column", "low", "high", "scale"),
-    COUNT: ("column", "high"),
-    TIME_TO_EVENT: ("time", "event", "positive", "negative", "grid"),
+    NUMERIC: ("column", "low", "high", "scale", "mean"),
+    COUNT: ("column", "high", "mean", "exposure", "exposure_high"),
+    TIME_TO_EVENT: ("time", "event", "positive", "negative", "grid", "step"),
 }
 _MOST, _MOST_TIMES = 1e15, 1000
 TARGET = {
@@ -29,7 +38,7 @@ TARGET = {
         values="to 10^15; of a count from 1",
         default="either",
     ),
-    "scale": keys_of(Outcome)["scale"][0],
+    **{key: keys_of(Outcome)[key][0] for key in ("scale", "mean", "exposure", "exposure_high")},
     "time": text(
         'The column of the time, in any unit; it and the keys below are for `"time-to-event"`.',
         default="either",
@@ -44,6 +53,7 @@ TARGET = {
         f"2 to {_MOST_TIMES:,} rising numbers above 0",
         default="either",
     ),
+    "step": keys_of(Outcome)["step"][0],
 }
 
 
@@ -75,17 +85,9 @@ def target_from(section: Section, default: str, *, files: bool) -> tuple[str, Ou
 def _outcome(inner: Section, kind: str, name: str, *, files: bool) -> Outcome:
     """What the table says of a target that is no class."""
     if kind == NUMERIC:
-        low, high = (TARGET[key].read(inner, key, None) for key in ("low", "high"))
-        if high <= low:
-            raise inner.refusal("high", f"above low = {low:g}", "exchange or widen the bounds")
-        scale = inner.text("scale", Outcome.scale, options=("linear", "log"))
-        if scale == "log" and low <= 0:
-            raise inner.refusal(
-                "low", 'above 0 with scale = "log"', "name the least number that matters"
-            )
-        return Outcome(kind=kind, low=low, high=high, scale=scale)
+        return _amount(inner)
     if kind == COUNT:
-        return Outcome(kind=kind, high=inner.number("high", None, least=1, most=_MOST))
+        return _count(inner, name, files=files)
     event = inner.text("event", None if files else "")
     if event == name or (files and not event):
         raise inner.refusal("event", "another column than the time's", "name the event's own")
@@ -95,7 +97,58 @@ def _outcome(inner: Section, kind: str, name: str, *, files: bool) -> Outcome:
             raise inner.refusal(key, "at least one spelling", 'write it like ["1"]')
     if not set(map(canonical, positive)).isdisjoint(map(canonical, negative)):
         raise inner.refusal("negative", "spellings that positive has not", "fix one list")
-    return Outcome(kind=kind, event=event, positive=positive, negative=negative, grid=_grid(inner))
+    grid, step = _grid(inner), 0.0
+    if "step" in inner.content:
+        step = TARGET["step"].read(inner, "step", None)
+        visits = [floor(time / step + 1e-6) for time in (0.0, *grid)]
+        if any(b <= a for a, b in pairwise(visits)):
+            wanted = "at most the shortest interval of data.target.grid"
+            raise inner.refusal("step", wanted, "lower it, or leave out times of the grid")
+    return Outcome(
+        kind=kind, event=event, positive=positive, negative=negative, grid=grid, step=step
+    )
+
+
+def _amount(inner: Section) -> Outcome:
+    """A number with its bounds and its scale."""
+    low, high = (TARGET[key].read(inner, key, None) for key in ("low", "high"))
+    if high <= low:
+        raise inner.refusal("high", f"above low = {low:g}", "exchange or widen the bounds")
+    scale = TARGET["scale"].read(inner, "scale", Outcome.scale)
+    if scale == "log" and low <= 0:
+        remedy = f'name the least number that matters, or write scale = "{LOG_LINK}", which '
+        remedy += "takes zeros"
+        raise inner.refusal("low", 'above 0 with scale = "log"', remedy)
+    if scale == LOG_LINK and low:
+        raise inner.refusal("low", f'0 with scale = "{LOG_LINK}"', "write low = 0")
+    mean = _mean(inner, low, high, positive=scale == LOG_LINK)
+    return Outcome(kind=NUMERIC, low=low, high=high, scale=scale, mean=mean)
+
+
+def _count(inner: Section, name: str, *, files: bool) -> Outcome:
+    """A count, and for how long or of how much it was counted; in memory that has no column."""
+    high = inner.number("high", None, least=1, most=_MOST)
+    exposure, longest = inner.text("exposure", ""), Outcome.exposure_high
+    if exposure or "exposure_high" in inner.content:
+        longest = TARGET["exposure_high"].read(inner, "exposure_high", None)
+        if exposure == name or (files and not exposure):
+            wanted = "another column than the count's beside data.target.exposure_high"
+            raise inner.refusal("exposure", wanted, "name the exposure's own")
+    most = high if not longest else _MOST
+    mean = _mean(inner, 0.0, most, positive=True)
+    return Outcome(kind=COUNT, high=high, mean=mean, exposure=exposure, exposure_high=longest)
+
+
+def _mean(inner: Section, low: float, high: float, *, positive: bool) -> float | None:
+    """A guess of the mean that lies between the bounds."""
+    if "mean" not in inner.content:
+        return None
+    mean = float(TARGET["mean"].read(inner, "mean", None))
+    if not low <= mean <= high or (positive and mean <= 0):
+        above = "above 0 and " if positive else ""
+        wanted = f"{above}from {low:g} to {high:g}, the bounds"
+        raise inner.refusal("mean", wanted, "correct it, or leave it out")
+    return mean
 
 
 def _grid(inner: Section) -> tuple[float, ...]:
@@ -119,6 +172,7 @@ def target_table(target: str, outcome: Outcome) -> dict[str, Any]:
     names = {"kind": outcome.kind, own: target}
     keys = [key for key in _KEYS[outcome.kind] if key != own]
     said: dict[str, Any] = {key: getattr(outcome, key) for key in keys}
-    if not outcome.is_log:
-        said.pop("scale", None)
+    for key in ("scale", "mean", "exposure", "exposure_high", "step"):
+        if key in said and said[key] == getattr(Outcome, key):
+            del said[key]
     return names | {key: list(one) if isinstance(one, tuple) else one for key, one in said.items()}

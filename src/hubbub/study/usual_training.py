@@ -23,6 +23,7 @@ _CLIP, _RATE = 0.8, 0.2  # per |x|, and times |x|, of classes
 _CLIPS = {NUMERIC: 1 / 3, TIME_TO_EVENT: 1.6}
 _RATES = {NUMERIC: 0.2, TIME_TO_EVENT: 1.3}
 _COUNT_CLIP = 0.7  # times the root of the largest count
+_LINK_CLIP = 15.0  # means by which an amount with a log link may be above its own, per |x|
 _MOST_RATE = 0.3
 _NETWORK_CLIP, _NETWORK_RATE = 1.5, 0.45  # of models of several layers, beside a linear one's
 
@@ -77,9 +78,15 @@ def usual_training(
     kind = "" if outcome is None else outcome.kind
     unknown = max(silos - colluders - 1, 1) / silos
     signal = records * epsilon * sqrt(unknown) / _SIGNAL
+    if outcome is not None and outcome.is_log_link:
+        kind = COUNT  # whose loss it has
     clip = _CLIP * sqrt(square) * signal ** (1 / 6) * _CLIPS.get(kind, 1.0)
-    if outcome is not None and kind == COUNT:
+    if outcome is not None and outcome.kind == COUNT:
         clip *= _COUNT_CLIP * sqrt(outcome.high)
+    if outcome is not None and outcome.is_log_link:
+        # What is clipped of the largest amounts is missing in all predictions.
+        longest = min(outcome.high / outcome.unit, _LINK_CLIP * signal ** (1 / 3))
+        clip = sqrt(square) * longest
     rate = _RATE / sqrt(square) * signal ** (1 / 3) * _RATES.get(kind, 1.0)
     rate *= (STEPS / steps) ** (1 / 3)
     if not is_linear:

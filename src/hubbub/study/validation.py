@@ -58,12 +58,24 @@ class Validation:
             whole(
                 4,
                 50,
-                "Public bins of predictions, 16 of risks and 10 of others where nothing is said; "
-                "amounts and counts have as many of outcomes.",
+                "Public bins of predicted amounts and counts, and as many of outcomes, 10 where "
+                "nothing is said. Risks have narrow ones, whatever it says.",
                 default="none",
             )
         ),
     ] = 0
+    rate: Annotated[
+        float,
+        by_hand(
+            number(
+                0.0005,
+                0.9995,
+                "Share of the records that has the second class, from public knowledge and not "
+                "from these records; what a plan says of the standard error follows from it.",
+                default="none",
+            )
+        ),
+    ] = 0.0
     by: Annotated[
         tuple[Levels, ...],
         by_hand(
@@ -94,6 +106,7 @@ class Validation:
             "records": self.records,
             "holdout": self.holdout,
             **({"bins": self.bins} if self.bins else {}),
+            **({"rate": self.rate} if self.rate else {}),
             "by": grouped,
             "centres": self.centres,
             "sums": self.sums,
@@ -111,6 +124,7 @@ def validation_from(stated: Mapping[str, Any], columns: Mapping[str, Column]) ->
         "validation",
         stated,
         bins=lambda section: read_key(Validation, section, "bins") if "bins" in section else 0,
+        rate=lambda section: read_key(Validation, section, "rate") if "rate" in section else 0.0,
         by=lambda section: _by(section, columns),
     )
 

@@ -9,6 +9,7 @@ from hubbub.tabular.cell_rule import (
     canonical,
     number_in,
     number_rule,
+    read_column,
 )
 from hubbub.tabular.cells import cells_of, is_in_proportion, read_cells
 from hubbub.tabular.column import Column
@@ -18,6 +19,7 @@ from hubbub.tabular.levels import Cells, Levels, column_of
 from hubbub.tabular.outcome import (
     COUNT,
     KINDS,
+    LOG_LINK,
     NUMERIC,
     TIME_TO_EVENT,
     Outcome,

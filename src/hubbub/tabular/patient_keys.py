@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hubbub.errors import DataError
 from hubbub.tabular.cell_rule import canonical
 
+_EXACT = 2.0**53  # from here on several whole numbers are one float
 # What is written for a missing value by programs, beside nothing.
 _MISSING = frozenset({"", "nan", "NaN", "None", "NaT", "<NA>"})
 
@@ -48,7 +49,14 @@ def patient_numbers(
     known: dict[str, int] = {}
     keys: dict[str, str] = {}
     numbers = []
-    for row, text in enumerate(map(str, values)):
+    for row, value in enumerate(values):
+        if isinstance(value, float) and abs(value) >= _EXACT:
+            raise DataError(
+                f"expected keys of patients as texts or whole numbers, found a floating-point "
+                f"number past 2**53 {place(row)}, which several of them share; read the column as "
+                'text, such as with pandas.read_csv(..., dtype={"column": str})'
+            )
+        text = str(value)
         if text not in keys:
             keys[text] = patient_key(text)
         if not keys[text]:

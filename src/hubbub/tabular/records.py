@@ -33,7 +33,8 @@ class Records:
             them as they are.
         targets: shape (n,): float32 in {0, 1} for two classes, int64 class numbers from 0 for
             several classes, float64 for amounts and counts in their own unit; or float64 of shape
-            (n, 2) for times from 0, each with 1 if it ends with the event, else 0.
+            (n, 2) for times from 0, each with 1 if it ends with the event, else 0, and for
+            counts, each with its exposure.
         patients: shape (n,), whole numbers or texts: rows with the same one, as `patient_key` reads
             it, are one protected unit (`data.patient`); kept as numbers from 0. None: each row is a
             unit.
@@ -169,8 +170,8 @@ class Records:
         if self.inputs.ndim < 2 or (self.targets.ndim != 1 and not pairs):
             raise DataError(
                 "expected inputs of shape (n, features) and targets of shape (n,), or (n, 2) for "
-                f"times and events in float64, found {self.inputs.ndim} and {self.targets.ndim} "
-                "dimensions; reshape them"
+                "times and events or counts and exposures in float64, found "
+                f"{self.inputs.ndim} and {self.targets.ndim} dimensions; reshape them"
             )
         if len(self.inputs) != len(self.targets):
             raise DataError(
@@ -192,11 +193,10 @@ class Records:
             raise DataError(
                 "expected class numbers from 0 upwards, found a negative one; renumber the classes"
             )
-        times, events = self.targets[..., :1], self.targets[..., 1:]
-        if self.targets.ndim == 2 and ((times < 0).any() or not np.isin(events, (0, 1)).all()):
+        if self.targets.ndim == 2 and (self.targets < 0).any():
             raise DataError(
-                "expected times from 0 with 1 for an event and 0 for none, found others; correct "
-                "the records"
+                "expected times with events, or counts with exposures, from 0, found others; "
+                "correct the records"
             )
 
     def _check_patients(self, patients: Any) -> None:

@@ -28,6 +28,18 @@ from .prepared_study import (
 from .rehearsal import (
     rehearse as rehearse,
 )
+from .uncounted import (
+    counted_in as counted_in,
+)
+from .uncounted import (
+    folder_for as folder_for,
+)
+from .report_of_run import (
+    as_written as as_written,
+)
+from .report_of_run import (
+    paper_of as paper_of,
+)
 from .report_of_run import (
     write_report as write_report,
 )

@@ -5,14 +5,16 @@ This file reads plain values and hands them to `report`; what is not there is le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from hubbub.disk import json_value, write_bytes
-from hubbub.errors import IntegrityError, UserError
-from hubbub.queries import ANSWER_FILES, VALIDATED
+from hubbub.errors import HubbubError, IntegrityError, UserError
+from hubbub.queries import ANSWER_FILES, ANSWERS, COEFFICIENTS, VALIDATED
 from hubbub.report import ArrangementTable, ReportedRun, render
+from hubbub.report.paper import manuscript as paper
 from hubbub.training.spending import SPENDING
 from hubbub.verification import FILE, check_content, former_version, load, read_whole
 
@@ -53,18 +55,56 @@ def write_report(
                 "name the folder "
                 "that --out named"
             )
-    try:
+    with as_written(folder, *beside):
         page = _page(folder, beside, seconds, thorough).encode()
-    except _MALFORMED as error:
-        where = ", ".join(map(str, (folder, *beside)))
-        former = filter(None, map(former_version, (folder, *beside)))
-        raise IntegrityError(
-            f"expected plan, metrics, comparison and evidence in {where} as a run writes them, "
-            f"found something else ({type(error).__name__}); "
-            f"{next(former, 'restore them from a backup')}"
-        ) from None
     write_bytes(folder / REPORT, page)
     return folder / REPORT
+
+
+@contextmanager
+def as_written(*folders: Path) -> Iterator[None]:
+    """What is read of runs is what runs write, or it was altered.
+
+    Raises:
+        IntegrityError: it was.
+    """
+    try:
+        yield
+    except HubbubError:
+        raise
+    except _MALFORMED as error:
+        former = filter(None, map(former_version, folders))
+        raise IntegrityError(
+            f"expected the files in {', '.join(map(str, folders))} as a run writes them, found "
+            f"something else ({type(error).__name__}); "
+            f"{next(former, 'restore them from a backup')}"
+        ) from None
+
+
+def paper_of(folder: Path) -> paper.Manuscript:
+    """What a paper prints of a run, from the files in its folder.
+
+    Raises:
+        UserError: it has no statistics, no validation and no coefficients.
+        IntegrityError: a file in it was altered.
+    """
+    held = {
+        name: _json(folder / name)
+        for name in (ANSWERS, VALIDATED, COEFFICIENTS, "plan.json")
+        if (folder / name).is_file()
+    }
+    promised = next((held[one] for one in (ANSWERS, VALIDATED, COEFFICIENTS) if one in held), None)
+    if promised is None:
+        raise UserError(
+            f"expected the folder of a run with statistics, a validation or coefficients, found no "
+            f"{ANSWERS} in {folder}; name the folder that --out named"
+        )
+    return paper.manuscript_of(
+        promised if ANSWERS in held else promised | {"statistics": {}},
+        validation=held.get(VALIDATED),
+        coefficients=held.get(COEFFICIENTS),
+        plan=held.get("plan.json"),
+    )
 
 
 def _page(

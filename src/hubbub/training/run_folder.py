@@ -242,7 +242,10 @@ class RunFolder:
 
 def refuse_used(path: Path, *, apart: bool = False) -> None:
     """Refuse a folder that holds something, of a run in one process or of one apart."""
-    again = f"choose another --out, or go on with hubbub run --resume {path}"
+    again = (
+        f"go on with hubbub run --resume {path}, or name a new folder beside it, as another run "
+        "with an epsilon of its own"
+    )
     with _usable(path, apart=apart):
         if path.is_dir() and any(path.iterdir()):
             raise UserError(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import hubbub.learning as learning
 from hubbub import tabular
-from hubbub.errors import DataError, UserError
+from hubbub.errors import DataError, ModelError, UserError
 from hubbub.queries import STANDARDISED
 from hubbub.study import Standardisation, Study, imported_code, is_own, sources
 from hubbub.tabular import Records
@@ -95,13 +95,23 @@ class TrainedModel:
 
         Returns:
             (n,): the probability of the second class; (n, classes) for more than two classes. (n,)
-            also for an amount, in its own unit, and for a count, how many are expected. (n, times)
-            for a time to an event: the chance to be without it after each time of the grid.
+            also for an amount, in its own unit, and for a count, how many are expected, with
+            `data.target.exposure` in one unit of exposure. (n, times) for a time to an event: the
+            chance to be without it after each time of the grid.
 
         Raises:
             DataError: the table cannot be read or does not fit the study.
+            ModelError: a prediction is no finite number.
         """
-        return learning.scores(self.scorer, self.features(table))
+        predicted = learning.scores(self.scorer, self.features(table))
+        finite = np.isfinite(predicted).reshape(len(predicted), -1).all(1)
+        if not finite.all():
+            raise ModelError(
+                f"expected finite predictions, found others for {int((~finite).sum())} of "
+                f"{len(finite)} rows, the first of them row {int(np.argmin(finite)) + 1}; look at "
+                "that row, or train the model anew"
+            )
+        return predicted
 
     def features(self, table: Any) -> NDArray[np.float32]:
         """The features of new records, as the study encodes them, not yet standardised.
@@ -124,6 +134,28 @@ class TrainedModel:
                 f"{tuple(found.shape[1:])}; give the columns that the study names"
             )
         return found
+
+    def exposures(self, table: Any) -> NDArray[np.float64] | None:
+        """For how long, or of how much, each record of a table is counted; None: it says nothing.
+
+        Raises:
+            DataError: a cell is no exposure above 0.
+        """
+        outcome = self.study.data.outcome
+        if outcome is None or not outcome.exposure or hasattr(table, "dtype"):
+            return None
+        is_file = isinstance(table, str | Path)
+        cells = (
+            tabular.read_cells(Path(table), [outcome.exposure])
+            if is_file
+            else tabular.cells_of(table)
+        )
+        if outcome.exposure not in cells:
+            return None
+        where = f"{Path(table).name if is_file else 'the table'}, column {outcome.exposure!r}"
+        return tabular.read_column(
+            cells[outcome.exposure], outcome.rule_of(outcome.exposure), where
+        )
 
     def _given(self, array: NDArray[Any]) -> NDArray[np.float32]:
         """Features in an array, as the model's frozen layers make them."""
@@ -218,11 +250,19 @@ def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
     Returns:
         "row" from 1, "score" (the probability of the second of two classes) or a column
         "score of CLASS" for each of more, and "predicted", the most probable class. For amounts
-        and counts "predicted"; for times to an event "free of it after TIME" for each of the grid.
+        and counts "predicted"; of counts with an exposure "rate", in one unit of it, and
+        "predicted" where the table has that column, for the row's own; for times to an event
+        "free of it after TIME" for each of the grid.
     """
     predicted, classes = trained.predict(table), trained.classes
     columns: dict[str, list[Any]] = {"row": list(range(1, len(predicted) + 1))}
     outcome = trained.study.data.outcome
+    if outcome is not None and outcome.exposure_high:
+        exposures = trained.exposures(table)
+        columns["rate"] = _rounded(predicted)
+        return columns | (
+            {} if exposures is None else {"predicted": _rounded(predicted * exposures)}
+        )
     if outcome is not None and not outcome.grid:
         return columns | {"predicted": _rounded(predicted)}
     if outcome is not None:

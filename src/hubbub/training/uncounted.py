@@ -3,16 +3,22 @@
 Each release keeps its own promise. Two that no common ledger adds up promise less together, and
 nobody sees how much. The names of silos are remembered for as long as the program runs, with where
 their ledgers are, and nothing of their records; whether two silos of one name hold the same records
-is not known here.
+is not known here. Of a file of records this user's state remembers, by its path, which folders of
+ledgers have counted it, in `$XDG_STATE_HOME/hubbub/ledgers` or `~/.local/state/hubbub/ledgers`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from hubbub.disk import PRIVATE, read_text, write_text
 from hubbub.errors import UncountedWarning
+from hubbub.study import Study, sources
+from hubbub.study.known_code import user_state
 
 _SHOWN = 5  # names
 _ledgers_of: dict[str, set[Path | str | None]] = {}
@@ -42,6 +48,71 @@ def warn_if_uncounted(ledgers: Mapping[str, Path | str | None]) -> None:
             UncountedWarning,
             stacklevel=3,
         )
+
+
+def folder_for(study: Study, out: Path, stated: Path | None) -> tuple[Path, str]:
+    """The folder of a run's ledgers, which is the one that its files have, wherever results go.
+
+    Args:
+        study: whose files of records are looked up, and remembered.
+        out: of the run; ledgers of files that have none are beside it.
+        stated: the folder that somebody names.
+
+    Returns:
+        The folder, and what to tell people where another one has counted the same files.
+    """
+    here = (stated or counted_in(study) or out.parent / "ledgers").resolve()
+    apart = {
+        name: homes
+        for name, path in _files(study).items()
+        if (homes := [home for home in _noted(path, name) if home != here])
+    }
+    for path in _files(study).values():
+        _note(path, here)
+    if not apart:
+        return here, ""
+    where = ", ".join(sorted({str(home) for homes in apart.values() for home in homes}))
+    return here, (
+        f"the same files of {_few([*apart])} have been counted in {where}, which {here} does not "
+        "hold: the epsilons of both add up, and nobody counts their sum; name one folder with "
+        "--ledgers each time"
+    )
+
+
+def counted_in(study: Study) -> Path | None:
+    """The folder of ledgers that has counted a study's files last, if one has."""
+    homes = (_noted(path, name) for name, path in _files(study).items())
+    return next((known[-1] for known in homes if known), None)
+
+
+def _files(study: Study) -> dict[str, Path]:
+    """Each silo's file of records, if there are files."""
+    if not study.data.files:
+        return {}
+    named = {name: sources.file_of(study, name, Path()) for name in study.parties.names}
+    return {name: path.resolve() for name, path in named.items() if path is not None}
+
+
+def _noted(path: Path, silo: str) -> list[Path]:
+    """The folders of ledgers that have counted a silo's file, the last one last."""
+    with suppress(OSError, ValueError, RuntimeError):
+        homes = map(Path, read_text(_state_of(path)).splitlines())
+        return [home for home in homes if (home / f"{silo}.sqlite").is_file()]
+    return []
+
+
+def _note(path: Path, home: Path) -> None:
+    """Remember one; where nothing can be written, nothing is."""
+    with suppress(OSError, ValueError, RuntimeError):
+        state = _state_of(path)
+        known = read_text(state).splitlines() if state.is_file() else []
+        state.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        homes = [*(one for one in known if one != str(home)), str(home)]
+        write_text(state, "".join(f"{one}\n" for one in homes), mode=PRIVATE)
+
+
+def _state_of(path: Path) -> Path:
+    return user_state() / "ledgers" / hashlib.sha256(str(path).encode()).hexdigest()
 
 
 def _few(names: list[str]) -> str:

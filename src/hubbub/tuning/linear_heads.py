@@ -21,6 +21,7 @@ from hubbub.tabular import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
 
 Array = NDArray[np.float64]
 _NEWTON, _APART = 30, 1e-5  # steps, and the distance of a difference
+_FAINT = -15.0  # log-odds below which hazard and odds are one, as `learning.losses` has it
 _REACH = 0.2  # of Huber's square, as `learning.losses` has it
 
 
@@ -113,18 +114,20 @@ class ClassHead(LinearHead):
 
 @dataclass(frozen=True)
 class Number(LinearHead):
-    """Squared or Huber's error, in units of half the range."""
+    """Squared or Huber's error, in units of half the range; from the declared mean on."""
 
     outcome: Outcome
     is_huber: bool = False
 
     def known(self, targets: NDArray[np.generic]) -> Array:
-        """The bounds are -1 and 1."""
-        low, high = self.outcome.low, self.outcome.high
+        """The bounds are -1 and 1, less the declared mean's place between them."""
+        low, high, mean = self.outcome.low, self.outcome.high, self.outcome.mean
         clipped = np.clip(targets.astype(np.float64), low, high)
+        begun = np.array([(low + high) / 2.0 if mean is None else mean])
         if self.outcome.is_log:
             clipped, low, high = np.log(clipped), log(low), log(high)
-        return ((2.0 * clipped - (low + high)) / (high - low))[:, None, None]
+            begun = np.log(begun) if mean is not None else np.array([(low + high) / 2.0])
+        return (2.0 * (clipped - begun) / (high - low))[:, None, None]
 
     def slopes(self, found: Array, known: Array) -> Array:
         """Twice the error, or as much of it as counts."""
@@ -141,29 +144,37 @@ class Number(LinearHead):
 
 @dataclass(frozen=True)
 class Rate(LinearHead):
-    """Half the Poisson deviance of rates exp(found)."""
+    """Half the Poisson deviance of means exp(found), from the declared one on."""
 
     outcome: Outcome
 
     def known(self, targets: NDArray[np.generic]) -> Array:
-        """Up to the bound."""
-        return np.clip(targets.astype(np.float64), 0.0, self.outcome.high)[:, None, None]
+        """(m, 1, 2): up to the bound, in units, and the mean's logarithm where `found` is 0."""
+        numbers, said = targets.astype(np.float64), self.outcome
+        longest, unit = said.exposure_high or 1.0, said.unit
+        start = 0.0 if said.mean is None else log(said.mean * longest / unit)
+        starts = np.full(len(numbers), start)
+        if said.exposure_high:
+            starts = start + np.log(np.clip(numbers[:, 1] / longest, 1e-9, 1.0))
+            numbers = numbers[:, 0]
+        return np.stack([np.clip(numbers, 0.0, said.high) / unit, starts], -1)[:, None, :]
 
     def slopes(self, found: Array, known: Array) -> Array:
-        """The rate less the count."""
-        return np.asarray(np.exp(np.minimum(found, 80.0)) - known)
+        """The mean less what came."""
+        return np.asarray(np.exp(np.minimum(found + known[..., 1:], 80.0)) - known[..., :1])
 
     def losses(self, found: Array, known: Array) -> Array:
         """From 0."""
-        rate = np.exp(np.minimum(found, 80.0))
-        return np.asarray((xlogy(known, known) - known - known * found + rate)[..., 0])
+        logs, came = (found + known[..., 1:])[..., 0], known[..., 0]
+        return np.asarray(xlogy(came, came) - came - came * logs + np.exp(np.minimum(logs, 80.0)))
 
 
 @dataclass(frozen=True)
 class Hazards(LinearHead):
-    """Minus the log-likelihood of proportional hazards on a grid, with an intercept for each."""
+    """Minus the log-likelihood of proportional odds on a grid, with an intercept for each."""
 
     grid: tuple[float, ...]
+    step: float = 0.0
 
     @property
     def intercepts(self) -> int:  # type: ignore[override]
@@ -171,24 +182,30 @@ class Hazards(LinearHead):
         return len(self.grid)
 
     def known(self, targets: NDArray[np.generic]) -> Array:
-        """(m, 2, intervals): at risk without the event, and with it."""
+        """(m, 3, intervals): the part without the event, the event inside, and at the end."""
         pairs = targets.astype(np.float64)
-        time, event = pairs[:, :1], pairs[:, 1:] > 0.5
-        ends = np.array(self.grid)
-        starts = np.array([-np.inf, *self.grid[:-1]])
-        with_it = event & (time > starts) & (time <= ends)
-        without = np.where(event, time > ends, time >= ends)
-        return np.stack([without, with_it], 1).astype(np.float64)
+        time, event, ends = pairs[:, :1], pairs[:, 1:] > 0.5, np.array(self.grid)
+        if self.step:
+            time, ends = np.round(time / self.step), np.floor(ends / self.step + 1e-6)
+        starts = np.array([0.0, *ends[:-1]])
+        at_end = event & (time == ends)
+        inside = event & (time < ends) & ((time > starts) | (starts <= 0))
+        seen = np.where(at_end, 0.0, np.clip((time - starts) / (ends - starts), 0.0, 1.0))
+        return np.stack([seen, inside, at_end], 1).astype(np.float64)
 
     def slopes(self, found: Array, known: Array) -> Array:
         """Of each interval that a record has lived in."""
-        without, with_it = known[:, None, 0], known[:, None, 1]
-        return np.asarray(expit(self._odds(found)) * (without + with_it) - with_it)
+        odds, (seen, inside, at_end) = self._odds(found), known[:, None].transpose(2, 0, 1, 3)
+        chance, hazard = expit(odds), np.logaddexp(0.0, odds)
+        relative = np.divide(chance, hazard, out=np.ones_like(odds), where=odds > _FAINT)
+        return np.asarray(chance * (seen + at_end) - at_end - relative * inside)
 
     def losses(self, found: Array, known: Array) -> Array:
         """In nats."""
-        odds, without, with_it = self._odds(found), known[:, None, 0], known[:, None, 1]
-        lost = np.logaddexp(0.0, odds) * without + np.logaddexp(0.0, -odds) * with_it
+        odds, (seen, inside, at_end) = self._odds(found), known[:, None].transpose(2, 0, 1, 3)
+        hazard = np.logaddexp(0.0, odds)
+        logs = np.where(odds > _FAINT, np.log(np.maximum(hazard, 1e-12)), odds)
+        lost = hazard * seen - logs * inside + np.logaddexp(0.0, -odds) * at_end
         return np.asarray(lost.sum(-1))
 
     def _odds(self, found: Array) -> Array:
@@ -211,9 +228,9 @@ def head_of(study: Study) -> LinearHead:
         )
     if outcome is None:
         return TwoClasses() if model.outputs == 1 else ClassHead(outputs=model.outputs)
+    if outcome.kind == COUNT or outcome.is_log_link:
+        return Rate(outcome=outcome)
     if outcome.kind == NUMERIC:
         return Number(outcome=outcome, is_huber=model.loss == HUBER)
-    if outcome.kind == COUNT:
-        return Rate(outcome=outcome)
     assert outcome.kind == TIME_TO_EVENT  # noqa: S101  # there is no other
-    return Hazards(grid=outcome.grid)
+    return Hazards(grid=outcome.grid, step=outcome.step)

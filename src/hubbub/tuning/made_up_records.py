@@ -98,6 +98,12 @@ def _targets(study: Study, signal: Array, random: np.random.Generator) -> NDArra
 
 def _outcomes(outcome: Outcome, signal: Array, random: np.random.Generator) -> Array:
     count = len(signal)
+    if outcome.is_log_link:
+        mean = outcome.unit * random.uniform(0.5, 1.5)
+        spread = random.uniform(0.6, 1.3)  # of logarithms; the wider, the longer the tail
+        values = mean * np.exp(0.5 * signal + spread * random.normal(size=count))
+        values *= random.random(count) > random.uniform(0.0, 0.5)
+        return np.clip(values * mean / max(float(values.mean()), 1e-12), 0.0, outcome.high)
     if outcome.kind == NUMERIC:
         low, high = (outcome.low, outcome.high)
         ends = (log(low), log(high)) if outcome.is_log else (low, high)
@@ -107,9 +113,14 @@ def _outcomes(outcome: Outcome, signal: Array, random: np.random.Generator) -> A
         return np.asarray(np.clip(np.exp(values) if outcome.is_log else values, low, high))
     if outcome.kind == COUNT:
         mean = outcome.high * random.uniform(*_COUNTS)
+        longest = outcome.exposure_high
+        parts = random.uniform(0.05, 1.0, count) if longest else np.ones(count)
+        if outcome.mean is not None:
+            mean = outcome.mean * (longest or 1.0) * random.uniform(0.6, 1.6)
         shape = random.choice([1.0, 3.0, 100.0])  # the smaller, the more of them are large
         rates = mean * np.exp(np.minimum(0.7 * signal, 3.0)) * random.gamma(shape, 1 / shape, count)
-        return np.minimum(random.poisson(rates).astype(np.float64), outcome.high)
+        counts = np.minimum(random.poisson(rates * parts).astype(np.float64), outcome.high)
+        return np.column_stack([counts, longest * parts]) if longest else counts
     last = outcome.grid[-1]
     times = random.exponential(last * random.uniform(0.5, 3.0) * np.exp(-signal))
     left = random.uniform(0.2, 1.2, count) * last

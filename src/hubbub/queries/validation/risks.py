@@ -28,6 +28,7 @@ from hubbub.queries.validation.validation_scores import (
 )
 
 _THRESHOLDS, _APART = (0.002, 0.95), 12  # from where to where, and every so many edges
+RATE = 0.25  # of the second class, where nobody says
 _USUAL = 0.6745  # the normal law's quantile at a usual AUC, .75
 _FIRST, _SECOND, _BOTH = np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.ones(2)
 _WIDE = 6.0  # an interval of a slope that says nothing: 1 is ideal
@@ -45,7 +46,7 @@ class Risks:
     """
 
     bins: Bins
-    rate: float = 0.25
+    rate: float = RATE
 
     @property
     def code(self) -> PrefixCode:

@@ -26,7 +26,7 @@ from hubbub.queries.validation.validation_scores import (
     score,
 )
 
-_MOST_GROUPS = 32  # of neighbouring bins of risk whose pairs are counted
+_MOST_GROUPS = 64  # of neighbouring bins of risk whose pairs are counted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,7 +86,8 @@ def foreseen_validation(plan: Plan) -> dict[str, Any] | None:
     Returns:
         "records", that are compared with the model; "score", the telling one; its "errors" to
         expect on held-back records and on those of the training, and by how much the latter may
-        "flatter". Errors are None where the number of records is not public.
+        "flatter". Errors are None where the number of records is not public. "rate", the share of
+        the second class that they are for; None of other targets.
     """
     planned = planned_validation(plan)
     if planned is None:
@@ -104,6 +105,7 @@ def foreseen_validation(plan: Plan) -> dict[str, Any] | None:
         "score": whose.score,
         "errors": {k: v if v is None or v < 1.0 else None for k, v in errors.items()},
         "flatters": whose.flatters,
+        "rate": getattr(layout.kind, "rate", None),
         "epsilon_alone": planned.epsilon,
     }
 

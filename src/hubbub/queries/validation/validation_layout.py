@@ -22,7 +22,7 @@ from hubbub.queries.validation import bins
 from hubbub.queries.validation.amounts import Amounts
 from hubbub.queries.validation.classes import ClassValidation
 from hubbub.queries.validation.noisy_table import ExactTable, NoisyTable
-from hubbub.queries.validation.risks import Risks
+from hubbub.queries.validation.risks import RATE, Risks
 from hubbub.queries.validation.times import Times
 from hubbub.queries.validation.validation_scores import ValidationScore, ValidationScores
 from hubbub.study import Study, Validation
@@ -190,7 +190,9 @@ def _kind(study: Study, asked: Validation) -> Kind:
                 f"expected a target of at most {_MOST_CLASSES} classes with [validation], got "
                 f"{many}; leave it out, and use training.evaluate"
             )
-        return ClassValidation(many=many) if many > 2 else Risks(bins=bins.of_risks(_FINE_RISKS))
+        if many > 2:
+            return ClassValidation(many=many)
+        return Risks(bins=bins.of_risks(_FINE_RISKS), rate=asked.rate or RATE)
     number = asked.bins or _OTHERS
     if outcome.kind == tabular.TIME_TO_EVENT:
         ends = bins.coarser(outcome.grid, _INTERVALS)
@@ -198,5 +200,8 @@ def _kind(study: Study, asked: Validation) -> Kind:
     if outcome.kind == tabular.COUNT:
         rates, seen = bins.of_rates(outcome.high, number), bins.of_counts(outcome.high, number)
         return Amounts(bins=rates, seen=seen, counts=True)
+    if outcome.is_log_link:
+        uneven = bins.of_rates(outcome.high, number)
+        return Amounts(bins=uneven, seen=uneven)
     even = bins.of_amounts(outcome.low, outcome.high, number)
     return Amounts(bins=even, seen=even)

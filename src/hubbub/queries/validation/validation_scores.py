@@ -19,7 +19,7 @@ from hubbub.queries.validation.noisy_table import (
 )
 
 _TWICE = 0.3  # of the noise of a score, the most that noise in both records of pairs may have
-_FEWEST = 16  # groups of bins
+_FEWEST = 128  # groups of bins, whatever the noise
 _REACH = 2.0  # standard deviations by which the records beyond a bin stand out from their noise
 
 
@@ -147,16 +147,19 @@ def concordance(
         kinds: how many pairs of outcomes are compared.
         most: groups of bins.
     """
-    found, groups = None, _FEWEST
-    while groups <= most:
-        grouped = table.together(len(table.counts) // groups)
-        twice = sqrt(kinds) * grouped.pair_noise
-        both = slopes(grouped.counts)
+    found, bins = None, len(table.counts)
+    finest = max(bins // most, 1)  # of bins together
+    number = max(bins // _FEWEST, finest)
+    while number >= finest:
+        grouped = table.together(number)
+        both, twice = slopes(grouped.counts), sqrt(kinds) * grouped.pair_noise
         if found is not None and twice > _TWICE * grouped.noise(both[0]):
             break
         found = grouped.quotient([float(one(grouped.counts)) for one in counted], both, twice)
-        groups *= 2
-    assert found is not None, "there are as many bins"  # noqa: S101
+        if number == 1:
+            break
+        number //= 2
+    assert found is not None, "the coarsest is always looked at"  # noqa: S101
     return found
 
 

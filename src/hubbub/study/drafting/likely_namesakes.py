@@ -15,6 +15,9 @@ from hubbub.study.drafting.cell_text import is_missing
 from hubbub.study.drafting.raw_table import Fault, RawTable
 from hubbub.tabular import patient_key
 
+# Nine digits and more, of which a few were kept.
+_CUT = re.compile(r"[+-]?\d([.,]\d{1,8})?[eE]\+?(0?9|[1-9]\d+)|\d{10,}([.,]0)?[eE]\+?\d+")
+
 
 def likely_namesakes(table: RawTable, column: str) -> Iterator[Fault]:
     """What is odd about the keys in a column of a table."""
@@ -38,6 +41,22 @@ def likely_namesakes(table: RawTable, column: str) -> Iterator[Fault]:
             column=column,
             what=f"{len(near)} times keys look alike, such as {shown}: they are several patients",
             remedy="spell each patient in one way, unless they are several people",
+            refused=False,
+        )
+
+
+def cut_numbers(table: RawTable, column: str) -> Iterator[Fault]:
+    """Long numbers of which a spreadsheet has kept the first digits: many people share one."""
+    cells = [cell for cell in table.column(column) if cell and not is_missing(cell)]
+    cut = [cell for cell in cells if _CUT.fullmatch(cell.strip())]
+    if cells and len(cut) >= len(cells) / 2:
+        yield Fault(
+            file=table.origin,
+            column=column,
+            what=f"{len(cut)} cells such as {cut[0]!r} are long numbers that a spreadsheet or a "
+            f"program has cut: {len(set(cut))} are left of them, so that several people share one",
+            remedy="export the column as text; as a key it would make one unit of many people, and "
+            "as a number it says nothing",
             refused=False,
         )
 

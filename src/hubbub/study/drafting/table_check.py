@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from math import prod
 from pathlib import Path
 
 from hubbub.errors import DataError
@@ -19,7 +21,7 @@ from hubbub.study.drafting.cell_text import (
     folded,
 )
 from hubbub.study.drafting.column_draft import common_step, is_key
-from hubbub.study.drafting.likely_namesakes import likely_namesakes
+from hubbub.study.drafting.likely_namesakes import cut_numbers, likely_namesakes
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
 from hubbub.study.extracts.extract_source import opened
@@ -30,6 +32,7 @@ from hubbub.tabular import (
     GAP,
     CellFault,
     Column,
+    Outcome,
     Rule,
     canonical,
     class_rule,
@@ -41,6 +44,9 @@ from hubbub.tabular import (
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
 _LUMPS, _LUMP = 3, 10  # values for each bin, and records of each value, that make a column lumpy
+_COPIES, _MOST_CELLS = 0.02, 1_000_000  # a share of rows, and cells of a file looked at more often
+_MUCH = 5  # of the records, one part that is lost in one interval
+_MOST_VISITS, _MANY = 60, 10  # different times, and records at each, on average
 _WORTH_SAYING = 50  # of so many values one outside the bounds costs nothing
 
 
@@ -318,17 +324,67 @@ def _target(table: RawTable, data: Data) -> Iterator[Fault]:
     yield from _rows(table, data.target, outcome.rule)
     for name in outcome.columns:
         known = (*outcome.positive, *outcome.negative)
-        yield from _rows(table, name, outcome.event_rule, known)
+        yield from _rows(table, name, outcome.rule_of(name), known)
     cells = table.column(data.target) if data.target in table.header else ()
     numbers = [number for cell in cells if (number := number_in(cell)) is not None]
-    most = outcome.grid[-1] if outcome.grid else outcome.high
-    if outside := sum(not outcome.low <= number <= most for number in numbers):
+    outside = sum(not outcome.low <= number <= outcome.high for number in numbers)
+    if outside and not outcome.grid:
         yield _odd(
             table,
-            f"{outside} of {len(numbers)} targets lie outside {outcome.low:g} to {most:g}",
+            f"{outside} of {len(numbers)} targets lie outside {outcome.low:g} to {outcome.high:g}",
             "they will count as the nearer end: widen it if that is too many",
             data.target,
         )
+    if outcome.exposure in table.header:
+        cells = table.column(outcome.exposure)
+        longer = sum((number_in(cell) or 0.0) > outcome.exposure_high for cell in cells)
+        if longer:
+            yield _odd(
+                table,
+                f"{longer} of {len(cells)} exposures are above {outcome.exposure_high:g}",
+                "they will count as that, with all of their counts: raise exposure_high",
+                outcome.exposure,
+            )
+    if outcome.grid and numbers:
+        yield from _times(table, data, outcome, numbers)
+
+
+def _times(
+    table: RawTable, data: Data, outcome: Outcome, times: Sequence[float]
+) -> Iterator[Fault]:
+    """Intervals of the grid in which much happens that the model takes to be spread evenly."""
+    ends, few = (0.0, *outcome.grid), set(times) - {0.0}
+    if (longer := sum(time > ends[-1] for time in times)) * _MUCH >= len(times):
+        yield _odd(
+            table,
+            f"{longer} of {len(times)} times lie beyond the grid, which ends at {ends[-1]:g}",
+            "what happens after it is not seen: add times to the grid if that matters",
+            data.target,
+        )
+    off = [one for one in few if one <= ends[-1] and one not in ends]
+    if len(few) <= _MOST_VISITS and off and not outcome.step and len(times) >= _MANY * len(few):
+        yield _odd(
+            table,
+            f"{len(few)} values hold all times, and {len(off)} of them are no time of the grid",
+            "where they are visits, let the grid's times be visits, or give data.target.step",
+            data.target,
+        )
+    if outcome.event not in table.header:
+        return
+    rule = outcome.rule_of(outcome.event)
+    ended = [rule(cell) for cell in table.column(outcome.event)]
+    both = zip(map(number_in, table.column(data.target)), ended, strict=True)
+    lost = [time for time, event in both if time is not None and not event]
+    for begin, end in pairwise(ends):
+        inside = sum(begin < time < end for time in lost)
+        if inside * _MUCH >= len(times):
+            yield _odd(
+                table,
+                f"{inside} of {len(times)} records are lost after {begin:g} and before {end:g}, in "
+                "one interval of the grid",
+                "its events count as spread evenly over it: add times to the grid between them",
+                data.target,
+            )
 
 
 def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
@@ -337,6 +393,10 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         said = f"there are {len(table.rows)} records only"
         remedy = "few records learn little behind the noise: check that the file is whole"
         yield _odd(table, said, remedy)
+    if not data.patient:
+        yield from _copies(table)
+    for name in table.header:
+        yield from cut_numbers(table, name)
     used = [column.name for column in data.columns] or [
         n for n in table.header if n not in data.targets
     ]
@@ -351,6 +411,31 @@ def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
         yield _odd(table, said, remedy, data.target)
 
 
+def _copies(table: RawTable) -> Iterator[Fault]:
+    """Rows that stand there twice, in every cell or in every cell but those of one column.
+
+    More often than chance would have it, if columns knew nothing of each other.
+    """
+    count = len(table.rows)
+    cells = [Counter(column) for column in zip(*table.rows, strict=True)]
+    alike = [sum((n / count) ** 2 for n in column.values()) for column in cells]
+    apart = range(len(cells)) if count * len(cells) <= _MOST_CELLS else ()
+    for place in (None, *apart):
+        kept = [row if place is None else row[:place] + row[place + 1 :] for row in table.rows]
+        copies = count - len(set(kept))
+        chance = prod(one for number, one in enumerate(alike) if number != place) * count**2 / 2
+        if copies > max(_COPIES * count, 10 * chance):
+            but = "" if place is None else f" but {table.header[place]!r}"
+            yield _odd(
+                table,
+                f"{copies} of {count} rows are copies of another one in every cell{but}",
+                "the promise is to a row: who stands there twice is promised what a row is of two "
+                "(hubbub epsilon --records-per-unit 2). Take the copies out, or name the column "
+                "that says whose a row is (data.patient)",
+            )
+            return
+
+
 def _classes(table: RawTable, data: Data) -> set[str]:
     """The classes that occur, each by its first spelling."""
     if data.target not in table.header or data.outcome is not None:
@@ -363,7 +448,7 @@ def _classes(table: RawTable, data: Data) -> set[str]:
 
 
 def _one_class(names: Sequence[str], classes: set[str], data: Data) -> Iterator[Fault]:
-    """Nothing can be learned where all records are of one class."""
+    """Nothing can be learned of one class; no run refuses it, as that would tell of records."""
     if len(classes) == 1:
         yield Fault(
             file=", ".join(names),

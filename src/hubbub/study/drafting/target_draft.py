@@ -8,10 +8,12 @@ and a draft says so. This file sees the cells of all files.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import ceil, floor, log, log10
 from statistics import fmean, pstdev
 
@@ -27,19 +29,37 @@ from hubbub.study.drafting.target_candidates import (
     is_absent,
 )
 from hubbub.study.drafting.time_event_pairs import is_censoring
-from hubbub.tabular import COUNT, KINDS, NUMERIC, TIME_TO_EVENT, Outcome, canonical
+from hubbub.tabular import (
+    COUNT,
+    KINDS,
+    LOG_LINK,
+    NUMERIC,
+    TIME_TO_EVENT,
+    Outcome,
+    canonical,
+)
 
 _TIMES = 8  # of a grid
+_MOST_VISITS = 60  # different times, of which an interval may end at any
+_OFF_STEP = 1e-6  # steps by which a time may miss one: what its last digits leave out
+_FEWEST_ALIKE = 10  # records of one time, which is nobody's own then
 _MOST_ZEROS = 0.02  # share of values that are none, before a logarithm says too little
 _FEWEST_LOGS = 20  # different values
 _MANY = 200  # values, from which on a hundredth at either end is no single person
 _LONG_TAIL = 3.0  # skewness, from which on the largest values would leave all others one number
+_FAR = 4.0  # times that which one in a hundred exceeds: a slip, or nobody like the others
 _TAIL_NOTE = (
     "a long tail: {beyond} values lie beyond {high:g} and count as it, since bounds that hold them "
     "would make all others alike"
 )
 _LOG_NOTE = (
     'a long tail, so scale = "log": its logarithm is learned, and errors are by how many times'
+)
+
+
+_LINK_NOTE = (
+    'a long tail, and zeros, so scale = "log-link": the logarithm of its mean is learned; mean is '
+    "where a model begins"
 )
 
 
@@ -168,35 +188,91 @@ def _drafted(
         )
     if kind == NUMERIC:
         outcome = _amount(values)
-        if outcome.is_log:
-            notes = (*notes, _LOG_NOTE)
-        elif beyond := sum(not outcome.low <= value <= outcome.high for value in values):
+        if outcome.is_log or outcome.is_log_link:
+            notes = (*notes, _LOG_NOTE if outcome.is_log else _LINK_NOTE)
+        if beyond := not outcome.is_log and sum(
+            not outcome.low <= value <= outcome.high for value in values
+        ):
             notes = (*notes, _TAIL_NOTE.format(beyond=beyond, high=outcome.high))
     elif kind == COUNT:
         outcome = Outcome(kind=kind, high=max(1.0, rounded_outward(0.0, most)[1]))
     else:
-        end, of_event = rounded_outward(0.0, most)[1], _event_of(columns, event or "")
+        of_event, step = _event_of(columns, event or ""), _step_of(values)
         outcome = Outcome(
             kind=kind,
             event=of_event.name,
             positive=of_event.positive,
             negative=of_event.negative,
-            grid=tuple(float(f"{end * k / _TIMES:.4g}") for k in range(1, _TIMES + 1)),
+            grid=_grid(values, step),
+            step=step,
         )
         notes = (*notes, *of_event.notes)
     return TargetDraft(name=name, outcome=outcome, notes=notes)
 
 
+def _step_of(times: Sequence[float]) -> float:
+    """What all times are whole numbers of where these are few, as those of visits are; else 0.
+
+    Several sites' visits may be spread over weeks: no step of which there are many is one.
+    """
+    places = sorted(set(times) - {0.0})
+    if not 1 < len(places) <= _MOST_VISITS:
+        return 0.0
+    step = float(f"{min(b - a for a, b in pairwise((0.0, *places))):.12g}")
+    if places[-1] > _MOST_VISITS * step:
+        return 0.0
+    return step if all(abs(t / step - round(t / step)) < _OFF_STEP for t in places) else 0.0
+
+
+def _grid(times: Sequence[float], step: float) -> tuple[float, ...]:
+    """Times at which intervals end, up to one that a tenth of the records reach.
+
+    They are evenly spaced, or, where a fifth of the records would lie in one interval, so that each
+    holds as many; on visits where all times lie on few.
+    """
+    ordered = sorted(times)
+    last = ordered[len(ordered) - 1 - len(ordered) // 10]
+    places = sorted({one for one in ordered if 0 < one <= last})
+    if len(places) <= _MOST_VISITS:
+        near = [last * k / _TIMES for k in range(1, _TIMES + 1)]
+        visits = {min(places, key=lambda one: abs(one - time)) for time in near}
+        return _at_least_two(sorted(visits), step or last)
+    if ordered.count(last) < _FEWEST_ALIKE:  # nobody's own time, if it is not shared
+        power = 10.0 ** (floor(log10(last / _TIMES)) - 1)
+        last = _TIMES * floor(last / _TIMES / power) * power
+    even = [last * k / _TIMES for k in range(1, _TIMES + 1)]
+    held = [bisect_right(ordered, end) for end in (0.0, *even)]
+    if max(after - before for before, after in pairwise(held)) * 5 >= len(ordered):
+        within = [time for time in ordered if 0 < time <= last]
+        rough = {float(f"{within[len(within) * k // _TIMES]:.2g}") for k in range(1, _TIMES)}
+        even = [*sorted(time for time in rough if time < last), last]
+    return _at_least_two(even, last)
+
+
+def _at_least_two(ends: list[float], step: float) -> tuple[float, ...]:
+    """Times of a grid, of which one alone is none."""
+    ends = ends if len(ends) > 1 else [*ends, ends[0] + step]
+    return tuple(float(f"{time:.5g}") for time in ends)
+
+
 def _amount(values: Sequence[float]) -> Outcome:
-    """A number; of one with a long tail, as most money and times have, the logarithm is learned."""
+    """A number; of one with a long tail, as most money and times have, the logarithm is learned.
+
+    Where there are zeros, which have none, that of its mean.
+    """
     ordered = sorted(values)
     above = [value for value in ordered if value > 0]
-    few = len(ordered) - len(above) <= _MOST_ZEROS * len(ordered) and ordered[0] >= 0
     logs = [log(value) for value in above]
-    if not few or len(set(above)) < _FEWEST_LOGS or abs(_skew(logs)) >= _skew(above) - 1:
+    few = len(set(above)) < _FEWEST_LOGS
+    if ordered[0] < 0 or few or abs(_skew(logs)) >= _skew(above) - 1:
         cut = len(ordered) // 100 if len(ordered) >= _MANY and _skew(ordered) > _LONG_TAIL else 0
         low, high = rounded_outward(ordered[cut], ordered[-1 - cut])
         return Outcome(kind=NUMERIC, low=low, high=high)
+    if len(ordered) - len(above) > _MOST_ZEROS * len(ordered):
+        usual = _FAR * ordered[-1 - len(ordered) // 100] if len(ordered) >= _MANY else ordered[-1]
+        high = _one_digit(min(ordered[-1], usual or ordered[-1]), ceil)
+        mean = float(f"{fmean(min(value, high) for value in ordered):.1g}")
+        return Outcome(kind=NUMERIC, high=high, scale=LOG_LINK, mean=mean)
     ends = above[len(above) // 100], ordered[-1]
     return Outcome(
         kind=NUMERIC, low=_one_digit(ends[0], floor), high=_one_digit(ends[1], ceil), scale="log"

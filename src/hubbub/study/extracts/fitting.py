@@ -64,7 +64,7 @@ def _rules(study: Study) -> dict[str, Rule]:
         found[data.target] = rule if study.model is not None else _or_missing(rule)
     elif outcome is not None and study.model is not None:
         found[data.target] = outcome.rule
-        found |= dict.fromkeys(outcome.columns, outcome.event_rule)
+        found |= {name: outcome.rule_of(name) for name in outcome.columns}
     return found
 
 
@@ -93,6 +93,8 @@ def plain_row(data: Data) -> dict[str, str]:
         made[data.target] = str(max(outcome.low, 0.0))
         if outcome.event:
             made[outcome.event] = outcome.positive[0]
+        if outcome.exposure:
+            made[outcome.exposure] = str(outcome.exposure_high)
     elif data.target:
         made[data.target] = (data.positive or data.classes or ("0",))[0]
     made |= {data.order: "0"} if data.order and data.order not in made else {}

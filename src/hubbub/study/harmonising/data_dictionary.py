@@ -91,6 +91,11 @@ def _targets(study: Study) -> Iterator[DictionaryEntry]:
     if outcome.event:
         codes = (*outcome.negative, *outcome.positive)
         yield DictionaryEntry(column=outcome.event, role="event", kind="code", codes=codes)
+    if outcome.exposure:
+        longest = f"{outcome.exposure_high:g}"
+        yield DictionaryEntry(
+            column=outcome.exposure, role="exposure", kind="number", low="above 0", high=longest
+        )
 
 
 def _entry(study: Study, one: Column) -> DictionaryEntry:
