@@ -20,6 +20,7 @@ import numpy as np
 import hubbub.learning as learning
 from hubbub.errors import BudgetError, UserError
 from hubbub.kept_pages import kept_pages
+from hubbub.ledger import Witness
 from hubbub.network.coordinator import Coordinator
 from hubbub.planning import Plan
 from hubbub.study import sources
@@ -31,6 +32,7 @@ from hubbub.training import (
     RunFolder,
     RunSessions,
     State,
+    answers_in,
     check_plan,
     conclude,
     train_federated,
@@ -38,6 +40,7 @@ from hubbub.training import (
 from hubbub.training.preparing import prepare
 from hubbub.verification import evidence, read_audit
 
+WITNESS = "witness"  # in the aggregator's home: what silos have stated of their ledgers
 _TOLD_EPSILONS = 20
 
 
@@ -65,6 +68,8 @@ def serve(
     Raises:
         WaitedError: somebody did not come in time.
         ProtocolError: somebody broke the protocol.
+        IntegrityError: a silo has paid for less than it has answered; in the end the run's folder
+            is whole nevertheless.
         UserError, StudyError, IntegrityError: as for `hubbub.run`.
     """
     began = time.perf_counter()
@@ -72,6 +77,9 @@ def serve(
     whose = [sources.TEST] if sources.has_test_set(study) else []
     prepared = prepare(study, whose=whose, folder=data or party_folder.home)
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
+        coordinator.answered = answers_in(folder.path)
+        witness = stack.enter_context(Witness(party_folder.home / WITNESS))
+        coordinator.requests.witness = witness
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
         saver = stack.enter_context(CheckpointWriter(folder.keep))
         prepared, trained = train_federated(
@@ -82,11 +90,14 @@ def serve(
             keep=saved_as_it_goes(coordinator, prepared, saver),
             settle=saver.wait,
             offer=coordinator.standardise,
+            release=coordinator.release,
             begin=lambda state: _begun(state, prepared.plan, coordinator, folder),
         )
         saver.wait()
         parts = _closed(coordinator, sessions, trained)
-    return concluded(coordinator, prepared, trained, folder, parts, began)
+    result = concluded(coordinator, prepared, trained, folder, parts, began)
+    coordinator.check_paid(parts)
+    return result
 
 
 def concluded(
