@@ -17,6 +17,7 @@ from hubbub.estimation import (
     Answer,
     Cox,
     Crosstab,
+    EventRates,
     Histogram,
     Iterated,
     Levels,
@@ -531,3 +532,56 @@ IMPOSSIBLE = [
 def test_what_cannot_be_asked_is_refused_in_one_sentence(make) -> None:
     with pytest.raises(StudyError, match=r"expected .*; "):
         make()
+
+
+def test_a_time_at_which_survival_is_told_is_an_edge_of_the_grid():
+    """Inside a wide bin in which the hazard falls fivefold."""
+    rng = np.random.default_rng(7)
+    until, lost = 24 * rng.random(40_000) ** 3 / 0.7, rng.uniform(0, 30, 40_000)
+    cells = {"time": np.minimum(until, lost), "died": (until <= lost) * 1.0}
+    asked = Survival(time=TIME, event=DIED, edges=(0.0, 12.0, 24.0), at=(3.0, 5.0), test=False)
+    assert statistic_from("s", asked.to_table(), {"time": TIME, "died": DIED}) == asked
+    told = asked.answer(asked.encode(cells).sum(axis=0), 1e-9)
+    values = {float(row.level): row.value for row in told.rows if row.quantity == "survival"}
+    assert values == pytest.approx({t: (until > t).mean() for t in (3.0, 5.0)}, abs=0.008)
+
+
+@pytest.mark.parametrize("power", [0.5, 0.8, 1.5, 2.5])
+def test_a_hazard_that_changes_in_wide_bins_leaves_the_curve_where_it_is(power):
+    """Six bins, two thirds lost before the horizon; a constant hazard in each errs by up to .01."""
+    rng = np.random.default_rng(8)
+    until = 15 * rng.exponential(1, 200_000) ** (1 / power)
+    lost = rng.exponential(14, 200_000)
+    cells = {"time": np.minimum(until, lost), "died": (until <= lost) * 1.0}
+    asked = Survival(time=TIME, event=DIED, edges=tuple(4.0 * k for k in range(7)))
+    told = asked.answer(asked.encode(cells).sum(axis=0), 1e-9)
+    exact = [float((until > x).mean()) for x in told.curves[0].x]
+    assert told.curves[0].y == pytest.approx(exact, abs=0.0045)
+    (median,) = (row.value for row in told.rows if row.quantity == "median")
+    (mean,) = (row.value for row in told.rows if row.quantity == "restricted mean")
+    assert median == pytest.approx(np.median(until), rel=0.02)
+    assert mean == pytest.approx(np.minimum(until, 24).mean(), rel=0.005)
+
+
+def test_what_noise_leaves_open_up_to_a_bound_is_withheld_with_the_reason():
+    """A spread that may be 0, and a rate without an upper limit, are no estimates."""
+    narrow = Column(name="crp", low=0, high=30, complete=True)
+    asked = statistic_from("t", {"kind": "table", "columns": ["crp"]}, {"crp": narrow})
+    assert isinstance(asked, Table)
+    cells = {"crp": np.random.default_rng(1).lognormal(1, 0.5, 600)}
+    exact, seen = asked.encode(cells).sum(axis=0), set()
+    for seed in range(20):
+        told = asked.answer(exact + 9.0 * np.random.default_rng(seed).standard_normal(2 + 1), 9.0)
+        rows = [row for row in told.rows if row.quantity == "sd"]
+        seen.add(len(rows))
+        assert all(row.low > 0 for row in rows)
+        assert bool(rows) != any("standard deviation of crp" in note for note in told.notes)
+    assert 0 in seen
+    (row,) = (one for one in asked.answer(exact, 1e-9).rows if one.quantity == "sd")
+    assert row.value == pytest.approx(cells["crp"].std(), rel=1e-6)
+
+    rates = EventRates(time=TIME, event=DIED, horizon=24.0)
+    few = rates.answer(np.array([2.0, 5.05]), 1.0)
+    assert "rate" not in [one.quantity for one in few.rows]
+    assert any("no upper limit" in note for note in few.notes)
+    assert "rate" in [one.quantity for one in rates.answer(np.array([200.0, 300.0]), 1.0).rows]

@@ -115,6 +115,9 @@ class StatisticKeys:
     ) -> tuple[float, ...]:
         """Edges of intervals by the key `bins`: so many of equal width, or break points as listed.
 
+        Intervals of values on a step hold as many of them each, and end between two; times have
+        grids of their own (`RiskSets.grid`).
+
         Args:
             column: between whose public bounds they are.
             bins: how many, if nothing is said.
@@ -127,8 +130,11 @@ class StatisticKeys:
             high = self.section.number("horizon", high, least=low, most=high, open_low=True)
         value = self.section.content.get("bins", bins)
         if isinstance(value, list):
-            return (low, *self._cuts("bins", value, low, high), high)
+            cuts = self._cuts("bins", value, low, high)
+            return (low, *(cuts if horizon else column.cuts_between(cuts)), high)
         number = self.section.whole("bins", bins, least=2, most=MOST_BINS)
+        if not horizon:
+            return (low, *column.even_cuts(number), high)
         return (*(low + (high - low) * k / number for k in range(number)), high)
 
     def spaced(self, column: Column, bins: int) -> tuple[float, ...]:
@@ -151,7 +157,8 @@ class StatisticKeys:
         number = self.section.whole("bins", bins, least=2, most=MOST_BINS)
         start, ratios = (low, number) if low else (high / 1000, number - 1)
         first = () if low else (low,)
-        return (*first, *(start * (high / start) ** (k / ratios) for k in range(ratios)), high)
+        edges = (*first, *(start * (high / start) ** (k / ratios) for k in range(ratios)), high)
+        return (low, *column.cuts_between(edges[1:-1]), high)
 
     def survived(self, bins: int, *, several: bool = False) -> dict[str, Any]:
         """Time, event, and the grid to the horizon; several: the event has kinds.

@@ -12,7 +12,7 @@ With groups, a record's block stands in the place of its group, and groups are c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -185,7 +185,11 @@ class Table(OneSum):
             "" if told else TOO_FEW,
             rows=tuple(row for one in told for row in one.rows()),
             tests=self._tests([one for one in told if one.group]) if self.by else (),
-            notes=(*notes, *((LEFT_OUT,) if self.by and told else ())),
+            notes=(
+                *notes,
+                *(note for one in told for note in one.withheld()),
+                *((LEFT_OUT,) if self.by and told else ()),
+            ),
         )
 
     def _tests(self, groups: Sequence[_Group]) -> tuple[NoisyTest, ...]:
@@ -208,6 +212,9 @@ class Table(OneSum):
         return 1 + sum(map(_width, self.columns))
 
 
+_NO_MEAN, _NO_SPREAD = "the mean of", "the standard deviation of"
+
+
 class _Group(NamedTuple):
     """One group's noisy block."""
 
@@ -223,6 +230,15 @@ class _Group(NamedTuple):
             levels = _levels(column)
             rows += self._shares(levels) if levels else self._numbers(column_of(column))
         return rows
+
+    def withheld(self) -> Iterator[str]:
+        """Why numbers that the noise leaves open up to a bound of what they can be are not told."""
+        of = f" of {self.group}" if self.group else ""
+        for column in self.table.columns:
+            told = [] if _levels(column) else self._numbers(column_of(column))
+            for quantity, why in (("mean", _NO_MEAN), ("sd", _NO_SPREAD)):
+                if told and quantity not in [row.quantity for row in told]:
+                    yield f"{why} {column_of(column).name}{of} is not told: too few records for it"
 
     def counted(self, one: Described) -> GroupShares:
         """The classes of a column, without "missing"."""
@@ -241,7 +257,8 @@ class _Group(NamedTuple):
         mean = min(max(float(total) / records, -1.0), 1.0)
         spread = min(max(float(squares) / records + 0.5 - mean**2, 0.0), 1.0 - mean**2)
         noise = (self.sigma / records) ** 2 * (1.0 + _counted(column) * mean**2)
-        return GroupMean(mean, spread, records, noise)
+        deviation = self._deviation(column, mean, spread, records, _counted(column))
+        return GroupMean(mean, spread, records, noise, is_spread_known=deviation.low > 0)
 
     @property
     def _z(self) -> float:
@@ -273,7 +290,7 @@ class _Group(NamedTuple):
 
     def _numbers(self, column: Column) -> list[Estimate]:
         """Mean, standard deviation, and who lacks a value."""
-        mean, spread, records, _ = self.moments(column)
+        mean, spread, records, *_ = self.moments(column)
         counted, start = _counted(column), self._start(column)
         variance = (self.sigma**2 + records * spread, 0.0, counted * self.sigma**2)
         ends = ratio_interval(mean * records, records, variance, self._z, (-1.0, 1.0))
@@ -287,34 +304,36 @@ class _Group(NamedTuple):
             low=low + half * (ends[0] + 1),
             high=low + half * (ends[1] + 1),
         )
+        known = [middle] if ends[0] > -1 or ends[1] < 1 else []
         deviation = self._deviation(column, mean, spread, records, counted)
+        known += [deviation] if deviation.low > 0 else []  # 0 is a bound, and no estimate
         gone = [] if column.complete else [self._missing(column, start)]
-        return [middle, deviation, *gone]
+        return [*known, *gone]
 
     def _deviation(
         self, column: Column, mean: float, spread: float, records: float, counted: float
     ) -> Estimate:
         """The standard deviation.
 
-        A number in [-1, 1] has a fourth central moment of at most spread (1 + |mean|)^2, which
-        bounds the sampling variance of its spread without knowing its law.
+        A number in [-1, 1] has a fourth central moment of at most v (1 + |mean|)^2, v being its
+        variance, which bounds the sampling variance of v without knowing its law. The interval
+        holds each v from which the estimate is no further than by the errors that it would have.
         """
         gradient = 1 + 4 * mean**2 + counted * (spread + mean**2 - 0.5 - 2 * mean**2) ** 2
-        error = math.sqrt(
-            (self.sigma / records) ** 2 * gradient
-            + max(spread * (1 + abs(mean)) ** 2 - spread**2, 0.0) / records
-        )
+        noise, widest = (self.sigma / records) ** 2 * gradient, (1 + abs(mean)) ** 2
+        error = math.sqrt(noise + max(spread * widest - spread**2, 0.0) / records)
         half = (column.bounds[1] - column.bounds[0]) / 2
-        value = math.sqrt(spread)
-        reach = self._z * error
+        value, each = math.sqrt(spread), self._z**2 / records
+        middle = (spread + each * widest / 2) / (1 + each)
+        reach = math.sqrt(max(middle**2 - (spread**2 - self._z**2 * noise) / (1 + each), 0.0))
         return Estimate(
             quantity="sd",
             column=column.name,
             group=self.group,
             value=half * value,
             standard_error=half * min(error / (2 * value) if value else 1.0, 1.0),
-            low=half * math.sqrt(max(spread - reach, 0.0)),
-            high=half * math.sqrt(min(spread + reach, 1.0)),
+            low=half * math.sqrt(max(middle - reach, 0.0)),
+            high=half * math.sqrt(min(middle + reach, 1.0)),
         )
 
     def _missing(self, column: Column, start: int) -> Estimate:

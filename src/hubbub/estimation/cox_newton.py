@@ -83,7 +83,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
     @property
     def start(self) -> Parameters:
         """Parameters of the first sum: no effects, a constant hazard that just reaches the stop."""
-        lengths = np.diff(self.edges)
+        lengths = np.diff(self._sets.grid)
         hazards = np.log((1 - _ROOM) * _FIRST * lengths / lengths.sum())
         centre = self._means
         return np.concatenate([0.0 * centre, hazards, centre, [_FIRST]]).astype(np.float32)
@@ -230,7 +230,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
 
     @property
     def _bins(self) -> int:
-        return len(self.edges) - 1
+        return self._sets.bins
 
     @property
     def width(self) -> int:

@@ -33,12 +33,14 @@ class GroupMean(NamedTuple):
         spread: its variance, over the number of records.
         records: how many have a value.
         noise: variance of the mean by noise.
+        is_spread_known: whether the interval of the spread lies above 0.
     """
 
     mean: float
     spread: float
     records: float
     noise: float
+    is_spread_known: bool = True
 
     @property
     def variance(self) -> float:
@@ -92,7 +94,9 @@ def compare_means(column: str, groups: Sequence[GroupMean]) -> NoisyTest:
         degrees=float(number - 1),
         degrees_below=degrees_below,
         p_value=float(fdtrc(number - 1, degrees_below, statistic)),
-        smd=_mean_over_pairs(groups, _means_apart),
+        smd=_mean_over_pairs(groups, _means_apart)
+        if all(group.is_spread_known for group in groups)
+        else None,
     )
     if number > 2:
         return test

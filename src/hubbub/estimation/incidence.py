@@ -91,8 +91,8 @@ class Incidence(OnRiskSets):
 
     def __post_init__(self) -> None:
         """Refuses a grid, an event or times that are none."""
-        _ = self.sets
         check_at(self.at, self.edges)
+        _ = self.sets
 
     @property
     def title(self) -> str:
@@ -174,12 +174,14 @@ class Incidence(OnRiskSets):
     def _rows(self, name: str, course: SurvivalCourse, events: Array) -> Iterator[Estimate]:
         z = normal_quantile(self.confidence)
         yield replace(count(course.records, course.records_error, z), group=name)
-        times = [one for one in (*self.at, self.edges[-1]) if one <= course.end]
+        whole = course.length == course.sets.bins
+        times = [one for one in (*self.at, self.edges[-1]) if whole or one <= course.end]
         for cause, one in self._kinds(course, events):
             low, high = one.ends(z)
             for time in dict.fromkeys(times):
+                clock = course.sets.clock(np.array([*course.sets.grid[: len(low) + 1], time]))
                 value, below, above = (
-                    float(np.interp(time, course.sets.edges[: len(line)], line))
+                    float(np.interp(clock[-1], clock[:-1], line))
                     for line in (_from_none(part) for part in (one.share, low, high))
                 )
                 yield Estimate(
@@ -199,7 +201,7 @@ class Incidence(OnRiskSets):
         return Curve(
             name=": ".join(filter(None, (name, cause))),
             column=self.time.name,
-            x=self.sets.edges[:end],
+            x=self.sets.grid[:end],
             y=_from_none(one.share),
             low=_from_none(low),
             high=_from_none(high),
@@ -222,6 +224,7 @@ class Incidence(OnRiskSets):
             counted=True,
             causes=max(len(self.event.categories) - 1, 2),
             entry=self.entry,
+            at=self.at,
         )
 
 

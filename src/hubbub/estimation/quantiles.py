@@ -8,6 +8,10 @@ between theirs. How values lie within a bin is not known: the distance of anothe
 cubic splines, is added, which is nothing where bins are fine, and an end in a bin that holds a
 quarter of all records moves on to its edge.
 
+A column with a step has bins of whole steps. Its values are then thought of as spread over a step
+around each, and what is read off there is the value in the middle: of a bin with one value, exactly
+the first at which the function comes to the probability.
+
 With groups a record's column stands in its group's place, and all counts are there for a test of
 ranks (`rank_test`).
 """
@@ -45,7 +49,7 @@ from hubbub.tabular import Column
 
 _TEST = "wilcoxon"
 _POWER = 0.45
-_BINS = 64  # if nothing is said
+_BINS, _VALUES = 64, 256  # if nothing is said; of values on a step
 _BETWEEN = 16  # steps in which a bin is looked through
 _CROWDED = 0.25  # share of records in a bin of which nothing is taken for granted
 
@@ -87,7 +91,8 @@ class Quantiles(OneSum):
         by, test = keys.by(), keys.test(_TEST)
         if test and not by:
             raise keys.section.refusal("test", "absent without by, which says the groups", "add by")
-        edges = keys.spaced(column, _BINS)
+        bins = min(column.steps + 1, _VALUES) if column.step else 0  # each value its own
+        edges = keys.spaced(column, max(bins, _BINS))
         return cls(column=column, at=at, edges=edges, by=by, test=test, **keys.common)
 
     def settings(self) -> dict[str, Any]:
@@ -215,13 +220,15 @@ class Quantiles(OneSum):
         """The estimates for all probabilities."""
         from scipy.interpolate import CubicSpline, PchipInterpolator  # which take long to import
 
-        edges, shares = np.asarray(self.edges), np.append(0.0, self._monotone(sums))
+        edges, shares = self._ends, np.append(0.0, self._monotone(sums))
         places = np.append(
             np.linspace(edges[:-1], edges[1:], _BETWEEN, endpoint=False).T, edges[-1]
         )
         smooth = PchipInterpolator(edges, shares)(places)
+        single = np.diff(edges) < 3 * self._half  # bins of one value, which are known inside
         unsure = np.abs(CubicSpline(edges, shares)(places) - smooth)
-        crowded = np.diff(shares) > _CROWDED
+        unsure[:-1] *= ~np.repeat(single, _BETWEEN)
+        crowded = (np.diff(shares) > _CROWDED) & ~single
         records, z = float(self._code.totals[-1] @ sums), normal_quantile(self.confidence)
         for p in self.at:
             noise = (sigma / records) ** 2 * self._noise(p)
@@ -230,18 +237,37 @@ class Quantiles(OneSum):
             high = -_first_rise(-places[::-1], p + reach[::-1] - smooth[::-1])
             at = np.clip(np.searchsorted(edges, (low, high), side="right") - 1, 0, self._bins - 1)
             low, high = (
-                float(edges[at[0]]) if crowded[at[0]] else low,
+                float(edges[at[0]]) + 2 * self._half if crowded[at[0]] else low,
                 float(edges[at[1] + 1]) if crowded[at[1]] else high,
             )
             yield Estimate(
                 quantity="quantile",
                 column=self.column.name,
                 level=f"{p:g}",
-                value=_first_rise(places, smooth - p),
+                value=self._value(_first_rise(places, smooth - p)),
                 standard_error=(high - low) / (2 * z),
-                low=low,
-                high=high,
+                low=self._value(low),
+                high=self._value(high),
             )
+
+    def _value(self, place: float) -> float:
+        """What is read off at a place: on a step the value around which it lies."""
+        column = self.column
+        if not column.step:
+            return place
+        number = column.steps_below(place - self._half)
+        return column.at_step(min(max(number, 0), column.steps))
+
+    @property
+    def _half(self) -> float:
+        """Half a step; 0 without one."""
+        return (self.column.step or 0.0) / 2
+
+    @property
+    def _ends(self) -> Array:
+        """(bins + 1,) the edges, on a step with half of it around the bounds."""
+        edges = np.asarray(self.edges, dtype=np.float64)
+        return edges + self._half * np.array([-1.0, *np.zeros(self._bins - 1), 1.0])
 
     def _noise(self, p: float) -> Array:
         """(places,) variance of a distribution function less p times the whole, at sigma 1."""
@@ -261,13 +287,14 @@ class Quantiles(OneSum):
     def _curve(self, name: str, sums: Array, sigma: float) -> Curve:
         totals, z = self._code.totals, normal_quantile(self.confidence)
         shares = [share(sums, total, totals[-1], sigma, z) for total in totals[:-1]]
+        on_steps = bool(self.column.step)  # where what is below the first value is nothing
         return Curve(
             name=name if self.by else self.column.name,
             column=self.column.name,
-            x=self.edges,
-            y=(0.0, *map(float, self._monotone(sums))),
-            low=(0.0, *(one.low for one in shares), 1.0),
-            high=(0.0, *(one.high for one in shares), 1.0),
+            x=(*map(self._value, self._ends[1:]),) if on_steps else self.edges,
+            y=(0.0, *map(float, self._monotone(sums)))[on_steps:],
+            low=(0.0, *(one.low for one in shares), 1.0)[on_steps:],
+            high=(0.0, *(one.high for one in shares), 1.0)[on_steps:],
         )
 
     @property

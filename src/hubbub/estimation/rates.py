@@ -46,6 +46,7 @@ from hubbub.tabular import Column
 
 RATE, RATE_RATIO = "rate", "rate ratio"
 _HALF = 0.5  # what time is multiplied by: events are fewer, and need less noise
+_UNLIMITED = 1e12  # of a rate whose interval has no upper end
 _SQUARES = np.array([0.5, 0.25, 0.25])  # what y^2, y t and t^2 are multiplied by
 _NUMBERS = 1 / 10  # mean of a number of events, of the most
 _EVENTS = 1 / 3  # that are expected, of records, each followed for half of the horizon
@@ -205,6 +206,12 @@ class EventRates(OneSum):
             notes=(
                 f"records without {self.time.name}, {self.event.name} or group are left out",
                 *(f"too few records of {name} for the noise" for name in few),
+                *(
+                    f"the rate of {one.name or 'all'} is not told: by its noise there may be next "
+                    "to no time at risk, and no upper limit"
+                    for one in told
+                    if not self._is_limited(one)
+                ),
             ),
         )
 
@@ -245,15 +252,21 @@ class EventRates(OneSum):
                 high=time + z * unit * one.sigma,
                 **common,
             ),
-            Estimate(
-                quantity=RATE,
-                value=scale * rate[0],
-                standard_error=scale * rate[1],
-                low=scale * rate[2],
-                high=scale * rate[3],
-                **common,
-            ),
+            *[
+                Estimate(
+                    quantity=RATE,
+                    value=scale * rate[0],
+                    standard_error=scale * rate[1],
+                    low=scale * rate[2],
+                    high=scale * rate[3],
+                    **common,
+                )
+            ][: self._is_limited(one)],
         ]
+
+    def _is_limited(self, one: _Rate) -> bool:
+        """Whether the interval of a rate has an upper end."""
+        return one.interval(normal_quantile(self.confidence))[3] < _UNLIMITED
 
     def _ratio(self, one: _Rate, other: _Rate) -> list[Estimate]:
         """Of two rates, where both numbers of events stand clear of the noise."""
@@ -343,7 +356,7 @@ class _Rate:
         events = max(self.events, 0.0)
         variance = (noise, self.dispersion * max(self.time, 1.0), noise)
         rate = events / self.time
-        low, high = ratio_interval(events, self.time, variance, z, (0.0, 1e12))
+        low, high = ratio_interval(events, self.time, variance, z, (0.0, _UNLIMITED))
         return rate, math.sqrt(at(variance, rate)) / self.time, low, high
 
     @property

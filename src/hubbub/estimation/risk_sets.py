@@ -10,6 +10,9 @@ and 1 - u times that of the bin before, which is no longer than the longer of th
 by so much that 2 u (1 - u) can be told beside it for nothing, and, in the first bin, 1 - u: where
 numbers at risk at the edges are wanted, they say how many of those who left are counted in part.
 
+Where times are whole steps, such as visits, edges lie on them, and of a bin that holds J values who
+left at its j-th was at risk for j / J: all of a bin whose only value is its end.
+
 Who comes under observation late (left truncation) was not at risk before. When that was is told as
 a leaving is, in a place of its own, and what follows from it is taken off. These numbers are
 halved: they bear on who is at risk alone, whose noise hardly moves a hazard, so that a vector 1.12
@@ -54,6 +57,7 @@ class RiskSets:
             code of its own, of which a record is in one, if in any (docs/privacy.md P28).
         entry: a numeric column, on the scale of the time: since when a record was observed. Its
             lower bound is the first edge. Who left before, or just then, is left out.
+        at: times at which curves are told, which are edges, too.
 
     Raises:
         StudyError: edges outside of the bounds or not increasing, or an event or entry that is no
@@ -68,12 +72,16 @@ class RiskSets:
     counted: bool = False
     causes: int = 1
     entry: Column | None = None
+    at: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none."""
         high = self.time.bounds[1]
         if len(self.edges) < 3 or min(np.diff(self.edges)) <= 0:
             raise self._refusal("at least three increasing edges", list(self.edges))
+        if len(self.grid) < 3:
+            two = f"two whole steps of {self.time.step:g} or more up to the horizon"
+            raise self._refusal(two, list(self.edges))
         if self.edges[-1] > high:
             raise self._refusal(f"edges up to {high:g}", list(self.edges))
         if len(self.event.categories) != 1 + self.causes:
@@ -82,10 +90,46 @@ class RiskSets:
         if self.entry and (self.entry.name == self.time.name or self.entry.bounds[0] < 0):
             raise self._refusal("an entry of another column, from 0 on", self.entry.name)
 
+    @cached_property
+    def grid(self) -> tuple[float, ...]:
+        """The edges of its bins: those that are stated, with `at`, each moved back to a step."""
+        start, *inner = sorted({*self.edges, *self.at})
+        column, least = self.time, 1e-9 * (self.edges[-1] - start)
+        found = [start]
+        for edge in inner:
+            passed = int(self._reached(np.array(edge))) if column.step else 0
+            end = column.at_step(passed - 1) if column.step else edge
+            if end > found[-1] + least:
+                found.append(end)
+        return tuple(found)
+
+    def _reached(self, times: Array) -> Array:
+        """How many values of a column with a step lie up to each time."""
+        low, step = self.time.bounds[0], self.time.step or 1.0
+        return np.asarray(np.clip(np.floor((times - low) / step + 1e-6), -1.0, self.time.steps) + 1)
+
+    def clock(self, times: Array) -> Array:
+        """Times on a scale on which who leaves and who has the event is spread evenly in a bin."""
+        return self._reached(times) if self.time.step else np.asarray(times, dtype=np.float64)
+
+    @cached_property
+    def values(self) -> Array:
+        """(bins,) J: how many values of the time each bin holds; infinite without a step."""
+        if not self.time.step:
+            return np.full(self.bins, np.inf)
+        return np.asarray(np.maximum(np.diff(self.clock(np.asarray(self.grid))), 1.0))
+
     @property
     def since(self) -> str:
         """What a title says of late entries."""
         return f", observed since {self.entry.name}" if self.entry else ""
+
+    @property
+    def between(self) -> str:
+        """How times are taken to lie between edges."""
+        if self.time.step:
+            return f"{self.time.name} is taken in whole steps of {self.time.step:g}"
+        return "between edges of the grid the hazard is taken as constant"
 
     @property
     def entered(self) -> Array:
@@ -108,7 +152,7 @@ class RiskSets:
     @property
     def bins(self) -> int:
         """How many bins there are up to the horizon."""
-        return len(self.edges) - 1
+        return len(self.grid) - 1
 
     @property
     def width(self) -> int:
@@ -147,7 +191,7 @@ class RiskSets:
         if self.entry:
             entries = np.clip(cells[self.entry.name], *self.entry.bounds)
             since, part = self._placed(entries)
-            late = known & (entries > self.edges[0])
+            late = known & (entries > self.grid[0])
             blocks += [_ENTRIES * one for one in self._gone(np.where(late, since, -1), part)]
         own = one_hot(np.where(known, group, -1), self.groups)[:, :, None]
         stacked = np.where(own > 0, np.column_stack(blocks)[:, None, :], 0.0)
@@ -177,9 +221,11 @@ class RiskSets:
         """
         place, _, died, known, _ = self._seen(cells)
         event = one_hot(np.where(died, place, -1), self.bins)
-        starts, ends = np.asarray(self.edges[:-1]), np.asarray(self.edges[1:])
-        times = np.where(known, cells[self.time.name], starts[0])[:, None]
-        present = np.clip((np.clip(times, starts[0], ends[-1]) - starts) / (ends - starts), 0, 1)
+        edges = self.clock(np.asarray(self.grid))
+        starts, ends = edges[:-1], np.maximum(edges[1:], edges[:-1] + 1e-300)
+        times = np.where(known, cells[self.time.name], self.grid[0])[:, None]
+        within = self.clock(np.clip(times, self.grid[0], self.grid[-1]))
+        present = np.clip((within - starts) / (ends - starts), 0, 1)
         return event, np.where(event > 0, 0.5, present)
 
     def _seen(self, cells: Cells) -> _Seen:
@@ -203,12 +249,12 @@ class RiskSets:
 
     def _placed(self, times: Array) -> tuple[NDArray[np.intp], Array]:
         """(n,) bins of times, one more after the horizon; and how much of each had passed."""
-        edges = np.asarray(self.edges)
+        edges = np.asarray(self.grid)
         place = (~(times[:, None] <= edges[1:])).sum(axis=1)  # a search takes as long as it must
-        start, end = edges[:-1], edges[1:]
-        inside = np.minimum(place, self.bins - 1)
+        clock, inside = self.clock(edges), np.minimum(place, self.bins - 1)
+        start, long = clock[:-1], np.maximum(np.diff(clock), 1e-300)
         within = np.clip(np.where(np.isnan(times), edges[0], times), edges[0], edges[-1])
-        part = (within - start[inside]) / (end - start)[inside]
+        part = (self.clock(within) - start[inside]) / long[inside]
         return place, np.clip(part, 0.0, 1.0)
 
     @cached_property
@@ -253,11 +299,14 @@ class RiskSets:
         If who leaves in a bin is spread over it on a slope, half is missing less the slope / 12,
         and half is 3 / 2 of the sum of 2 u (1 - u), whose mean is 1 / 3. Of who leaves at edges, as
         rounded times seem to, nothing is missing, and that sum is 0. In the first bin it is told.
+        Of J values in a bin (J - 1) / 2 J and (J^2 - 1) / 3 J^2 stand for the half and the third.
         """
-        rows, edges = self.exposed.copy(), np.asarray(self.edges)
+        rows, edges = self.exposed.copy(), np.asarray(self.grid)
         width, middle = np.diff(edges)[:, None], (edges[1:] + edges[:-1]) / 2
-        slope = np.gradient(3.0 * self.partly / width, middle, axis=0) * width**2
-        rows[1:-1] += (1.5 * self.partly - slope / 12)[1:]
+        fewer = 1.0 - 1.0 / self.values[:, None]  # (J - 1) / J
+        lost = 3.0 * self.partly / (np.maximum(fewer, 0.5) * (2.0 - fewer))
+        slope = np.gradient(lost / width, middle, axis=0) * width**2
+        rows[1:-1] += (fewer * (lost / 2 - slope / 12))[1:]
         first = np.zeros((1, (1 + self.causes) * self.bins + 2))
         first[0, -1] = 1.0
         rows[0] += self._observed([first])[0]
@@ -292,7 +341,7 @@ class RiskSets:
     def margins(self, levels: Sequence[Levels]) -> Margins:
         """What a block tells, whose groups are all combinations of these classes."""
         entry = f", {self.entry.name}" if self.entry else ""
-        grid = f"{self.time.name}, {self.event.name}, {self.edges}{entry}"
+        grid = f"{self.time.name}, {self.event.name}, {self.grid}{entry}"
         told = {
             Margin(f"{what} of bin {k}: {grid}"): row
             for what, rows in (("events", self.events), ("exposed", self.exposed))

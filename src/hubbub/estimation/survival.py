@@ -95,8 +95,8 @@ class Survival(OnRiskSets):
 
     def __post_init__(self) -> None:
         """Refuses a grid or an event that is none, and times outside of the grid."""
-        _ = self.sets
         check_at(self.at, self.edges)
+        _ = self.sets
 
     @property
     def title(self) -> str:
@@ -161,8 +161,8 @@ class Survival(OnRiskSets):
             if tested
             else (),
             notes=(
-                f"between edges of the grid the hazard is taken as constant; records without "
-                f"{self.sets.needed}, group or stratum are left out",
+                f"{self.sets.between}; records without {self.sets.needed}, group or stratum are "
+                "left out",
                 *(f"{name or 'the curve'} ends where too few are at risk" for name in cut),
                 *(
                     f"too few records of {name} for the noise"
@@ -176,7 +176,8 @@ class Survival(OnRiskSets):
         z = normal_quantile(self.confidence)
         records = count(course.records, course.records_error, z)
         readings = CurveReadings(course, name, self.confidence)
-        times = [readings.survival(time) for time in self.at if time <= course.end]
+        whole = course.length == self.sets.bins
+        times = [readings.survival(time) for time in self.at if whole or time <= course.end]
         return [replace(records, group=name), *readings.median(), *times, *readings.mean()]
 
     def _apart(self, named: Sequence[tuple[str, SurvivalCourse]]) -> list[Estimate]:
@@ -198,6 +199,7 @@ class Survival(OnRiskSets):
             groups=math.prod(map(len, self._divided)),
             counted=True,
             entry=self.entry,
+            at=self.at,
         )
 
     @property

@@ -4,7 +4,11 @@ Theory of operation. With D_k events in a bin and Y_k records at risk in it, all
 sum, the cumulative hazard at the edges is H_t = sum_k<=t log Y_k - log(Y_k - D_k) and S = exp(-H).
 Who left after a part u of a bin with the hazard h is at risk for u of it, less what makes that the
 right share of the bin's events: of those it could not have (1 - exp(-h (1 - u))) / (1 - exp(-h)),
-which is 1 - u + h u (1 - u) / 2 but for h squared. Between edges hazards are taken as constant.
+which is 1 - u + h u (1 - u) / 2 but for h squared. Where the hazard changes inside the bin by the
+part s of itself, s stands beside h: it is read off the bins around, as far as it is clear of noise.
+Between edges the cumulative hazard is interpolated in powers of the time since the first edge, as
+hazards rise and fall (a Weibull law's is one power), and so that it never falls. Where the power
+changes from bin to bin the hazard may as well change inside: so much doubt of s is in the variance.
 
 The noise in H is linear in the noise of the sum, up to second order, whose mean is known and taken
 out. An interval holds each h that lies within z standard deviations of the estimate, by its noise
@@ -28,6 +32,8 @@ from hubbub.estimation.statistic import Array, Curve
 
 _DRAWS = 2000  # of a band's simulation
 _CLEAR = 8.0  # standard deviations of noise that survivors have while a curve goes on
+_INSIDE = 32  # parts of a bin in which it is looked through
+_STEEPEST, _POWERS = 2.5, (0.2, 4.0)  # of what bins tell of the hazard inside
 _SEED = 1  # public: bands follow from the noisy sum alone
 
 
@@ -107,8 +113,31 @@ class SurvivalCourse:
         times.
         """
         whole = self.exposed[:-1]
-        hazard = np.clip(self.events / np.maximum(whole, 1.0), 0.0, 1.0)
-        return np.asarray(whole - hazard / 4 * self.partly)
+        hazard = -np.log1p(-np.clip(self.events / np.maximum(whole, 1.0), 0.0, 0.95))
+        return np.asarray(whole - (hazard + self._slope(hazard)) / 4 * self.partly)
+
+    def _slope(self, hazard: Array) -> Array:
+        """(bins,) by what part of itself the hazard rises from the start of each bin to its end.
+
+        A line with it has as many events early in the bin as the interpolation. It is shrunk by the
+        noise and the chance in the bins beside.
+        """
+        edges = self.sets.clock(np.asarray(self.sets.grid))
+        width, middle = np.diff(edges), (edges[1:] + edges[:-1]) / 2
+        inside = interpolated(edges, hazard)
+        passed = (inside - inside[:, :1]) / (inside[:, -1:] - inside[:, :1])
+        slope = 12.0 * (0.5 - np.trapezoid(passed, dx=1 / _INSIDE, axis=1))
+        noise = self.sigma**2 * np.sum(self.sets.events**2, axis=1)
+        drawn = (np.maximum(self.events, 0.0) + noise) / np.maximum(self.exposed[:-1], 1.0) ** 2
+        last = len(width) - 1
+        before, after = (
+            np.maximum(np.arange(last + 1) - 1, 0),
+            np.minimum(np.arange(1, last + 2), last),
+        )
+        rates, apart = drawn / width**2, middle[after] - middle[before]
+        doubt = width**4 * (rates[after] + rates[before]) / (apart * np.maximum(hazard, 1e-12)) ** 2
+        limited = np.clip(slope, -_STEEPEST, _STEEPEST)
+        return np.asarray(limited * slope**2 / np.maximum(slope**2 + doubt, 1e-300))
 
     @cached_property
     def length(self) -> int:
@@ -158,18 +187,29 @@ class SurvivalCourse:
     @property
     def end(self) -> float:
         """Until when it is told."""
-        return self.sets.edges[self.length]
+        return self.sets.grid[self.length]
 
     @property
     def covariance(self) -> Array:
-        """(length, length) of the cumulative hazard, by noise and by sampling."""
+        """(length, length) of the cumulative hazard, by noise, sampling and the doubt of slopes."""
         rows = self._noise_rows * (self.sigma * self.wider)[:, None]
-        return np.asarray(rows @ rows.T + np.minimum.outer(self.greenwood, self.greenwood))
+        drawn = self.greenwood + self._doubt
+        return np.asarray(rows @ rows.T + np.minimum.outer(drawn, drawn))
 
     @property
     def noise(self) -> Array:
-        """(length,) variance of the cumulative hazard by noise."""
-        return np.asarray((self.sigma * self.wider) ** 2 * np.sum(self._noise_rows**2, axis=1))
+        """(length,) variance of the cumulative hazard by noise, and by the doubt of slopes."""
+        noise = (self.sigma * self.wider) ** 2 * np.sum(self._noise_rows**2, axis=1)
+        return np.asarray(noise + self._doubt)
+
+    @cached_property
+    def _doubt(self) -> Array:
+        """(length,) variance of the cumulative hazard by how the hazard may change inside bins."""
+        end, (y, left) = self.length, self._positive
+        hazard = np.log(y / left)
+        rough = roughness(self.sets.clock(np.asarray(self.sets.grid[: end + 1])), hazard)
+        inside = np.maximum(self.inside[:end], 0.0) / 4
+        return np.cumsum((hazard * rough * inside / y) ** 2)
 
     @cached_property
     def greenwood(self) -> Array:
@@ -231,7 +271,7 @@ class SurvivalCourse:
         return Curve(
             name=name,
             column=self.sets.time.name,
-            x=self.sets.edges[:end],
+            x=self.sets.grid[:end],
             y=from_one(self.survived),
             low=from_one(low),
             high=from_one(high),
@@ -240,6 +280,41 @@ class SurvivalCourse:
             at_risk=tuple(map(float, np.maximum(self.at_risk[:end], 0.0))),
             at_risk_error=tuple(map(float, self.at_risk_errors[:end])),
         )
+
+
+def interpolated(edges: Array, hazard: Array) -> Array:
+    """(bins, _INSIDE + 1) cumulative hazard at even places of each bin, its edges among them.
+
+    Args:
+        edges: (bins + 1,) of two bins or more.
+        hazard: (bins,) that each adds; below a billionth counts as that.
+    """
+    from scipy.interpolate import PchipInterpolator  # which takes long to import
+
+    places = np.linspace(edges[:-1], edges[1:], _INSIDE + 1, axis=1) - edges[0]
+    ends, whole = edges[1:] - edges[0], np.cumsum(np.maximum(hazard, 1e-9))
+    if len(ends) < 2:
+        return np.asarray(whole[:, None] * places / ends[:, None])
+    powers = PchipInterpolator(np.log(ends), np.log(whole))
+    inside = np.exp(powers(np.log(np.maximum(places, ends[0]))))
+    power = min(max(float(powers(np.log(ends[0]), 1)), _POWERS[0]), _POWERS[1])
+    inside[0] = whole[0] * (places[0] / ends[0]) ** power
+    return np.asarray(inside)
+
+
+def roughness(edges: Array, hazard: Array) -> Array:
+    """(bins,) doubt of by what part of itself a hazard rises in each bin, from powers that change.
+
+    A cumulative hazard that grows with the power p of time has a hazard that changes in a bin by
+    p - 1 of the bin's width over its middle.
+    """
+    ends, whole = edges[1:] - edges[0], np.cumsum(np.maximum(hazard, 1e-9))
+    if len(ends) < 3:
+        return np.zeros(len(ends))
+    changes = np.abs(np.diff(np.diff(np.log(whole)) / np.diff(np.log(ends))))  # at inner edges
+    at_edges = np.concatenate([changes[:1], changes[:1], changes, changes[-1:]])
+    middle = ends - np.diff(edges) / 2
+    return np.asarray(np.maximum(at_edges[:-1], at_edges[1:]) * np.diff(edges) / middle)
 
 
 def from_one(after: Array) -> tuple[float, ...]:

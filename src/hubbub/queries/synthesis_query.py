@@ -131,6 +131,7 @@ class SynthesisQuery(SumsQuery):
             sums=self.layout.sums(parameters),
             sigma=planned.total_sigma,
             wanted=self.asked.records,
+            rules=self.asked.rules,
         )
 
     def released(self, plan: Plan, parameters: Parameters) -> Released:

@@ -1,4 +1,7 @@
-"""Cells of drawn levels: a category, a number drawn evenly from its range, or a gap."""
+"""Cells of drawn levels: a category, a number drawn evenly from its range, or a gap.
+
+Of a column with a step one of the values in the range is drawn: whole numbers come out whole.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,12 @@ def _column(coded: CodedColumn, places: NDArray[np.int64], rng: np.random.Genera
     low, high = coded.levels.column.bounds
     edges = np.array([low, *coded.levels.cuts, high])
     at = np.minimum(places, len(coded.levels) - 1)
-    drawn = edges[at] + (edges[at + 1] - edges[at]) * rng.random(len(places))
-    digits = 4 - int(np.floor(np.log10(high - low)))
-    missing = places >= len(coded.levels)
-    cells = zip(np.round(drawn, digits).tolist(), missing, strict=True)
-    return [None if gone else value for value, gone in cells]
+    missing, column = places >= len(coded.levels), coded.levels.column
+    if column.step:
+        firsts = np.array([0, *map(column.steps_below, coded.levels.cuts), column.steps + 1])
+        steps = rng.integers(firsts[at], firsts[at + 1])
+        values = [column.at_step(int(step)) for step in steps]
+    else:
+        drawn = edges[at] + (edges[at + 1] - edges[at]) * rng.random(len(places))
+        values = np.round(drawn, 4 - int(np.floor(np.log10(high - low)))).tolist()
+    return [None if gone else value for value, gone in zip(values, missing, strict=True)]

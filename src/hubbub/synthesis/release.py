@@ -22,11 +22,14 @@ from hubbub.synthesis.design import Design
 from hubbub.synthesis.drawn_cells import Table, cells_of
 from hubbub.synthesis.entropy_model import EntropyModel, fitted
 from hubbub.synthesis.measured_coefficients import Coefficient, pair_coefficients
+from hubbub.synthesis.row_rules import RowRules
 from hubbub.synthesis.share_intervals import Combined, Share, combine
 
 Array = NDArray[np.float64]
 REFITS = 20
 MOST_UNASKED = 1_000_000  # records, as many as a study may ask for
+_REDRAWN, _NUMBERS_REDRAWN = 50, 20  # draws for records that break a rule; within their levels
+_POOL, _RAKED = 5, 30  # records drawn for each that is exchanged; rounds of raking
 _MOST = 10_000_000  # that may be asked for at all
 
 
@@ -39,6 +42,7 @@ class SyntheticData:
         sums: (made, size) the noisy ones.
         sigma: standard deviation of all noise in each of their numbers.
         wanted: how many records; 0: about as many as there are units.
+        rules: what every record keeps; None: nothing.
 
     >>> from hubbub.synthesis.examples import example
     >>> share = example().shares("died")["yes"]
@@ -50,6 +54,7 @@ class SyntheticData:
     sums: Array
     sigma: float
     wanted: int = 0
+    rules: RowRules | None = None
 
     def __repr__(self) -> str:
         return (
@@ -91,7 +96,8 @@ class SyntheticData:
             None where it is missing.
 
         Raises:
-            UserError: there are to be fewer than 1, or more than 10,000,000.
+            UserError: there are to be fewer than 1, or more than 10,000,000; or hardly a record
+                keeps the study's rules.
 
         >>> from hubbub.synthesis.examples import example
         >>> data = example()
@@ -102,8 +108,55 @@ class SyntheticData:
         many = self.records if records is None else records
         if not 1 <= many <= _MOST:
             raise UserError(f"expected 1 to 10,000,000 records, got {many}; ask for so many")
-        mixed = self._seed(seed)
-        return cells_of(self.design.columns, self.model.draw(many, mixed), mixed + 1)
+        return self._drawn(self.model, many, self._seed(seed))
+
+    def _drawn(self, model: EntropyModel, many: int, seed: int, *, evenly: bool = True) -> Table:
+        """Records that keep the rules.
+
+        Those whose levels break one are exchanged for others of the model that keep them all, such
+        that each level is as frequent as it was (raked, Deming and Stephan 1940).
+        """
+        levels = model.draw(many, seed, evenly=evenly)
+        table, off = self._cells(levels, seed + 1)
+        for attempt in range(_REDRAWN if off else 0):
+            more = min(max(_POOL * len(off), 1000), _MOST)
+            others = model.draw(more, seed + 2 * attempt + 2**60, evenly=False)
+            again, left = self._cells(others, seed + 2 * attempt + 2**60 + 1)
+            kept = np.setdiff1d(np.arange(more), left)
+            rng = np.random.default_rng(seed + attempt)
+            weights = _raked(others[kept], levels[off], [one.size for one in self.design.columns])
+            order = kept[np.argsort(-np.log(weights) - rng.gumbel(size=len(kept)))]
+            for name, cells in again.items():
+                for row, other in zip(off, order, strict=False):
+                    table[name][row] = cells[other]
+            off = off[len(order) :]
+            if not off or not len(order):
+                break
+        if off:
+            raise UserError(
+                f"expected records that keep the rules of [synthetic], found none for {len(off)} "
+                f"of {many}; correct follows and possible"
+            )
+        return table
+
+    def _cells(self, levels: NDArray[np.int64], seed: int) -> tuple[Table, list[int]]:
+        """Cells of levels, and the rows that break a rule; numbers are drawn anew until few do."""
+        table = cells_of(self.design.columns, levels, seed)
+        if self.rules is None:
+            return table, []
+        rng = np.random.default_rng(seed)
+        off = sorted({*self.rules.unfollowed(table), *self.rules.broken(table)})
+        for _ in range(_NUMBERS_REDRAWN if off else 0):
+            again = cells_of(self.design.columns, levels[off], int(rng.integers(2**40)))
+            left = {*self.rules.unfollowed(again), *self.rules.broken(again)}
+            for name, cells in again.items():
+                for k, row in enumerate(off):
+                    if k not in left:
+                        table[name][row] = cells[k]
+            off = [off[k] for k in sorted(left)]
+            if not off:
+                break
+        return table, self.rules.broken(self.rules.followed(table)) if off else []
 
     def to_frame(self, records: int | None = None, *, seed: int = 0) -> Any:
         """The same as `draw`, as a data frame of pandas, which must be installed.
@@ -134,9 +187,7 @@ class SyntheticData:
         """
         units = round(min(self.components.records, _MOST))
         for number, model in enumerate(self.refitted(many)):
-            mixed = self._seed(1000 + number)
-            levels = model.draw(units, mixed, evenly=False)
-            yield cells_of(self.design.columns, levels, mixed + 1)
+            yield self._drawn(model, units, self._seed(1000 + number), evenly=False)
 
     def shares(self, column: str, *, confidence: float = 0.95) -> dict[str, Share]:
         """The shares of a column's levels, with intervals; from the sums, not from records.
@@ -307,6 +358,18 @@ class SyntheticData:
         """What is drawn differs from release to release, and is the same for who draws it again."""
         told = hashlib.sha256(np.ascontiguousarray(self.sums).tobytes()).digest()
         return int.from_bytes(told[:6], "big") * 10_000 + 2 * number
+
+
+def _raked(levels: NDArray[np.int64], wanted: NDArray[np.int64], sizes: Sequence[int]) -> Array:
+    """(n,) weights of records by which each column's levels are as frequent as in others."""
+    weights = np.ones(len(levels))
+    for _ in range(_RAKED):
+        for k, size in enumerate(sizes):
+            has = np.bincount(levels[:, k], weights, minlength=size)
+            lacks = np.bincount(wanted[:, k], minlength=size) + 1e-3
+            weights *= (lacks / np.maximum(has, 1e-12))[levels[:, k]]
+            weights = np.clip(weights / weights.mean(), 1e-12, 1e12) if len(weights) else weights
+    return weights
 
 
 def _fresh(rng: np.random.Generator, one: Component) -> Array:

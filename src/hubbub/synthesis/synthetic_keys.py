@@ -10,6 +10,7 @@ from hubbub.section import Section, is_number
 from hubbub.settings import (
     by_hand,
     canonical,
+    later,
     number,
     read_key,
     section_of,
@@ -19,6 +20,7 @@ from hubbub.settings import (
     whole,
 )
 from hubbub.synthesis.coding import CodedColumn
+from hubbub.synthesis.row_rules import RowRules
 from hubbub.tabular import Column, Levels
 
 _MOST_COLUMNS, _MOST_LEVELS = 60, 32
@@ -68,6 +70,31 @@ class AskedSynthesis:
             "parts of the budget. One that is lost is not the end if there are 3 or more.",
         ),
     ] = 3
+    follows: Annotated[
+        tuple[tuple[str, str], ...],
+        by_hand(
+            later(
+                table(
+                    "Columns that follow from others, each as an "
+                    '[expression](synthetic.md#rules) of them: `total = "first + second"`.',
+                    "table of expressions",
+                    default="none",
+                )
+            )
+        ),
+    ] = ()
+    possible: Annotated[
+        tuple[str, ...],
+        by_hand(
+            later(
+                texts(
+                    "What holds in every record, as [expressions](synthetic.md#rules); others are "
+                    'drawn anew: `["age - years_married >= 14"]`.',
+                    "list of expressions",
+                )
+            )
+        ),
+    ] = ()
     records: Annotated[
         int, whole(0, 1_000_000, "Synthetic records to draw; 0: about as many as there are units.")
     ] = 0
@@ -93,6 +120,12 @@ class AskedSynthesis:
         """Where the targets stand among the columns."""
         return tuple(self.names.index(target) for target in self.targets)
 
+    @property
+    def rules(self) -> RowRules:
+        """What every record keeps."""
+        columns = {one.name: one.levels.column for one in self.columns}
+        return RowRules(columns=columns, follows=self.follows, possible=self.possible)
+
     def to_table(self) -> dict[str, Any]:
         """The table that it is read from."""
         part: dict[str, Any] = {
@@ -103,6 +136,8 @@ class AskedSynthesis:
         }
         part |= {"targets": list(self.targets)} if self.targets else {}
         part |= {"cuts": {name: list(cuts) for name, cuts in self.cuts}} if self.cuts else {}
+        part |= {"follows": dict(self.follows)} if self.follows else {}
+        part |= {"possible": list(self.possible)} if self.possible else {}
         return part | ({"epsilon": self.epsilon} if self.epsilon else {})
 
     def canonical(self) -> dict[str, Any]:
@@ -133,15 +168,29 @@ def synthesis_from(
         section.absent("epsilon", "where nothing else is asked: it has all of the study's")
     bins = read_key(AskedSynthesis, section, "bins")
     cuts = _cuts(section, names, columns)
-    return AskedSynthesis(
+    asked = AskedSynthesis(
         columns=tuple(_coded(columns[name], cuts.get(name), bins) for name in names),
         targets=targets,
         bins=bins,
         cuts=tuple(cuts.items()),
         sums=read_key(AskedSynthesis, section, "sums"),
+        follows=_follows(section, names),
+        possible=section.texts("possible", ()),
         records=read_key(AskedSynthesis, section, "records"),
         epsilon=0.0 if alone else read_key(AskedSynthesis, section, "epsilon", required=True),
     )
+    _ = asked.rules
+    return asked
+
+
+def _follows(section: Section, names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Expressions by column."""
+    stated = section.table("follows") if "follows" in section else {}
+    if not all(name in names and isinstance(text, str) for name, text in stated.items()):
+        raise section.refusal(
+            "follows", f"expressions for some of {', '.join(names)}", "correct the table"
+        )
+    return tuple(stated.items())
 
 
 def _names(section: Section, columns: Mapping[str, Column]) -> tuple[str, ...]:
@@ -177,8 +226,7 @@ def _cuts(
 
 def _coded(column: Column, cuts: tuple[float, ...] | None, bins: int) -> CodedColumn:
     """A column in its levels."""
-    if not column.categories and cuts is None:
-        low, high = column.bounds
-        cuts = tuple(low + (high - low) * k / bins for k in range(1, bins))
+    if not column.categories:
+        cuts = column.even_cuts(bins) if cuts is None else column.cuts_between(cuts)
     levels = Levels(column=column, cuts=cuts or ())
     return CodedColumn(levels=levels, complete=column.complete)

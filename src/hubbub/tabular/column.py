@@ -221,6 +221,30 @@ class Column:
         low, high = self.bounds
         return high if number == self.steps else float(f"{low + number * (self.step or 0.0):.15g}")
 
+    def steps_below(self, cut: float) -> int:
+        """How many values of a column with a step lie below a number within the bounds."""
+        low, _ = self.bounds
+        return ceil((cut - low) / (self.step or 1.0) - _OFF_STEP)
+
+    def cuts_between(self, cuts: Sequence[float]) -> tuple[float, ...]:
+        """Break points, on a step each moved to the middle of it, below the first value above.
+
+        What is cut off stays the same, whatever the last digits of a value are.
+        """
+        if not self.step:
+            return tuple(cuts)
+        below = dict.fromkeys(map(self.steps_below, cuts))
+        kept = (number for number in below if 0 < number <= self.steps)
+        return tuple(self.at_step(number) - self.step / 2 for number in kept)
+
+    def even_cuts(self, ranges: int) -> tuple[float, ...]:
+        """Break points of so many ranges of equal width; on a step, of as many values each."""
+        low, high = self.bounds
+        if not self.step:
+            return tuple(low + (high - low) * k / ranges for k in range(1, ranges))
+        each = -(-(self.steps + 1) // ranges) if ranges < self.steps else 1
+        return self.cuts_between([*map(self.at_step, range(each, self.steps + 1, each))])
+
     def nearest(self, value: float) -> float:
         """What a number counts as: within the bounds, and on a step where the column has one."""
         low, high = self.bounds

@@ -36,6 +36,8 @@ class Levels:
 
     >>> Levels(column=Column(name="age", low=20, high=90), cuts=(40, 60)).names
     ('20 to <40', '40 to <60', '60 to 90')
+    >>> Levels(column=Column(name="age", low=20, high=90, step=1), cuts=(40, 60)).names
+    ('20 to 39', '40 to 59', '60 to 90')
     """
 
     column: Column
@@ -61,15 +63,29 @@ class Levels:
             raise self._refusal(
                 f"increasing cuts between {inside[0]:g} and {inside[-1]:g}", "give the break points"
             )
+        if self.column.step and any(first > last for first, last in self._values):
+            raise self._refusal(
+                f"a value in whole steps of {self.column.step:g} between any two cuts",
+                "remove some",
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
         """One name for each class."""
         if self.column.categories:
             return self.column.categories
+        if self.column.step:
+            ends = [tuple(map(self.column.at_step, pair)) for pair in self._values]
+            return tuple(f"{a:g} to {b:g}" if a < b else f"{a:g}" for a, b in ends)
         edges = (self.column.bounds[0], *self.cuts, self.column.bounds[1])
         below = [f"{a:g} to <{b:g}" for a, b in pairwise(edges[:-1])]
         return (*below, f"{edges[-2]:g} to {edges[-1]:g}")
+
+    @property
+    def _values(self) -> list[tuple[int, int]]:
+        """The first and the last step of each class, of a column with a step."""
+        firsts = [0, *map(self.column.steps_below, self.cuts), self.column.steps + 1]
+        return [(first, after - 1) for first, after in pairwise(firsts)]
 
     @property
     def order(self) -> tuple[int, ...]:

@@ -26,6 +26,8 @@ def synthesize(
     targets: Sequence[str] = (),
     bins: int = 8,
     cuts: Mapping[str, Sequence[float]] | None = None,
+    follows: Mapping[str, str] | None = None,
+    possible: Sequence[str] = (),
     size: int = 0,
     total: float | None = None,
     colluders: int = 1,
@@ -52,6 +54,8 @@ def synthesize(
         targets: up to 3 columns of most interest, such as the outcome.
         bins: ranges of equal width of a numeric column.
         cuts: by column its public break points instead.
+        follows: by column the expression of others that it follows from, such as "visits > 0".
+        possible: what holds in every record, such as "age - years_married >= 14".
         size: synthetic records to draw; 0: about as many as there are units.
         total: epsilon of all that is asked of these tables, earlier and later `hubbub.statistics`
             too; None: `epsilon`, which nothing else may have a part of.
@@ -104,6 +108,8 @@ def synthesize(
     asked: dict[str, Any] = {"targets": list(targets), "bins": bins, "records": size}
     if cuts:
         asked["cuts"] = {name: list(some) for name, some in cuts.items()}
+    asked |= {"follows": dict(follows)} if follows else {}
+    asked |= {"possible": list(possible)} if possible else {}
     privacy = {**context.tables["privacy"], "epsilon": float(epsilon)}
     tables = {**context.tables, "study": {"name": _NAME}, _NAME: asked, "privacy": privacy}
     study = Study.from_table(array_inputs.plain(tables))

@@ -15,8 +15,8 @@ from hubbub.tabular import Column
 
 def draft_text(made: Draft) -> str:
     """The text of a study file that `hubbub plan` accepts."""
-    parts = (_head, _parties, _data, _model, _training, _validation, _privacy)
-    return "\n\n".join("\n".join(part(made)) for part in parts) + "\n"
+    parts = (_head, _parties, _data, _model, _training, _validation, _privacy, _rules)
+    return "\n\n".join("\n".join(lines) for part in parts if (lines := part(made))) + "\n"
 
 
 def _head(made: Draft) -> list[str]:
@@ -184,6 +184,18 @@ def _privacy(made: Draft) -> list[str]:
         f"cap = {3 * EPSILON:g}                        # epsilon of all studies of these records "
         "together; a ledger without a cap takes it",
     ]
+
+
+def _rules(made: Draft) -> list[str]:
+    """What synthetic records might keep, as comments."""
+    rules = made.rules
+    follows = [f"{key_of(name)} = {_text(text)}" for name, text in rules.follows.items()]
+    lines = [f"# follows = {{ {', '.join(follows)} }}"] if follows else []
+    lines += [f"# possible = {_list(rules.possible)}"] if rules.possible else []
+    said = (
+        "# Who asks for [synthetic] may say what holds in every row of these files, from records:"
+    )
+    return [said, *lines] if lines else []
 
 
 def _text(text: str) -> str:

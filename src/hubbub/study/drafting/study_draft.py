@@ -14,6 +14,7 @@ from math import ceil, floor, log, log10
 from hubbub.errors import DataError
 from hubbub.study.drafting.asked_query import AskedQuery
 from hubbub.study.drafting.column_draft import ColumnDraft, column_draft
+from hubbub.study.drafting.likely_rules import LikelyRules, likely_rules
 from hubbub.study.drafting.open_questions import Answers, likely_keys, target_tiers
 from hubbub.study.drafting.party_names import party_names
 from hubbub.study.drafting.raw_table import Fault, RawTable
@@ -77,6 +78,16 @@ class Draft:
     def used(self) -> tuple[ColumnDraft, ...]:
         """The columns that become features."""
         return tuple(column for column in self.columns if column.column)
+
+    @property
+    def rules(self) -> LikelyRules:
+        """What holds in every row of the files."""
+        columns = [one.column for one in self.used if one.column]
+        cells = {
+            one.name: [cell for table in self.tables for cell in table.column(one.name)]
+            for one in columns
+        }
+        return likely_rules(columns, cells)
 
     @property
     def usual(self) -> UsualTraining:

@@ -43,10 +43,10 @@ from hubbub.tabular import (
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records
-_MUCH = 5  # of the records, one part that is lost in one interval
-_MOST_VISITS, _MANY = 60, 10  # different times, and records at each, on average
 _LUMPS, _LUMP = 3, 10  # values for each bin, and records of each value, that make a column lumpy
 _COPIES, _MOST_CELLS = 0.02, 1_000_000  # a share of rows, and cells of a file looked at more often
+_MUCH = 5  # of the records, one part that is lost in one interval
+_MOST_VISITS, _MANY = 60, 10  # different times, and records at each, on average
 _WORTH_SAYING = 50  # of so many values one outside the bounds costs nothing
 
 

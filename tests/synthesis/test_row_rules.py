@@ -1,0 +1,179 @@
+"""Rules of synthetic records: what follows from other columns, and rows that cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hubbub.errors import StudyError, UserError
+from hubbub.study.drafting.likely_rules import likely_rules
+from hubbub.synthesis import SyntheticData
+from hubbub.synthesis.design import Design
+from hubbub.synthesis.examples import released
+from hubbub.synthesis.row_rules import RowRules
+from hubbub.synthesis.synthetic_keys import synthesis_from
+from hubbub.tabular import Column
+
+FLAG = ("0", "1")
+COLUMNS = {
+    "age": Column(name="age", low=17, high=57, step=1, complete=True),
+    "years": Column(name="years", low=0, high=30, step=1, complete=True),
+    "visits": Column(name="visits", low=0, high=40, step=1, complete=True),
+    **{
+        name: Column(name=name, categories=FLAG, complete=True)
+        for name in ("any", "plan a", "plan_b", "plan_c")
+    },
+    "menopause": Column(name="menopause", categories=("pre", "post"), complete=True),
+    "total": Column(name="total", low=0, high=100, step=1, complete=True),
+}
+RULES: dict[str, Any] = {
+    "follows": {"any": "visits > 0", "total": "years + visits"},
+    "possible": [
+        "age - years >= 14",
+        'not (menopause == "pre" and age > 50) and not (menopause == "post" and age < 30)',
+        "`plan a` == 1 or plan_b == 1 or plan_c == 1",
+        "not (`plan a` == 1 and plan_b == 1 or plan_b == 1 and plan_c == 1)",
+        'not (`plan a` == 1 and plan_c != "0")',
+    ],
+}
+
+
+def people(many: int) -> dict[str, np.ndarray]:
+    """Married from 14 on, insured by one of three plans, some of whom visit nobody."""
+    rng = np.random.default_rng(5)
+    age = np.round(rng.gamma(9, 3.3, many)).clip(17, 57)
+    years = np.round(age - 14 - rng.gamma(2, 3, many)).clip(0, 30)
+    visits = np.where(rng.random(many) < 0.3, 0, rng.geometric(0.25, many)).clip(0, 40)
+    plan = rng.integers(0, 3, many)
+    post = np.where(age > 50, True, (age >= 30) & (age + rng.normal(0, 4, many) > 45))
+    cells = {"age": age, "years": years, "visits": visits, "any": visits > 0, "menopause": post}
+    cells |= {name: plan == k for k, name in enumerate(("plan a", "plan_b", "plan_c"))}
+    return {
+        name: np.asarray(one, float) for name, one in (cells | {"total": years + visits}).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def made() -> SyntheticData:
+    asked = synthesis_from({"targets": ["any"], **RULES}, COLUMNS, alone=True)
+    design = Design(
+        columns=asked.columns, targets=asked.target_places, rounds=3, relation="add-remove"
+    )
+    return replace(released(design, people(4000), sigma=12.0, seed=3), rules=asked.rules)
+
+
+def broken(table: dict[str, list[Any]]) -> dict[str, float]:
+    """Which part of records cannot be, by an account of its own."""
+    age, years, visits, total = (np.array(table[n]) for n in ("age", "years", "visits", "total"))
+    flags = [np.array(table[name]) == "1" for name in ("plan a", "plan_b", "plan_c")]
+    post = np.array(table["menopause"]) == "post"
+    off = {
+        "married too young": age - years < 14,
+        "no visit, and some": (visits > 0) != (np.array(table["any"]) == "1"),
+        "premenopausal past 50": (age > 50) & ~post | (age < 30) & post,
+        "two plans or none": np.sum(flags, axis=0) != 1,
+        "wrong total": total != years + visits,
+        "no whole number": age % 1 + years % 1 + visits % 1 + total % 1 != 0,
+    }
+    return {name: float(one.mean()) for name, one in off.items()}
+
+
+def test_no_record_is_impossible_where_the_study_says_what_is(made: SyntheticData) -> None:
+    assert set(broken(made.draw(1000)).values()) == {0.0}
+    assert set(broken(next(made.tables(1))).values()) == {0.0}
+    free = broken(replace(made, rules=None).draw(1000))
+    assert min(free[name] for name in list(free)[:4]) > 0.005
+    assert free["no whole number"] == 0.0
+    assert made.draw(200, seed=4) == made.draw(200, seed=4)
+
+
+def test_rules_leave_shares_about_where_they_were(made: SyntheticData) -> None:
+    kept, free = made.draw(4000), replace(made, rules=None).draw(4000)
+    for name in ("plan a", "plan_b", "plan_c", "any"):
+        assert kept[name].count("1") / 4000 == pytest.approx(free[name].count("1") / 4000, abs=0.03)
+    assert np.mean(kept["age"]) == pytest.approx(np.mean(free["age"]), abs=1.0)
+
+
+def test_a_study_keeps_its_rules_in_its_table_and_none_where_none_are_said() -> None:
+    asked = synthesis_from(RULES, COLUMNS, alone=True)
+    assert synthesis_from(asked.to_table(), COLUMNS, alone=True) == asked
+    assert asked.canonical()["possible"] == RULES["possible"]
+    plain = synthesis_from({}, COLUMNS, alone=True).canonical()
+    assert not {"follows", "possible"} & set(plain)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"possible": ["age"]},
+        {"possible": ['age > "x"']},
+        {"possible": ['__import__("os")']},
+        {"possible": ["age.real > 3"]},
+        {"possible": ["[x for x in (1, 2)]"]},
+        {"possible": ['menopause == "perhaps"']},
+        {"possible": ["ages > 3"]},
+        {"possible": ["(" * 200]},
+        {"possible": ["age > 3 and " * 100 + "age > 3"]},
+        {"possible": ["age ** 9 > 3"]},
+        {"possible": ["True"]},
+        {"possible": ["menopause < 'pre'"]},
+        {"possible": "age > 3"},
+        {"follows": {"menopause": "age"}},
+        {"follows": {"x": "age"}},
+        {"follows": {"age": "menopause"}},
+        {"follows": {"menopause": '"peri" if age > 50 else "pre"'}},
+        {"follows": ["age"]},
+    ],
+    ids=str,
+)
+def test_what_is_no_rule_of_these_columns_is_refused(rules: dict[str, Any]) -> None:
+    with pytest.raises(StudyError, match="synthetic"):
+        synthesis_from(rules, COLUMNS, alone=True)
+
+
+def test_a_missing_cell_breaks_no_rule_and_numbers_stay_in_their_bounds() -> None:
+    rules = RowRules(
+        columns=COLUMNS,
+        follows=(("total", "(years + visits) / (age - 20)"), ("menopause", '"post"')),
+        possible=("age in (20, 30) or not menopause == 'post'",),
+    )
+    table: dict[str, list[Any]] = {name: [None] * 3 for name in COLUMNS}
+    table |= {"age": [20, None, 21], "years": [9, 1, 30], "visits": [0, 1, 400], "total": [5, 5, 5]}
+    assert rules.followed(table)["total"] == [5, 5, 100.0]
+    assert rules.broken(table) == [2]
+
+
+def test_rules_that_nothing_keeps_are_refused_when_records_are_drawn(made: SyntheticData) -> None:
+    none = RowRules(columns=COLUMNS, possible=("age > 100",))
+    with pytest.raises(UserError, match="correct follows and possible"):
+        replace(made, rules=none).draw(20)
+
+
+def test_rules_that_hold_in_every_row_of_files_are_proposed_and_chance_is_not() -> None:
+    cells = people(3000)
+    texts = {
+        name: [
+            COLUMNS[name].categories[int(one)] if COLUMNS[name].categories else f"{one:g}"
+            for one in column
+        ]
+        for name, column in cells.items()
+    }
+    found = likely_rules(list(COLUMNS.values()), texts)
+    assert found.follows == {"any": "visits > 0"}
+    assert 'not (`plan a` == "1" and plan_b == "1")' in found.possible
+    assert 'not (menopause == "pre" and age > 50)' in found.possible
+    rules = RowRules(columns=COLUMNS, possible=found.possible)
+    table = {name: [*column] for name, column in texts.items()}
+    numbers = {
+        name: [*map(float, column)]
+        for name, column in texts.items()
+        if name in ("age", "years", "visits", "total")
+    }
+    assert rules.broken(table | numbers) == []
+    rng = np.random.default_rng(6)
+    mixed = {name: list(rng.permutation(column)) for name, column in texts.items()}
+    by_chance = likely_rules(list(COLUMNS.values()), mixed)
+    assert (by_chance.follows, by_chance.possible) == ({}, ())
