@@ -82,7 +82,8 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
         )
     if data.outcome is not None and data.outcome.kind == COUNT and data.outcome.mean is not None:
         return (
-            "of a count beside data.target.mean: its sums begin at the model, whose intercept is without it",
+            "of a count beside data.target.mean: its sums begin at the model, whose intercept is "
+            "without it",
             "leave data.target.mean out, or write model.intercept",
         )
     if data.standardise is not None:
