@@ -1,30 +1,25 @@
-"""Runs whose noise shares follow from who takes part, and runs from before they did (P3)."""
+"""Runs whose noise shares follow from who takes part (P3)."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
 import hubbub
-from hubbub.errors import IntegrityError
 from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.planning import Plan
 from hubbub.protocol.primitives.wire import Tag, unverified
-from hubbub.queries import plan, plan_with_fixed_shares
+from hubbub.queries import plan
 from hubbub.session.in_process import Federation
 from hubbub.study import Study
 from hubbub.training.result import Result
-from hubbub.training.run_study import resume
 from hubbub.verification.evidence import Finding
-from hubbub.verification.evidence.claims import check, check_content, spent
 from hubbub.verification.evidence.collecting import FILE
-from hubbub.verification.evidence.evidence_file import with_signature
-from hubbub.verification.evidence.finding import REDERIVED, SIGNED
+from hubbub.verification.evidence.finding import REDERIVED
 from hubbub.verification.replay import verify
 from hubbub.verification.transcript.frame_records import files, read, read_header
 from run.finished import a_study, finished
@@ -39,8 +34,8 @@ def the_study() -> Study:
 
 
 @lru_cache
-def made_plan(rule: str) -> Plan:
-    return {"announced": plan, "fixed": plan_with_fixed_shares}[rule](the_study(), dimension=27)
+def made_plan() -> Plan:
+    return plan(the_study(), dimension=27)
 
 
 def capped_run(made: Plan, folder: Path) -> tuple[Result, Federation]:
@@ -56,19 +51,11 @@ def capped_run(made: Plan, folder: Path) -> tuple[Result, Federation]:
 
 
 @pytest.fixture(scope="module")
-def a_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
-    """A run of either rule, which tests leave as it is."""
-
-    @cache
-    def made(rule: str) -> Run:
-        folder = tmp_path_factory.mktemp(rule) / "run"
-        _, parties = capped_run(made_plan(rule), folder)
-        return folder, parties
-
-    return made
-
-
-RULES = pytest.mark.parametrize("rule", ["announced", "fixed"])
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a run, which tests leave as it is."""
+    path = tmp_path_factory.mktemp("announced") / "run"
+    capped_run(made_plan(), path)
+    return path
 
 
 def sets_of(folder: Path) -> list[frozenset[int]]:
@@ -90,80 +77,25 @@ def of_epsilon(found: list[Finding]) -> list[str]:
     return [one.verdict for one in found if one.claim.startswith(about)]
 
 
-@RULES
-def test_a_run_with_a_silo_missing_is_made_again_by_the_rule_that_its_plan_states(
-    a_run: Callable[[str], Run], rule: str
-) -> None:
-    folder, _ = a_run(rule)
+def test_a_run_with_a_silo_missing_is_made_again_by_the_announced_shares(folder: Path) -> None:
     assert {len(one) for one in sets_of(folder)} == {3, 4}
     stated = json.loads((folder / "plan.json").read_text())
     headers = [read_header(path).round_parameters for path in files(folder)]
-    assert ("announced_shares" in stated) == (rule == "announced")
-    assert {one.announced_shares for one in headers if one} == {
-        made_plan("announced").shares if rule == "announced" else 0
-    }
+    assert "announced_shares" in stated
+    assert {one.announced_shares for one in headers if one} == {made_plan().shares}
     found = verify(folder)
     assert [one for one in found if not one.holds] == []
     assert any("every sum, and every step along it" in one.claim for one in found)
-    # By which rule silos drew their noise, none of them has signed.
-    assert of_epsilon(found) == [REDERIVED if rule == "announced" else SIGNED] * 3
-    doubts = [one for one in found if "only the aggregator says" in one.claim]
-    assert bool(doubts) == (rule == "fixed")
+    assert of_epsilon(found) == [REDERIVED] * 3
 
 
-@RULES
-def test_a_plan_of_the_other_rule_is_not_taken_for_the_runs(
-    a_run: Callable[[str], Run], rule: str, tmp_path: Path
+def test_a_plan_without_announced_shares_is_not_taken_for_the_runs(
+    folder: Path, tmp_path: Path
 ) -> None:
-    folder, _ = a_run(rule)
     shutil.copytree(folder.parent, tmp_path / "copy")
-    other = made_plan("fixed" if rule == "announced" else "announced")
     copy = tmp_path / "copy" / "run"
-    (copy / "plan.json").write_text(other.to_json())
+    stated = json.loads((copy / "plan.json").read_text())
+    del stated["announced_shares"]
+    (copy / "plan.json").write_text(json.dumps(stated))
     (copy / FILE).unlink()
-    wrong = [one for one in verify(copy) if not one.holds]
-    assert wrong
-    assert "keep to the plan" in wrong[0].verdict
-
-
-def test_an_aggregator_that_claims_the_older_rule_is_not_confirmed(
-    a_run: Callable[[str], Run], tmp_path: Path
-) -> None:
-    """The older rule tells an outsider's epsilon lower than it is; nobody else has signed that."""
-    folder, parties = a_run("announced")
-    content = json.loads((folder / FILE).read_text())
-    content.pop("signature")
-    older = made_plan("fixed")
-    attempts = content["epsilon"]["attempts"]
-    content["plan"] = older.to_dict()
-    content["epsilon"]["claimed"] = spent(older, older.mechanism.steps)
-    content["epsilon"]["after_attempts"] = spent(older, attempts)
-    (tmp_path / FILE).write_text(with_signature(content, parties.keys[0].sign))
-    found = check(tmp_path / FILE)
-    assert all(one.holds for one in found)
-    assert of_epsilon(found) == [SIGNED] * 3
-    del content["plan"]["epsilon"]
-    assert any(not one.holds for one in check_content(content))
-
-
-def test_a_run_of_before_is_not_gone_on_with_by_the_other_rule(
-    a_run: Callable[[str], Run], tmp_path: Path
-) -> None:
-    folder, _ = a_run("fixed")
-    shutil.copytree(folder.parent, tmp_path / "copy")
-    run_json = tmp_path / "copy" / "run" / "run.json"
-    notes = json.loads(run_json.read_text())
-    notes["ledgers"] = str(tmp_path / "copy" / "ledgers")
-    run_json.write_text(json.dumps(notes))
-    (tmp_path / "copy" / "run" / FILE).unlink()
-    with pytest.raises(IntegrityError, match="use the version of hubbub that began the run"):
-        resume(tmp_path / "copy" / "run")
-
-
-def test_both_rules_charge_the_same() -> None:
-    """The stated adversary's epsilon and every ledger row are as before; an outsider's is not."""
-    announced, fixed = made_plan("announced"), made_plan("fixed")
-    assert announced.noise_multiplier == pytest.approx(fixed.noise_multiplier, rel=1e-6)
-    assert announced.stated.epsilon == pytest.approx(fixed.stated.epsilon, rel=1e-6)
-    assert announced.exposures[0].epsilon > fixed.exposures[0].epsilon
-    assert announced.total_noise_multiplier < fixed.total_noise_multiplier
+    assert [one for one in verify(copy) if not one.holds]

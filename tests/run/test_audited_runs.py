@@ -391,7 +391,7 @@ def test_evidence_is_checked_where_no_plan_can_be_made(
     folder = tmp_path / "run"
     shutil.copytree(made / "run", folder)
     for module in ("replay.checking", "evidence.claims"):
-        monkeypatch.setattr(f"hubbub.verification.{module}.remade_as", lambda *_: None)
+        monkeypatch.setattr(f"hubbub.verification.{module}.remade", lambda *_: None)
     found = verify(folder)
     assert wrongs(found) == ""
     trusted = "\n".join(one.claim for one in found if one.verdict == NOT_VERIFIABLE)

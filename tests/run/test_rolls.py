@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hubbub.errors import IntegrityError
-from hubbub.protocol.primitives import ring, wire
+from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.wire import Tag
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession
 from hubbub.verification.transcript.frame_records import path_of, read_header
@@ -95,16 +95,3 @@ def test_correlated_noise_has_an_absent_silo_in_none_of_the_sessions_sums(tmp_pa
     models = [w.model(HERE, row=1), w.model((1, 2, 3, 4), round=2, row=2)]
     with pytest.raises(IntegrityError, match="the silos 3, which did not take part"):
         played(tmp_path, [w.rolled(HERE)[0], *models], w)
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_transcript_from_before_there_were_rolls_is_verified_as_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
-) -> None:
-    """All silos were in every session; nothing else has changed for who reads."""
-    everybody = tuple(W.roster.silos)
-    monkeypatch.setattr(wire, "VERSION", version)
-    found = played(tmp_path, answered(W, everybody, everybody))
-    assert found.version == version
-    assert found.silos == set(everybody)
-    assert found.sums[1].tolist() == [1, 1, 1, 1, 1]

@@ -651,27 +651,7 @@ def test_p3_a_sum_needs_the_promises_of_all_nodes_before_their_totals(
     assert "round 2" in found[0].verdict
 
 
-@pytest.mark.parametrize("nodes", [0, 2])
-def test_a_run_of_the_wire_before_holds_and_says_what_its_nodes_did_not_promise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: int
-) -> None:
-    """Frames of version 2, without promises and a ROLL, as they were made then."""
-    study = a_study(steps=2, changes=((NO_NODES, f"compute_nodes = {nodes} "),) if nodes else ())
-
-    def without_promises(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
-        return [one for one in kept if one.tag not in (Tag.PROMISE, Tag.ROLL)]
-
-    with monkeypatch.context() as before:
-        before.setattr(wire, "VERSION", 2)
-        result, parties = finished(study, tmp_path / "run")
-        forge(tmp_path / "run", result, parties, without_promises)
-    found = verify(tmp_path / "run")
-    assert wrongs(found) == []
-    said = [one for one in found if "did not promise each other" in one.claim]
-    assert [one.verdict for one in said] == [NOT_VERIFIABLE] * bool(nodes)
-
-
-def test_frames_of_two_versions_in_one_session_are_called_wrong(
+def test_a_frame_of_another_version_is_called_wrong(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, result, parties = a_run(steps=3, changes=((NO_NODES, "compute_nodes = 3 "),))
@@ -684,7 +664,7 @@ def test_frames_of_two_versions_in_one_session_are_called_wrong(
         return [*kept[:at], older, *kept[at + 1 :]]
 
     forge(folder, result, parties, an_older_total)
-    assert "of one wire version" in wrongs(verify(folder))[0].verdict
+    assert "of wire version" in wrongs(verify(folder))[0].verdict
 
 
 def test_well_signed_nonsense_in_the_evidence_of_a_run_is_a_finding(

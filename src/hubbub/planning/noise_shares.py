@@ -90,10 +90,7 @@ class NoiseShares:
         return self.total(self.fewest if self.announced else silos)
 
     def to_dict(self, share_sigma: float) -> dict[str, Any]:
-        """Announced shares as plain values; `share_sigma` is that of all silos, in the sum's unit.
-
-        Only `announced` ones are told of, as there were no others once.
-        """
+        """Announced shares as plain values; `share_sigma` is of all silos, in the sum's unit."""
         return {"of_all": self.count, "widest_share_sigma": share_sigma * self.widest}
 
 

@@ -39,17 +39,13 @@ from hubbub.study.privacy import Privacy
 Q = TypeVar("Q", bound=Query)
 
 
-def plan_of(
-    study: Study, main: SteppedQuery, beside: Sequence[Query], *, announced: bool = True
-) -> Plan:
+def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
     """What follows from a study's queries; see `hubbub.plan`.
 
     Args:
         study: who takes part, and what is promised.
         main: the query that has what the others leave of epsilon.
         beside: the others, each with an epsilon of its own.
-        announced: whether noise shares may follow from the set that a MODEL names, as they did not
-            in runs from before they could.
 
     Raises:
         StudyError: the study asks for something that cannot be certified.
@@ -58,7 +54,7 @@ def plan_of(
     if main.mechanism.projection is not None:
         main.mechanism.projection.check(main.numbers)
     own_noise = main.mechanism.noise.epoch == 1  # none of a step's is taken back in another (P25)
-    shares = noise_shares.shares_of(parties, announced=announced and own_noise)
+    shares = noise_shares.shares_of(parties, announced=own_noise)
     planned = tuple(_planned_alone(one, parties, privacy, shares) for one in beside)
     certificate = _certificate(main, parties, shares)
     for one in planned:

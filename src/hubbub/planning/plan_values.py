@@ -321,7 +321,7 @@ class Plan:
     def _options_to_dict(self) -> dict[str, Any]:
         """What the options that are used say of themselves; see `plan_options.py`.
 
-        The first two are there always; of the others there is nothing in runs from before them.
+        The first two are there always.
         """
         division = self.main.division
         options: dict[str, Any] = {

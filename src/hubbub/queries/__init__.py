@@ -28,7 +28,6 @@ from hubbub.queries.statistics_query import (
 from hubbub.queries.study_queries import (
     main_of,
     plan,
-    plan_with_fixed_shares,
     queries_of,
     steps_of,
 )

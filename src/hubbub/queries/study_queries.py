@@ -76,21 +76,8 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
     >>> round(made.noise_multiplier, 2), round(made.share_sigma, 2)
     (11.8, 8.34)
     """
-    return _plan(study, dimension, announced=True)
-
-
-def plan_with_fixed_shares(study: Study, *, dimension: int | None = None) -> Plan:
-    """The plan of a run from before noise shares followed from the announced set (P3).
-
-    Args, returns and errors are those of `plan`.
-    """
-    return _plan(study, dimension, announced=False)
-
-
-def _plan(study: Study, dimension: int | None, *, announced: bool) -> Plan:
-    """By either rule of shares."""
     Study.expect(study)
     if dimension is not None:
         dimension = whole("dimension", dimension, least=1, most=MOST_DIMENSION)
     main, beside = queries_of(study, dimension)
-    return plan_of(study, main, beside, announced=announced)
+    return plan_of(study, main, beside)

@@ -45,8 +45,6 @@ from .silo_set import (
 )
 from .wire import (
     EVERYBODY as EVERYBODY,
-    PROMISES as PROMISES,
-    ROLLS as ROLLS,
     SIGNED_FIRST as SIGNED_FIRST,
     VERSION as VERSION,
     Frame as Frame,

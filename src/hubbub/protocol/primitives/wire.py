@@ -45,12 +45,6 @@ from hubbub.protocol.primitives.message_sizes import (
 )
 
 VERSION = 4
-# The first version in which nodes promise each other the silos of a sum (P3), and the first in
-# which a session need not have all silos (P29).
-PROMISES, ROLLS = 3, 4
-# Frames of these say the same in the same bytes, so that what was kept can be read; envelopes of
-# another version are refused, so that parties of two run no session.
-_READABLE = frozenset({2, 3, VERSION})
 EVERYBODY = 0xFFFFFFFF
 SIGNED_FIRST = b"hubbub frame v1"
 _RECEIVER = slice(62, 66)
@@ -318,7 +312,7 @@ def _split(data: FrameBytes) -> Frame:
         raise ProtocolError(f"expected at least {OVERHEAD} bytes, got {len(data)}", culprit="relay")
     fields = HEADER.unpack_from(data)
     version, tag, study, session, number, attempt, sender, receiver, size = fields
-    if version not in _READABLE:
+    if version != VERSION:
         raise ProtocolError(
             f"expected wire version {VERSION}, got {version}; all parties must run the same "
             "version of hubbub",

@@ -24,7 +24,7 @@ from hubbub.verification.evidence.claims import (
     MODEL,
     check,
     check_content,
-    remade_as,
+    remade,
     within_seconds,
 )
 from hubbub.verification.evidence.collecting import (

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hubbub.errors import ProtocolError, UserError
-from hubbub.protocol import ROLLS, RollCall, Roster, Tag, parse
+from hubbub.protocol import RollCall, Roster, Tag, parse
 from hubbub.session import AttestedSession, RefusedError, SessionOffer, digest_of
 from hubbub.study import Attestation, Study
 from hubbub.verification import attestation, transcript
@@ -156,9 +156,7 @@ def _replayed(one: evidence_file.Plain, asked: Attestation, study: Study, roster
         session=session,
         at=offer.at,
     )
-    shown, silos = frames[1:], frozenset(roster.silos)  # all, before there were ROLLs
-    if frames[0][0] >= ROLLS:  # the version that the aggregator has signed
-        silos, shown = _rolled(shown[0], roster, study, session), shown[1:]
+    silos, shown = _rolled(frames[1], roster, study, session), frames[2:]
     nonces, evidence = shown[: len(silos)], shown[len(silos) :]
     attested.checked(evidence, digest_of(attested.nonces_of(nonces, silos)), silos)
     return offer.at

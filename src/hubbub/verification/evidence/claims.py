@@ -20,15 +20,13 @@ from pathlib import Path
 from hubbub.errors import EffortError, IntegrityError
 from hubbub.number_format import at_most
 from hubbub.planning import (
-    ANNOUNCED,
     Plan,
     is_dimension,
-    may_announce,
     stated_adversary,
     told_shape,
 )
 from hubbub.privacy import limited
-from hubbub.queries import main_of, plan_with_fixed_shares
+from hubbub.queries import main_of
 from hubbub.queries import plan as plan_study
 from hubbub.study import SOFTWARE, Study
 from hubbub.verification.evidence.attested_sessions import attested_findings
@@ -60,10 +58,6 @@ _KINDS = {
 _MEMBERS = {"format", "model", "audit", *_KINDS}
 _ATTESTED = "attested"  # where the study asks for evidence
 _SPENT = {"claimed", "attempts", "after_attempts"}
-_OLDER = (
-    "that silos drew their noise by the rule of earlier versions, whose shares do not follow from "
-    "the announced set, only the aggregator says"
-)
 MOST_POINTS = 3.2e6  # of the accounts of one check: some three seconds; usual are one or two
 
 
@@ -138,18 +132,9 @@ def spent(plan: Plan, attempts: int) -> list[Plain]:
     ]
 
 
-def remade_as(study: Study, stated: Plain) -> Plan | None:
-    """The plan of a study, for the size and by the rule of shares of a plan that a run states.
-
-    A plan that does not say how shares follow from the announced set is of a run from before they
-    did; where they never do, both rules are one. Errors are those of `remade`.
-    """
-    return remade(study, stated["dimension"], ANNOUNCED in stated)
-
-
 @lru_cache(maxsize=4, typed=True)  # asked for by the run's folder and by its evidence
-def remade(study: Study, dimension: object, announced: bool = True) -> Plan | None:
-    """The plan of a study whose model a run states to be so large, by either rule of shares.
+def remade(study: Study, dimension: object) -> Plan | None:
+    """The plan of a study whose model a run states to be so large.
 
     None if that needs what only the study's own code or data know; no data set that it names is
     opened, for the study may come from anybody. IntegrityError if the run states no size.
@@ -160,8 +145,7 @@ def remade(study: Study, dimension: object, announced: bool = True) -> Plan | No
         )
     if study.data.standardise is not None and told_shape(study, dimension) is None:
         return None
-    plan_with = plan_study if announced else plan_with_fixed_shares
-    return plan_with(study, dimension=dimension)
+    return plan_study(study, dimension=dimension)
 
 
 def _is_size(study: Study, dimension: int) -> bool:
@@ -235,19 +219,18 @@ def _study_claims(content: Plain) -> Iterator[Finding]:
 
 def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Finding]:
     plan_told, account = content["plan"], content["epsilon"]
-    made = remade_as(study, plan_told)
+    made = remade(study, plan_told["dimension"])
     if made is None:
         yield not_verifiable(
             "that the plan and its epsilons follow from the study: how many features a record has, "
             "only its own code or data know"
         ).covering("plan", "epsilon.claimed", "epsilon.after_attempts", "epsilon.attempts")
         return
-    older = _OLDER if _is_older(study, plan_told, made) else ""
     claim = (
         f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, for "
         f"{made.dimension} parameters"
     )
-    yield _vouched(claim, difference(plan_told, made.to_dict()), older).covering("plan")
+    yield judged(claim, difference(plan_told, made.to_dict())).covering("plan")
     claim = (
         f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
         f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
@@ -255,19 +238,9 @@ def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Fin
     )
     why = difference(account["claimed"], spent(made, made.mechanism.steps))
     unshown = "" if words.show(study) else "that it is this study, too few silos have signed"
-    yield _vouched(claim, why, unshown or older).covering("epsilon.claimed")
-    counted = _attempts_claim(content, study, words, made, older)
+    yield _vouched(claim, why, unshown).covering("epsilon.claimed")
+    counted = _attempts_claim(content, study, words, made)
     yield counted.covering("epsilon.attempts", "epsilon.after_attempts")
-
-
-def _is_older(study: Study, found: Plain, made: Plan) -> bool:
-    """Whether a plan is from before shares followed from the announced set, as they would now.
-
-    Others than the stated adversary learn more by the newer rule, and which one the silos kept to
-    is in no word that they have signed.
-    """
-    own_noise = made.mechanism.noise.epoch == 1
-    return may_announce(study.parties) and ANNOUNCED not in found and own_noise
 
 
 def _vouched(claim: str, why: str, doubt: str) -> Finding:
@@ -275,9 +248,7 @@ def _vouched(claim: str, why: str, doubt: str) -> Finding:
     return signed(f"{claim}: {doubt}") if doubt and not why else judged(claim, why)
 
 
-def _attempts_claim(
-    content: Plain, study: Study, words: SiloWords, made: Plan, older: str
-) -> Finding:
+def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) -> Finding:
     """What was spent so far; that no silo has charged more, only all of them can show."""
     attempts = count_of(content["epsilon"]["attempts"])
     rows, least = spent(made, attempts), least_attempts(content, study)
@@ -292,11 +263,10 @@ def _attempts_claim(
     if why:
         return wrong(claim, why)
     if words.are_final:
-        return _vouched(
+        return judged(
             f"{claim}; no silo has charged more than {words.attempts}, as all have signed with the "
             "roster's keys",
             "",
-            older,
         )
     return signed(f"{claim}; so the aggregator counts: {words.doubt}")
 
@@ -341,7 +311,7 @@ def _audit_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Findin
         why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
         yield wrong("an audit's file goes with what it has found", why).covering("audit")
     if audit is not None:
-        finding = audit_finding(audit, study, remade_as(study, content["plan"]))
+        finding = audit_finding(audit, study, remade(study, content["plan"]["dimension"]))
         yield finding.covering("audit")
 
 

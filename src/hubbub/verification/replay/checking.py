@@ -36,7 +36,7 @@ from hubbub.verification.evidence import (
     read_plain,
     read_whole,
     rederived,
-    remade_as,
+    remade,
     within_seconds,
     wrong,
 )
@@ -133,7 +133,7 @@ def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
 def _planned(study: Study, stated: Plain) -> tuple[Plan | None, bool]:
     """The plan that is made again, if it can be; and whether it would take too long."""
     try:
-        return remade_as(study, stated), False
+        return remade(study, stated["dimension"]), False
     except EffortError:
         return None, True
 

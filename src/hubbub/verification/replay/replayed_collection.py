@@ -28,6 +28,7 @@ from hubbub.protocol import (
     read_deposit,
     ring,
 )
+from hubbub.protocol.primitives.wire import VERSION
 from hubbub.session import SessionOffer
 from hubbub.verification.replay.model_course import Course
 from hubbub.verification.replay.replayed_offer import offer_in
@@ -73,7 +74,7 @@ class CollectionReplay:
             IntegrityError: the collection does not follow from them; it says what does not.
         """
         try:
-            version = self._read(path)
+            self._read(path)
             if self._course is not None:
                 self._course.reach(1)
             total = self._summed()
@@ -83,20 +84,18 @@ class CollectionReplay:
                 "ask the aggregator to account for it, and rely on no answer from it"
             ) from None
         look()
-        return self._played(version, total)
+        return self._played(total)
 
-    def _read(self, path: Path) -> int:
+    def _read(self, path: Path) -> None:
         """Take the frames in, each signed by its sender and not before what it rests on."""
-        at, version = 0, 0
+        at = 0
         for kept in read(path):
-            version = version or kept.version
             self._check_signed(kept)
             tag = Tag.DEPOSIT if kept.tag is Tag.VECTOR else kept.tag
-            if tag not in _ORDER or _ORDER.index(tag) < at or kept.version != version:
+            if tag not in _ORDER or _ORDER.index(tag) < at or kept.version != VERSION:
                 raise ProtocolError(f"expected no {kept.tag.name} there, found one")
             at = _ORDER.index(tag)
             self._frames[kept.tag].append(kept)
-        return version
 
     def _check_signed(self, kept: Kept) -> None:
         """It is of this collection, and signed, also where its payload is not here."""
@@ -164,14 +163,13 @@ class CollectionReplay:
             raise ProtocolError(f"expected one {tag.name}, found {len(self._frames[tag])}")
         return self._frames[tag][0].frame
 
-    def _played(self, version: int, total: ring.Residues | None) -> ReplayedSession:
+    def _played(self, total: ring.Residues | None) -> ReplayedSession:
         """What it came to, and the step that follows."""
         silos = Counter(
             {read_deposit(self._place, deposit.frame).silo: 1 for deposit in self._deposits}
         )
         played = ReplayedSession(
             frames=sum(map(len, self._frames.values())),
-            version=version,
             offer=self._offer,
             is_collection=True,
             begun=1,

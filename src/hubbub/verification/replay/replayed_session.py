@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.protocol import (
     EVERYBODY,
-    PROMISES,
-    ROLLS,
     Lift,
     PresentThroughout,
     RollCall,
@@ -37,6 +35,7 @@ from hubbub.protocol import (
     ring,
     unverified,
 )
+from hubbub.protocol.primitives.wire import VERSION
 from hubbub.session import SessionOffer
 from hubbub.verification.replay.model_course import Course
 from hubbub.verification.replay.replayed_attempt import ReplayedAttempt, Time
@@ -56,7 +55,6 @@ class ReplayedSession:
     """What a session came to."""
 
     frames: int = 0
-    version: int = 0  # of the wire
     silos: frozenset[int] = frozenset()  # that it was set up with
     begun: int = 0  # attempts, answered or not: each is written down before it is asked
     attempts: int = 0  # that some silo answered
@@ -138,11 +136,9 @@ class Replay:
     def _take(self, kept: Kept) -> None:
         """One frame more."""
         self._played.frames += 1
-        self._played.version = self._played.version or kept.version
-        if kept.version != self._played.version:
+        if kept.version != VERSION:
             raise ProtocolError(
-                f"expected frames of one wire version, found {kept.version} beside "
-                f"{self._played.version}"
+                f"expected frames of wire version {VERSION}, found one of {kept.version}"
             )
         if (kept.study, kept.session) != (self._header.study, self._header.session):
             raise ProtocolError(f"expected a {kept.tag.name} of this session, found another's")
@@ -261,9 +257,7 @@ class Replay:
     def _silos(self) -> frozenset[int]:
         """Who takes part in the session."""
         if not self._played.silos:
-            rolled = self._played.version >= ROLLS
-            silos = self._roll_call.roll.silos if rolled else frozenset(self._roster.silos)
-            self._played.silos = silos
+            self._played.silos = self._roll_call.roll.silos
         return self._played.silos
 
     def _anchored(self) -> SeedCheck:
@@ -277,10 +271,9 @@ class Replay:
     def _awaited(self, attempt: ReplayedAttempt, tag: Tag) -> Set[int]:
         """Who may still say this in the open attempt."""
         asked = attempt.told.get(Tag.REQUEST, set())
-        if tag is Tag.TOTAL:  # told when all have promised, but by nodes of an earlier version
+        if tag is Tag.TOTAL:  # told when all have promised
             promised = attempt.promises == set(self._roster.nodes)
-            unpromised = self._played.version < PROMISES
-            return asked - attempt.totals if promised or unpromised else set()
+            return asked - attempt.totals if promised else set()
         if tag is Tag.PROMISE:
             return asked - attempt.promises
         if tag is Tag.HELD:

@@ -8,7 +8,6 @@ from math import ceil
 from pathlib import Path
 
 from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.protocol import PROMISES
 from hubbub.queries import STANDARDISED, StandardisingQuery
 from hubbub.verification.evidence import (
     FILE,
@@ -62,7 +61,7 @@ def replay_findings(
     if played.unshared:
         yield not_verifiable(
             f"that {played.unshared} words of nodes in {name} are about the shares that silos sent "
-            "them: none was kept, as by an older version"
+            "them: none was kept"
         )
     if played.unseen:
         yield not_verifiable(
@@ -72,11 +71,6 @@ def replay_findings(
         )
     elif steps:
         yield rederived(f"{name}: every sum, and every step along it, bit for bit")
-    if header.roster.nodes and played.version < PROMISES:
-        yield not_verifiable(
-            f"that no compute node told two totals of one attempt in {name}: it is of an earlier "
-            "version, in which nodes did not promise each other the silos of a sum"
-        )
 
 
 def standardisation_findings(
@@ -111,7 +105,7 @@ def told_findings(
     if told is None:
         yield not_verifiable(
             f"that in {name} silos were told the shifts and scales of {STANDARDISED}: no OPEN was "
-            "kept, as by an older version or in one process"
+            "kept, as in one process"
         )
         return
     path, scaling = folder / STANDARDISED, told.standardisation
