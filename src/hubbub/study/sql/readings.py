@@ -63,7 +63,7 @@ _SQLITE_NUMBER = """CASE TYPEOF({x}) WHEN 'integer' THEN CAST({x} AS REAL) WHEN 
     ELSE {read} END"""
 
 
-def column_of(column: exp.Column, engine: str, kind: str) -> exp.Expr:
+def column_of(column: exp.Expr, engine: str, kind: str) -> exp.Expr:
     """A column of a table, as it comes out of it.
 
     Args:
@@ -81,7 +81,7 @@ def column_of(column: exp.Column, engine: str, kind: str) -> exp.Expr:
     return _sql(_TEXT[engine], x=name, t=text, other=other)
 
 
-def text_of(cast: exp.Cast, engine: str) -> exp.Expr:
+def text_of(cast: exp.Expr, engine: str) -> exp.Expr:
     """The text of what came out of a table, from its CAST to one."""
     return _sqlite_text(cast.this, key=False) if engine == "sqlite" else cast
 

@@ -135,7 +135,7 @@ def _cast(node: exp.Expr, engine: str) -> exp.Expr:
         return node
     if known in [one.value for one in WHOLES] and kind is not REAL:
         return exp.cast(_paren(node.this), WHOLE)
-    number = exp.cast(_paren(node.this), REAL)
+    number: exp.Expr = exp.cast(_paren(node.this), REAL)
     if known in ("", AS_READ):
         number = number_of(node.this, engine)
     return number if kind is REAL else _whole(number)

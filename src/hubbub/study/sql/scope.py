@@ -133,11 +133,13 @@ class Scope:
             raise refused(f"a column {name!r} of {table!r}, which has none", "correct it")
         return exp.column(made, table=self._made[table], quoted=True)
 
-    def text(self, column: exp.Column) -> exp.Column | None:
-        """What a table of the site gives as a text for a column, where that can be asked for.
+    def text(self, column: exp.Expr) -> exp.Column | None:
+        """What a table of the site gives as a text for a column of it, where that can be asked for.
 
         A key is one already. SQLite makes an index of what a table gives, and of nothing else.
         """
+        if not isinstance(column, exp.Column):
+            return None
         table = next(name for name, made in self._made.items() if made == column.table)
         relation = self._relations[table]
         names = [name for (name, _), made in self._asked[table].items() if made == column.name]
@@ -172,7 +174,7 @@ class Scope:
             table.args["alias"].this.set("this", base)
             if not self._asked[named[made]]:
                 raise refused(f"a table {named[made]!r} of which no column is used", "leave it out")
-            asked = []
+            asked: list[exp.Expr] = []
             for (name, text), called in self._asked[named[made]].items():
                 if (made, called) not in used and asked:
                     continue  # it was asked for as a text too, and only so

@@ -179,8 +179,7 @@ def _is_day(built: exp.Expr) -> bool:
 
 def _as_text(part: exp.Expr, scope: Scope) -> exp.Expr:
     """A value of which the query does not say the type, as a text."""
-    column = scope.text(part) if isinstance(part, exp.Column) else None
-    if column is not None:
+    if (column := scope.text(part)) is not None:
         return column
     return part if isinstance(part, exp.Null) else _cast(part, TEXT, scope)
 
@@ -225,7 +224,7 @@ def _cast(built: exp.Expr, kind: Any, scope: Scope) -> exp.Expr:
     if isinstance(built, exp.Case) and found.kind in (None, TEXT):
         return _in_branches(built, kind, scope)
     made = exp.Cast(this=_bracketed(built), to=exp.DataType(this=kind))
-    column = scope.text(built) if kind is TEXT and _is_plain(built, scope) else None
+    column = scope.text(built) if kind is TEXT and found.kind is None else None
     if column is not None:
         return exp.Cast(this=column, to=made.to)
     if kind is TEXT and found.kind is REAL:
@@ -242,11 +241,6 @@ def _cast(built: exp.Expr, kind: Any, scope: Scope) -> exp.Expr:
         _check_nested(built, known=known)
     made.meta[KNOWN] = found.kind.value if known else READ if found.kind is None else ""
     return made
-
-
-def _is_plain(built: exp.Expr, scope: Scope) -> bool:
-    """Whether a value is a column of which the query does not say the type."""
-    return isinstance(built, exp.Column) and range_of(built, scope).kind is None
 
 
 def _in_branches(built: exp.Case, kind: Any, scope: Scope) -> exp.Case:
