@@ -103,7 +103,7 @@ class RowRules:
         return table
 
     def unfollowed(self, table: Table) -> list[int]:
-        """The rows in which a category is not what follows; numbers are set instead."""
+        """The rows in which a category is not what follows. A number seldom is, and is set."""
         off = {
             row
             for name, text in self.follows

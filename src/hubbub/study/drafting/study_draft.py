@@ -84,7 +84,9 @@ class Draft:
         """What holds in every row of the files."""
         columns = [one.column for one in self.used if one.column]
         cells = {
-            one.name: [cell for table in self.tables for cell in table.column(one.name)]
+            one.name: [
+                cell for table in self.tables if table.rows for cell in table.column(one.name)
+            ]
             for one in columns
         }
         return likely_rules(columns, cells)
