@@ -590,3 +590,29 @@ def test_a_parquet_file_is_drafted_from_and_used_where_it_is(ask):
     assert found["ready"]
     assert study.data.files == "{name}.parquet"
     assert len(sources.records(study, "west")) == 40
+
+
+def test_a_grid_ends_where_a_tenth_of_the_records_are_followed_and_lies_on_visits(ask):
+    """Staggered entry over sixty months, by dates and by visits every three months."""
+
+    def drafted(visit: float) -> Study:
+        for number, name in enumerate(("north", "south", "west")):
+            draw, rows = random.Random(number), ["age,months,died"]
+            for _ in range(400):
+                died, lost = draw.expovariate(0.01), draw.uniform(0, 60)
+                seen = min(died, lost)
+                seen = visit * -(-seen // visit) if visit else round(seen, 1)
+                rows.append(f"{draw.randint(40, 80)},{seen:g},{'yes' if died < lost else 'no'}")
+            Path(f"{name}.csv").write_text("\n".join(rows) + "\n")
+        files = ("north.csv", "south.csv", "west.csv")
+        ask("init", *files, "--time", "months", "--event", "died", "--replace")
+        return Study.load("study.toml")
+
+    dates = drafted(0.0).data.outcome
+    assert dates.step == 0
+    assert len(dates.grid) == 8
+    assert 40 <= dates.grid[-1] <= 52  # 46 by the law; a hundredth of them are followed for 57
+    visits = drafted(3.0).data.outcome
+    assert visits.step == 3
+    assert all(end % 3 == 0 for end in visits.grid)
+    assert 42 <= visits.grid[-1] <= 51

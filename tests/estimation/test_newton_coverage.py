@@ -169,13 +169,6 @@ def test_a_number_that_tells_nearly_every_outcome_is_named() -> None:
     assert "age" not in [row.column for row in answer.rows]
 
 
-def test_a_class_that_a_columns_step_leaves_empty_is_refused_before_anything_is_paid() -> None:
-    pain = Column(name="pain", low=0, high=10, step=2)
-    logistic(DIED, (Levels(column=pain, cuts=(2, 4)),))
-    with pytest.raises(StudyError, match=r"found none from 3 to below 4 in steps of 2"):
-        logistic(DIED, (Levels(column=pain, cuts=(3, 4)),))
-
-
 def of_two_effects(rng: np.random.Generator, astray: float) -> Together:
     """Two sums of one root, noise of 20 in each score, the last moved by so many deviations."""
     triangle, places = Triangle(width=2), rng.normal(0, 0.01, (2, 2))

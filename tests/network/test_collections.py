@@ -140,6 +140,28 @@ def test_a_collection_ends_no_earlier_than_silos_were_told_and_may_go_on_after_i
     assert [silos for silos, _ in sums] == [[1, 3, 4]]
 
 
+def test_p30_an_aggregator_that_cannot_see_its_collect_opens_no_second_collection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: Any
+) -> None:
+    hourly(monkeypatch, 4)
+    parties, clock = Consortium.gather(tmp_path, asking()), Time()
+
+    def there(party: str) -> bool:
+        if clock.wall() > DAY:
+            raise KeyboardInterrupt
+        return party != "hungary"
+
+    with pytest.raises(KeyboardInterrupt):
+        collect(parties, seated(parties, there), clock=clock)
+    (path,) = (tmp_path / "aggregator" / "collections").glob("*/collect")
+    path.rename(tmp_path / "aside")
+    with pytest.raises(IntegrityError, match="it is gone; put it back"):
+        collect(parties, clock=clock)
+    (tmp_path / "aside").rename(path)
+    assert collect(parties, clock=clock) is not None
+    assert [silos for silos, _ in sums] == [[1, 2, 3, 4]]
+
+
 def test_sites_up_one_hour_in_twenty_all_killed_twice_open_the_exact_sum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noised: Any, sums: Any
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hubbub.errors import DataError
-from hubbub.network import join
+from hubbub.network import checkup, join
 from hubbub.network.collection.asked import approved
 from hubbub.network.refusal import Refusal
 from hubbub.network.silo_endpoint import SiloEndpoint
@@ -113,7 +113,12 @@ def test_a_withdrawal_removes_what_was_read_wherever_it_is(tmp_path: Path) -> No
 
 
 # What a database may be like: by whether it is a fault of the table, or one of a person's cells.
-TABLES = {"no table": "DROP TABLE seen", "no column": "ALTER TABLE seen DROP COLUMN dose"}
+TABLES = {
+    "no table": "DROP TABLE seen",
+    "no column": "ALTER TABLE seen DROP COLUMN dose",
+    "more people than the study states (P19)": "INSERT INTO seen SELECT pid || k, dose, ill FROM "
+    "seen, (SELECT 'a' AS k UNION SELECT 'b' UNION SELECT 'c')",
+}
 CELLS = {
     "a cell that is no number": f"UPDATE seen SET dose = 'x' WHERE pid = '{KEY}'",
     "no target": f"UPDATE seen SET ill = NULL WHERE pid = '{KEY}'",
@@ -144,6 +149,12 @@ def test_p31_a_silo_whose_query_fails_is_as_one_that_has_approved_nothing(
     assert asked(parties) == absent
     with pytest.raises(DataError, match="south"):
         join.check(site, join.Machine())
+
+
+def test_p19_a_silos_own_people_see_how_near_it_is_to_what_it_may_hold(tmp_path: Path) -> None:
+    parties = gathered(tmp_path)
+    found = checkup._data(parties.sites["south"], join.Machine())
+    assert found == f"readable; {parties.study.name} has 31 patients of at most 39"
 
 
 def asked(parties: Consortium) -> tuple[str, ...]:

@@ -6,6 +6,12 @@ hold whatever is drawn.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import random
+import shutil
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,12 +21,17 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import HubbubError
+from hubbub.cli import main
+from hubbub.errors import HubbubError, IntegrityError
+from hubbub.ledger import Ledger, Witness
 from hubbub.network.collection.kept_frames import KeptFrames
+from hubbub.network.event_log import EventLog
+from hubbub.network.requests import Requests
+from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.verification.replay.checking import verify
 from network.consortium import sent_home
-from network.relay import HASTY, Jumping, gathered
-from network.restored_folders import CollectionGame, SessionGame, check_fresh, deposits
+from network.relay import HASTY, NAMES, Jumping, gathered
+from network.restored_folders import CollectionGame, Images, SessionGame, check_fresh, deposits
 
 __all__ = ["deposits"]
 MINUTES = 5  # of each kind of game, where there is time
@@ -105,6 +116,148 @@ def test_p30_a_node_that_forgets_its_promise_would_be_noticed(
 def test_p3_whoever_is_killed_and_set_back_no_mask_and_no_row_serves_twice(tmp_path: Path) -> None:
     counts = session_games(tmp_path, iter((1, 2)))
     assert counts["replayed"] > 0
+
+
+def _set_back_at(parties: Any, back: Images, late: Images, at: dict[int, str]) -> Any:
+    """What happens to ann's folder at steps of a run: "take" and "restore" are of images."""
+
+    def happens(step: int, _row: Any) -> None:
+        if at.get(step) == "take":
+            back.take("ann")
+        elif at.get(step) == "restore":
+            late.take("ann")
+            back.restore("ann")
+
+    return happens
+
+
+@pytest.mark.parametrize("dropouts", [0, 1])
+def test_p15_a_silo_that_is_set_back_in_the_middle_of_a_run_is_refused_at_once(
+    tmp_path: Path, dropouts: int
+) -> None:
+    """Its ledger is whole by itself: only what it has answered says that rows are missing."""
+    parties = gathered(
+        tmp_path / "here",
+        1,
+        parties={"dropouts": dropouts, "colluders": 0},
+        training={"steps": 6},
+    )
+    back, late = (Images(parties, tmp_path / name, random.Random(1)) for name in ("back", "late"))
+    happens = _set_back_at(parties, back, late, {2: "take", 4: "restore"})
+    timeouts = replace(HASTY, grace=0.0, waiting=600.0, clock=Jumping())
+    if dropouts:
+        parties.serve(timeouts=timeouts, progress=happens)
+    else:
+        with pytest.raises(
+            IntegrityError, match="2 paid attempts of this study, it has answered 4"
+        ):
+            parties.serve(timeouts=timeouts, progress=happens)
+    assert len(parties.rows("ann")) == 2
+    assert any(
+        "ann says that it has paid for 2 attempts, it has answered 4" in one for one in parties.said
+    )
+    run = parties.home / "run"
+    found = json.loads(_command("missing", parties.home / "ann" / "ledger.sqlite", "ann", run))
+    assert found["missing"] == {"training": 2}
+    assert found["epsilon_with"] > found["epsilon"] > 0
+    if not dropouts:
+        late.restore("ann")
+        parties.serve(timeouts=timeouts)
+        assert len(parties.rows("ann")) == 5  # one attempt was begun, and lost, without it
+        assert [one.claim for one in verify(run) if not one.holds] == []
+        text = _command("missing", parties.home / "ann" / "ledger.sqlite", "ann", run, code=0)
+        assert json.loads(text)["missing"] == {"training": 0}
+    assert parties.broken == []
+
+
+def test_p15_an_aggregator_that_is_started_again_knows_what_was_answered(tmp_path: Path) -> None:
+    parties = gathered(tmp_path / "here", training={"steps": 5})
+    back, late = (Images(parties, tmp_path / name, random.Random(1)) for name in ("back", "late"))
+    happens = _set_back_at(parties, back, late, {2: "take"})
+
+    def stops(step: int, row: Any) -> None:
+        happens(step, row)
+        if step == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parties.serve(timeouts=HASTY, progress=stops)
+    back.restore("ann")
+    (parties.home / "aggregator" / "paid").unlink(missing_ok=True)
+    with pytest.raises(IntegrityError, match="2 paid attempts of this study, it has answered 4"):
+        parties.serve(timeouts=HASTY)
+
+
+def test_p15_serve_ends_with_what_silos_have_signed_against_what_they_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Set back after the last step, with its process alive: the last word says less."""
+    parties = gathered(tmp_path / "here")
+    honest = SiloEndpoint._accounted
+
+    def less(self: SiloEndpoint, known: Any) -> int:
+        return honest(self, known) - (self.party_folder.name == "ann")
+
+    monkeypatch.setattr(SiloEndpoint, "_accounted", less)
+    with pytest.raises(
+        IntegrityError, match="they have signed: ann 3 of 4: their folders were set"
+    ):
+        parties.serve(timeouts=HASTY)
+    assert [one.claim for one in verify(parties.home / "run") if not one.holds] == [_SET_BACK]
+
+
+def test_p15_a_ledger_that_lost_rows_of_another_study_is_refused_and_silos_keep_what_was_witnessed(
+    tmp_path: Path,
+) -> None:
+    parties = gathered(tmp_path / "here", training={"steps": 2})
+    parties.serve(timeouts=HASTY)
+    kept = {
+        one.name: {path.stem for path in (one.home / "witnessed").iterdir()}
+        for one in parties.sites.values()
+        if one.role == "silo"
+    }
+    assert kept == {name: set(NAMES) for name in NAMES}
+    ledger = parties.home / "ann" / "ledger.sqlite"
+    statements = [parties.home / name / "witnessed" / "ann.json" for name in ("ann", "bob")]
+    _command("verify", ledger, "--witness", *statements, code=0)
+    # In another study of the same aggregator, which knows nothing of this one's rows.
+    requests = Requests(
+        parties.aggregator.roster, b"o" * 32, parties.phase, EventLog(party="a"), HASTY
+    )
+    with Witness(parties.aggregator.home / "witness") as witness:
+        whole = parties.seats["ann"].ready(parties.study)["ledger"]
+        assert requests._witnessed("ann", whole, witness) is None
+        with Ledger(tmp_path / "other.sqlite") as fresh:
+            assert requests._witnessed("ann", fresh.statement("").to_dict(), witness) is None
+        for harm in ({"rows": 1}, {"head": "00" * 32}, {"signature": "00" * 64}, {"time": 3}):
+            found = requests._witnessed("ann", whole | harm, witness)
+            assert found is not None
+            assert found.why == "garbled"
+        fewer = _shortened(ledger, tmp_path)
+        found = requests._witnessed("ann", fewer, witness)
+        assert found is not None
+        assert found.why == "set-back"
+
+
+def _shortened(ledger: Path, home: Path) -> dict[str, Any]:
+    """What an older copy of a ledger states."""
+    older = home / "older" / ledger.name
+    older.parent.mkdir()
+    with contextlib.closing(sqlite3.connect(ledger)) as database:
+        database.execute("VACUUM INTO ?", (str(older),))
+    shutil.copy2(f"{ledger}.key", f"{older}.key")
+    with contextlib.closing(sqlite3.connect(older)) as database, database:
+        database.execute("DELETE FROM rows WHERE number = (SELECT MAX(number) FROM rows)")
+    with Ledger(older) as found:
+        return found.statement("").to_dict()
+
+
+def _command(*arguments: object, code: int = 1) -> str:
+    """What `hubbub ledger` prints with --json."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["ledger", *map(str, arguments), "--json"]) == code
+    return out.getvalue()
 
 
 @pytest.mark.slow

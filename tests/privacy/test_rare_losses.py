@@ -17,7 +17,16 @@ from scipy.special import ndtr
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.privacy import coarse_law, discretise, fft_window, release
+from hubbub.privacy import (
+    Composition,
+    Step,
+    StudyLaw,
+    coarse_law,
+    discretise,
+    fft_window,
+    least_epsilon,
+    release,
+)
 
 Array = NDArray[np.float64]
 Real = np.longdouble  # the sum cancels down to a hundred-millionth of its terms
@@ -212,3 +221,41 @@ def test_losses_beyond_floats_are_refused_at_once_by_what_they_are() -> None:
         hubbub.epsilon(
             noise_multiplier=0.1, sample_rate=0.2, steps=3, delta=1e-5, records_per_unit=5
         )
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps"), [(1e-6, 20.0, 10**6), (1e-4, 10.0, 10**4)])
+def test_a_profile_is_sharp_where_the_whole_loss_is_tiny(
+    rate: float, noise: float, steps: int
+) -> None:
+    """Of so many steps the loss is normal: its delta at 0 is that of one Gaussian step."""
+    shift = rate * sqrt(steps * np.expm1(noise**-2))
+    limit = 2 * ndtr(shift / 2) - 1
+    step = Step(noise_multiplier=noise, sample_rate=rate, count=steps)
+    whole = Composition([release(step, "add-remove")])
+    levels = np.array([0.0, shift])
+    upper, lower = whole.profile(levels, near=1e-10), whole.lower_profile(levels, near=1e-10)
+    assert (lower <= upper).all()
+    assert lower[0] <= 1.001 * limit
+    assert 0.999 * limit <= upper[0] <= 1.02 * limit
+    alone = whole.delta(0.0)
+    assert alone.lower <= upper[0]
+    assert lower[0] <= alone.upper
+
+
+def test_one_nearly_free_step_has_the_delta_of_its_closed_form() -> None:
+    exact = 1e-6 * (2 * ndtr(1 / 40) - 1)
+    step = Step(noise_multiplier=20.0, sample_rate=1e-6, count=1)
+    upper = Composition([release(step, "add-remove")]).profile(np.zeros(1), near=1e-10)[0]
+    assert exact <= upper <= 1.02 * exact
+
+
+def test_a_nearly_free_study_is_let_in_nearly_for_nothing() -> None:
+    """(P24) Five thousandths of an epsilon, and not twice of it."""
+
+    def law(noise: float, rate: float, count: int) -> StudyLaw:
+        step = Step(noise_multiplier=noise, sample_rate=rate, count=count)
+        return StudyLaw.of([release(step, "add-remove")], 1e-5)
+
+    first, tiny = law(1.0, 0.008, 1250), law(20.0, 1e-6, 10**6)
+    alone, both = (least_epsilon(one, 1e-5, least=1.0) for one in ([first], [first, tiny]))
+    assert both <= 1.1 * alone

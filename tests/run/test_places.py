@@ -116,7 +116,7 @@ def test_every_flipped_bit_of_a_checkpoint_is_noticed(tmp_path: Path) -> None:
         newest_checkpoint(tmp_path)
 
 
-def test_without_its_newest_checkpoint_a_run_goes_on_and_counts_what_was_lost(tmp_path, plan):
+def test_without_its_newest_checkpoint_a_run_takes_the_step_from_its_transcript(tmp_path, plan):
     folder = stopped_run(tmp_path, plan)
     newest = max((folder / "checkpoints").iterdir())
     newest.write_bytes(b"")
@@ -125,7 +125,7 @@ def test_without_its_newest_checkpoint_a_run_goes_on_and_counts_what_was_lost(tm
     assert newest.name in one_sentence(caught.value)
     newest.unlink()
     result = resume(folder)
-    assert result.final["step"] == STEPS - 1  # step 4 was charged and is not in the model
+    assert result.final["step"] == STEPS  # step 4 was charged, and its sum is kept
     assert result.epsilon == plan.stated.epsilon
     assert charges(tmp_path) == STEPS
 

@@ -141,7 +141,7 @@ def test_the_auc_is_that_of_the_chances_wherever_they_lie(law: str) -> None:
     odds = np.log(rate / (1 - rate)) - 0.4 + 1.1 * rng.standard_normal(20_000)
     came = rng.random(odds.size) < 1 / (1 + np.exp(-odds))
     chance = 1 / (1 + np.exp(-model(odds)))
-    kind = Risks(bins=bins.of_risks(512), rate=rate)
+    kind = Risks(bins=bins.of_risks(512), rate=float(came.mean()))
     layout = ValidationLayout(kind=kind, blocks=ALONE)
     cells = np.zeros((512, 2))
     np.add.at(cells, kind.places(chance, came.astype(float)), 1.0)
@@ -158,7 +158,7 @@ def test_the_auc_is_that_of_the_chances_wherever_they_lie(law: str) -> None:
 
 def test_an_auc_of_noise_alone_has_the_error_that_is_told() -> None:
     """400 releases of one table: chi square of 400 degrees, 1e-6 beyond; half the noise is seen."""
-    kind = Risks(bins=bins.of_risks(512))
+    kind = Risks(bins=bins.of_risks(128))  # which takes less time
     layout = ValidationLayout(kind=kind, blocks=ALONE)
     exact, rng = layout.encoded(kind.guess(2000.0).ravel()), np.random.default_rng(5)
     told, without = [], kind._auc(next(layout.tables(exact, 0.0))[2])

@@ -44,6 +44,7 @@ EXAMPLES = {
     "hubbub ledger verify": "hubbub ledger verify ledgers/north.sqlite",
     "hubbub ledger export": "hubbub ledger export ledgers/north.sqlite",
     "hubbub ledger head": "hubbub ledger head ledgers/north.sqlite --json",
+    "hubbub ledger missing": "hubbub ledger missing ledgers/south.sqlite south runs/1f2e",
     "hubbub ledger witness": "hubbub ledger witness statement.json --key south.key",
     "hubbub budget": "hubbub budget set ledgers/north.sqlite --epsilon 3 --delta 1e-5",
     "hubbub budget set": "hubbub budget set ledgers/north.sqlite --epsilon 3 --delta 1e-5 --new",

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 from hubbub.cli.ledger_books import LedgerBooks
 from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
-from hubbub.disk import json_value, read_bytes, why_of
+from hubbub.disk import json_value, read_bytes, read_text, why_of
 from hubbub.errors import IntegrityError, UserError
 from hubbub.ledger import (
     Cap,
+    Entry,
     HeadStatement,
     Ledger,
     PrivacyFilter,
@@ -22,8 +25,12 @@ from hubbub.ledger import (
     Tally,
     Witness,
     Witnessed,
+    kind_of,
 )
 from hubbub.privacy import ReferenceLaw, arguments
+from hubbub.queries import plan
+from hubbub.study import Study
+from hubbub.training import answers_in
 
 
 def add_commands(commands: Any) -> None:
@@ -63,6 +70,10 @@ def add_commands(commands: Any) -> None:
         metavar="NAME.key",
         help="the witness's key, made if absent with the list of what it signed, NAME, beside it",
     )
+    words = "rows that a ledger lacks of what its silo has answered, as after an older backup"
+    missing = _action(actions, "missing", words, _missing)
+    missing.add_argument("silo", help="its name in the study")
+    missing.add_argument("run", type=Path, help="folder of the study's run, from the aggregator")
     budget = _family(commands, "budget", "the most that a data set may spend")
     setter = add_command(budget, "set", "set the cap", _set)
     setter.add_argument("ledger", type=Path, help="the ledger's file")
@@ -207,6 +218,59 @@ def _export(options: argparse.Namespace) -> int:
         entries = [entry.to_dict() for entry in ledger.entries()]
         emit({"head": ledger.head.hex(), "entries": entries})
     return 0
+
+
+def _missing(options: argparse.Namespace) -> int:
+    """Rows that must have been there, since an answer in a transcript follows its row (P15)."""
+    try:
+        study = Study.parse(read_text(options.run / "study.toml"))
+    except (OSError, UnicodeDecodeError):
+        raise UserError(
+            f"expected the folder of a run, found no study.toml in {options.run}; name the one "
+            "that hubbub serve has made"
+        ) from None
+    if options.silo not in study.parties.names:
+        raise UserError(
+            f"expected a silo of {study.name}, got {options.silo!r}; name one of "
+            f"{', '.join(study.parties.names)}"
+        )
+    answers, made = answers_in(options.run), plan(study)
+    with _existing(options.ledger) as ledger:
+        cap, before = ledger.cap, ledger.tally
+        whole = Tally()
+        for entry in ledger.entries():
+            whole.add(entry)
+        lost: dict[str, int] = {}
+        for query in made.queries:
+            kind, epoch = kind_of(query), query.mechanism.epoch
+            answered = answers.get(query.purpose, Counter())[options.silo]
+            rows = ceil(answered / epoch) - before.attempts(study.id, kind)
+            lost[query.purpose] = max(0, rows)
+            for row in range(lost[query.purpose]):
+                whole.add(
+                    Entry(
+                        study=study.id,
+                        session=bytes(16),
+                        round=row + 1,
+                        attempt=0,
+                        kind=kind,
+                        certificate=query.certificate,
+                    )
+                )
+    goal = cap or study.privacy
+    spent, truly = (
+        finite(one.epsilon(delta=goal.delta, relation=goal.relation)) for one in (before, whole)
+    )
+    answer(
+        options,
+        {"study": study.id.hex(), "missing": lost, "epsilon": spent, "epsilon_with": truly}
+        | {"delta": goal.delta, "relation": goal.relation},
+        *(f"{purpose}: {rows} rows are missing" for purpose, rows in lost.items() if rows),
+        *([] if any(lost.values()) else ["no row is missing of what the transcripts show"]),
+        f"spent in all: epsilon {number(spent)} as the ledger says, {number(truly)} with them, at "
+        f"delta {goal.delta:g} ({goal.relation}); lower the cap by the difference",
+    )
+    return 1 if any(lost.values()) else 0
 
 
 def _head(options: argparse.Namespace) -> int:

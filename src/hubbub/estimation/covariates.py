@@ -6,7 +6,6 @@ others are compared with. Where there are no numbers, every combination of class
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, replace
 
@@ -76,13 +75,6 @@ class Covariates:
         for covariate in self.on:
             if isinstance(covariate, Column):
                 _ = covariate.bounds
-            elif empty := [one for one in _ranges(covariate) if not _has_value(covariate, *one)]:
-                low, high = empty[0]
-                raise StudyError(
-                    f"expected values of {covariate.column.name} in each class of a regression, "
-                    f"found none from {low:g} to below {high:g} in steps of "
-                    f"{covariate.column.step:g}: its effect would have no end; move the cuts"
-                )
 
     @property
     def title(self) -> str:
@@ -219,19 +211,6 @@ class Patterns(Covariates):
             for levels, column in zip(self.on, grid, strict=True)
         ]
         return np.hstack(blocks)
-
-
-def _ranges(levels: Levels) -> list[tuple[float, float]]:
-    """The ranges between the cuts of a numeric column, but the last, which holds its bound."""
-    if levels.column.categories:
-        return []
-    return list(itertools.pairwise((levels.column.bounds[0], *levels.cuts)))
-
-
-def _has_value(levels: Levels, low: float, high: float) -> bool:
-    """Whether the column's step leaves a value in a range, its upper end left out."""
-    first, step = levels.column.bounds[0], levels.column.step
-    return not step or first + step * math.ceil((low - first) / step - 1e-6) < high
 
 
 def _block(cells: Cells, one: Levels | Column) -> Array:

@@ -253,16 +253,18 @@ def near_root(told: Sequence[Scored], first: int) -> Effects | None:
         them, or sums contradict each other. What distances may do is in their covariance.
     """
     last, root = told[-1], None
+    errors = _ERRORS if len(told) > 1 else 0.0  # nothing has led to the place of a single one
     if np.linalg.norm(last.noise, 2) < _QUIET * np.linalg.eigvalsh(last.information)[0]:
         told = [last]  # which is nearest, and has no need of others
     for number in range(len(told)):
         joint = Together(tuple(told[number:]))
         found = joint.effects
         if found:
-            far = joint.bent(_ERRORS * found.errors) > _BENT * found.errors
+            bent = joint.bent(errors * found.errors) > _BENT * found.errors
             doubt = np.diag(joint.bent(0.0 * found.errors) ** 2)
-            root = replace(found, covariance=found.covariance + doubt, far=far).after(first)
-            if not np.any(root.far):
+            far = bool((bent & ~found.endless)[first:].any())
+            root = replace(found, covariance=found.covariance + doubt, far=bent | far).after(first)
+            if not far:
                 return root if joint.agree else None
     return root
 

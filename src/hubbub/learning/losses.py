@@ -76,12 +76,11 @@ def poisson(
         exposure_high: public bound of an exposure; 0: there is none.
         start: public logarithm of the mean where outputs are 0.
     """
-    known = targets
+    logs, known = outputs + start, targets
     if exposure_high:
         part = (targets[..., 1].clamp(0.0, exposure_high) / exposure_high).clamp(min=_LEAST_PART)
-        known, start = targets[..., 0], start + part.log().to(outputs.dtype)
+        logs, known = logs + part.log().to(outputs.dtype), targets[..., 0]
     counts = (known.clamp(0.0, high) / unit).to(outputs.dtype)
-    logs = outputs + start
     return torch.xlogy(counts, counts) - counts - counts * logs + logs.exp()
 
 

@@ -158,8 +158,7 @@ class Amount(TargetType):
         """Squared error, or Huber's."""
         _expect_outputs(outputs, 1)
         kind = losses.huber if self.is_huber else losses.squared
-        begun = {} if self.mean is None else {"start": self._start}
-        return partial(kind, low=self.low, high=self.high, is_log=self.is_log, **begun)
+        return partial(kind, low=self.low, high=self.high, is_log=self.is_log, start=self._start)
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
         """Between -1 and 1."""
@@ -233,10 +232,13 @@ class Count(TargetType):
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Half the Poisson deviance."""
         _expect_outputs(outputs, 1)
-        more = {"unit": self.unit, "exposure_high": self.exposure_high, "start": self._start}
-        usual = {"unit": 1.0, "exposure_high": 0.0, "start": 0.0}
-        said = {key: value for key, value in more.items() if value != usual[key]}
-        return partial(losses.poisson, high=self.high, **said)
+        return partial(
+            losses.poisson,
+            high=self.high,
+            unit=self.unit,
+            exposure_high=self.exposure_high,
+            start=self._start,
+        )
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
         """Up to the bounds."""
@@ -306,7 +308,7 @@ class TimeToEvent(TargetType):
     def usual_loss(self, outputs: int, targets: torch.dtype) -> Loss:
         """Minus the log-likelihood of a record's own intervals."""
         _expect_outputs(outputs, len(self.grid))
-        return partial(losses.hazards, grid=self.grid, **({"step": self.step} if self.step else {}))
+        return partial(losses.hazards, grid=self.grid, step=self.step)
 
     def clip_targets(self, targets: torch.Tensor) -> torch.Tensor:
         """Times up to the grid's last; what happens later is not seen."""

@@ -20,6 +20,7 @@ import numpy as np
 import hubbub.learning as learning
 from hubbub.errors import BudgetError, UserError
 from hubbub.kept_pages import kept_pages
+from hubbub.ledger import Witness
 from hubbub.network.coordinator import Coordinator
 from hubbub.planning import Plan
 from hubbub.study import sources
@@ -31,12 +32,14 @@ from hubbub.training import (
     RunFolder,
     RunSessions,
     State,
+    answers_in,
     check_plan,
     conclude,
     train_federated,
 )
 from hubbub.verification import evidence, read_audit
 
+WITNESS = "witness"  # in the aggregator's home: what silos have stated of their ledgers
 _TOLD_EPSILONS = 20
 
 
@@ -64,6 +67,8 @@ def serve(
     Raises:
         WaitedError: somebody did not come in time.
         ProtocolError: somebody broke the protocol.
+        IntegrityError: a silo has paid for less than it has answered; in the end the run's folder
+            is whole nevertheless.
         UserError, StudyError, IntegrityError: as for `hubbub.run`.
     """
     began = time.perf_counter()
@@ -71,6 +76,9 @@ def serve(
     whose = [sources.TEST] if sources.has_test_set(study) else []
     prepared = PreparedStudy.of(study, whose=whose, folder=data or party_folder.home)
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
+        coordinator.answered = answers_in(folder.path)
+        witness = stack.enter_context(Witness(party_folder.home / WITNESS))
+        coordinator.requests.witness = witness
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
         saver = stack.enter_context(CheckpointWriter(folder.keep))
         prepared, trained = train_federated(
@@ -81,11 +89,14 @@ def serve(
             keep=saved_as_it_goes(coordinator, prepared, saver),
             settle=saver.wait,
             offer=coordinator.standardise,
+            release=coordinator.release,
             begin=lambda state: _begun(state, prepared.plan, coordinator, folder),
         )
         saver.wait()
         parts = _closed(coordinator, sessions, trained)
-    return concluded(coordinator, prepared, trained, folder, parts, began)
+    result = concluded(coordinator, prepared, trained, folder, parts, began)
+    coordinator.check_paid(parts)
+    return result
 
 
 def concluded(

@@ -7,16 +7,17 @@ there. This file knows no round.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hubbub.errors import ProtocolError
 from hubbub.network.requests import UNREADABLE, Requests
 from hubbub.protocol import EVERYBODY, Frame, Keys, Tag, parse
 from hubbub.queries import main_of
-from hubbub.session import Absent, Answer, Call
+from hubbub.session import LEFT_OUT, Absent, Answer, Call, Rounds
 from hubbub.study import Study
 from hubbub.verification import checked_part
 
@@ -31,10 +32,12 @@ class StudyClosing:
     Args:
         requests: asks the parties.
         study: that ends.
+        result: the model that what is asked last is asked at, once it is known.
     """
 
     requests: Requests
     study: Study
+    result: bytes = field(default=b"", repr=False)
     _newest: dict[int, tuple[bool, bytes]] = field(default_factory=dict)
 
     def finished(self, purpose: str, session: bytes, silos: Iterable[int]) -> None:
@@ -43,6 +46,33 @@ class StudyClosing:
         for index in silos:
             if main or not self._newest.get(index, (False,))[0]:
                 self._newest[index] = main, session
+
+    def release(self, keys: Keys, rounds: Rounds) -> None:
+        """Show the silos of a session the model that it is asked at, which each signs.
+
+        Who does not sign it takes no part: it would refuse the session's MODELs, and others pay.
+        """
+        frame = self._frame(keys, rounds.session, Tag.RESULT, self.result)
+        digest, signed = hashlib.sha256(self.result).digest(), list[bytes]()
+        attendance, parts = rounds.attendance, [frame]
+        asked = dict.fromkeys(attendance.present, parts)
+        for index, received in self.requests.ask(Call.RESULT, asked, rounds.session):
+            if isinstance(received, Absent):
+                attendance.absent[index] = replace(received, why=LEFT_OUT)
+                continue
+            try:
+                (data,) = received
+                told = parse(
+                    data, self.requests.roster, study=self.study.id, session=rounds.session
+                )
+                if told.tag is not Tag.RESULT_SIGNED or bytes(told.payload) != digest:
+                    raise ProtocolError("expected its word for the RESULT", culprit="relay")
+            except UNREADABLE as error:
+                absent = self.requests.garbled(index, str(error), "relay")
+                attendance.absent[index] = replace(absent, why=LEFT_OUT)
+            else:
+                signed.append(data)
+        rounds.opening = [*rounds.opening, frame, *signed]
 
     def close(
         self, keys: Keys, sessions: Sequence[bytes], parameters: bytes
@@ -60,7 +90,8 @@ class StudyClosing:
         Returns:
             What the silos say that answered; who did not is in the event log.
         """
-        listed = json.dumps({"sessions": [one.hex() for one in sessions]}).encode()
+        heads = {name: head.to_dict() for name, head in self.requests.heads.items()}
+        listed = json.dumps({"sessions": [one.hex() for one in sessions], "heads": heads}).encode()
         parts: dict[int, dict[str, Any]] = {}
         left = dict(self._newest)
         for turn in range(_CLOSINGS):

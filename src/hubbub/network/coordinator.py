@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hubbub.errors import BudgetError, ProtocolError, UserError
+import numpy as np
+
+from hubbub.errors import BudgetError, IntegrityError, ProtocolError, UserError
 from hubbub.network.closing import StudyClosing
 from hubbub.network.gathering import Gathering
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)
-from hubbub.network.requests import Requests
-from hubbub.planning import is_sparse
+from hubbub.network.requests import SET_BACK, Requests
+from hubbub.planning import Parameters, is_sparse
+from hubbub.queries import main_of
 from hubbub.session import (
     OWN,
     Absent,
@@ -59,6 +62,8 @@ class Coordinator:
         self.standardisation: Standardisation | None = None
         self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
         self._open: dict[str, Rounds] = {}  # the newest session of each purpose
+        self.answered: dict[str, Counter[str]] = {}  # attempts in sessions before, by purpose
+        requests.least_paid = self.least_paid
         self._unbelieved: set[tuple[str, int]] = set()  # silos that were told of, by purpose
         self._doubted: set[str] = set()  # who did not do its part, since the last sum
         self._gathering = Gathering(requests=requests)
@@ -67,6 +72,10 @@ class Coordinator:
     def standardise(self, found: Standardisation | None) -> None:
         """From now on, tell silos how features are standardised."""
         self.standardisation = found
+
+    def release(self, parameters: Parameters) -> None:
+        """From now on, what is set up is asked at this model, which silos are shown before."""
+        self._closing.result = np.asarray(parameters, dtype="<f4").tobytes()
 
     def charged(self, purpose: str) -> int:
         """Attempts of a purpose that so many silos say to have paid for as cannot all be lying.
@@ -85,6 +94,37 @@ class Coordinator:
                 self.requests.warn("unbelieved", whom=roster.name(index), count=count)
         return believed
 
+    def least_paid(self, purpose: str, name: str) -> int:
+        """Attempts that a silo has paid for: what it has answered, or has said before (P15)."""
+        roster = self.requests.roster
+        index = next(i for i in roster.silos if roster.name(i) == name)
+        noted = self.party_folder.notes.most_paid(self.study.id, purpose, {})
+        return max(self._answers(purpose)[name], noted.get(index, 0))
+
+    def _answers(self, purpose: str) -> Counter[str]:
+        """How many attempts each silo has answered, in all sessions of this run."""
+        answers, name = Counter(self.answered.get(purpose, {})), self.requests.roster.name
+        if rounds := self._open.get(purpose):
+            answers.update({name(index): count for index, count in rounds.answers.items()})
+        return answers
+
+    def check_paid(self, parts: Sequence[Mapping[str, Any]]) -> None:
+        """What silos have signed in the end, against what they have answered.
+
+        Raises:
+            IntegrityError: one has paid for less: its folder was set back.
+        """
+        answers = self._answers(main_of(self.study).mechanism.purpose)
+        less = {part["silo"]: part["attempts"] for part in parts}
+        less = {name: count for name, count in less.items() if count < answers[name]}
+        if less:
+            listed = ", ".join(f"{name} {count} of {answers[name]}" for name, count in less.items())
+            raise IntegrityError(
+                f"expected every silo to have paid for what it has answered, they have signed: "
+                f"{listed}: their folders were set back, and what their records have spent is more "
+                "than their ledgers say; have them find what is missing with hubbub ledger missing"
+            )
+
     def set_up(self, wanted: SessionPlan) -> Rounds:
         """Set a session up; wait for those who are not there.
 
@@ -92,6 +132,7 @@ class Coordinator:
             WaitedError: somebody did not come in time, or does not take part as things are.
             ProtocolError: somebody broke the protocol, or a relay does so again and again.
             UserError: the study is approved here no more.
+            IntegrityError: somebody was set back without whom it cannot go on.
         """
         lies = 0
         while True:
@@ -103,6 +144,8 @@ class Coordinator:
                 if error.begun:
                     self._patience.begun()
                 self._doubt(error, in_round=False)
+                if any(one.why == SET_BACK for one in error.absent.values()):
+                    raise IntegrityError(f"{error}; then serve again") from None
                 parties = self.study.parties
                 needed = self._gathering.failed(error, parties.colluders)
                 liars = [
@@ -122,6 +165,8 @@ class Coordinator:
                 seconds = time.monotonic() - began
                 self.requests.note("open", purpose=wanted.purpose, parties=count, seconds=seconds)
                 self._begin(wanted.purpose, rounds)
+                if wanted.planned.query.is_asked_last:
+                    self._closing.release(self.party_folder.keys, rounds)
                 return rounds
 
     def _unsound(self, lies: int, error: AbsentError, liars: Sequence[Absent]) -> ProtocolError:
@@ -147,6 +192,7 @@ class Coordinator:
         self.requests.left_out(rounds.attendance.named_absent)
         self._patience.begun()
         self._patience.opened()
+        self.answered[purpose] = self._answers(purpose)  # those of the session before, too
         self._open[purpose] = rounds
         for each in self.requests.paid:
             self.charged(each)  # notes it

@@ -301,8 +301,10 @@ class Endpoint(ABC):
         frame = parse(data, roster, study=study_id, session=session)
         if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
             raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
-        # First: who keeps an offer that was refused has it looked at, and told of, only once.
-        if self.known(study_id, session) or not self.party_folder.notes.open_session(session):
+        # First: who keeps an offer that was refused has it looked at, and told of, only once. A
+        # process does not forget its own sessions, though the note of them be gone.
+        known = session in self._study_of or self.known(study_id, session)
+        if known or not self.party_folder.notes.open_session(session):
             raise ProtocolError("expected a new session, got an old one again", culprit="relay")
         offer = SessionOffer.read(frame.payload, roster.name(0))
         plan, planned = self.prepared(study, offer)

@@ -8,16 +8,17 @@
     ledger.sqlite        what the silo's data set has spent (another place may be named)
     sessions, graphs     what was opened and drawn here, and paid for: session_notes.py
     paid
+    witness, witnessed   what silos have stated of their ledgers: at the aggregator, and at silos
     lock                 held by the process that serves or joins here
     runs/ID              the aggregator's runs
     collateral           what the vendor of this machine's processor publishes about it, where a
                          study asks for evidence that needs it
     relay                the aggregator's: what its own relay reads, its certificate and key
 
-Nothing in it ever comes over the network. A study is believed if its id is approved here, the
-roster if the study names its digest. Both are read again whenever it matters, so that a process
-that runs for months knows what was approved, withdrawn or replaced a second ago; and as bytes,
-since the times of a file are what whoever copies it says.
+Nothing in it ever comes over the network but `witnessed`, on which nothing here rests. A study is
+believed if its id is approved here, the roster if the study names its digest. Both are read again
+whenever it matters, so that a process that runs for months knows what was approved, withdrawn or
+replaced a second ago; and as bytes, since the times of a file are what whoever copies it says.
 """
 
 from __future__ import annotations

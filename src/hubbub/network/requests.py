@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hubbub import VERSION
-from hubbub.errors import ProtocolError
+from hubbub.errors import IntegrityError, ProtocolError
+from hubbub.ledger import HeadStatement, Witness, Witnessed
 from hubbub.network.engine import MOST_BYTES, Missing, Phase
 from hubbub.network.envelope import VersionError, read_answer, request
 from hubbub.network.event_log import EventLog
@@ -33,6 +34,7 @@ from hubbub.protocol import (
 from hubbub.session import OWN, REASONS, Absent, Answer, Call, Peers
 
 _MOST_ATTEMPTS = 10**9
+SET_BACK = "set-back"  # why a party is refused whose folder is an older copy
 # What the words of a party, who may mean harm, may raise while they are read.
 UNREADABLE = (
     *(ProtocolError, ValueError, TypeError, KeyError, IndexError, AttributeError),
@@ -49,6 +51,11 @@ class Requests(Peers):
         phase: the engine.
         event_log: counts bytes and seconds.
         timeouts: how long answers are waited for.
+
+    Attributes:
+        least_paid: how many attempts a silo must have paid for, by purpose and its name.
+        witness: signs what silos state of their ledgers, unless it contradicts what they stated.
+        heads: what it has signed last, by silo.
     """
 
     def __init__(
@@ -57,6 +64,9 @@ class Requests(Peers):
         super().__init__(roster)
         self.event_log, self.timeouts = event_log, timeouts
         self.paid: dict[str, dict[str, int]] = {}  # attempts that silos have paid for, by purpose
+        self.least_paid: Callable[[str, str], int] = lambda _purpose, _name: 0
+        self.witness: Witness | None = None
+        self.heads: dict[str, Witnessed] = {}
         self.twice: set[str] = set()  # who was seen to take part in two processes
         self._study, self._phase = study, phase
         self._limits: dict[str, SizeLimits] = {}  # of the newest session, by purpose
@@ -150,10 +160,47 @@ class Requests(Peers):
             for purpose, count in whole.get("attempts", {}).items():
                 if type(count) is not int or not 0 <= count <= _MOST_ATTEMPTS:
                     raise ValueError("no count of attempts")
+                if count < (least := self.least_paid(purpose, name)):
+                    return self._set_back(name, count, least)
                 self.paid.setdefault(purpose, {})[name] = count
+            if self.witness is not None and "ledger" in whole:
+                return self._witnessed(name, whole["ledger"], self.witness) or answer[1:]
         except UNREADABLE as error:
             return Absent(why="garbled", said=f"its READY cannot be used: {error}")
         return answer[1:]
+
+    def _witnessed(self, name: str, plain: object, witness: Witness) -> Absent | None:
+        """Sign what a silo states of its ledger; or why not, of whichever study rows are missing.
+
+        Raises:
+            IntegrityError: the disk here does not take it.
+        """
+        try:
+            stated = HeadStatement.of(plain)
+        except IntegrityError as error:
+            return Absent(why="garbled", said=f"its READY cannot be used: {error}")
+        before = witness.known.get(stated.ledger)
+        if before is not None and (
+            stated.rows < before.rows or (stated.rows == before.rows and stated.head != before.head)
+        ):
+            self.warn("older", whom=name, rows=stated.rows, before=before.rows)
+            said = (
+                f"its ledger has {stated.rows} rows, where it has stated {before.rows}, or others, "
+                "before: its folder was set back; restore the newest copy of it there"
+            )
+            return Absent(why=SET_BACK, said=said)
+        self.heads[name] = witness.sign(stated)
+        return None
+
+    def _set_back(self, name: str, count: int, least: int) -> Absent:
+        """P15: whoever answers has paid, so its ledger is not the newest; it is refused."""
+        self.warn("set-back", whom=name, count=count, least=least)
+        return Absent(
+            why=SET_BACK,
+            said=f"its ledger has {count} paid attempts of this study, it has answered {least}: "
+            "its folder was set back; restore the newest copy of it there, or find what is missing "
+            "with hubbub ledger missing",
+        )
 
     def _note_version(self, name: str, version: object) -> None:
         """Another version with the same numbers may take part; people should know."""

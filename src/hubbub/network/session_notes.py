@@ -3,6 +3,8 @@
     sessions             ids of the sessions that were opened, none of which is opened twice
     graphs               ids of the studies for which a mask graph was drawn, once for each; and
                          when each was approved, and used in an answer
+    results              ids of the studies of which a RESULT was signed before the end, with its
+                         digest: each has one
     paid                 at an aggregator: the most attempts of a study, by purpose, that each silo
                          has said to have paid for
 
@@ -24,7 +26,7 @@ from hubbub.disk import why_of
 from hubbub.errors import HubbubError, IntegrityError
 from hubbub.protocol import mask_graph
 
-SESSIONS, GRAPHS, PAID = "sessions", "graphs", "paid"
+SESSIONS, GRAPHS, PAID, RESULTS = "sessions", "graphs", "paid", "results"
 MOST_GRAPHS = mask_graph.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)
 MOST_FRUITLESS = 16  # graphs beyond twice those that served an answer, for each approval
 _APPROVAL, _ANSWER = ":approved", ":answered"  # what a line of `graphs` ends with
@@ -50,6 +52,25 @@ class SessionNotes:
             IntegrityError: the disk does not take it; nothing must be said.
         """
         return self._note(SESSIONS, session.hex().encode(), lambda _: 1)
+
+    def take_result(self, study: bytes, digest: bytes) -> bool:
+        """Note on disk which RESULT of a study is about to be signed; False if another was.
+
+        Raises:
+            IntegrityError: the disk does not take it; nothing must be said.
+        """
+        if self.result(study) is None:
+            self._note(RESULTS, f"{study.hex()}:{digest.hex()}".encode(), lambda _: 1)
+        return self.result(study) == digest
+
+    def result(self, study: bytes) -> bytes | None:
+        """The digest of the RESULT of a study that was signed first; None if none was."""
+        line = re.compile(re.escape(study.hex().encode()) + rb":([0-9a-f]{64})")
+        with suppress(FileNotFoundError):
+            for one in (self.home / RESULTS).read_bytes().split():
+                if signed := line.fullmatch(one):
+                    return bytes.fromhex(signed[1].decode())
+        return None
 
     def draw_graph(self, study: bytes) -> bool:
         """Note on disk that a mask graph is about to be drawn; False if there were too many.

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hubbub.kept_pages import kept_pages
 from hubbub.network.size_limits import SizeLimits
-from hubbub.planning import Plan
+from hubbub.planning import Parameters, Plan
 from hubbub.session import Membership, Party, SessionOffer, SiloParty
 from hubbub.study import Study
 
@@ -25,6 +25,7 @@ class SessionState:
         party: answers what is asked in it.
         closed: whether the study was closed; no round follows.
         answered: whether an attempt of it was.
+        result: that it is asked at, where it is asked last; None until it was shown.
     """
 
     study: Study
@@ -34,6 +35,7 @@ class SessionState:
     party: Party = field(repr=False)
     closed: bool = False
     answered: bool = False
+    result: Parameters | None = field(default=None, repr=False)
     _pages: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __post_init__(self) -> None:

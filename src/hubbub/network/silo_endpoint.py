@@ -8,11 +8,13 @@ multiples of `pace`, so that how long a batch took does not tell how large it wa
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,15 +22,19 @@ from typing import Any
 import numpy as np
 
 from hubbub import learning
-from hubbub.errors import DataError, IntegrityError, ProtocolError
-from hubbub.ledger import Ledger, attempts_of, entry_of, kind_of
+from hubbub.disk import write_text
+from hubbub.errors import DataError, HubbubError, IntegrityError, ProtocolError
+from hubbub.ledger import Ledger, Witnessed, attempts_of, entry_of, kind_of
 from hubbub.network.collection.silo_side import SiloSide
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.pace import keep_pace
 from hubbub.network.session_state import SessionState
 from hubbub.planning import Plan, PlannedQuery, Query, QueryState, SteppedQuery, is_sparse
 from hubbub.protocol import (
+    EVERYBODY,
+    Attempt,
     Charge,
+    Frame,
     JointSeed,
     LocalTask,
     Masking,
@@ -54,6 +60,7 @@ from hubbub.study import Study, sources
 from hubbub.training import PreparedStudy, set_caps, write_result
 from hubbub.verification import part_of
 
+WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
 _TELL_EVERY = 5.0
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
 
@@ -170,9 +177,14 @@ class SiloEndpoint(Endpoint):
         return task, prepared.start(planned.query).parameters
 
     def ready(self, study: Study) -> dict[str, Any]:
-        """How many attempts this silo has paid for, by purpose: a resumed run counts them."""
+        """How many attempts this silo has paid for, by purpose, and the head of its ledger.
+
+        A resumed run counts them; the head is witnessed (docs/privacy.md P15).
+        """
         plan = self._known(study).plain.plan
-        return {"attempts": {query.purpose: self._paid(study, query) for query in plan.queries}}
+        attempts = {query.purpose: self._paid(study, query) for query in plan.queries}
+        statement = self._ledger.statement(f"{datetime.now(UTC):%F}")
+        return {"attempts": attempts, "ledger": statement.to_dict()}
 
     def party(
         self,
@@ -195,6 +207,7 @@ class SiloEndpoint(Endpoint):
                 masking=masking,
                 source=me.source,
                 seeds=seeds,
+                check=partial(self._check_state, (study.id, offer.purpose)),
             )
 
         whole = attempts_of(plan)
@@ -220,6 +233,8 @@ class SiloEndpoint(Endpoint):
         """The answer to a call of an open session, at this silo's pace if it is a sum."""
         if call is Call.CLOSE:
             return self._close(state, parts)
+        if call is Call.RESULT:
+            return self._take_result(state, parts)
         if state.closed:
             raise RefusedError(
                 "no-session", "expected a study that goes on, got a round after its end; open anew"
@@ -239,6 +254,71 @@ class SiloEndpoint(Endpoint):
             if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
                 self._tell(state)
         return answered
+
+    def _take_result(self, state: SessionState, parts: Sequence[bytes]) -> list[bytes]:
+        """The model that all that is asked last is asked at, noted and signed once for ever.
+
+        Nothing else is summed for the study from then on, so nobody shows two models.
+        """
+        query = state.plan.planned(state.offer.purpose)
+        if len(parts) != 1 or query is None or not query.query.is_asked_last:
+            raise ProtocolError("expected no RESULT in this session, got one", culprit="relay")
+        payload = self._from_aggregator(state, parts[0], Tag.RESULT)
+        result = self._model_in(payload, self._known(state.study))
+        digest = hashlib.sha256(payload).digest()
+        if not self.party_folder.notes.take_result(state.study.id, digest):
+            raise self._another_result()
+        state.result = result
+        frame = Frame(
+            tag=Tag.RESULT_SIGNED,
+            study=state.study.id,
+            session=state.session,
+            sender=self.party_folder.index,
+            receiver=EVERYBODY,
+            payload=digest,
+        )
+        return [frame.sealed(self.party_folder.keys)]
+
+    def _another_result(self) -> ProtocolError:
+        return ProtocolError(
+            "expected the RESULT that this silo has signed before, got another",
+            culprit=self.roster.name(0),
+        )
+
+    def _check_state(self, key: tuple[bytes, str], attempt: Attempt) -> None:
+        """Refuse what cannot be asked at, as far as it is known here (docs/evidence.md).
+
+        Raises:
+            ProtocolError: the aggregator shows another state than the sums before it can lead to.
+        """
+        state = self._sessions[key]
+        planned, result = state.plan.planned(state.offer.purpose), state.result
+        assert planned is not None, "a session is of a query"  # noqa: S101
+        query, aggregator = planned.query, self.roster.name(0)
+        if query.is_asked_last and result is None:
+            raise ProtocolError(
+                f"expected RESULT before {planned.purpose}, which is asked at it, got none",
+                culprit=aggregator,
+            )
+        if not query.is_asked_last and self.party_folder.notes.result(state.study.id):
+            raise ProtocolError(
+                f"expected no sum for {planned.purpose} after the RESULT that this silo has "
+                "signed, got a MODEL",
+                culprit=aggregator,
+            )
+        if not isinstance(query, SteppedQuery):
+            return
+        plain = self._known(state.study).plain
+        begin = plain.start(query).parameters if result is None else query.start(result)
+        most = attempt.round - 1
+        if not state.study.parties.dropouts:  # no sum is without this silo
+            most = min(most, self._paid(state.study, planned))
+        if why := query.misfit(attempt.parameters, begin, most):
+            raise ProtocolError(
+                f"expected a MODEL of {planned.purpose} that follows from the sums before it, got "
+                f"another: {why}",
+                culprit=aggregator,
+            )
 
     def _paid(self, study: Study, planned: PlannedQuery[Query]) -> int:
         """Attempts that the rows of a query pay for: a row may be for a whole epoch (P9)."""
@@ -280,6 +360,7 @@ class SiloEndpoint(Endpoint):
         payload = self._from_aggregator(state, parts[0], Tag.CLOSE)
         known = self._known(state.study)
         told = _sessions(bytes(payload), self.roster.name(0))
+        self._keep_heads(bytes(payload))
         listed = {bytes.fromhex(session) for session in told}
         plan = known.plain.plan
         self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
@@ -307,17 +388,10 @@ class SiloEndpoint(Endpoint):
         self, state: SessionState, plan: Plan, known: _Study, payload: bytes | memoryview
     ) -> None:
         """What the study has given, in the silo's own folder."""
-        size = known.plain.initial.size
-        if len(payload) != 4 * size:
-            raise ProtocolError(
-                f"expected a model of {4 * size} bytes, got {len(payload)}",
-                culprit=self.roster.name(0),
-            )
-        parameters = np.frombuffer(payload, dtype="<f4")
-        if not np.isfinite(parameters).all():
-            raise ProtocolError(
-                "expected a model of finite numbers, got others", culprit=self.roster.name(0)
-            )
+        parameters = self._model_in(payload, known)
+        signed = self.party_folder.notes.result(plan.study.id)
+        if signed not in (None, hashlib.sha256(payload).digest()):
+            raise self._another_result()
         try:
             plan.main.query.check_complete(QueryState(parameters=parameters))
         except IntegrityError:
@@ -334,6 +408,38 @@ class SiloEndpoint(Endpoint):
         folder.mkdir(parents=True, exist_ok=True)
         write_result(folder, known.plain, parameters, standardisation)
         self.event_log.note("closed", study=plan.study.name, model=str(folder))
+
+    def _model_in(self, payload: bytes | memoryview, known: _Study) -> Parameters:
+        """The parameters in a RESULT."""
+        size = known.plain.initial.size
+        if len(payload) != 4 * size:
+            raise ProtocolError(
+                f"expected a model of {4 * size} bytes, got {len(payload)}",
+                culprit=self.roster.name(0),
+            )
+        parameters = np.frombuffer(payload, dtype="<f4")
+        if not np.isfinite(parameters).all():
+            raise ProtocolError(
+                "expected a model of finite numbers, got others", culprit=self.roster.name(0)
+            )
+        return parameters
+
+    def _keep_heads(self, payload: bytes) -> None:
+        """What the aggregator has witnessed of everybody's ledgers, for who lost what followed.
+
+        It is of use where a folder is restored: nothing here rests on it, so what cannot be read of
+        it is left out.
+        """
+        with suppress(HubbubError, ValueError, LookupError, TypeError, AttributeError, OSError):
+            heads = {
+                name: Witnessed.of(json.loads(payload)["heads"][name]).to_dict()
+                for name in {*map(self.roster.name, self.roster.silos)}
+                & json.loads(payload)["heads"].keys()
+            }
+            folder = self.party_folder.home / WITNESSED
+            folder.mkdir(exist_ok=True)
+            for name, head in heads.items():
+                write_text(folder / f"{name}.json", json.dumps(head) + "\n", durable=False)
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes | memoryview:
         """The payload of a control message to everybody."""

@@ -30,6 +30,7 @@ _SECRET = 1 << 11  # a secret, sealed for one party
 _PROOF = 1 << 8  # what confirms a set-up
 _EVIDENCE = 1 << 19  # of a machine, with its collateral
 _COLLECT = LARGEST_OFFER >> 1  # so that some nine thousand deposits go beside it
+_WITNESSED = 1 << 11  # a statement of a ledger, and its witness's signature
 _SESSIONS = 1 << 20  # what is said of all sessions of a study, in hexadecimal
 
 
@@ -99,7 +100,8 @@ class SizeLimits:
             Call.SHARES: named + shares,
             Call.PROMISE: named,
             Call.TOTAL: _frames(round_parameters.nodes, silos + DIGEST_BYTES),
-            Call.CLOSE: _frames(1, _SESSIONS) + _frames(1, self._model),
+            Call.CLOSE: _frames(1, _SESSIONS + silos * _WITNESSED) + _frames(1, self._model),
+            Call.RESULT: _frames(1, self._model),
             Call.COLLECT_KEY: _frames(1, _COLLECT),
             Call.COLLECT_DEPOSIT: opened,
             Call.COLLECT_LOOK: summed,
@@ -147,6 +149,7 @@ class SizeLimits:
             Call.TOTAL: _frames(1, round_parameters.masked_bytes),
             Call.SHARES: _frames(1, round_parameters.silos + DIGEST_BYTES),
             Call.CLOSE: _frames(1, _SESSIONS),
+            Call.RESULT: _frames(1, DIGEST_BYTES),
             Call.COLLECT_KEY: _frames(1, _SECRET),
             Call.COLLECT_DEPOSIT: _frames(1, self._deposit)
             + _frames(1, round_parameters.masked_bytes)

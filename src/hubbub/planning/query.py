@@ -207,6 +207,19 @@ class SteppedQuery(Query):
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """A fresh one."""
 
+    def misfit(self, sent: Parameters, begin: Parameters | None, sums: int) -> str:
+        """Why what goes down cannot follow from so many sums at most, as a clause; "" if it can.
+
+        Whoever has not seen these sums can say no more of it: who sums, before it does, and who
+        verifies a run whose sums were not kept.
+
+        Args:
+            sent: what goes down.
+            begin: what does for the first sum; None if that is not known here.
+            sums: the most that may have been made before.
+        """
+        return ""
+
     def lift(self, round_parameters: RoundParameters, learner: Any) -> Lift | None:
         """From projected sums back to whole ones; None where nothing is projected."""
         return None

@@ -114,6 +114,25 @@ class SumLayout:
             held[1 : self._begin] = self.stacked.update(noisy, sigma * self.unit, before)
         return held
 
+    def misfit(self, kept: Parameters, begin: Parameters | None, sums: int) -> str:
+        """Why this cannot be what is kept after so many sums at most, as a clause; "" if it can.
+
+        Args:
+            kept: what may be.
+            begin: what is kept before the first sum; None if that is not known here.
+            sums: the most that may have been made.
+        """
+        if kept.size != self.start.size or not np.isfinite(kept).all():
+            return "it has another size, or numbers that are none"
+        made = self.made(kept)
+        if kept[0] != made or made > sums:
+            return f"it carries {kept[0]:.0f} earlier sums, where {sums} were made at most"
+        if np.any(kept[self._begin + made * self.numbers :]):
+            return "it has numbers where no sum was made yet"
+        if made == 0 and begin is not None and kept.tobytes() != begin.tobytes():
+            return "its first sum is taken elsewhere"
+        return ""
+
     @property
     def _begin(self) -> int:
         """Where the first sum stands in what is kept."""

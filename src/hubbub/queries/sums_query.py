@@ -127,6 +127,10 @@ class SumsQuery(SteppedQuery):
         """What is kept before the first sum."""
         return self.layout.start
 
+    def misfit(self, sent: Parameters, begin: Parameters | None, sums: int) -> str:
+        """It carries sums that nobody has made, or begins elsewhere."""
+        return self.layout.misfit(sent, begin, sums)
+
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """Keeps every noisy sum, and finds where the next one is taken."""
         return _KeptSums(self.layout, planned.total_sigma)

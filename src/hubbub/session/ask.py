@@ -43,6 +43,7 @@ class Call(IntEnum):
     ATTEST = 20
     EVIDENCE = 21
     PROMISE = 22
+    RESULT = 23
     COLLECT_KEY = 40
     COLLECT_DEPOSIT = 41
     COLLECT_LOOK = 42

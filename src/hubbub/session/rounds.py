@@ -20,6 +20,7 @@ against the silo's is a dispute: the silo is left out, which harms no privacy, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -58,6 +59,7 @@ class Rounds:
         attempts_begun: of the last round.
         permit: called before every attempt; raises if there must be none.
         sums: rounds that have had one.
+        answers: attempts that each silo has answered, by roster index.
     """
 
     peers: Peers
@@ -73,6 +75,7 @@ class Rounds:
     attempts_begun: int = 0
     permit: Callable[[], None] = lambda: None
     sums: int = 0
+    answers: Counter[int] = field(default_factory=Counter)
     _charged: bool = False
     _made: int = 0  # attempts in the session
 
@@ -213,6 +216,7 @@ class Rounds:
         """Look at a silo's shares, then add its vector to the sum; whether both could be used."""
         if not self._shares_are_usable(index, frames[1:]) or not self._receive(index, frames[0]):
             return False
+        self.answers[index] += 1
         for share in frames[1:]:
             self.recorder.keep(share)
         return True

@@ -23,7 +23,8 @@ class FederatedRegressor(RegressorMixin, Federated):  # type: ignore[misc]
         low: public lower bound of y, in its own unit; None: the smallest that occurs, which then
             counts as public, with a warning.
         high: public upper bound; None: the largest that occurs.
-        scale: "linear", or "log" for a long tail: the logarithm is learned, and low is above 0.
+        scale: "linear", or "log" for a long tail: the logarithm is learned, and low is above 0; or
+            "log-link": the logarithm of the mean is, and low is 0.
         epsilon: promised against the aggregator with `colluders` silos; no unit.
         delta: the chance with which the promise may fail, a probability.
         colluders: silos that may join the adversary.

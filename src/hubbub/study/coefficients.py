@@ -13,6 +13,7 @@ from hubbub.errors import StudyError
 from hubbub.settings import number, read, settings, whole
 from hubbub.study.data import Data
 from hubbub.study.model import Model
+from hubbub.tabular import COUNT
 
 _MOST_EFFECTS = 60  # whose noise in the information still fits into memory, entry by entry
 
@@ -78,6 +79,12 @@ def _why_not(data: Data, model: Model) -> tuple[str, str]:
             "of a count with data.target.exposure, or of an amount with a log link, for which "
             "there are no sums",
             "leave it out; [statistics] tells rates by group",
+        )
+    if data.outcome is not None and data.outcome.kind == COUNT and data.outcome.mean is not None:
+        return (
+            "of a count beside data.target.mean: its sums begin at the model, whose intercept is "
+            "without it",
+            "leave data.target.mean out, or write model.intercept",
         )
     if data.standardise is not None:
         return (

@@ -23,7 +23,7 @@ _CLIP, _RATE = 0.8, 0.2  # per |x|, and times |x|, of classes
 _CLIPS = {NUMERIC: 1 / 3, TIME_TO_EVENT: 1.6}
 _RATES = {NUMERIC: 0.2, TIME_TO_EVENT: 1.3}
 _COUNT_CLIP = 0.7  # times the root of the largest count
-_LINK_CLIP = 15.0  # means by which an amount with a log link may be above its own, per |x|
+_LINK_CLIP = 2.7  # times the root of the largest amount, in means; of amounts with a log link
 _MOST_RATE = 0.3
 _NETWORK_CLIP, _NETWORK_RATE = 1.5, 0.45  # of models of several layers, beside a linear one's
 
@@ -85,7 +85,8 @@ def usual_training(
         clip *= _COUNT_CLIP * sqrt(outcome.high)
     if outcome is not None and outcome.is_log_link:
         # What is clipped of the largest amounts is missing in all predictions.
-        longest = min(outcome.high / outcome.unit, _LINK_CLIP * signal ** (1 / 3))
+        most = outcome.high / outcome.unit
+        longest = min(most, _LINK_CLIP * sqrt(most) * signal ** (1 / 3))
         clip = sqrt(square) * longest
     rate = _RATE / sqrt(square) * signal ** (1 / 3) * _RATES.get(kind, 1.0)
     rate *= (STEPS / steps) ** (1 / 3)

@@ -102,10 +102,10 @@ class Outcome:
                 number(
                     0,
                     LARGEST,
-                    "Public upper bound of an exposure, in its own unit; a longer one counts as "
-                    "it.",
+                    "Public upper bound of an exposure, in its own unit, which `exposure` needs; a "
+                    "longer one counts as it.",
                     above=True,
-                    default="either",
+                    default="none",
                 )
             )
         ),

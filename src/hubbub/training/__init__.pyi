@@ -51,6 +51,7 @@ from .run_checks import (
 )
 from .run_folder import (
     RunFolder as RunFolder,
+    answers_in as answers_in,
 )
 from .run_sessions import (
     RunSessions as RunSessions,

@@ -18,6 +18,7 @@ import numpy as np
 from hubbub.planning import Parameters, PlannedQuery, Query, QueryState, Scores, SteppedQuery
 from hubbub.protocol import Lift, LocalTask, RoundParameters
 from hubbub.queries import EvaluationQuery
+from hubbub.session import round_parameters_of
 from hubbub.study import Standardisation
 from hubbub.training import loop, run_folder, run_sessions
 from hubbub.training.prepared_study import PreparedStudy
@@ -59,6 +60,7 @@ def train_federated(
     keep: loop.Keep,
     settle: Callable[[], None] = lambda: None,
     offer: Callable[[Standardisation | None], None] = lambda _: None,
+    release: Callable[[Parameters], None] = lambda _: None,
     begin: Callable[[QueryState], QueryState] = lambda state: state,
 ) -> tuple[PreparedStudy, QueryState]:
     """Ask all that a study asks: every silo adds its share of the noise, only sums are seen.
@@ -69,14 +71,16 @@ def train_federated(
         start: where to go on; the beginning if None.
         progress, keep, settle: see `train`.
         offer: told how features are standardised, before silos are told.
+        release: told the model that is released, before what is asked last is asked at it.
         begin: what more counts as spent before the first step.
     """
     opened = private_queries(sessions)
     prepared = ask_before(prepared, opened, sessions.folder)
     offer(prepared.standardisation)
     schedule = evaluations(prepared, opened)
-    asked = opened(prepared.plan.main, prepared.tasks, prepared.lift)
-    state = start or QueryState(parameters=prepared.initial)
+    main, state = prepared.plan.main, start or QueryState(parameters=prepared.initial)
+    state = _caught_up(main, state, sessions.folder, prepared.lift)
+    asked = opened(main, prepared.tasks, prepared.lift)
     state = begin(replace(state, attempts=max(state.attempts, asked.charged)))
     trained = loop.train(
         prepared,
@@ -88,6 +92,8 @@ def train_federated(
         settle=settle,
         schedule=schedule,
     )
+    settle()  # a run that goes on from here releases no other
+    release(trained.parameters)
     return ask_last(prepared, trained, opened, sessions.folder), trained
 
 
@@ -134,7 +140,10 @@ def _answer(
     """Where a query that begins with a state came to."""
     query = planned.query
     if folder is not None:
-        state = folder.restored(query, state)
+        kept = folder.restored(query, state)
+        state = _caught_up(planned, kept, folder)
+        if state.step > kept.step:
+            folder.store(query, state)
     if state.step < planned.mechanism.steps:
         asked = opened(planned, prepared.tasks_of(query))
         state = loop.ask(
@@ -146,6 +155,20 @@ def _answer(
         )
     query.check_complete(state)
     return state
+
+
+def _caught_up(
+    planned: PlannedQuery[SteppedQuery],
+    state: QueryState,
+    folder: run_folder.RunFolder | None,
+    lift: FindLift = lambda _: None,
+) -> QueryState:
+    """A state with the sums that were made, and whose steps a crash has lost."""
+    if folder is None:
+        return state
+    found = lift(round_parameters_of(planned))
+    sums = folder.sums_after(state, planned.purpose, found)
+    return loop.caught_up(planned, state, sums, divisor=planned.mechanism.divisor)
 
 
 def evaluations(prepared: PreparedStudy, opened: Opened) -> loop.EvaluationSchedule | None:

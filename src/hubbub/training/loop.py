@@ -96,6 +96,28 @@ def ask(
     return state
 
 
+def caught_up(
+    planned: PlannedQuery[SteppedQuery],
+    state: QueryState,
+    sums: Mapping[int, Array],
+    *,
+    divisor: float,
+) -> QueryState:
+    """A state after sums, by their rounds, that were made before a crash came into their steps.
+
+    What was charged for them counts already.
+    """
+    stepper = planned.query.stepper(planned)
+    if state.optimizer:
+        stepper.load_state(state.optimizer)
+    for step in sorted(sums):
+        parameters = learning.stepped(stepper, state.parameters, sums[step], divisor)
+        state = replace(
+            state, step=step, parameters=parameters, optimizer=stepper.state(), row_due=0
+        )
+    return state
+
+
 class Metrics:
     """The rows of metrics of a run: the public test set, epsilon so far, and held-back records.
 

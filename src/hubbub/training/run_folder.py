@@ -25,17 +25,21 @@ from __future__ import annotations
 
 import json
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hubbub import learning
 from hubbub.disk import appending, locked, why_of, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning import Plan, QueryState, SteppedQuery
-from hubbub.protocol import Roster, RoundParameters, Tag
+from hubbub.protocol import Lift, Roster, RoundParameters, Tag
 from hubbub.study import Study
 from hubbub.training import checkpoint, loop
 from hubbub.training.run_metadata import RunMetadata, read_metadata
@@ -50,6 +54,8 @@ from hubbub.verification import (
     recover,
     write_audit,
 )
+
+Sum = NDArray[np.float64]
 
 
 class RunFolder:
@@ -199,8 +205,31 @@ class RunFolder:
 
     def models_sent(self, purpose: str) -> int:
         """How many attempts for a purpose were begun, answered or not: so many models were sent."""
-        mine = [path for path in files(self.path) if read_header(path).purpose == purpose]
+        mine = self._transcripts(purpose)
         return sum(kept.tag is Tag.MODEL for path in mine for kept in read(path))
+
+    def sums_after(self, state: QueryState, purpose: str, lift: Lift | None) -> dict[int, Sum]:
+        """By round, the sums whose vectors are kept and that a state does not have yet.
+
+        A crash may come after a sum and before the step along it. It was paid for, so nobody may
+        choose to do without it (docs/evidence.md).
+
+        Raises:
+            IntegrityError: a transcript was altered.
+        """
+        from hubbub.verification.replay import Replay, is_collection  # which takes long to import
+
+        sums: dict[int, Sum] = {}
+        for path in self._transcripts(purpose):
+            header = read_header(path)
+            if header.round_parameters is not None and not is_collection(path):
+                replay = Replay(header, header.round_parameters, None, lift=lift, after=state.step)
+                sums |= replay.play(path).sums
+        return sums
+
+    def _transcripts(self, purpose: str) -> list[Path]:
+        """Of the sessions that were opened for a purpose."""
+        return [path for path in files(self.path) if read_header(path).purpose == purpose]
 
     def last_checkpoint(self) -> checkpoint.Checkpoint | None:
         """Where the training stood; metrics and transcripts are put back to whole rows.
@@ -336,3 +365,21 @@ def _usable(path: Path, *, apart: bool = False) -> Iterator[None]:
             f"expected a folder that can be written, got {path}: {why_of(error)}; "
             + ("fix the disk and go on with hubbub serve" if apart else other)
         ) from None
+
+
+def answers_in(folder: Path) -> dict[str, Counter[str]]:
+    """How many attempts each silo has answered in the transcripts of a run, by purpose.
+
+    Each was charged before it was answered (docs/privacy.md P15). No signature is looked at.
+
+    Raises:
+        IntegrityError: a transcript was altered.
+    """
+    answers: dict[str, Counter[str]] = {}
+    for path in files(folder):
+        header = read_header(path)
+        counted = answers.setdefault(header.purpose, Counter())
+        counted.update(
+            header.roster.name(kept.sender) for kept in read(path) if kept.tag is Tag.MASKED
+        )
+    return answers

@@ -277,7 +277,7 @@ def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
     return columns | {"predicted": [classes[k] for k in best.tolist()]}
 
 
-def _rounded(column: NDArray[np.float32]) -> list[float]:
+def _rounded(column: NDArray[np.floating[Any]]) -> list[float]:
     """Six digits, of which float32 holds seven."""
     return [float(f"{value:.6g}") for value in column.tolist()]
 

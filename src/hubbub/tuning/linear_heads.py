@@ -123,11 +123,11 @@ class Number(LinearHead):
         """The bounds are -1 and 1, less the declared mean's place between them."""
         low, high, mean = self.outcome.low, self.outcome.high, self.outcome.mean
         clipped = np.clip(targets.astype(np.float64), low, high)
-        begun = np.array([(low + high) / 2.0 if mean is None else mean])
         if self.outcome.is_log:
             clipped, low, high = np.log(clipped), log(low), log(high)
-            begun = np.log(begun) if mean is not None else np.array([(low + high) / 2.0])
-        return (2.0 * (clipped - begun) / (high - low))[:, None, None]
+            mean = None if mean is None else log(mean)
+        start = (low + high) / 2.0 if mean is None else mean
+        return np.asarray(2.0 * (clipped - start) / (high - low))[:, None, None]
 
     def slopes(self, found: Array, known: Array) -> Array:
         """Twice the error, or as much of it as counts."""

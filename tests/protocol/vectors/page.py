@@ -30,6 +30,7 @@ _SIMPLE = {
     Tag.MIX_KEY: "public key of silo 1 for this list",
     Tag.MIX_OPENED: "private key of silo 1 for this list",
     Tag.SET_PROMISE: "digest of the SET",
+    Tag.RESULT_SIGNED: "H(payload of the RESULT)",
 }
 _NAMED = dict.fromkeys(
     (Tag.ARRIVED, Tag.REQUEST, Tag.PROMISE), ("silos 1, 2 and 3: 1110 0000", "digest of the MODEL")

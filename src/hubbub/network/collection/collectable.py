@@ -21,6 +21,11 @@ def why_not(study: Study, planned: PlannedQuery[Query]) -> str:
 def _hindrances(study: Study, planned: PlannedQuery[Query]) -> Iterator[str]:
     """All that does, in the order in which it is best put right."""
     parties, mechanism = study.parties, planned.mechanism
+    if planned.query.is_asked_last:
+        yield (
+            f"a sum that is asked at first weights, got {planned.purpose}, which is asked at the "
+            "released model; serve it without --until"
+        )
     if mechanism.steps != 1:
         yield (
             f"one sum of {planned.purpose}, got {mechanism.steps}, of which each waits for the one "
@@ -54,6 +59,8 @@ def check_collectable(plan: Plan) -> list[PlannedQuery[Query]]:
     """
     collectable: list[PlannedQuery[Query]] = []
     for planned in plan.stepped:
+        if planned.query.is_asked_last and plan.main not in collectable:
+            continue  # it is asked in sessions, as the training before it is
         why = why_not(plan.study, planned)
         if why and not (collectable and planned is plan.main):
             raise StudyError(f"expected with --until {why}")

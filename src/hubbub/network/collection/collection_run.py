@@ -206,6 +206,7 @@ def serve_collection(
             keep=saved_as_it_goes(coordinator, prepared, saver),
             settle=saver.wait,
             offer=coordinator.standardise,
+            release=coordinator.release,
         )
         saver.wait()
         parts = _last_words(coordinator, sums, folder, prepared.plan)

@@ -53,6 +53,11 @@ class CollectorBox:
             IntegrityError: its files are not as they were written, or of another study.
         """
         first = kept.parts("collect")
+        if first is None and kept.names():  # what was opened there is not to be opened again
+            raise IntegrityError(
+                f"expected {kept.folder / 'collect'} beside what follows from it, it is gone; put "
+                "it back where it was"
+            )
         if first is None:
             return None
         try:

@@ -85,6 +85,12 @@ class SiloSide(PartySide):
         began = time.monotonic()
         opening = Opening.read(asked.place, asked.collect, asked.all(Tag.NODE_KEY))
         frames = self._open(asked, opening)
+        if frames is None and self._folder.notes.result(asked.study.id):
+            raise ProtocolError(
+                f"expected no sum for {planned.purpose} after the RESULT that this silo has "
+                "signed, got a COLLECT",
+                culprit=asked.place.roster.name(0),
+            )
         self._charge(asked, plan, planned)  # P15: before it exists, or is sent again
         if frames is None:
             task, parameters = self._task_of(asked.study, asked.offer, planned)

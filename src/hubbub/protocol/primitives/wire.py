@@ -94,6 +94,7 @@ class Tag(IntEnum):
     EVIDENCE = 29
     PROMISE = 30
     ROLL = 31
+    RESULT_SIGNED = 32
     # Of a collection (protocol/collection/), whose sum is open for weeks.
     COLLECT = 40
     NODE_KEY = 41

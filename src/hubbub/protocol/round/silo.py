@@ -9,7 +9,7 @@ docs/privacy.md proves it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,7 @@ class Silo:
         masking: checks models and hides answers.
         source: the silo's randomness; every attempt draws from a branch of it.
         seeds: the silo's part of the joint seeds, where the round parameters need them.
+        check: raises if what an attempt is asked at cannot be, as far as this silo knows.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class Silo:
         masking: Masking,
         source: SecureSource,
         seeds: JointSeed | None = None,
+        check: Callable[[Attempt], None] = lambda _: None,
     ) -> None:
         self._round_parameters, self._task = round_parameters, task
         self._masking, self._source, self._seeds = masking, source, seeds
+        self._check = check
         self._accepted: Attempt | None = None
         self._seed: bytes | None = None
         self._noise = noise_share_of(round_parameters)
@@ -66,10 +69,11 @@ class Silo:
 
         Raises:
             ProtocolError: it is not from the aggregator, not for this session, not new, or names
-                too few silos.
+                too few silos; or what it is asked at does not follow from what was before.
         """
         try:
             accepted = self._masking.accept(model)
+            self._check(accepted)
         except ProtocolError as error:
             if error.culprit != "relay":  # a signed lie ends the attempt, a stray message does not
                 self.decline()

@@ -24,7 +24,7 @@ from hubbub.tabular import Column
 
 _ENDS, _LEAST = (1, 2, 4), 8  # sums after which a step is over, and how many there are at least
 FAR = "the released model is too far from what the records say"
-CURE = "; else ask for coefficients.sums = 2 or more, or give the training more of epsilon"
+CURE = "; ask for coefficients.sums = 2 or more, or give the training more of epsilon"
 _NOTE = (
     "of all records, held back or not, that lack neither the outcome nor a feature; one Newton "
     "step from the released model: what is likeliest, not what was released"
@@ -76,7 +76,7 @@ class NewtonSteps(ModelSums):
         told = [self.asked.scored(*one) for one in sums]
         answer = self.asked.answer_of_sums(told)
         if answer.refusal.startswith(estimation.FAR):
-            where = answer.refusal.removeprefix(estimation.FAR)
+            where = answer.refusal.removeprefix(estimation.FAR) if len(told) > 1 else ""
             answer = replace(answer, refusal=f"{FAR}{where}{CURE}")
         return self._named(answer, self.asked.remarks(sums))
 

@@ -34,7 +34,7 @@ class Bins:
     def log_odds(self) -> Array:
         """Of what bins of probabilities stand for."""
         values = np.array(self.values)
-        return np.log(values / (1 - values))
+        return np.asarray(np.log(values / (1 - values)))
 
     def places(self, values: Array) -> NDArray[np.intp]:
         """(n,) the bin of each value; what is no number is in the first."""

@@ -5,8 +5,8 @@ is a smooth function of its counts; where it is a ratio of two polynomials, its 
 Fieller's: all values that the numerator less the value times the denominator does not contradict,
 which holds where a plain standard error is no guide. Derivatives are exact (complex steps). Counts
 are taken to vary as Poisson's, which is right for a function that does not change where all counts
-are multiplied, and the noise has the same known standard deviation in each. This file knows neither
-models nor kinds of targets.
+are multiplied, and the noise has the same known standard deviation in each number that was sent:
+a count itself, or one of a code's. This file knows neither models nor kinds of targets.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class _Noisy:
         a, b = slopes
         aa, bb = self.covariance(a, a) + more**2, self.covariance(b, b)
         most = sqrt(aa * bb)
-        return fieller(*values, aa, min(max(self.covariance(a, b), -most), most), bb)
+        above, below = values
+        return fieller(above, below, aa, min(max(self.covariance(a, b), -most), most), bb)
 
     def smooth(self, function: Function) -> ScoreInterval:
         """Any other score: its value and 1.96 standard errors on either side."""
@@ -153,14 +154,14 @@ class NoisyTable(_Noisy):
         if self.decoded is not None:
             totals = self._totals
             squares = totals[begin, begin] + totals[end, end] - 2 * totals[begin, end]
-        return self.sigma * np.sqrt(self.counts.shape[1] * np.maximum(squares, 0.0))
+        return np.asarray(self.sigma * np.sqrt(self.counts.shape[1] * np.maximum(squares, 0.0)))
 
     @cached_property
     def _totals(self) -> Array:
         """(bins + 1, bins + 1) the covariance of running totals of one outcome, of noise of 1."""
         assert self.decoded is not None, "its counts are decoded"  # noqa: S101
         totals = np.vstack([np.zeros(self.decoded.shape[1]), self.decoded.cumsum(axis=0)])
-        return totals @ totals.T
+        return np.asarray(totals @ totals.T)
 
     def covariance(self, a: Array, b: Array) -> float:
         """Of two weighted sums of counts, by sampling and noise.
@@ -204,7 +205,7 @@ class NoisyTable(_Noisy):
     def sums(self, *weights: Array) -> NoisySums:
         """Sums of counts with the weights of one (bins, outcomes) each."""
         wide = np.array([np.broadcast_to(one, self.counts.shape).T for one in weights])
-        sent = wide if self.decoded is None else np.vstack(wide) @ self.decoded
+        sent = wide if self.decoded is None else wide.reshape(-1, wide.shape[-1]) @ self.decoded
         flat, noise = (one.reshape(len(wide), -1) for one in (wide, sent))
         return NoisySums(
             values=flat @ self.counts.T.ravel(),

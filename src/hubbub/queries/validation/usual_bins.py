@@ -31,7 +31,9 @@ def usual_bins(study: Study) -> int:
         return replace(study, toml="", validation=replace(asked, bins=number))
 
     fine = layout_of(with_bins(_FINE))
-    if fine.cells == layout_of(with_bins(_NUMBERS[-1])).cells:  # classes have no bins
+    if (
+        fine.cells == layout_of(with_bins(_NUMBERS[-1])).cells
+    ):  # classes have none, and risks the same for all
         return 0
     whole = fine.usual.value
 

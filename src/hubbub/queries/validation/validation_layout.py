@@ -1,4 +1,6 @@
-"""What a record is in the sum of a validation: a 1 in a cell of each table (docs/privacy.md P27).
+"""What a record is in the sum of a validation: in a cell of each table (docs/privacy.md P27).
+
+It is a 1 there, or a column of a code where bins are many and in order.
 
 There is a table of all records and, where a study asks for them, one for each centre and for each
 class of a column. All tables of one column share a part of the budget: a record is in one of them.

@@ -167,6 +167,11 @@ class ValidationQuery(SteppedQuery):
     def _records(self, silo: SiloData) -> Records | None:
         return silo.held_back if self.whose.held_back else silo.records
 
+    def misfit(self, sent: Parameters, begin: Parameters | None, sums: int) -> str:
+        """It is another model than that which all sums are taken at."""
+        same = begin is None or sent.tobytes() == begin.tobytes()
+        return "" if same else "it is another model than the RESULT"
+
     def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
         """Keeps the noisy sums."""
         return _Kept(self.layout.size)

@@ -20,7 +20,7 @@ from hubbub.study.sql.constructs import (
 )
 from hubbub.study.sql.ranges import range_of
 from hubbub.study.sql.scope import Scope, name_of, refuse_more, refused
-from hubbub.study.sql.totals import compared, holds, real, total, truth
+from hubbub.study.sql.totals import alike, compared, holds, real, total, truth
 
 # Parts that sqlglot adds of itself, which say nothing beside PostgreSQL's SQL.
 _OF_THE_PARSER: dict[type[exp.Expr], tuple[str, ...]] = {
@@ -166,7 +166,7 @@ def _aggregate(node: exp.Expr, scope: Scope) -> exp.Expr:
         values = [value_of(expression, scope) for expression in inner.expressions]
         if len(values) != 1:
             raise refused("COUNT(DISTINCT) of several columns", "count one")
-        return exp.Count(this=exp.Distinct(expressions=values))
+        return exp.Count(this=exp.Distinct(expressions=alike(values, scope, compared=True)))
     if not isinstance(inner, exp.Expr):
         raise refused(f"{node.key.upper()} of nothing", "name a column")
     if isinstance(node, exp.Count):

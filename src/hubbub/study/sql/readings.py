@@ -12,15 +12,17 @@ So all that a query asks of a table is read as it comes out of it, before anythi
 
 with letters that differ as different ones, whatever the column's collation. Keys are written by the
 one rule for what is the same (`hubbub.tabular.canonical`): of a text that is a whole number `.0` is
-cut. Of an engine that is none of these a column is left as it is. This file knows engines; it must
-not know queries.
+cut. SQLite, of which every cell has its own type, keeps real numbers until a text is needed: it may
+read a text of one as the neighbour of that. Of any other engine a column is left as it is. This
+file knows engines; it must not know queries.
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from hubbub.study.sql.text_forms import real_of
+from hubbub.study.sql.scope import KEY
+from hubbub.study.sql.text_forms import exact, real_of
 
 _TEXT = {
     "duckdb": """CASE
@@ -29,7 +31,7 @@ _TEXT = {
             CASE {t} WHEN 'nan' THEN NULL WHEN '-nan' THEN NULL WHEN '-0.0' THEN '0'
             ELSE REGEXP_REPLACE({t}, '\\.0$', '') END
         WHEN TYPEOF({x}) LIKE 'DECIMAL%' AND {t} LIKE '%.%' THEN RTRIM(RTRIM({t}, '0'), '.')
-        ELSE {t} END COLLATE "C\"""",
+        ELSE {other} END COLLATE "C\"""",
     "postgres": """CASE
         WHEN PG_TYPEOF({x}) = CAST('boolean' AS REGTYPE) THEN
             CASE {t} WHEN 'true' THEN '1' WHEN 'false' THEN '0' END
@@ -40,62 +42,67 @@ _TEXT = {
         WHEN PG_TYPEOF({x}) = CAST('numeric' AS REGTYPE) THEN
             CASE {t} WHEN 'NaN' THEN NULL WHEN 'Infinity' THEN 'inf' WHEN '-Infinity' THEN '-inf'
             ELSE CASE WHEN {t} LIKE '%.%' THEN RTRIM(RTRIM({t}, '0'), '.') ELSE {t} END END
-        ELSE {t} END COLLATE "C\"""",
-    # It writes 1.0, 1.0e+20 and Inf, and all digits only where it is asked for.
-    "sqlite": """CASE TYPEOF({x}) WHEN 'real' THEN
-        LOWER(TRIM(REPLACE(REPLACE(PRINTF('%!.*g', CASE
-        WHEN ABS({x}) < 1e15 AND CAST(PRINTF('%!.15g', {x}) AS REAL) = {x} THEN 15
-        WHEN CAST(PRINTF('%!.16g', {x}) AS REAL) = {x} THEN 16 ELSE 17 END, {x}) || ' ',
-        '.0 ', ''), '.0e', 'e')))
-        ELSE {t} END COLLATE BINARY""",
+        ELSE {other} END COLLATE "C\"""",
 }
 _WHOLE = r"REGEXP_REPLACE({t}, '^([+-]?[0-9]+)\.0*$', '\1')"
-_KEY = {
-    "duckdb": _WHOLE,
-    "postgres": _WHOLE,
-    "sqlite": """CASE WHEN {t} LIKE '%.%' AND RTRIM({t}, '0') LIKE '%_.'
-        AND (SUBSTR({t}, 1, 1) IN ('+', '-') OR SUBSTR({t}, 1, 1) GLOB '[0-9]')
-        AND {head} GLOB '*[0-9]' AND NOT SUBSTR({head}, 2) GLOB '*[^0-9]*' THEN {head}
-        ELSE {t} END""",
-}
-_TRUTH = "CASE {t} WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
-_NUMBER = {
-    "duckdb": f"CASE WHEN TYPEOF({{x}}) = 'BOOLEAN' THEN {_TRUTH} ELSE {{read}} END",
-    "postgres": (
-        f"CASE WHEN PG_TYPEOF({{x}}) = CAST('boolean' AS REGTYPE) THEN {_TRUTH} ELSE {{read}} END"
-    ),
-    # What is a number already is not written as a text and read again.
-    "sqlite": """CASE TYPEOF({x}) WHEN 'integer' THEN CAST({x} AS REAL) WHEN 'real' THEN
-        CASE WHEN {x} = 0 OR (ABS({x}) >= 1e-19 AND ABS({x}) < 1e20) THEN {x} END
-        ELSE {read} END""",
-}
+_SQLITE = "CASE TYPEOF({x}) WHEN 'real' THEN {x} ELSE CAST({x} AS TEXT) END COLLATE BINARY"
+_SQLITE_WHOLE = """CASE WHEN {t} LIKE '%.%' AND RTRIM({t}, '0') LIKE '%_.'
+    AND (SUBSTR({t}, 1, 1) IN ('+', '-') OR SUBSTR({t}, 1, 1) GLOB '[0-9]')
+    AND {head} GLOB '*[0-9]' AND NOT SUBSTR({head}, 2) GLOB '*[^0-9]*' THEN {head}
+    ELSE {t} END"""
+# It writes 1.0, 1.0e+20 and Inf, and more than 15 digits only where it is asked for them.
+_SQLITE_TEXT = """CASE TYPEOF({x}) WHEN 'real' THEN
+    LOWER(TRIM(REPLACE(REPLACE(CASE WHEN ABS({x}) < 1e15
+    AND (CAST({p} AS REAL) = {x} OR (ABS({x}) > 1e-4 AND {exact} = {x})) THEN {p}
+    WHEN CAST(PRINTF('%!.16g', {x}) AS REAL) = {x} THEN PRINTF('%!.16g', {x})
+    WHEN ABS({x}) < 1e16 THEN PRINTF('%!.17g', {x}) ELSE PRINTF('%!.16e', {x}) END || ' ',
+    '.0 ', ''), '.0e', 'e')))
+    ELSE {t} END COLLATE BINARY"""
+_SQLITE_NUMBER = """CASE TYPEOF({x}) WHEN 'integer' THEN CAST({x} AS REAL) WHEN 'real' THEN
+    CASE WHEN {x} = 0 OR (ABS({x}) >= 1e-19 AND ABS({x}) < 1e20) THEN {x} END
+    ELSE {read} END"""
 
 
-def text_of(column: exp.Column, engine: str, *, key: bool) -> exp.Expr:
-    """A column of a table as a text.
+def column_of(column: exp.Expr, engine: str, kind: str) -> exp.Expr:
+    """A column of a table, as it comes out of it.
 
     Args:
         column: as the engine names it.
         engine: sqlglot's name of its SQL.
-        key: whether it is the person's key.
+        kind: `scope.KEY` of a person, `scope.TEXT`, or nothing.
     """
-    if engine not in _TEXT:
-        return column
     name = column.sql(dialect=engine)
     text = f"CAST({name} AS TEXT)"
+    if engine == "sqlite":
+        return _sqlite_text(column, key=kind == KEY) if kind else exp.var(_SQLITE.format(x=name))
+    if engine not in _TEXT:
+        return column
+    other = _WHOLE.format(t=text) if kind == KEY else text
+    return _sql(_TEXT[engine], x=name, t=text, other=other)
+
+
+def text_of(cast: exp.Expr, engine: str) -> exp.Expr:
+    """The text of what came out of a table, from its CAST to one."""
+    return _sqlite_text(cast.this, key=False) if engine == "sqlite" else cast
+
+
+def number_of(value: exp.Expr, engine: str) -> exp.Expr:
+    """A value as a real number, or nothing where it is none."""
+    read = real_of(value, engine)
+    if engine != "sqlite":
+        return read
+    name = value.sql(dialect=engine)
+    return _sql(_SQLITE_NUMBER, x=name, read=read.sql(dialect=engine))
+
+
+def _sqlite_text(value: exp.Expr, *, key: bool) -> exp.Expr:
+    name = value.sql(dialect="sqlite")
+    text, printed = f"CAST({name} AS TEXT)", f"PRINTF('%!.15g', {name})"
     head = f"SUBSTR({text}, 1, LENGTH(RTRIM({text}, '0')) - 1)"
-    other = _KEY[engine].format(t=text, head=head) if key else text
-    made = _TEXT[engine].replace("ELSE {t} END COLLATE", "ELSE {other} END COLLATE")
-    said = made.format(x=name, t=text, other=other)
-    return exp.var(" ".join(said.split()))
+    other = _SQLITE_WHOLE.format(t=text, head=head) if key else text
+    return _sql(_SQLITE_TEXT, x=name, t=other, p=printed, exact=exact(printed))
 
 
-def number_of(column: exp.Column, engine: str) -> exp.Expr:
-    """A column of a table as a real number, or nothing where it is none."""
-    name = column.sql(dialect=engine)
-    text = f"CAST({name} AS TEXT)" if engine in _TEXT else name
-    return exp.var(
-        _NUMBER.get(engine, "{read}").format(
-            x=name, t=text, read=real_of(exp.var(text), engine).sql(dialect=engine)
-        )
-    )
+def _sql(form: str, **parts: str) -> exp.Expr:
+    """SQL of one engine, which is not read again."""
+    return exp.var(" ".join(form.format(**parts).split()))

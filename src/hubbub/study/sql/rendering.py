@@ -16,11 +16,12 @@ from sqlglot import ErrorLevel, exp
 
 from hubbub.study.sql.expressions import is_date
 from hubbub.study.sql.ranges import MOST_WHOLE
-from hubbub.study.sql.readings import number_of, text_of
-from hubbub.study.sql.scope import BASE, KEY, NUMBER, READ
-from hubbub.study.sql.text_forms import day_of, real_of
+from hubbub.study.sql.readings import column_of, number_of, text_of
+from hubbub.study.sql.scope import BASE, READ
+from hubbub.study.sql.text_forms import day_of
 from hubbub.study.sql.totals import KNOWN, TEXTS, TRUTH
-from hubbub.study.sql.value_range import DAY, REAL, WHOLE, WHOLES
+from hubbub.study.sql.totals import READ as AS_READ
+from hubbub.study.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES
 
 _SQLITE_PARTS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d"}
 _LETTERS = ("postgres", "duckdb")  # engines that know more letters than A to Z as upper and lower
@@ -71,10 +72,7 @@ def _as_read(node: exp.Expr, engine: str) -> exp.Expr:
     if not node.text("table").startswith(BASE):
         return node
     column = exp.column(node.name, quoted=True) if engine in _BARE else node
-    read = node.meta[READ]
-    if read == NUMBER:
-        return number_of(column, engine)
-    return text_of(column, engine, key=read == KEY)
+    return column_of(column, engine, node.meta[READ])
 
 
 def _apart(node: exp.Expr, engine: str) -> exp.Expr:
@@ -130,12 +128,16 @@ def _cast(node: exp.Expr, engine: str) -> exp.Expr:
     """A value of a type, from one that is written so; nothing from another."""
     kind, known = node.args["to"].this, node.meta.get(KNOWN, "")
     if kind is DAY:
-        return node if known else _date(node, engine)
+        return _date(node, engine) if known in ("", AS_READ) else node
+    if kind is TEXT and known == AS_READ:
+        return text_of(node, engine)
     if kind not in (*WHOLES, REAL) or known == TRUTH:
         return node
     if known in [one.value for one in WHOLES] and kind is not REAL:
         return exp.cast(_paren(node.this), WHOLE)
-    number = exp.cast(_paren(node.this), REAL) if known else real_of(node.this, engine)
+    number: exp.Expr = exp.cast(_paren(node.this), REAL)
+    if known in ("", AS_READ):
+        number = number_of(node.this, engine)
     return number if kind is REAL else _whole(number)
 
 
@@ -155,5 +157,5 @@ def _whole(number: exp.Expr) -> exp.Expr:
 
 def _date(node: exp.Expr, engine: str) -> exp.Expr:
     """A date from a text that begins with a day, and nothing from another."""
-    day = day_of(node.this)
+    day = day_of(node.this, engine)
     return exp.func("date", day) if engine == "sqlite" else exp.cast(day, DAY)

@@ -81,7 +81,7 @@ class Scope:
         self._number = number
         self._relations: dict[str, Relation] = {}
         self._made: dict[str, str] = {}  # by the study's name of a table
-        # Of each, by the study's name of a column and whether it is read as a number.
+        # Of each, by the study's name of a column and whether it is read as a text.
         self._asked: dict[str, dict[tuple[str, bool], str]] = {}
         self.owners: dict[str, str] = {}  # of each by its made name, the key's
         self._present: set[str] = set()  # those whose key cannot be missing
@@ -120,29 +120,34 @@ class Scope:
         """The name of the only one; None of several."""
         return next(iter(self._relations)) if len(self._relations) == 1 else None
 
-    def column(self, table: str, name: str, *, number: bool = False) -> exp.Column:
-        """A column of one of them; with `number` one that a table is to give as a number."""
+    def column(self, table: str, name: str, *, text: bool = False) -> exp.Column:
+        """A column of one of them; with `text` one that a table is to give as a text."""
         if table not in self._relations:
             raise refused(f"a column of {table!r}, which is not in this FROM", "join it")
         columns, asked = self._relations[table].columns, self._asked[table]
         if columns is None:
-            made = asked.setdefault((name, number), f"c {len(asked)}")
+            made = asked.setdefault((name, text), f"c {len(asked)}")
         elif name in columns:
             made = columns[name]
         else:
             raise refused(f"a column {name!r} of {table!r}, which has none", "correct it")
         return exp.column(made, table=self._made[table], quoted=True)
 
-    def number(self, column: exp.Column) -> exp.Column | None:
-        """What a table of the site gives as a number for a column, where that can be asked for.
+    def text(self, column: exp.Expr) -> exp.Column | None:
+        """What a table of the site gives as a text for a column of it, where that can be asked for.
 
-        A text of it may be a number that is not quite the same: SQLite reads `3.592862` so.
+        A key is one already. SQLite makes an index of what a table gives, and of nothing else.
         """
-        table = next(name for name, made in self._made.items() if made == column.table)
-        names = [name for (name, _), made in self._asked[table].items() if made == column.name]
-        if self is not self.of_rows or self._relations[table].columns is not None:
+        if not isinstance(column, exp.Column):
             return None
-        return self.column(table, names[0], number=True)
+        table = next(name for name, made in self._made.items() if made == column.table)
+        relation = self._relations[table]
+        names = [name for (name, _), made in self._asked[table].items() if made == column.name]
+        if relation.key and column == self.key_of(table):
+            return column
+        if self is not self.of_rows or relation.columns is not None:
+            return None
+        return self.column(table, names[0], text=True)
 
     def range(self, column: exp.Column) -> ValueRange:
         """What a column may be, where the query itself says it."""
@@ -169,20 +174,20 @@ class Scope:
             table.args["alias"].this.set("this", base)
             if not self._asked[named[made]]:
                 raise refused(f"a table {named[made]!r} of which no column is used", "leave it out")
-            asked = []
-            for (name, number), called in self._asked[named[made]].items():
+            asked: list[exp.Expr] = []
+            for (name, text), called in self._asked[named[made]].items():
                 if (made, called) not in used and asked:
-                    continue  # it was asked for as a number too, and only so
+                    continue  # it was asked for as a text too, and only so
                 column = exp.column(name, table=base, quoted=True)
                 own = name == self._relations[named[made]].key
-                column.meta[READ] = NUMBER if number else KEY if own else ""
+                column.meta[READ] = KEY if own else TEXT if text else ""
                 asked.append(exp.alias_(column, called, quoted=True))
             item.set("this", exp.select(*asked).from_(table).subquery(made, copy=False))
             item.this.args["alias"].this.set("quoted", True)
 
 
 BASE = "b "  # a table of the site, within the SELECT that narrows it
-READ, KEY, NUMBER = "read", "key", "number"  # in a column's meta, there: as what it is read
+READ, KEY, TEXT = "read", "key", "text"  # in a column's meta, there: as what it is read
 
 
 def _placed(made: str, relation: Relation) -> exp.Expr:

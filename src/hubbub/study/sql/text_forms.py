@@ -25,7 +25,9 @@ _LEAP = tuple(f"{one:02}" for one in range(4, 100, 4))
 
 def is_number(value: exp.Expr, engine: str) -> exp.Expr:
     """Whether the text of a value is a number."""
-    text = _replaced(exp.func("LOWER", exp.func("TRIM", _text(value))), "e+", "e")
+    spaces = [exp.Literal.string(" ")] if engine == "duckdb" else []  # it trims others too
+    trimmed = exp.Anonymous(this="TRIM", expressions=[_text(value), *spaces])
+    text = _replaced(exp.func("LOWER", trimmed), "e+", "e")
     short = exp.LTE(this=exp.Length(this=text), expression=exp.Literal.number(MOST_LETTERS))
     if engine in _REGULAR:
         form = exp.RegexpLike(this=text.copy(), expression=exp.Literal.string(_NUMBER))
@@ -51,15 +53,24 @@ def real_of(value: exp.Expr, engine: str) -> exp.Expr:
         lower = f"REPLACE(LOWER({text}), 'e+', 'e')"
         body = f"SUBSTR({lower}, 1 + ({lower} LIKE '-%'))"
         at = f"INSTR({body} || 'e', 'e')"
-        said = _SQLITE_REAL.format(text=text, lower=lower, body=body, at=at, most=MOST_LETTERS)
+        parts = {"text": text, "lower": lower, "body": body, "at": at, "exact": exact(text)}
+        said = _SQLITE_REAL.format(most=MOST_LETTERS, **parts)
         return exp.var(" ".join(said.split()))
-    number = exp.cast(exp.Paren(this=value.copy()), REAL)
+    number = exp.cast(_text(value), REAL)  # PostgreSQL reads a literal before any condition
     return exp.Case(ifs=[exp.If(this=is_number(value, engine), true=number)])
 
 
-# A sign, digits with one point, and a power of ten. SQLite may read the neighbour of the number
-# that is nearest to a text; up to fifteen digits are a whole number that a real one holds, as are
-# powers of ten, and their quotient is rounded once.
+def exact(text: str) -> str:
+    """In SQLite's SQL the number that is nearest to a text of at most 15 digits with a point.
+
+    SQLite itself may read that one's neighbour. So many digits are a whole number that a real one
+    holds, as are powers of ten, and their quotient is rounded once.
+    """
+    places = f"SUBSTR('0000000000000000000000', 1, LENGTH({text}) - INSTR({text}, '.'))"
+    return f"CAST(REPLACE({text}, '.', '') AS INTEGER) / CAST('1' || {places} AS REAL)"
+
+
+# A sign, digits with one point, and a power of ten.
 _SQLITE_REAL = """CASE
     WHEN {text} <> '' AND LENGTH({text}) <= 18 AND NOT {text} GLOB '*[^0-9]*'
     THEN CAST({text} AS REAL)
@@ -70,16 +81,18 @@ _SQLITE_REAL = """CASE
     OR SUBSTR({body}, {at} + 1) GLOB '-[01][0-9]')))
     THEN CASE WHEN LENGTH(LTRIM(REPLACE({body}, '.', ''), '0')) <= 15 AND LENGTH({text}) <= 22
     AND {text} LIKE '%.%' AND NOT {lower} LIKE '%e%'
-    THEN CAST(REPLACE({text}, '.', '') AS INTEGER)
-    / CAST('1' || SUBSTR('0000000000000000000000', 1, LENGTH({text}) - INSTR({text}, '.')) AS REAL)
+    THEN {exact}
     ELSE CAST({text} AS REAL) END END"""
 
 
-def day_of(value: exp.Expr) -> exp.Expr:
+def day_of(value: exp.Expr, engine: str) -> exp.Expr:
     """The first ten letters of a value's text where they are a day, else nothing."""
     day = _part(_text(value), 1, 10)
     form = reduce(lambda made, digit: _replaced(made, digit, "0"), "123456789", day)
-    is_form = exp.EQ(this=form, expression=exp.Literal.string("0000-00-00"))
+    is_form: exp.Expr = exp.EQ(this=form, expression=exp.Literal.string("0000-00-00"))
+    if engine == "sqlite":  # which takes a hundred brackets within each other
+        digits = "-".join("[0-9]" * letters for letters in (4, 2, 2))
+        is_form = exp.Glob(this=day.copy(), expression=exp.Literal.string(digits))
     year, month, number = _part(day, 1, 4), _part(day, 6, 2), _part(day, 9, 2)
     leap = exp.or_(
         _in(_part(day, 3, 2), _LEAP),

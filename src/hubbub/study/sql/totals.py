@@ -22,11 +22,12 @@ from sqlglot import exp
 
 from hubbub.study.sql.ranges import MOST_EXPONENT, holds_whole, range_of
 from hubbub.study.sql.scope import Scope, refused
-from hubbub.study.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES
+from hubbub.study.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES, ValueRange
 
 LONGEST = 1000  # letters of a text that is joined to another
 _NESTED = 3  # within each other, of what says its inner twice
 KNOWN = "known"  # in a CAST's meta: the type of what is cast, where that is a number or a day
+READ = "read"  # there, of a column as it was read
 TRUTH = "truth"  # there, of a condition
 TEXTS = "texts"  # in a comparison's meta: whether it puts texts in order
 _PAIRS = (exp.Add, exp.Sub, exp.Mul, exp.Div)
@@ -80,7 +81,7 @@ def compared(made: exp.Expr, scope: Scope) -> exp.Expr:
             raise refused("LIKE with a pattern that a cell gives", "write the pattern as a text")
         made.set("this", read(made.this, TEXT, scope))
     elif isinstance(made, exp.In):
-        first, *others = alike([made.this, *made.expressions], scope)
+        first, *others = alike([made.this, *made.expressions], scope, compared=True)
         made.set("this", first)
         made.set("expressions", others)
     else:
@@ -106,12 +107,15 @@ def truth(condition: exp.Expr) -> exp.Cast:
     return made
 
 
-def alike(parts: Sequence[exp.Expr], scope: Scope, *, ordered: bool = False) -> list[exp.Expr]:
+def alike(
+    parts: Sequence[exp.Expr], scope: Scope, *, compared: bool = False, ordered: bool = False
+) -> list[exp.Expr]:
     """Values that stand for each other or beside each other, as values of one type.
 
     Args:
         parts: of them, NULL has any type.
         scope: of their columns.
+        compared: whether it matters which are equal: columns are so as texts.
         ordered: whether it matters which is less: texts of numbers have another order.
 
     Raises:
@@ -125,7 +129,7 @@ def alike(parts: Sequence[exp.Expr], scope: Scope, *, ordered: bool = False) -> 
                 "columns in an order, as numbers, dates or texts the query does not say",
                 "write CAST(column AS DOUBLE PRECISION), DATE or TEXT at one side",
             )
-        return list(parts)
+        return [_as_text(part, scope) for part in parts] if compared else list(parts)
     if DAY in stated:
         kind: Any = DAY
     elif TEXT in stated:
@@ -173,6 +177,13 @@ def _is_day(built: exp.Expr) -> bool:
     return False
 
 
+def _as_text(part: exp.Expr, scope: Scope) -> exp.Expr:
+    """A value of which the query does not say the type, as a text."""
+    if (column := scope.text(part)) is not None:
+        return column
+    return part if isinstance(part, exp.Null) else _cast(part, TEXT, scope)
+
+
 def _parts(made: exp.Expr, name: str) -> list[exp.Expr]:
     part = made.args.get(name)
     return [] if part is None else [part]
@@ -183,7 +194,8 @@ def _set_alike(
 ) -> None:
     """Some parts of an expression as values of one type."""
     there = [name for name in names if made.args.get(name) is not None]
-    parts = alike([made.args[name] for name in there], scope, ordered=ordered)
+    given = [made.args[name] for name in there]
+    parts = alike(given, scope, compared=True, ordered=ordered)
     for name, part in zip(there, parts, strict=True):
         made.set(name, part)
 
@@ -192,7 +204,7 @@ def _case(made: exp.Case, scope: Scope) -> None:
     """What a CASE compares, and what it gives, each of one type."""
     ifs = made.args["ifs"]
     if made.this is not None:
-        first, *others = alike([made.this, *(one.this for one in ifs)], scope)
+        first, *others = alike([made.this, *(one.this for one in ifs)], scope, compared=True)
         made.set("this", first)
         for one, part in zip(ifs, others, strict=True):
             one.set("this", part)
@@ -210,21 +222,11 @@ def _cast(built: exp.Expr, kind: Any, scope: Scope) -> exp.Expr:
         return _cast(built.this, kind, scope)
     found = range_of(built, scope)
     if isinstance(built, exp.Case) and found.kind in (None, TEXT):
-        # In each branch: so no condition is said twice, as what is cast is.
-        for branch in built.args["ifs"]:
-            branch.set("true", _cast(branch.args["true"], kind, scope))
-        if built.args.get("default") is not None:
-            built.set("default", _cast(built.args["default"], kind, scope))
-        return built
-    made = exp.cast(_bracketed(built), kind)
-    is_column = found.kind is None and isinstance(built, exp.Column)
-    if is_column and kind in (*WHOLES, REAL) and (number := scope.number(built)) is not None:
-        made.set("this", number)
-        made.meta[KNOWN] = REAL.value
-        return made
-    if isinstance(built, exp.Null):
-        made.meta[KNOWN] = kind.value
-        return made
+        return _in_branches(built, kind, scope)
+    made = exp.Cast(this=_bracketed(built), to=exp.DataType(this=kind))
+    column = scope.text(built) if kind is TEXT and found.kind is None else None
+    if column is not None:
+        return exp.Cast(this=column, to=made.to)
     if kind is TEXT and found.kind is REAL:
         raise refused(
             "a CAST of a real number to a text, which each engine writes in its own way",
@@ -233,10 +235,21 @@ def _cast(built: exp.Expr, kind: Any, scope: Scope) -> exp.Expr:
     if (kind is DAY and found.is_number) or (found.kind is DAY and kind not in (DAY, TEXT)):
         raise refused(f"a CAST of {_NAMES[found.kind]} to {_NAMES[kind]}", "leave it as it is")
     known = found.is_number if kind is not DAY else found.kind is DAY
+    if isinstance(built, exp.Null):
+        found, known = ValueRange(kind), True
     if kind is not TEXT:
         _check_nested(built, known=known)
-    made.meta[KNOWN] = found.kind.value if known else ""
+    made.meta[KNOWN] = found.kind.value if known else READ if found.kind is None else ""
     return made
+
+
+def _in_branches(built: exp.Case, kind: Any, scope: Scope) -> exp.Case:
+    """A CAST of each thing that a CASE gives: what is cast is said twice, and no condition is."""
+    for branch in built.args["ifs"]:
+        branch.set("true", _cast(branch.args["true"], kind, scope))
+    if built.args.get("default") is not None:
+        built.set("default", _cast(built.args["default"], kind, scope))
+    return built
 
 
 def _check_nested(built: exp.Expr, *, known: bool) -> None:

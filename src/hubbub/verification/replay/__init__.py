@@ -1,8 +1,10 @@
 """Verifying a run from its folder: everything that can be done again is done again.
 
-`checking` is the whole of `hubbub verify DIR`; `damage` looks at bytes and the metrics' epsilon,
-`replay` plays a session, `model_course` follows the model over all of them, from the first to the
-last.
+`checking` is the whole of `hubbub verify DIR`; `integrity_check` looks at bytes and the metrics'
+epsilon, `Replay` plays a session, `model_course` follows the model over all of them, from the first
+to the last. A run that goes on after a crash plays its sessions too, for sums whose steps are lost.
 """
 
 from hubbub.verification.replay.checking import steps_of, verify
+from hubbub.verification.replay.replayed_collection import is_collection
+from hubbub.verification.replay.replayed_session import Replay

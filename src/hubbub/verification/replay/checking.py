@@ -9,24 +9,15 @@ data of any silo and runs no code that a study names.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
 from hubbub.planning import Plan
-from hubbub.protocol import Parameters, RoundParameters
-from hubbub.queries import (
-    VALIDATION,
-    SumsQuery,
-    TrainingQuery,
-    main_of,
-    planned_validation,
-    sums_of,
-)
+from hubbub.protocol import RoundParameters
+from hubbub.queries import SumsQuery, TrainingQuery, ValidationQuery, main_of
 from hubbub.session import round_parameters_of
 from hubbub.study import Study
 from hubbub.verification.evidence import (
@@ -57,16 +48,17 @@ from hubbub.verification.replay.integrity_check import (
 )
 from hubbub.verification.replay.model_course import (
     Course,
-    course_of,
     initial_of,
     last_model,
     lift_for,
 )
 from hubbub.verification.replay.released_check import released_findings
 from hubbub.verification.replay.replayed_collection import CollectionReplay, is_collection
-from hubbub.verification.replay.replayed_session import Replay, ReplayedSession, first_round
+from hubbub.verification.replay.replayed_session import Replay, ReplayedSession
 from hubbub.verification.replay.session_findings import (
+    Sessions,
     attempt_findings,
+    attempts_paid,
     key_findings,
     query_count_findings,
     replay_findings,
@@ -197,7 +189,9 @@ def _played(
 ) -> Iterator[Finding]:
     """The sessions, the attempts and the model."""
     headers = {path: read_header(path) for path in files(folder)}
-    paths = sorted(headers, key=lambda path: (headers[path].number, path.name))
+    # A header's number is the aggregator's word: what is asked last is not played before the main
+    # query, whose end it is asked at.
+    paths = sorted(headers, key=lambda path: (_place(plan, headers[path]), path.name))
     if not any(headers[path].purpose == plan.main.purpose for path in paths):
         yield not_verifiable(
             f"there is no transcript of {plan.main.purpose}, as of a baseline: nothing to play"
@@ -209,79 +203,86 @@ def _played(
         )
         return
     initial = initial_of(plan)
-    courses = _courses(plan, initial, {path: headers[path].purpose for path in paths})
+    courses = {
+        planned.purpose: Course(planned, planned.query.start(initial))
+        for planned in plan.stepped
+        if not planned.query.is_asked_last
+    }
     done: list[tuple[Header, ReplayedSession]] = []
-    asked: Counter[str] = Counter()
-    last: dict[str, ReplayedSession] = {}
     for path in paths:
         header, name = headers[path], f"{FOLDER}/{path.name}"
-        if _begins_last(plan, header.purpose, last):
-            ends = _led_to(plan.main.purpose, courses, last)
-            courses[header.purpose].begin_at(_begun(plan, header.purpose, ends))
+        if not _is_earlier(plan, header):
+            _begin_last(plan, courses, done)
         try:
-            followed = courses.get(header.purpose)
-            played = _replay(path, header, plan, followed).play(path, look)
+            played = _replay(path, header, plan, courses.get(header.purpose)).play(path, look)
         except HubbubError as error:
             yield wrong(f"{name} fits", error)
             return
-        done += [(header, played)] if header.purpose == plan.main.purpose else []
-        asked[header.purpose] += played.attempts
-        last[header.purpose] = played
-        yield from replay_findings(name, header, played, steps=followed is not None)
+        done.append((header, played))
+        course = courses.get(header.purpose)
+        yield from replay_findings(name, header, played, steps=course is not None)
         if played.withheld and plan.study.transcript == "full":
             why = 'the study says transcript = "full", which is what it was approved with'
             yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
-        yield from standardisation_findings(folder, plan, header, courses)
+        yield from standardisation_findings(folder, plan, header, course)
         yield from told_findings(folder, plan, name, header, played)
         yield from key_findings(name, header, content)
-    if plan.study.model is not None and initial is None:
+    yield from _first_model_findings(plan, initial is not None)
+    yield from query_count_findings(plan, done, content)
+    yield from attempt_findings(plan, done, content)
+    _begin_last(plan, courses, done)
+    for planned in plan.stepped:
+        courses[planned.purpose].miss(attempts_paid(planned, done), planned.mechanism.steps)
+    yield from _given_findings(folder, plan, courses)
+
+
+def _first_model_findings(plan: Plan, is_made: bool) -> Iterator[Finding]:
+    """Whether the weights before round 1 could be made again; those that were sent are these."""
+    if plan.study.model is not None and is_made:
+        yield rederived("the first model follows from the study id")
+    elif plan.study.model is not None:
         made_by = f"{plan.study.model.kind} makes; it is not run here"
         yield not_verifiable(f"the first model, which {made_by}")
-    elif plan.study.model is not None:
-        yield rederived("the first model follows from the study id")
-    yield from query_count_findings(plan, asked, content)
-    yield from attempt_findings(plan, done, content)
-    if isinstance(plan.main.query, TrainingQuery) and (folder / MODEL).exists():
-        led = last_model(folder / MODEL, plan, *_led_to(plan.main.purpose, courses, last))
-        yield led.covering("replay.model")
-    yield from _told(folder, plan, courses, last)
 
 
-def _told(
-    folder: Path, plan: Plan, courses: Mapping[str, Course], last: Mapping[str, ReplayedSession]
-) -> Iterator[Finding]:
-    """What people were told besides the model."""
-    for query in (
-        planned.query for planned in plan.stepped if isinstance(planned.query, SumsQuery)
-    ):
-        course = _led_to(query.mechanism.purpose, courses, last)
-        yield from released_findings(folder, plan, query, *course)
-    yield from validation_findings(folder, plan, _validation_sums(plan, courses, last))
+def _given_findings(folder: Path, plan: Plan, courses: Mapping[str, Course]) -> Iterator[Finding]:
+    """Whether what a run has given people is what its sums led to."""
+    for planned in plan.stepped:
+        query, course = planned.query, courses[planned.purpose]
+        if isinstance(query, TrainingQuery) and (folder / MODEL).exists():
+            yield last_model(folder / MODEL, plan, course).covering("replay.model")
+        elif isinstance(query, SumsQuery):
+            yield from released_findings(folder, plan, query, course)
+        elif isinstance(query, ValidationQuery):
+            yield from validation_findings(folder, plan, query, course)
 
 
-def _begins_last(plan: Plan, purpose: str, last: Mapping[str, ReplayedSession]) -> bool:
-    """Whether a session is the first of a query that is asked at what the main one led to."""
-    planned = plan.planned(purpose)
-    return planned is not None and planned.query.is_asked_last and purpose not in last
+def _is_earlier(plan: Plan, header: Header) -> bool:
+    """Whether a session is of something that is asked before the main query has ended."""
+    planned = plan.planned(header.purpose)
+    return planned is None or not planned.query.is_asked_last
 
 
-def _begun(
-    plan: Plan, purpose: str, ends: tuple[Parameters | None, Parameters | None]
-) -> tuple[Parameters | None, Parameters | None]:
-    """What such a query makes of where the main one has ended, before its first sum."""
-    (query,) = (planned.query for planned in plan.stepped if planned.purpose == purpose)
-    made, before = (None if end is None else query.start(end) for end in ends)
-    return made, before
+def _place(plan: Plan, header: Header) -> tuple[bool, bool, int]:
+    """Where a session is played: the main query first, whatever its header says."""
+    return not _is_earlier(plan, header), header.purpose != plan.main.purpose, header.number
 
 
-def _validation_sums(
-    plan: Plan, courses: Mapping[str, Course], last: Mapping[str, ReplayedSession]
-) -> NDArray[np.float64] | None:
-    """The sums of the validation as the transcripts make them; None if they cannot be made."""
-    planned = planned_validation(plan)
-    if planned is None or VALIDATION not in last or courses[VALIDATION].made is None:
-        return None
-    return sums_of(courses[VALIDATION].state, planned.query.layout.size)
+def _begin_last(plan: Plan, courses: dict[str, Course], done: Sessions) -> None:
+    """Begin what is asked last where the main query has ended, all of whose sessions were played.
+
+    If that could not be made again, what was sent for it first proves nothing.
+    """
+    main = courses[plan.main.purpose]
+    main.miss(attempts_paid(plan.main, done), plan.main.mechanism.steps)
+    end = None if main.led is None else main.led.parameters
+    is_model = end is not None and np.isfinite(end).all()
+    for planned in plan.stepped:
+        if planned.query.is_asked_last and planned.purpose not in courses:
+            begin = planned.query.start(end) if is_model else None
+            courses[planned.purpose] = Course(
+                planned, begin, proven=main.is_proven, model=plan.dimension
+            )
 
 
 def _replay(
@@ -290,36 +291,14 @@ def _replay(
     """What plays a transcript again."""
     numbers = _round_parameters(path, header, plan)
     if is_collection(path):
+        if not _is_earlier(plan, header):
+            raise IntegrityError(
+                f"expected {path} to be of sessions that began once the model was released, found "
+                f"a collection of {header.purpose}, in which silos sum at their first weights"
+            )
         return CollectionReplay(header, numbers, course)
     lifted, liftable = lift_for(numbers, plan)
     return Replay(header, numbers, course, lift=lifted, liftable=liftable)
-
-
-def _led_to(
-    purpose: str, courses: Mapping[str, Course], last: Mapping[str, ReplayedSession]
-) -> tuple[Parameters | None, Parameters | None]:
-    """What a query's sums led to, and what they did before the last one, if that may be lost.
-
-    It may where a session has followed in which nothing was asked any more: the run was
-    interrupted between the last sum that it could pay for and the step along it.
-    """
-    if purpose not in courses or purpose not in last:
-        return None, None
-    course = courses[purpose]
-    return course.made, None if last[purpose].attempts else course.before
-
-
-def _courses(
-    plan: Plan, initial: Parameters | None, purposes: Mapping[Path, str]
-) -> dict[str, Course]:
-    """Of everything that a run's sums lead to, by purpose."""
-    courses = {}
-    for planned in plan.stepped:
-        mine = [path for path, purpose in purposes.items() if purpose == planned.purpose]
-        starts = [first for path in mine if (first := first_round(path)) is not None]
-        begin = None if planned.query.is_asked_last else planned.query.start(initial)
-        courses[planned.purpose] = course_of(planned, begin, starts)
-    return courses
 
 
 def _has_room(folder: Path, paths: Sequence[Path], plan: Plan) -> bool:

@@ -1,17 +1,15 @@
-"""The model of a run, made again: its first weights, what it must be before each round, its last.
+"""What goes down for a query, made again: before its first sum, after each sum, in the end.
 
-A run that was resumed has several sessions, each of which goes on from a round that an earlier one
-came to, as its checkpoint has it; so the states before those rounds are kept. Where a sum could not
-be made again, the model that was sent next is believed, which a finding states. A model that only
-the study's own code or data can make is not made: they may come from anybody. This file takes steps
-and knows no messages.
+A state is believed only if it was computed here, from the study and from sums that were made again
+(docs/evidence.md). Where one could not be, as the first weights of a model that only the study's
+own code makes, the MODEL that was sent is taken instead, so that what follows can still be found to
+contradict it; but nothing that rests on what was taken is proven. All sessions of a query are one
+course: none goes back behind a sum that was made, and none leaves a round out. This file takes
+steps and knows no messages.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,79 +19,89 @@ from safetensors import SafetensorError, safe_open
 
 import hubbub.learning as learning
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.planning import Plan, PlannedQuery, SteppedQuery, Stepper, told_shape
-from hubbub.protocol import LAYERS, Lift, Parameters, RoundParameters
+from hubbub.planning import Parameters, Plan, PlannedQuery, QueryState, SteppedQuery, told_shape
+from hubbub.protocol import LAYERS, Lift, RoundParameters
 from hubbub.verification.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
 from hubbub.verification.replay.integrity_check import RESTORE
 
 
-@dataclass(frozen=True, kw_only=True)
-class _State:
-    """The model before a round, and the optimizer; what is None could not be made again."""
-
-    parameters: Parameters | None = field(repr=False)
-    optimizer: Mapping[str, NDArray[Any]] | None = field(repr=False)
-
-
 class Course:
-    """The course of the model over all sessions of a run, which begin with the rounds `starts`.
+    """The course of one query over all sessions of a run.
 
-    The `initial` model is None if it cannot be rebuilt here; sums are divided by `divisor`.
+    Args:
+        planned: the query.
+        begin: what goes down for its first sum; None if that could not be made.
+        proven: whether that was made of nothing that was taken.
+        model: numbers of the model that the query is asked at; None if it is asked at none.
     """
 
     def __init__(
         self,
-        initial: Parameters | None,
-        optimizer: Stepper,
+        planned: PlannedQuery[SteppedQuery],
+        begin: Parameters | None,
         *,
-        divisor: float,
-        starts: Iterable[int],
+        proven: bool = True,
+        model: int | None = None,
     ) -> None:
-        self._optimizer, self._divisor = optimizer, divisor
-        self._starts = frozenset(starts)
-        self._lost = False
-        self.parameters = initial
-        self.before = initial  # the model before the last step
-        self._states = {1: self._state()}
+        self._query, self._stepper = planned.query, planned.query.stepper(planned)
+        self._divisor = planned.mechanism.divisor
+        self._begin = self._next = begin
+        self._model = model
+        self._proven, self._lost = proven and begin is not None, False
+        self._begun = self._summed = self._sums = self._attempts = 0
+        self._missing = ""
 
-    def begin_at(self, ends: tuple[Parameters | None, Parameters | None]) -> None:
-        """Begin where another course has ended, or one step before if an interruption lost that.
+    def begin_at(self, result: bytes) -> None:
+        """The model was shown, as RESULT, that the first sum of this query is asked at.
 
-        Where it may be either, or could not be made, the first MODEL is believed.
+        Raises:
+            ProtocolError: it is not the one that the main query has led to, as far as that is
+                known.
         """
-        made, before = ends
-        self.parameters = made if before is None else None
-        self.before = self.parameters
-        self._states = {1: self._state()}
-
-    def go_back(self, round: int) -> None:
-        """Begin a session at a round; what was made of it and of later ones before is dropped."""
-        if round not in self._states:
+        is_model = self._model is not None and len(result) == 4 * self._model
+        shown = np.frombuffer(result if is_model else b"", dtype="<f4")
+        if not is_model or not np.isfinite(shown).all():
+            raise ProtocolError("expected a RESULT of a model that is asked at, found another")
+        begin = self._query.start(shown)
+        if self._begin is None:
+            self._begin = begin
+            self._next = begin if self._begun == 0 else self._next
+        elif begin is None or begin.tobytes() != self._begin.tobytes():
             raise ProtocolError(
-                "expected the session to begin where an earlier one came to, found it beginning "
-                f"with round {round}"
+                "expected the RESULT that the training has led to, or that was shown before, found "
+                "another"
             )
-        state = self._states[round]
-        self.parameters, self._lost = state.parameters, state.optimizer is None
-        if state.optimizer is not None:
-            self._optimizer.load_state(copy.deepcopy(state.optimizer))
-        self._states = {at: one for at, one in self._states.items() if at <= round}
-        self.before = self.made
 
-    def arrive(self, round: int) -> None:
-        """Remember the state before a round from which another session goes on."""
-        if round in self._starts:
-            self._states[round] = self._state()
+    def reach(self, round: int) -> None:
+        """An attempt at a round was begun.
+
+        Raises:
+            ProtocolError: a sum that was made is dropped, or there is no trace of a round between.
+        """
+        if round > self._begun + 1:
+            raise ProtocolError(
+                f"expected round {self._begun + 1} next, found round {round}: of the rounds "
+                "between, which are written down before they are asked, nothing was kept"
+            )
+        if round <= self._summed and not self._lost:
+            raise ProtocolError(
+                f"expected to go on from the sum of round {self._summed}, found round {round} "
+                "again: a sum that is kept counts, also where a run was interrupted"
+            )
+        self._begun, self._attempts = max(self._begun, round), self._attempts + 1
 
     def expect(self, sent: Parameters, round_parameters: RoundParameters) -> None:
-        """Compare a MODEL with what was made; where nothing could be made, it is believed.
+        """Compare a MODEL with what was made; where nothing could be made, it is taken.
 
         One that was shortened on its way is not what the next step starts from.
         """
-        if self.parameters is None:
-            self.parameters = None if round_parameters.short_models else sent
+        if self._next is None:
+            if why := self._query.misfit(sent, self._begin, self._sums):
+                raise ProtocolError(f"expected a state that {self._sums} sums can lead to: {why}")
+            self._begin = sent if self._begin is None and not self._sums else self._begin
+            self._proven, self._next = False, None if round_parameters.short_models else sent
             return
-        made = round_parameters.sent(self.parameters)
+        made = round_parameters.sent(self._next)
         if sent.tobytes() != made.tobytes():
             apart = np.count_nonzero(sent.view(np.uint32) != made.view(np.uint32))
             raise ProtocolError(
@@ -101,45 +109,56 @@ class Course:
                 f"{sent.size} parameters to differ: the aggregator did not take that step"
             )
 
-    def step(self, gradient: NDArray[np.float64] | None) -> None:
+    def step(self, round: int, gradient: NDArray[np.float64] | None) -> None:
         """Take a step; None: it cannot be taken here, nor any after it."""
-        self.before = self.made
-        if gradient is None or self._lost or self.parameters is None:
-            self.parameters, self._lost = None, True
+        self._summed, self._sums = round, self._sums + 1
+        if gradient is None or self._lost or self._next is None:
+            self._next, self._lost = None, True
         else:
-            self.parameters = learning.stepped(
-                self._optimizer, self.parameters, gradient, self._divisor
-            )
+            self._next = learning.stepped(self._stepper, self._next, gradient, self._divisor)
 
     @property
-    def made(self) -> Parameters | None:
-        """Where the steps have led; None if one could not be taken: what is sent is no proof."""
-        return None if self._lost else self.parameters
+    def led(self) -> QueryState | None:
+        """Where the sums have led; None if one of them could not be made again."""
+        if self._lost or self._next is None:
+            return None
+        return QueryState(step=self._summed, parameters=self._next, optimizer=self._stepper.state())
 
     @property
-    def state(self) -> Mapping[str, NDArray[Any]]:
-        """What the stepper remembers besides the parameters."""
-        return self._optimizer.state()
+    def is_proven(self) -> bool:
+        """Whether all that led there was computed here, and nothing is missing."""
+        return self._proven and not self._lost and not self._missing
 
-    def _state(self) -> _State:
-        return _State(
-            parameters=self.parameters,
-            optimizer=None if self._lost else copy.deepcopy(self._optimizer.state()),
+    def miss(self, begun: int, most: int) -> None:
+        """All sessions were played; so many attempts of those that the study asks for are there.
+
+        A run asks until they are used up. Whoever shows fewer may have chosen among sums.
+        """
+        if begun < most:
+            self._missing = f"the transcripts have {begun} attempts, of {most} that are asked for"
+
+    def judged(self, claim: str, why: object) -> Finding:
+        """How a claim stands that follows from where the sums have led.
+
+        Where attempts gave none it says so: whether an answer was missing, or thrown away so that
+        there would be none, nobody but the aggregator knows.
+        """
+        if self._sums < self._attempts:
+            claim += f", of the {self._sums} sums that {self._attempts} attempts gave"
+        if why or self.is_proven:
+            return judged(claim, why)
+        doubt = self._missing or (
+            "it begins with a state that was sent and could not be computed here"
+            if self.led
+            else "not all sums could be made again"
         )
+        return not_verifiable(f"that {claim}: {doubt}")
 
 
 def initial_of(plan: Plan) -> Parameters | None:
     """The model before round 1; None if only code that the study names can make it."""
     model = _built(plan)
     return None if model is None else learning.parameters_vector(model)
-
-
-def course_of(
-    planned: PlannedQuery[SteppedQuery], initial: Parameters | None, starts: Iterable[int]
-) -> Course:
-    """The course of what goes down for a query, over sessions that begin with these rounds."""
-    stepper, divisor = planned.query.stepper(planned), planned.mechanism.divisor
-    return Course(initial, stepper, divisor=divisor, starts=starts)
 
 
 def _built(plan: Plan, *, flattened: bool = False) -> Any:
@@ -164,22 +183,17 @@ def lift_for(round_parameters: RoundParameters, plan: Plan) -> tuple[Lift | None
     return learning.lift_of(round_parameters, model), True
 
 
-def last_model(
-    path: Path, plan: Plan, parameters: Parameters | None, before: Parameters | None
-) -> Finding:
-    """The model is what the last step gave.
-
-    If the run was interrupted between the last sum that it could pay for and the step along it, the
-    model is the one `before`: the sum is paid for, and the step is lost.
-    """
+def last_model(path: Path, plan: Plan, course: Course) -> Finding:
+    """The model is what the last step gave."""
     claim = f"{path} holds the model that the last step gave"
     if _built(plan) is None:
         claim = (
             f"{path} contains the numbers that the last step gave, in the order that it states; "
             "what others are for, only the study's own code or data say"
         )
-    if parameters is None:
-        return not_verifiable(f"that {claim}: the last step could not be made again")
+    if course.led is None:
+        return course.judged(claim, "")
+    parameters = course.led.parameters
     try:
         check_ordinary(path)
         stored = _stored(path, plan, parameters.size)
@@ -187,11 +201,8 @@ def last_model(
         return wrong(claim, error)
     if stored is None:
         return not_verifiable(f"that {claim}: it states none")
-    if stored.tobytes() == parameters.tobytes():
-        return judged(claim, "")
-    if before is not None and stored.tobytes() == before.tobytes():
-        return judged(f"{claim} that an interruption has left", "")
-    return judged(claim, f"it holds another; {RESTORE}")
+    same = stored.tobytes() == parameters.tobytes()
+    return course.judged(claim, "" if same else f"it holds another; {RESTORE}")
 
 
 def _stored(path: Path, plan: Plan, size: int) -> Parameters | None:

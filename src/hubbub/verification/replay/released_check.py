@@ -18,19 +18,18 @@ from hubbub.verification.evidence import (
     MALFORMED,
     Finding,
     difference,
-    judged,
-    not_verifiable,
     read_plain,
     read_whole,
     wrong,
 )
 from hubbub.verification.replay.integrity_check import RESTORE
+from hubbub.verification.replay.model_course import Course
 
 Kept = NDArray[np.float32]
 
 
 def released_findings(
-    folder: Path, plan: Plan, query: SumsQuery, made: Kept | None, before: Kept | None
+    folder: Path, plan: Plan, query: SumsQuery, course: Course
 ) -> Iterator[Finding]:
     """Whether what a query gave people is what its sums say.
 
@@ -38,8 +37,7 @@ def released_findings(
         folder: of the run.
         plan: its plan.
         query: whose sums they are.
-        made: what is kept of the sums in the transcripts; None if they could not be made again.
-        before: the same without the last of them, if an interruption may have lost that one.
+        course: where the sums in the transcripts lead.
     """
     if not (folder / query.answered_in).exists():
         return
@@ -49,12 +47,14 @@ def released_findings(
         if not query.is_enough(kept):
             yield wrong(claim, f"{sums} has too few for an answer; {RESTORE}")
             return
-        follows = _kept_finding(f"{sums} follows from the sums", kept, made, before)
+        follows = _kept_finding(f"{sums} follows from the sums", kept, course)
         yield follows.covering("replay.answers")
+        if not follows.holds:
+            return  # whatever these sums say
         for name, text in query.released(plan, kept).files.items():
             why = _difference(folder / name, text)
             claim = f"{folder / name} says what the sums say"
-            told = judged(claim, f"{why}; {RESTORE}" if why else "")
+            told = course.judged(claim, f"{why}; {RESTORE}" if why else "")
             yield told.covering("replay.answers")
     except MALFORMED as error:
         yield wrong(claim, f"{error}; {RESTORE}")
@@ -67,12 +67,7 @@ def _difference(path: Path, text: str) -> str:
     return "" if read_whole(path) == text.encode() else "it differs"
 
 
-def _kept_finding(claim: str, kept: Kept, made: Kept | None, before: Kept | None) -> Finding:
+def _kept_finding(claim: str, kept: Kept, course: Course) -> Finding:
     """Whether what was kept of sums is what they make."""
-    if made is None:
-        return not_verifiable(f"that {claim}: they could not be made again")
-    if kept.tobytes() == made.tobytes():
-        return judged(claim, "")
-    if before is not None and kept.tobytes() == before.tobytes():
-        return judged(f"{claim} that an interruption has left", "")
-    return judged(claim, f"it differs; {RESTORE}")
+    same = course.led is None or kept.tobytes() == course.led.parameters.tobytes()
+    return course.judged(claim, "" if same else f"it differs; {RESTORE}")

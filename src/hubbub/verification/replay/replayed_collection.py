@@ -74,6 +74,8 @@ class CollectionReplay:
         """
         try:
             version = self._read(path)
+            if self._course is not None:
+                self._course.reach(1)
             total = self._summed()
         except ProtocolError as error:
             raise IntegrityError(
@@ -172,6 +174,7 @@ class CollectionReplay:
             version=version,
             offer=self._offer,
             is_collection=True,
+            begun=1,
             attempts=1,
             answers=silos,
             unseen=int(total is None),
@@ -181,9 +184,7 @@ class CollectionReplay:
         if total is not None:
             total_played = decoded(self._numbers, ring.to_integers(total))
         if self._course is not None:
-            self._course.go_back(1)
-            self._course.step(total_played)
-            self._course.arrive(2)
+            self._course.step(1, total_played)
         elif total_played is not None:
             played.sums[1] = total_played
         return played

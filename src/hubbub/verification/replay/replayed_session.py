@@ -12,6 +12,7 @@ shown. The keys in a transcript's header are believed here, and no other file is
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
@@ -57,15 +58,19 @@ class ReplayedSession:
     frames: int = 0
     version: int = 0  # of the wire
     silos: frozenset[int] = frozenset()  # that it was set up with
+    begun: int = 0  # attempts, answered or not: each is written down before it is asked
     attempts: int = 0  # that some silo answered
+    spoilt: int = 0  # those of them that gave no sum, as an answer is missing
     answers: Counter[int] = field(default_factory=Counter)  # by silo
     unseen: int = 0  # rounds whose sum could not be made again here
     withheld: int = 0  # those of them of which vectors were not kept
     held: int = 0  # words of nodes about shares that were kept
     unshared: int = 0  # words of nodes about shares of which nothing was kept
+    result: bytes | None = field(default=None, repr=False)  # the model that it was asked at
+    signers: set[int] = field(default_factory=set)  # silos that signed that before any sum
     offer: SessionOffer | None = None  # what silos were told before it began, if that was kept
     is_collection: bool = False  # so that every silo in it has signed what it was told
-    # By round, in a session that makes no steps.
+    # By round, where there is no course of them.
     sums: dict[int, NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
 
@@ -82,7 +87,8 @@ def gradient_of(
 class Replay:
     """One session while it is played; its steps, if it makes any, lead along the course.
 
-    Projected sums are lifted to whole ones, if that can be done here (`liftable`).
+    Projected sums are lifted to whole ones, if that can be done here (`liftable`). Without a course
+    the sums of the rounds after `after` are kept.
     """
 
     def __init__(
@@ -93,9 +99,11 @@ class Replay:
         *,
         lift: Lift | None = None,
         liftable: bool = True,
+        after: int = 0,
     ) -> None:
         self._header, self._round_parameters, self._course = header, round_parameters, course
         self._roster, self._lift, self._liftable = header.roster, lift, liftable
+        self._after = after
         self._anchors: list[bytes] = []
         self._seeds: SeedCheck | None = None
         self._last: Time = (0, 0)
@@ -147,16 +155,41 @@ class Replay:
             )
         if kept.tag is Tag.MODEL:
             self._begin(kept, sender)
-        elif kept.tag is Tag.OPEN:
+        elif kept.tag in _ROUND:
+            self._answer(kept, sender)
+        else:
+            self._set_up(kept, sender)
+
+    def _set_up(self, kept: Kept, sender: str) -> None:
+        """What is kept of all that comes before rounds."""
+        if kept.tag is Tag.OPEN:
             if self._played.offer is not None or self._last != (0, 0):
                 raise ProtocolError("expected one OPEN, before all rounds", culprit=sender)
             self._played.offer = offer_in(kept, self._header, self._round_parameters)
         elif kept.tag is Tag.ROLL:
             self._roll_call.take(kept.frame)
+        elif kept.tag in (Tag.RESULT, Tag.RESULT_SIGNED):
+            self._show_result(kept, sender)
         elif kept.tag is Tag.SEED_ANCHOR:
             self._anchors.append(kept.frame)
-        elif kept.tag in _ROUND:
-            self._answer(kept, sender)
+
+    def _show_result(self, kept: Kept, sender: str) -> None:
+        """What silos were shown before a sum that is asked last, and that they signed it."""
+        played, is_result = self._played, kept.tag is Tag.RESULT
+        payload, is_early = kept.payload or b"", self._last == (0, 0)
+        if is_result and is_early and kept.sender == 0 and played.result is None:
+            played.result = payload
+            if self._course is not None:
+                self._course.begin_at(payload)
+            return
+        known = hashlib.sha256(played.result or b"").digest()
+        fits = is_early and played.result is not None and kept.sender in self._roster.silos
+        if is_result or not fits or payload != known or kept.sender in played.signers:
+            raise ProtocolError(
+                "expected one RESULT before all rounds, and each silo's word for it, found another",
+                culprit=sender,
+            )
+        played.signers.add(kept.sender)
 
     def _begin(self, kept: Kept, sender: str) -> None:
         """A MODEL opens an attempt, and closes the one before."""
@@ -181,9 +214,10 @@ class Replay:
             raise ProtocolError(f"expected attempt {self._row} of the session", culprit=sender)
         self._attendance.stay(active, sender)
         if self._course is not None:
-            self._course.arrive(kept.round) if self._last[0] else self._course.go_back(kept.round)
+            self._course.reach(kept.round)
             self._course.expect(parameters, self._round_parameters)
         self._last = time
+        self._played.begun += 1
         total = ring.zeros(self._round_parameters.dimension, self._round_parameters.word_bits)
         self._open = ReplayedAttempt(
             time=time, active=active, model=model.digest, parameters=parameters, total=total
@@ -263,25 +297,21 @@ class Replay:
             return False
         self._played.attempts += bool(attempt.arrived)
         self._played.answers.update(attempt.arrived)
+        self._played.spoilt += bool(attempt.arrived)
         if not attempt.is_complete(self._round_parameters, self._roster.nodes):
             return False
         if self._round_parameters.needs_joint_seed and attempt.seed is None:
             raise ProtocolError("expected a link of every active silo before the answers")
+        self._played.spoilt -= 1
         seen = attempt.whole and self._liftable
         self._played.unseen += not seen
         self._played.withheld += not attempt.whole
         gradient = gradient_of(self._round_parameters, attempt, self._lift) if seen else None
         if self._course is not None:
-            self._course.step(gradient)
-            self._course.arrive(attempt.time[0] + 1)
-        elif gradient is not None:
+            self._course.step(attempt.time[0], gradient)
+        elif gradient is not None and attempt.time[0] > self._after:
             self._played.sums[attempt.time[0]] = gradient
         return True
-
-
-def first_round(path: Path) -> int | None:
-    """The round with which a session begins; None if it has none."""
-    return next((kept.round for kept in read(path) if kept.tag is Tag.MODEL), None)
 
 
 def _misfit(path: Path, at: Time, error: object) -> IntegrityError:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from math import ceil
 from pathlib import Path
 
-import numpy as np
-
-from hubbub.planning import Plan, QueryState
+from hubbub.planning import Plan, PlannedQuery, Query
 from hubbub.protocol import PROMISES
 from hubbub.queries import STANDARDISED, StandardisingQuery
 from hubbub.verification.evidence import (
@@ -20,13 +19,14 @@ from hubbub.verification.evidence import (
     read_whole,
     rederived,
     signed,
+    wrong,
 )
 from hubbub.verification.replay.integrity_check import RESTORE
 from hubbub.verification.replay.model_course import Course
 from hubbub.verification.replay.replayed_session import ReplayedSession
 from hubbub.verification.transcript import Header, plain_roster
 
-_NOTHING = np.zeros(0, dtype=np.float32)
+Sessions = Sequence[tuple[Header, ReplayedSession]]
 
 
 def replay_findings(
@@ -40,9 +40,20 @@ def replay_findings(
         "each to one MODEL"
     ).covering("replay.frames")
     if 0 < len(played.silos) < silos:
-        yield rederived(
-            f"{name}: set up with {len(played.silos)} of {silos} silos; no sum has others"
-        ).covering("replay.frames")
+        yield signed(
+            f"{name}: set up with {len(played.silos)} of {silos} silos, as the aggregator's ROLL "
+            "says; no sum has others"
+        )
+    if played.result is not None:
+        yield signed(
+            f"{name}: asked at the model that {len(played.signers)} silos had signed as the RESULT"
+        )
+    if played.spoilt:
+        yield not_verifiable(
+            f"that {played.spoilt} attempts in {name} gave no sum: an answer is missing, as where "
+            "a silo drops out or the run is interrupted, and only the aggregator says that it was "
+            "not seen and left out"
+        )
     if played.held:
         yield rederived(
             f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
@@ -69,18 +80,18 @@ def replay_findings(
 
 
 def standardisation_findings(
-    folder: Path, plan: Plan, header: Header, courses: Mapping[str, Course]
+    folder: Path, plan: Plan, header: Header, course: Course | None
 ) -> Iterator[Finding]:
     """What a session gave that is neither a model nor statistics."""
     planned, path = plan.planned(header.purpose), folder / STANDARDISED
     query = None if planned is None else planned.query
-    if isinstance(query, StandardisingQuery):
-        state = QueryState(step=1, parameters=_NOTHING, optimizer=courses[header.purpose].state)
-        if state.optimizer and path.exists():
+    state = None if course is None else course.led
+    if isinstance(query, StandardisingQuery) and course and state and state.optimizer:
+        if path.exists():
             same = read_whole(path) == query.standardisation(state).to_json().encode()
-            yield judged(f"{path} follows from the sums", "" if same else f"it differs; {RESTORE}")
-            return
-    if header.purpose not in courses or isinstance(query, StandardisingQuery):
+            why = "" if same else f"it differs; {RESTORE}"
+            yield course.judged(f"{path} follows from the sums", why)
+    elif course is None or isinstance(query, StandardisingQuery):
         yield not_verifiable(f"that what the session for {header.purpose} gave follows from it")
 
 
@@ -120,22 +131,38 @@ def key_findings(name: str, header: Header, content: Plain | None) -> Iterator[F
         )
 
 
-def query_count_findings(
-    plan: Plan, asked: Counter[str], content: Plain | None
-) -> Iterator[Finding]:
+def query_count_findings(plan: Plan, done: Sessions, content: Plain | None) -> Iterator[Finding]:
     """What was asked of the silos besides the training, over all sessions (P16)."""
+    asked: Counter[str] = Counter()
+    for header, played in done:
+        asked[header.purpose] += played.attempts
     counted = plan.mechanism.steps if content is None else content["epsilon"]["attempts"]
     for planned in plan.beside:
         purpose, most = planned.purpose, planned.mechanism.due_by(int(counted))
+        if asked[purpose] < most:
+            yield not_verifiable(
+                f"that no sum for {purpose} was left out: {asked[purpose]} of {most} that are due "
+                "are in the transcripts"
+            )
         why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
         claim = f"the transcripts have {asked[purpose]} sums for {purpose}, of {most} that are due"
         yield judged(f"{claim} after {counted} attempts", why)
 
 
-def attempt_findings(
-    plan: Plan, done: list[tuple[Header, ReplayedSession]], content: Plain | None
-) -> Iterator[Finding]:
-    """Attempts that somebody answered, against what may be made and what was charged."""
+def attempts_paid(planned: PlannedQuery[Query], done: Sessions) -> int:
+    """Attempts at a query that pay for those in the transcripts: a row may be for an epoch (P9)."""
+    epoch = planned.mechanism.epoch
+    mine = [played.begun for header, played in done if header.purpose == planned.purpose]
+    return sum(epoch * ceil(begun / epoch) for begun in mine)
+
+
+def attempt_findings(plan: Plan, done: Sessions, content: Plain | None) -> Iterator[Finding]:
+    """Attempts of the main query that somebody answered, against what may be and what was charged.
+
+    Nobody's word is needed for those that are in a transcript; of those that are not, a full one
+    has at least the MODEL.
+    """
+    done = [one for one in done if one[0].purpose == plan.main.purpose]
     made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
     why = "" if made <= steps else "the epsilon that is claimed does not hold"
     allowed = f"the transcripts have {made} attempts, of {steps} that the study allows"
@@ -145,6 +172,14 @@ def attempt_findings(
     counted = content["epsilon"]["attempts"]
     why = "" if made <= counted else f"the evidence counts {counted}"
     yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
+    begun = attempts_paid(plan.main, done)
+    if (missing := counted - begun) > 0:
+        claim = "every attempt that was charged is in the transcripts, answered or not"
+        why = f"{missing} are missing: each is written down before it is asked; {RESTORE}"
+        # Who names sessions of which there is no transcript may have answered them there.
+        told = sum(p["attempts"] > begun and not p.get("unlisted") for p in content["silos"])
+        is_shown = told > plan.study.parties.colluders
+        yield wrong(claim, why) if is_shown else not_verifiable(f"that {claim}: {why}")
     if (unseen := min(counted, steps) - made) > 0:
         yield not_verifiable(
             f"that no sum was left out: {unseen} attempts that were charged have no answer in a "

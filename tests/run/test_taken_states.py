@@ -1,0 +1,361 @@
+"""`hubbub verify` believes no state that it has not computed, whatever an aggregator puts together.
+
+The aggregator of these runs has its own key and no silo's: it writes transcripts and evidence anew
+as it likes, and it asks the silos, whose protocol is real, at whatever it likes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.validation.made_up import table_of, write_silos
+
+from hubbub.network.collection.collectable import why_not
+from hubbub.planning import QueryState
+from hubbub.protocol import Keys, Roster, Tag
+from hubbub.queries import VALIDATION, planned_validation
+from hubbub.queries.coefficients import COEFFICIENT_SUMS
+from hubbub.queries.kept_sums import sums_in, write_sums
+from hubbub.study import Study
+from hubbub.training import federated, local_backend, loop, run
+from hubbub.training.result import Result
+from hubbub.verification import collect
+from hubbub.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
+from hubbub.verification.replay import checking
+from hubbub.verification.replay.checking import verify
+from hubbub.verification.replay.replayed_session import ReplayedSession
+from hubbub.verification.replay.session_findings import replay_findings
+from hubbub.verification.transcript import Header, writer
+from hubbub.verification.transcript.frame_records import Kept, files, read, read_header
+from hubbub.verification.transcript.writer import Transcript
+
+SCORES = ("run/validation.json", "run/validation-sums.json")
+EFFECTS = ("run/coefficients.json", "run/coefficient-sums.json")
+COLUMNS = {"age": {"low": 20, "high": 90}, "sex": {"categories": ["F", "M"]}}
+Frames = Callable[[list[Kept]], list[Kept]]
+
+
+@pytest.fixture(scope="module")
+def silos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("silos")
+    write_silos(folder)
+    return folder
+
+
+def asking(silos: Path, *, transcript: str = "full", sums: int = 1, **changed: Any) -> Study:
+    """A model of two columns, its validation and its odds ratios, in a few sums."""
+    made = table_of(
+        silos,
+        study={"transcript": transcript},
+        data={"columns": COLUMNS},
+        training={"steps": 3},
+        privacy={"epsilon": 24.0},
+        validation={"records": "training", "sums": sums, "holdout": 0.0},
+    )
+    del made["validation"]["holdout"]
+    made["coefficients"] = {"epsilon": 16.0, "sums": 2}
+    for name, keys in changed.items():
+        made[name] = {**made.get(name, {}), **keys}
+    return Study.from_table(made)
+
+
+@dataclass
+class Forger:
+    """An aggregator with the folder of a run; its keys are the only ones that it has."""
+
+    folder: Path
+    keys: Keys
+    result: Result
+
+    def rewrite(self, purpose: str, frames: Frames = lambda kept: kept, *, number: int = 0) -> None:
+        """The transcript of a query's session again, with other frames and any number."""
+        (path,) = (one for one in files(self.folder) if read_header(one).purpose == purpose)
+        self.rewrite_file(path, frames, purpose=purpose, number=number)
+
+    def rewrite_file(
+        self, path: Path, frames: Frames, *, purpose: str, number: int, full: bool = True
+    ) -> None:
+        """A transcript again, for any purpose; `full`, with all vectors that there are."""
+        header, kept = read_header(path), list(read(path))
+        full = full and all(k.payload is not None for k in kept if k.tag is not Tag.SHARE)
+        path.unlink()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(writer, "files", lambda _: range(number))
+            transcript = Transcript(
+                self.folder,
+                study=header.study,
+                session=header.session,
+                roster=header.roster,
+                purpose=purpose,
+                full=full,
+                round_parameters=header.round_parameters,
+            )
+        with transcript:
+            for one in frames(kept):
+                transcript.keep(one.frame, one.short)
+
+    def sign(self, *, words: bool = True) -> list[Finding]:
+        """The evidence of all that is there now, with what silos said; and what is found of it."""
+        path = self.folder / "evidence.json"
+        told = json.loads(path.read_text())
+        if paths := files(self.folder):
+            text = collect(
+                self.keys,
+                self.folder,
+                plan=self.result.plan,
+                roster=read_header(paths[0]).roster,
+                parts=told["silos"] if words else [],
+                attempts=told["epsilon"]["attempts"],
+            )
+            path.write_text(text)
+        return verify(self.folder)
+
+
+@contextmanager
+def asked_last_at(change: Callable[[Any], Any]) -> Iterator[None]:
+    """What is asked last is asked at another model than the one that is released."""
+    real = federated.ask_last
+
+    def at(prepared: Any, trained: QueryState, *given: Any) -> Any:
+        other = replace(trained, parameters=change(trained.parameters))
+        return real(prepared, other, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(federated, "ask_last", at)
+        yield
+
+
+def forged(study: Study, folder: Path) -> Forger:
+    """A run by a dishonest aggregator."""
+    seen: list[Any] = []
+    real = local_backend.federate
+
+    def spied(*given: Any, **named: Any) -> Any:
+        seen.append(named["keys"])
+        return real(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_backend, "federate", spied)
+        result = run(study, folder / "run")
+    return Forger(folder / "run", seen[0][0], result)
+
+
+def proven(found: list[Finding], word: str) -> list[str]:
+    """What is said to have been computed again of a file."""
+    return [one.claim for one in found if one.verdict == REDERIVED and word in one.claim]
+
+
+def holds(found: list[Finding]) -> bool:
+    return all(one.holds for one in found)
+
+
+ARBITRARY = np.array([2.0, -1.0, 0.5], np.float32)
+
+
+def elsewhere(parameters: Any) -> Any:
+    return np.resize(ARBITRARY, parameters.shape).astype(np.float32)
+
+
+def given(found: list[Finding]) -> list[str]:
+    """All that is said to have been computed again of what people are told."""
+    return [one for name in (*SCORES, *EFFECTS) for one in proven(found, name)]
+
+
+def test_all_that_an_honest_run_gives_is_computed_again(silos: Path, tmp_path: Path) -> None:
+    forger = forged(asking(silos), tmp_path)
+    found = forger.sign()
+    assert holds(found)
+    assert len(given(found)) == 4
+    forger.rewrite("training", number=9)
+    assert given(forger.sign()) == given(found)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 9])
+def test_a_validation_of_another_model_is_found_whatever_headers_say(
+    silos: Path, tmp_path: Path, number: int
+) -> None:
+    with asked_last_at(elsewhere):
+        forger = forged(asking(silos), tmp_path)
+    forger.rewrite("training", number=number)
+    found = forger.sign()
+    assert not holds(found)
+    assert given(found) == []
+
+
+def without_rounds(kept: list[Kept]) -> list[Kept]:
+    return [one for one in kept if not one.round]
+
+
+def test_an_empty_training_proves_no_model_and_nothing_that_is_asked_of_it(
+    silos: Path, tmp_path: Path
+) -> None:
+    with asked_last_at(elsewhere):
+        forger = forged(asking(silos), tmp_path)
+    forger.rewrite("training", without_rounds)
+    found = forger.sign()
+    assert not holds(found)
+    assert [*given(found), *proven(found, "model.safetensors")] == []
+
+
+@pytest.mark.parametrize("change", [elsewhere, lambda parameters: parameters])
+def test_where_a_training_was_kept_as_hashes_nothing_that_is_asked_of_its_model_is_proven(
+    silos: Path, tmp_path: Path, change: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All vectors of the validation are there: of which model it is, nothing shows."""
+    real = federated.ask_last
+
+    def full(prepared: Any, trained: Any, opened: Any, folder: Any) -> Any:
+        folder._full = True
+        return real(
+            prepared, replace(trained, parameters=change(trained.parameters)), opened, folder
+        )
+
+    monkeypatch.setattr(federated, "ask_last", full)
+    found = forged(asking(silos, transcript="hashes"), tmp_path).sign()
+    assert holds(found)
+    assert given(found) == []
+    assert "not all sums could be made" not in "".join(proven(found, ""))
+
+
+@contextmanager
+def begun_with_a_sum(purpose: str, times: float, step: int) -> Iterator[None]:
+    """A query's first state has one earlier sum, which nobody has made."""
+    real = loop.ask
+
+    def ask(planned: Any, summation: Any, state: QueryState, **named: Any) -> QueryState:
+        if planned.purpose == purpose:
+            layout, kept = planned.query.layout, state.parameters.copy()
+            begin = kept.size - layout.rounds * layout.numbers
+            kept[0] = 1
+            kept[begin : begin + layout.numbers] = times * np.linspace(-1.0, 1.0, layout.numbers)
+            state = replace(state, step=step, attempts=1, parameters=kept)
+        return real(planned, summation, state, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "ask", ask)
+        yield
+
+
+BEGUN = pytest.mark.parametrize(
+    ("transcript", "step"), [("full", 0), ("full", 1), ("hashes", 0), ("hashes", 1)]
+)
+
+
+@BEGUN
+def test_a_first_state_that_carries_an_earlier_sum_is_found(
+    silos: Path, tmp_path: Path, transcript: str, step: int
+) -> None:
+    with begun_with_a_sum("coefficients", 1e3, step):
+        forger = forged(asking(silos, transcript=transcript), tmp_path)
+    found = forger.sign()
+    assert not holds(found)
+    assert given(found) == []
+
+
+@BEGUN
+def test_statistics_that_begin_with_sums_of_nobody_are_found(
+    silos: Path, tmp_path: Path, transcript: str, step: int
+) -> None:
+    asked = table_of(silos, study={"transcript": transcript}, data={"columns": COLUMNS})
+    for name in ("model", "training", "validation"):
+        del asked[name]
+    asked["statistics"] = {"ages": {"kind": "table", "columns": ["age"]}, "sums": 2}
+    del asked["data"]["target"]
+    with begun_with_a_sum("statistics", 1.0, step):
+        forger = forged(Study.from_table(asked), tmp_path)
+    found = forger.sign()
+    assert not holds(found)
+    assert proven(found, "statistics.json") == []
+
+
+def test_a_sum_that_was_made_counts_though_no_session_followed(silos: Path, tmp_path: Path) -> None:
+    forger = forged(asking(silos, sums=2), tmp_path)
+    path = forger.folder / "validation-sums.json"
+    kept = json.loads(path.read_text())
+    query = planned_validation(forger.result.plan).query
+    path.write_text(json.dumps({"sums": kept["sums"][:1]}))
+    found = forger.sign()
+    assert any("validation-sums" in one.claim and not one.holds for one in found)
+    # Nor if the messages of its round are left out, MODEL and all.
+    forger.rewrite("validation", lambda kept: [one for one in kept if one.round < 2])
+    found = forger.sign()
+    assert not any("run/validation" in one for one in given(found))
+    assert query.layout.size == len(kept["sums"][0])
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_answers_that_lack_a_sum_are_not_proven(silos: Path, tmp_path: Path, last: bool) -> None:
+    forger = forged(asking(silos), tmp_path)
+    query = next(one.query for one in forger.result.plan.stepped if one.purpose == "coefficients")
+    kept = sums_in(forger.folder, query.layout, COEFFICIENT_SUMS)
+    kept[0] = 1
+    kept[kept.size - query.layout.numbers :] = 0.0
+    write_sums(forger.folder, kept, COEFFICIENT_SUMS)
+    forger.rewrite(
+        "coefficients", lambda kept: [one for one in kept if one.round != (2 if last else 1)]
+    )
+    found = forger.sign()
+    assert proven(found, COEFFICIENT_SUMS) == []
+    assert proven(found, "coefficients.json") == []
+
+
+def test_rounds_that_are_left_out_prove_no_earlier_model(silos: Path, tmp_path: Path) -> None:
+    forger = forged(asking(silos), tmp_path)
+    forger.rewrite("training", lambda kept: [one for one in kept if one.round < 3])
+    found = forger.sign()
+    assert not holds(found)
+    assert proven(found, "model.safetensors") == []
+
+
+def test_whom_a_session_was_set_up_with_only_its_aggregator_says() -> None:
+    """A ROLL is its word; the words of silos for it, CONFIRMs, are in no transcript."""
+    keys = [
+        Keys.generate(name, role)
+        for name, role in ({"a": "aggregator"} | dict.fromkeys("bcd", "silo")).items()
+    ]
+    header = Header(
+        study=bytes(32), session=bytes(16), purpose="training", number=0, roster=Roster.of(keys)
+    )
+    played = ReplayedSession(silos=frozenset({1, 2}))
+    told = {one.claim: one.verdict for one in replay_findings("x", header, played, steps=False)}
+    (verdict,) = (one for claim, one in told.items() if "set up with 2 of 3 silos" in claim)
+    assert verdict == "signed"
+
+
+def test_what_is_asked_last_is_no_collection(
+    silos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In which silos would sum at their first weights."""
+    study = asking(silos, parties={"compute_nodes": 2})
+    forger = forged(study, tmp_path)
+    planned = forger.result.plan.planned(VALIDATION)
+    assert "asked at the released model" in why_not(study, planned)
+    real = checking.is_collection
+    monkeypatch.setattr(
+        checking,
+        "is_collection",
+        lambda path: read_header(path).purpose == VALIDATION or real(path),
+    )
+    (wrong,) = (one for one in verify(forger.folder) if not one.holds)
+    assert "first weights" in wrong.verdict
+
+
+def test_what_rests_on_a_first_model_that_was_taken_is_not_proven(
+    silos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the study's own code makes it."""
+    forger = forged(asking(silos), tmp_path)
+    monkeypatch.setattr("hubbub.verification.replay.model_course._built", lambda *_, **__: None)
+    found = verify(forger.folder)
+    assert holds(found)
+    assert [*given(found), *proven(found, "model.safetensors")] == []
+    taken = [one for one in found if "could not be computed here" in one.claim]
+    assert {one.verdict for one in taken} == {NOT_VERIFIABLE}
+    assert len(taken) >= 3

@@ -1,0 +1,153 @@
+"""What one person's cell is: of any type a text, a number or missing, and never a failure (P31)."""
+
+# ruff: noqa: S608 (statements for databases of the tests' own)
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from tests.study.sql.test_engines import connect
+
+from hubbub.errors import StudyError
+from hubbub.study.extracts.cell_stream import texts_of
+from hubbub.study.sql.connection import connection_of
+from hubbub.study.sql.engines import rows_of
+from hubbub.study.sql.owned_query import checked
+from hubbub.study.sql.rendering import rendered
+
+# Values that no driver hands over, or that it hands over as an object of its own.
+DUCKDB = (
+    *("DATE 'infinity'", "DATE '0044-03-15 (BC)'", "DATE '10000-01-01'", "INTERVAL 200000 YEAR"),
+    *("TIMESTAMP '290000-01-01 00:00:00'", "TIMESTAMP '-infinity'", "TIME '24:00:00'"),
+    *("[INTERVAL 200000 YEAR]", "{'a': DATE 'infinity'}", "'\\xff'::BLOB", "UUID()::VARCHAR"),
+    *("170141183460469231731687303715884105727::HUGEINT", "'nan'::DOUBLE", "'-inf'::FLOAT"),
+)
+POSTGRESQL = (
+    *("'infinity'::DATE", "'0044-03-15 BC'::DATE", "'10000-01-01'::DATE", "'24:00'::TIME"),
+    *("'infinity'::TIMESTAMP", "'294000-01-01'::TIMESTAMPTZ", "'170000 years'::INTERVAL"),
+    *("'[2020-01-01,)'::DATERANGE", "'{[1,2],[5,6]}'::INT4MULTIRANGE", "'\\xff'::BYTEA"),
+    *("'NaN'::NUMERIC", "1e400::NUMERIC", "'1.2.3.4/8'::INET", "'{\"a\": 1}'::JSONB", "B'101'"),
+)
+ASKED = (
+    "SELECT pid, x FROM t",
+    "SELECT pid, CAST(x AS DOUBLE PRECISION) AS x FROM t WHERE x = 5 OR x <> 'a'",
+    "SELECT pid, LOWER(x) || 'a' AS x FROM t WHERE x LIKE '%1%' OR x IN (1, 2) OR x",
+    "SELECT pid, COALESCE(x, 'none') AS x FROM t WHERE NOT x IS NULL AND NOT (x) IS TRUE",
+    "SELECT pid, CAST(x AS DATE) AS x FROM t WHERE x BETWEEN 1 AND 2 OR x > '2020-01-01'",
+    "SELECT pid, COUNT(DISTINCT x) AS x FROM t GROUP BY pid",
+    "SELECT a.pid, b.x FROM t a JOIN t b ON b.pid = a.pid AND b.x AND a.x = b.x",
+)
+
+
+def _answers(home: Path, query: str) -> list[tuple[str, ...]]:
+    connection = connection_of("north", home)
+    made = checked(query, {"t": "pid"}, patient="pid")
+    statement = rendered(made.select, connection.dialect, connection.schema)
+    rows = [texts_of(row) for part in rows_of(connection, statement, "north") for row in part]
+    return sorted(map(tuple, rows))
+
+
+def test_p31_a_cell_that_no_driver_hands_over_keeps_nobody_away(postgresql: Any, tmp_path: Path):
+    for place, value in enumerate(DUCKDB):
+        home = connect(tmp_path / f"d{place}", "north", "duckdb:///db")
+        with duckdb.connect(str(home / "db")) as opened:
+            opened.execute(f"CREATE TABLE t AS SELECT '4711' AS pid, {value} AS x")
+        for query in ASKED:
+            _answers(home, query)
+    columns = ", ".join(f"{value} AS x{place}" for place, value in enumerate(POSTGRESQL))
+    url = postgresql.made("wild", f"CREATE TABLE t AS SELECT '4711'::TEXT AS pid, {columns}")
+    home = connect(tmp_path / "p", "north", url)
+    for place in range(len(POSTGRESQL)):
+        for query in ASKED[:3]:
+            _answers(home, query.replace("x", f"x{place}"))
+
+
+def test_p31_bytes_of_another_encoding_keep_nobody_away(postgresql: Any, tmp_path: Path):
+    home = connect(tmp_path / "s", "north", "sqlite:///db")
+    with sqlite3.connect(home / "db") as opened:
+        opened.execute("CREATE TABLE t (pid TEXT, x TEXT)")
+        opened.execute("INSERT INTO t VALUES ('1', CAST(X'4dfc6c6c6572' AS TEXT)), ('2', X'ff')")
+    for query in ASKED:
+        _answers(home, query)
+    assert _answers(home, ASKED[0]) == [("1", "M\ufffdller"), ("2", "\ufffd")]
+    with postgresql.owner("postgres") as opened:
+        opened.execute("DROP DATABASE IF EXISTS western")
+        opened.execute("CREATE DATABASE western ENCODING 'WIN1252' TEMPLATE template0")
+    with postgresql.owner("western") as opened:
+        opened.execute("CREATE TABLE t AS SELECT '1'::TEXT AS pid, 'Müller'::TEXT AS x")
+        opened.execute("INSERT INTO t SELECT '2', convert_from('\\x81'::BYTEA, 'WIN1252')")
+        opened.execute("GRANT SELECT ON t TO reader")
+    home = connect(tmp_path / "p", "north", postgresql.url("reader", "western"))
+    assert _answers(home, "SELECT pid, x FROM t WHERE x <> 'ä'")[0] == ("1", "Müller")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CASE WHEN pid = 4711 THEN 'x' ELSE 'true' END",
+        *("LOWER(s)", "NOT TRIM(s)", "s || 'a'", "COALESCE(s, 'x')", "NULLIF(s, 'x')", "'x'"),
+        *("CAST(s AS TEXT) OR TRUE", "LENGTH(s) = 1 AND SUBSTRING(s, 1, 1)", "CAST(s AS DATE)"),
+        *("LOWER(s) = 5", "LOWER(s) IN ('a', 5)", "5 IN (k, LOWER(s))", "LOWER(s) + 1 > 2"),
+        *("CAST(s AS DATE) = 'x'", "CAST(s AS DATE) > 5", "k BETWEEN LOWER(s) AND 5", "s < k"),
+        *("CASE LOWER(s) WHEN 5 THEN TRUE END", "COALESCE(CAST(s AS DATE), 5) IS NULL"),
+        *("CASE WHEN TRUE THEN LOWER(s) ELSE 5 END = 'a'", "NULLIF(LOWER(s), 5) IS NULL"),
+        *("LENGTH(CAST(k AS INTEGER)) = 1", "CAST(k AS INTEGER) LIKE '1%'", "-LOWER(s) = 1"),
+        *(
+            "CAST(CAST(s AS DOUBLE PRECISION) AS TEXT) = '1'",
+            "SQRT(TRIM(s)) > 1",
+            "s BETWEEN k AND s",
+        ),
+    ],
+)
+def test_p31_nothing_is_let_in_that_an_engine_would_cast_of_itself(said: str):
+    for query in (
+        f"SELECT pid FROM t WHERE {said}",
+        f"SELECT pid, CASE WHEN ({said}) THEN 1 END AS x FROM t",
+        f"SELECT a.pid FROM t a JOIN (SELECT pid, k FROM t WHERE NOT ({said})) b ON b.pid = a.pid",
+    ):
+        with pytest.raises(StudyError, match=r"expected data\.query to "):
+            checked(query, {"t": "pid"}, patient="pid")
+
+
+def test_p31_a_column_is_a_condition_where_it_is_a_number_and_not_0(tmp_path: Path):
+    rows = [("1", "1"), ("2", "0"), ("3", "x"), ("4", "2.5"), ("5", None), ("6", "true")]
+    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
+        home = connect(tmp_path / engine, "north", f"{engine}:///db")
+        opened = opener(str(home / "db"))
+        opened.execute("CREATE TABLE t (pid TEXT, s TEXT)")
+        opened.executemany("INSERT INTO t VALUES (?, ?)", rows)
+        opened.commit()
+        opened.close()
+        assert _answers(home, "SELECT pid FROM t WHERE s") == [("1",), ("4",)]
+        assert _answers(home, "SELECT pid FROM t WHERE NOT s") == [("2",)]
+
+
+def test_p31_two_people_are_never_joined_as_one(postgresql: Any, tmp_path: Path):
+    """Of a text `.0` is cut only where all of it is a whole number, as `canonical` has it."""
+    keys = ("1.2", "1.2.0", "7", "a1", "A1", "1.20", "x.0", "9" * 29, "9" * 28 + "8", " 7")
+    made = ["CREATE TABLE t (pid VARCHAR(40), x VARCHAR(40))"]
+    made += [f"INSERT INTO t VALUES ('{one}', '{one}')" for one in keys]
+    twin = ["CREATE TABLE u (pid VARCHAR(40))", "INSERT INTO u VALUES ('7.0'), ('7.'), ('1.2')"]
+    homes = [connect(tmp_path / "p", "north", postgresql.made("keys", *made, *twin))]
+    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
+        homes.append(connect(tmp_path / engine, "north", f"{engine}:///db"))
+        opened = opener(str(homes[-1] / "db"))
+        nocase = " COLLATE NOCASE" if engine == "sqlite" else ""
+        for one in (*made, *twin):
+            opened.execute(one.replace("pid VARCHAR(40)", f"pid VARCHAR(40){nocase}"))
+        opened.commit()
+        opened.close()
+    for home in homes:
+        own = _answers(home, "SELECT a.pid, b.x FROM t a JOIN t b ON b.pid = a.pid")
+        assert own == sorted((one.strip(), one.strip()) for one in keys)
+        connection = connection_of("north", home)
+        query = checked(
+            "SELECT t.pid FROM t JOIN u ON u.pid = t.pid", {"t": "pid", "u": "pid"}, patient="pid"
+        )
+        statement = rendered(query.select, connection.dialect, connection.schema)
+        joined = [row[0] for part in rows_of(connection, statement, "north") for row in part]
+        assert sorted(joined) == ["1.2", "7", "7"]
