@@ -218,7 +218,7 @@ class RowRules:
             if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
                 raise _refusal(text, 'a list after in, such as ("a", "b")')
             equal = [self._compared(left, ast.Eq(), one, table, text) for one in right.elts]
-            return np.any(equal, axis=0) == isinstance(op, ast.In)
+            return np.asarray(np.any(equal, axis=0) == isinstance(op, ast.In))
         one, other = self._part(left, table, text), self._part(right, table, text)
         if _TRUTH in (one.kind, other.kind) or type(op) not in _ORDERS:
             raise _refusal(text, "comparisons of numbers or categories")
