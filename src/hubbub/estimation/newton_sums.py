@@ -211,10 +211,10 @@ class NewtonRegression(Regression, Iterated):
             both = last.information[: self.first]
             inner = np.linalg.pinv(both[:, : self.first])
             information = information - both[:, self.first :].T @ inner @ both[:, self.first :]
-        names = self.covariates.names
-        each = len(information) // len(names)
-        named = tuple(name for name in names for _ in range(each))
-        return replace(answer, refusal=too_noisy(named, information, last.blur))
+        effects = self.covariates.names
+        each = len(information) // len(effects)
+        repeated = tuple(name for name in effects for _ in range(each))
+        return replace(answer, refusal=too_noisy(repeated, information, last.blur))
 
     def answer_of(self, root: Effects | None) -> Answer:
         """The answer that effects give, in units of their columns."""
@@ -298,7 +298,7 @@ class Together:
     @cached_property
     def information(self) -> Array:
         """(q, q) of all sums together, one of them being the whole."""
-        return np.einsum("s,sij->ij", self.weights, self.slopes)
+        return np.asarray(np.einsum("s,sij->ij", self.weights, self.slopes))
 
     @cached_property
     def root(self) -> Array:

@@ -132,7 +132,7 @@ class NewtonPoisson(ModelRegression):
         """How far counts spread, and how many records lie beyond the bound."""
         high, z = self.outcome.bounds[1], normal_quantile(self.confidence)
         units = np.array([self._at(at).length / (_BEYOND * high) for _, _, at in sums])
-        weights = ([sigma for _, sigma, _ in sums] * units) ** -2.0
+        weights = (np.array([sigma for _, sigma, _ in sums]) * units) ** -2.0
         number = float(np.average([one[-1] for one, _, _ in sums] * units, weights=weights))
         noise = z / math.sqrt(weights.sum())
         spread = self._read(*sums[-1]).spread

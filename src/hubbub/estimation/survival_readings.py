@@ -161,7 +161,8 @@ class CurveReadings:
         grid = np.asarray(self._sets.grid[: len(self._lines[0])])
         if not self._sets.time.step:
             places = np.linspace(grid[:-1], grid[1:], _PLACES + 1, axis=1)
-            return np.trapezoid(np.exp(-np.interp(places, clock, hazard)), places, axis=1)
+            heights = np.exp(-np.interp(places, clock, hazard))
+            return np.asarray(np.trapezoid(heights, places, axis=1))
         areas = []
         for k, many in enumerate(np.minimum(self._sets.values[: len(grid) - 1], _PLACES)):
             first, last = self._clock[k : k + 2]

@@ -280,5 +280,5 @@ def _store(path: Path, features: NDArray[Any]) -> None:
     with suppress(OSError), locked(path.with_name(_LOCK)):
         for part in path.parent.glob("*.part"):
             part.unlink(missing_ok=True)
-        rows = memoryview(np.ascontiguousarray(features).reshape(-1).view(np.uint8))
+        rows = np.ascontiguousarray(features).reshape(-1).view(np.uint8).data
         write_bytes(path, head.getvalue(), rows, durable=False, mode=PRIVATE)

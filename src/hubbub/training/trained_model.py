@@ -105,7 +105,7 @@ class TrainedModel:
             ModelError: a prediction is no finite number.
         """
         predicted = learning.scores(self.scorer, self.features(table))
-        finite = np.isfinite(predicted).reshape(len(predicted), -1).all(1)
+        finite = np.asarray(np.isfinite(predicted).reshape(len(predicted), -1).all(1))
         if not finite.all():
             raise ModelError(
                 f"expected finite predictions, found others for {int((~finite).sum())} of "
