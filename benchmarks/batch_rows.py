@@ -26,9 +26,9 @@ import torch
 from benchmarks.learning import made
 from benchmarks.result_table import write_table
 from hubbub.learning import TrainingTask, parameters_vector
-from hubbub.planning import SUM_MARGIN
-from hubbub.protocol import EMPTY, most_rows
-from hubbub.tabular import Records
+from hubbub.planning.mechanism import SUM_MARGIN
+from hubbub.protocol.round.batch_rows import EMPTY, most_rows
+from hubbub.tabular.records import Records
 
 TABLE = Path(__file__).parent / "results" / "batch_rows.csv"
 RATE, RECORDS = 0.002, 400

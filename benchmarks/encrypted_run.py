@@ -34,16 +34,19 @@ from numpy.typing import NDArray
 import hubbub
 from benchmarks.result_table import write_table
 from hubbub import learning
-from hubbub.planning import SUM_MARGIN, Plan
+from hubbub.planning.mechanism import SUM_MARGIN
+from hubbub.planning.plan_values import Plan
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import noise, ring
 from hubbub.protocol.primitives.identity import Keys
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round import LocalTask, RoundParameters, most_rows, poisson_rows
+from hubbub.protocol.round.batch_rows import most_rows, poisson_rows
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of, round_parameters_of
-from hubbub.study import Study
-from hubbub.tabular import Records
+from hubbub.study.study import Study
+from hubbub.tabular.records import Records
 
 PIXELS, CLASSES, HIDDEN = 784, 10, (536, 536, 536)
 SILOS, RECORDS, BATCH, STEPS = 100, 600, 400, 1250

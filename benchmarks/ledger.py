@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.result_table import write_table
 from hubbub.ledger.privacy_ledger import Cap, Entry, Ledger, LedgerMechanism
-from hubbub.privacy import Certificate
+from hubbub.privacy.certificate import Certificate
 
 ROUNDS, EARLIER = 1250, 250
 RESULTS = Path(__file__).parent / "results"

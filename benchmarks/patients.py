@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from hubbub.learning import TrainingTask, parameters_vector, per_unit_model
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 from learning import made, spent
 
 TABLE = Path(__file__).parent / "results" / "patients.csv"

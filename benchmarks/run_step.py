@@ -29,11 +29,12 @@ import numpy as np
 from benchmarks.encrypted_run import CLASSES, HIDDEN, PIXELS, made_up
 from benchmarks.result_table import write_table
 from hubbub import Records, Study, run
-from hubbub.protocol import LocalTask
 from hubbub.protocol.primitives import noise
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round import RoundParameters, poisson_rows
-from hubbub.queries import plan
+from hubbub.protocol.round.batch_rows import poisson_rows
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.queries.study_queries import plan
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.preparing import prepare

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from benchmarks.result_table import write_table
 from hubbub.cli.output import bar
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import Layout
 

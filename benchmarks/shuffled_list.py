@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.protocol import Keys, ListContext, Roster, TokenList
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.token_lists.list_context import ListContext
+from hubbub.protocol.token_lists.token_list import TokenList
 from hubbub.session.ask import Answer, Call, Peers
 from hubbub.session.in_process import SharedPool
 from hubbub.session.setup import new_session

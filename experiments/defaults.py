@@ -27,10 +27,10 @@ import hubbub
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.results import Table
 from hubbub.learning import metrics, survival_metrics
-from hubbub.study import Study
 from hubbub.study.datasets import HEART_COLUMNS, HEART_SILOS, heart
+from hubbub.study.study import Study
 from hubbub.study.usual_training import UsualTraining, squared_length, usual_training
-from hubbub.tabular import Outcome
+from hubbub.tabular.outcome import Outcome
 from hubbub.tuning.linear_heads import (
     ClassHead,
     Hazards,

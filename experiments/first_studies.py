@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.defaults import Cohort, telling
 from experiments.results import Table
-from hubbub.queries import plan
-from hubbub.study import Study, sources
+from hubbub.queries.study_queries import plan
+from hubbub.study import sources
+from hubbub.study.study import Study
 from hubbub.study.usual_training import usual_for
 from hubbub.tuning.linear_heads import Number, head_of
 from hubbub.tuning.linear_rehearsals import LinearModels, RehearsalLaw, Settings, rehearsed

@@ -29,7 +29,7 @@ from experiments.results import Table, summarise
 from hubbub.errors import DataError
 from hubbub.learning import accuracy, survival_metrics
 from hubbub.study.datasets import HEART_SILOS
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 METHODS = ("hubbub", "local-dp", "non-private")
 KEY = ("data", "method", "epsilon", "seed")

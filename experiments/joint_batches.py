@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import hubbub
 import hubbub.learning as learning
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round import Silo
+from hubbub.protocol.round.silo import Silo
 from hubbub.session.in_process import LocalPeers
 from hubbub.session.layout import layout_of
 from hubbub.session.noisy_sums import NoisySums

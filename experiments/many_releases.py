@@ -26,9 +26,15 @@ from experiments import statistics_data as data
 from experiments.command import fill, options_of, parser_of
 from experiments.planned_answers import AGE, LAB, RARE, SEX, STAGE, TIME, word
 from experiments.results import Table
-from hubbub import estimation
-from hubbub.estimation import Answer, Iterated, Levels, OneSum, Stacked, stack
-from hubbub.tabular import Column
+from hubbub.estimation import baseline_table
+from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.linear import Linear
+from hubbub.estimation.logistic_regression import Logistic
+from hubbub.estimation.quantiles import Quantiles
+from hubbub.estimation.stacking import Stacked, stack
+from hubbub.estimation.statistic import Answer, Iterated, Levels, OneSum
+from hubbub.estimation.survival import Survival
+from hubbub.tabular.column import Column
 
 Array = NDArray[np.float64]
 Cells = dict[str, Array]
@@ -104,13 +110,13 @@ def shipped(name: str, epsilon: float) -> Setting:
 @cache
 def settings() -> Mapping[str, Setting]:
     """All twelve, by name."""
-    table = estimation.Table(columns=(AGE, LAB, RARE, STAGE), by=ARM)
-    curves = estimation.Survival(time=TIME, event=EVENT, edges=GRID, by=ARM)
+    table = baseline_table.Table(columns=(AGE, LAB, RARE, STAGE), by=ARM)
+    curves = Survival(time=TIME, event=EVENT, edges=GRID, by=ARM)
     spread = tuple(np.geomspace(1.0, 501.0, 65) - 1.0)
-    lab = estimation.Quantiles(column=LAB, edges=(*spread[:-1], 500.0), at=AT)
-    logistic = estimation.Logistic(outcome=DIED, on=CLASSES)
-    cox = estimation.Cox(time=TIME, event=EVENT, edges=GRID, on=(ARM, *CLASSES))
-    linear = estimation.Linear(outcome=SCORE, on=(AGE, *CLASSES[:2]))
+    lab = Quantiles(column=LAB, edges=(*spread[:-1], 500.0), at=AT)
+    logistic = Logistic(outcome=DIED, on=CLASSES)
+    cox = Cox(time=TIME, event=EVENT, edges=GRID, on=(ARM, *CLASSES))
+    linear = Linear(outcome=SCORE, on=(AGE, *CLASSES[:2]))
     made_up = {
         "table of two arms alike": (table, 2.0, 2_000),
         "curves of two arms alike": (curves, 1.0, 2_200),
@@ -138,12 +144,12 @@ def truth_of(setting: Setting, exact: Answer, cells: Cells) -> dict[tuple[str, .
     asked, found = setting.asked, {known.name_of(row): row.value for row in exact.rows}
     for curve in exact.curves:
         found |= {("curve", curve.name, f"{x:g}"): y for x, y in zip(curve.x, curve.y, strict=True)}
-    if isinstance(asked, estimation.Quantiles) and asked.column == LAB:  # not of whole numbers
+    if isinstance(asked, Quantiles) and asked.column == LAB:  # not of whole numbers
         for row, p in zip(
             [r for r in exact.rows if r.quantity != "records"], asked.at, strict=True
         ):
             found[known.name_of(row)] = float(np.quantile(cells[asked.column.name], p))
-    if isinstance(asked, estimation.Survival):
+    if isinstance(asked, Survival):
         places = asked.by.places(cells) if asked.by else np.zeros(len(cells["time"]), np.int64)
         for number, name in enumerate(asked.by.names if asked.by else ("",)):
             one = {key: values[places == number] for key, values in cells.items()}

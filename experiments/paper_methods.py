@@ -23,21 +23,17 @@ from scipy import stats
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
-from hubbub.estimation import (
-    Answer,
-    Centres,
-    Cox,
-    Crosstab,
-    EventRates,
-    Incidence,
-    Levels,
-    Logistic,
-    OneSum,
-    Quantiles,
-    Survival,
-)
-from hubbub.estimation import Table as Baseline
-from hubbub.tabular import Column
+from hubbub.estimation.baseline_table import Table as Baseline
+from hubbub.estimation.centres import Centres
+from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.crosstab import Crosstab
+from hubbub.estimation.incidence import Incidence
+from hubbub.estimation.logistic_regression import Logistic
+from hubbub.estimation.quantiles import Quantiles
+from hubbub.estimation.rates import EventRates
+from hubbub.estimation.statistic import Answer, Levels, OneSum
+from hubbub.estimation.survival import Survival
+from hubbub.tabular.column import Column
 
 Array = NDArray[Any]
 Cells = dict[str, Array]

@@ -25,9 +25,18 @@ from experiments import statistics as known
 from experiments import statistics_data as data
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
-from hubbub import estimation
-from hubbub.estimation import Answer, Expectation, Iterated, Levels, OneSum, stack
-from hubbub.tabular import Column
+from hubbub.estimation import baseline_table
+from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.cox_newton import cox
+from hubbub.estimation.crosstab import Crosstab
+from hubbub.estimation.histogram import Histogram
+from hubbub.estimation.linear import Linear
+from hubbub.estimation.logistic_regression import Logistic, logistic
+from hubbub.estimation.quantiles import Quantiles
+from hubbub.estimation.stacking import stack
+from hubbub.estimation.statistic import Answer, Expectation, Iterated, Levels, OneSum
+from hubbub.estimation.survival import Survival
+from hubbub.tabular.column import Column
 
 Cells = dict[str, NDArray[np.float64]]
 AGE = Column(name="age", low=20, high=90)
@@ -112,25 +121,21 @@ def question(kind: str, rng: np.random.Generator) -> OneSum | Iterated:
     by = classes[0] if rng.random() < 0.5 else None
     asked: Mapping[str, object] = {
         "table": lambda: (
-            estimation.Table(columns=(AGE, LAB, STAGE), by=CLASSES[rng.integers(2)])
+            baseline_table.Table(columns=(AGE, LAB, STAGE), by=CLASSES[rng.integers(2)])
             if by
-            else estimation.Table(columns=(AGE, LAB, SEX, STAGE))
+            else baseline_table.Table(columns=(AGE, LAB, SEX, STAGE))
         ),
-        "quantiles": lambda: estimation.Quantiles(
-            column=AGE, edges=tuple(np.linspace(20, 90, 65).tolist())
-        ),
-        "histogram": lambda: estimation.Histogram(
-            column=AGE, edges=tuple(np.linspace(20, 90, 15).tolist())
-        ),
-        "crosstab": lambda: estimation.Crosstab(rows=CLASSES[2], across=CLASSES[rng.integers(2)]),
-        "survival": lambda: estimation.Survival(time=TIME, event=EVENT, edges=GRID, by=by),
-        "logistic": lambda: estimation.Logistic(outcome=DIED, on=classes),
-        "logistic on numbers": lambda: estimation.logistic(DIED, mixed),
-        "linear": lambda: estimation.Linear(
+        "quantiles": lambda: Quantiles(column=AGE, edges=tuple(np.linspace(20, 90, 65).tolist())),
+        "histogram": lambda: Histogram(column=AGE, edges=tuple(np.linspace(20, 90, 15).tolist())),
+        "crosstab": lambda: Crosstab(rows=CLASSES[2], across=CLASSES[rng.integers(2)]),
+        "survival": lambda: Survival(time=TIME, event=EVENT, edges=GRID, by=by),
+        "logistic": lambda: Logistic(outcome=DIED, on=classes),
+        "logistic on numbers": lambda: logistic(DIED, mixed),
+        "linear": lambda: Linear(
             outcome=LAB, on=(*mixed[:1], *classes) if number == AGE else classes
         ),
-        "cox": lambda: estimation.Cox(time=TIME, event=EVENT, edges=GRID, on=classes),
-        "cox on numbers": lambda: estimation.cox(TIME, EVENT, GRID, mixed),
+        "cox": lambda: Cox(time=TIME, event=EVENT, edges=GRID, on=classes),
+        "cox on numbers": lambda: cox(TIME, EVENT, GRID, mixed),
     }
     return asked[kind]()  # type: ignore[operator]
 

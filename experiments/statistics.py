@@ -26,8 +26,16 @@ from numpy.typing import NDArray
 from experiments import statistics_data as data
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
-from hubbub import estimation
-from hubbub.estimation import Answer, Iterated, Levels, OneSum, Parameters, stack
+from hubbub.estimation import NoisyTest, baseline_table
+from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.cox_newton import cox
+from hubbub.estimation.crosstab import Crosstab
+from hubbub.estimation.linear import Linear
+from hubbub.estimation.logistic_regression import Logistic
+from hubbub.estimation.quantiles import Quantiles
+from hubbub.estimation.stacking import stack
+from hubbub.estimation.statistic import Answer, Estimate, Iterated, Levels, OneSum, Parameters
+from hubbub.estimation.survival import Survival
 
 Array = NDArray[np.float64]
 EPSILONS = (0.1, 0.5, 1.0, 2.0)
@@ -65,15 +73,13 @@ def alone(patients: str, one: OneSum | Iterated, dealt: str = "") -> Setting:
     return Setting(patients=patients, asked={"one": one}, looked_at="one", dealt=dealt)
 
 
-DIALYSIS_TABLE = estimation.Table(columns=(data.AGE, data.DISEASE, data.BEGIN, data.EVENT))
-AGES = estimation.Quantiles(column=data.AGE, edges=tuple(map(float, range(20, 91))))
-BY_DIABETES = estimation.Survival(
+DIALYSIS_TABLE = baseline_table.Table(columns=(data.AGE, data.DISEASE, data.BEGIN, data.EVENT))
+AGES = Quantiles(column=data.AGE, edges=tuple(map(float, range(20, 91))))
+BY_DIABETES = Survival(
     time=data.MONTHS, event=data.EVENT, edges=MONTHLY, by=Levels(column=data.DIABETES)
 )
-COX = estimation.Cox(time=data.MONTHS, event=data.EVENT, edges=MONTHLY, on=ON)
-DISEASE_DIED = estimation.Crosstab(
-    rows=Levels(column=data.DISEASE), across=Levels(column=data.EVENT)
-)
+COX = Cox(time=data.MONTHS, event=data.EVENT, edges=MONTHLY, on=ON)
+DISEASE_DIED = Crosstab(rows=Levels(column=data.DISEASE), across=Levels(column=data.EVENT))
 WHOLE = {
     "table": DIALYSIS_TABLE,
     "ages": AGES,
@@ -84,30 +90,28 @@ WHOLE = {
 SETTINGS = {
     "table, dialysis": alone("dialysis", DIALYSIS_TABLE),
     "table, leukaemia": alone(
-        "leukaemia", estimation.Table(columns=(data.AGE, data.SEX, data.OLD, data.WBC))
+        "leukaemia", baseline_table.Table(columns=(data.AGE, data.SEX, data.OLD, data.WBC))
     ),
-    "table, heart": alone("heart", estimation.Table(columns=data.HEART)),
+    "table, heart": alone("heart", baseline_table.Table(columns=data.HEART)),
     "quartiles of age, dialysis": alone("dialysis", AGES),
     "Kaplan-Meier, dialysis": alone(
-        "dialysis", estimation.Survival(time=data.MONTHS, event=data.EVENT, edges=MONTHLY)
+        "dialysis", Survival(time=data.MONTHS, event=data.EVENT, edges=MONTHLY)
     ),
     "Kaplan-Meier, leukaemia": alone(
-        "leukaemia", estimation.Survival(time=data.DAYS, event=data.EVENT, edges=QUARTERS)
+        "leukaemia", Survival(time=data.DAYS, event=data.EVENT, edges=QUARTERS)
     ),
     "log-rank, dialysis": alone("dialysis", BY_DIABETES, "diabetes"),
     "log-rank, leukaemia": alone(
         "leukaemia",
-        estimation.Survival(
-            time=data.DAYS, event=data.EVENT, edges=QUARTERS, by=Levels(column=data.OLD)
-        ),
+        Survival(time=data.DAYS, event=data.EVENT, edges=QUARTERS, by=Levels(column=data.OLD)),
         "old",
     ),
     "chi-square, dialysis": alone("dialysis", DISEASE_DIED, "disease"),
-    "logistic, dialysis": alone("dialysis", estimation.Logistic(outcome=data.DIED, on=ON)),
+    "logistic, dialysis": alone("dialysis", Logistic(outcome=data.DIED, on=ON)),
     "Cox, dialysis": alone("dialysis", COX),
     "Cox, leukaemia": alone(
         "leukaemia",
-        estimation.Cox(
+        Cox(
             time=data.DAYS,
             event=data.EVENT,
             edges=QUARTERS,
@@ -116,16 +120,14 @@ SETTINGS = {
     ),
     "Cox on numbers, leukaemia": alone(
         "leukaemia",
-        estimation.cox(data.DAYS, data.EVENT, QUARTERS, (data.AGE, Levels(column=data.SEX))),
+        cox(data.DAYS, data.EVENT, QUARTERS, (data.AGE, Levels(column=data.SEX))),
     ),
     "Cox on numbers, dialysis": alone(
         "dialysis",
-        estimation.cox(
-            data.MONTHS, data.EVENT, MONTHLY[::3], (data.AGE, Levels(column=data.DIABETES))
-        ),
+        cox(data.MONTHS, data.EVENT, MONTHLY[::3], (data.AGE, Levels(column=data.DIABETES))),
     ),
     "linear, dialysis": alone(
-        "dialysis", estimation.Linear(outcome=data.AGE, on=(data.BEGIN, Levels(column=data.EVENT)))
+        "dialysis", Linear(outcome=data.AGE, on=(data.BEGIN, Levels(column=data.EVENT)))
     ),
     **{
         f"whole study: {name}": Setting(patients="dialysis", asked=WHOLE, looked_at=name)
@@ -187,7 +189,7 @@ def truth_of(answer: Answer) -> Truth:
     )
 
 
-def name_of(row: estimation.Estimate) -> tuple[str, ...]:
+def name_of(row: Estimate) -> tuple[str, ...]:
     """What a number is about."""
     return (row.quantity, row.column, row.level, row.group)
 
@@ -277,7 +279,7 @@ def ratios(release: Answer, truth: Truth) -> list[float]:
     ]
 
 
-def tested(release: Answer, of: Callable[[estimation.NoisyTest], float | None]) -> list[float]:
+def tested(release: Answer, of: Callable[[NoisyTest], float | None]) -> list[float]:
     """One number of each test."""
     return [value for test in release.tests if (value := of(test)) is not None]
 

@@ -46,10 +46,11 @@ from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import ring, wire
 from hubbub.protocol.primitives.true_signatures import TRUE_SIGNATURES
-from hubbub.session import NodeParty, SiloParty
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of
-from hubbub.tabular import Records
+from hubbub.session.node_party import NodeParty
+from hubbub.session.silo_party import SiloParty
+from hubbub.tabular.records import Records
 
 APART = 0  # in the place of a number of threads: every party on its own
 _MASKINGS = 5  # silos whose masks are timed alone

@@ -26,10 +26,13 @@ from numpy.typing import NDArray
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
-from hubbub.estimation import Levels
-from hubbub.synthesis import Design, SyntheticData, combine, pair_coefficients
+from hubbub.estimation.statistic import Levels
 from hubbub.synthesis.coding import CodedColumn
-from hubbub.tabular import Column
+from hubbub.synthesis.design import Design
+from hubbub.synthesis.measured_coefficients import pair_coefficients
+from hubbub.synthesis.release import SyntheticData
+from hubbub.synthesis.share_intervals import combine
+from hubbub.tabular.column import Column
 
 Array, Whole = NDArray[np.float64], NDArray[np.int64]
 LAWS, EPSILONS, RECORDS = ("dependent", "three-way"), (0.5, 1.0, 2.0), (1000, 3000, 8000, 20_000)

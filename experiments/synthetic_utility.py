@@ -26,10 +26,10 @@ from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.synthetic_coverage import SUMS, noise_of, released
 from hubbub.errors import DataError
-from hubbub.estimation import Levels
-from hubbub.synthesis import Design
+from hubbub.estimation.statistic import Levels
 from hubbub.synthesis.coding import CodedColumn
-from hubbub.tabular import Column
+from hubbub.synthesis.design import Design
+from hubbub.tabular.column import Column
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]

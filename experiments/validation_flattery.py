@@ -23,8 +23,8 @@ from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from hubbub import Study
 from hubbub.learning.metrics import auc
-from hubbub.queries import whose_records
-from hubbub.training import rehearse
+from hubbub.queries.validation.whose_records import whose_records
+from hubbub.training.rehearsal import rehearse
 
 Array = NDArray[np.float64]
 SILOS, FRESH = 5, 20_000

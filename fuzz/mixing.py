@@ -17,7 +17,9 @@ from fuzz.frames import edited
 from fuzz.reading import Reader, hold
 from hubbub.errors import ProtocolError
 from hubbub.protocol.primitives.wire import Tag
-from hubbub.protocol.token_lists import ListContext, Mixer, Owned
+from hubbub.protocol.token_lists.list_context import ListContext
+from hubbub.protocol.token_lists.mixer import Mixer
+from hubbub.protocol.token_lists.token_list import Owned
 from protocol.parties import SESSION, STUDY, world
 
 _WORLD = world(3)

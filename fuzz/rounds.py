@@ -26,7 +26,10 @@ from hubbub.protocol.primitives.wire import (
     Tag,
     unverified,
 )
-from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.compute_node import ComputeNode
+from hubbub.protocol.round.masking import Masking
+from hubbub.protocol.round.round_parameters import RoundParameters
 from protocol.parties import DIMENSION, SESSION, STUDY, World, sessions_of, world
 
 _MOST_MOVES = 40

@@ -39,8 +39,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 import hubbub
-from hubbub.privacy import Composition, Step, release
+from hubbub.privacy.accountant import Composition
 from hubbub.privacy.bound import GAP
+from hubbub.privacy.dominating_pairs import Step, release
 
 MEMORY = 12 << 30  # bytes of address space; a peer that wants more fails in its own row
 PRECISION = 1e-3  # asked of the accountants that take one

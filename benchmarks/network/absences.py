@@ -39,9 +39,9 @@ from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
-from hubbub.planning import Plan
-from hubbub.queries import plan
-from hubbub.study import Study
+from hubbub.planning.plan_values import Plan
+from hubbub.queries.study_queries import plan
+from hubbub.study.study import Study
 from hubbub.training import prepared_study
 
 ANSWER_SECONDS = 5.0

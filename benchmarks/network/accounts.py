@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.protocol import Roster, Tag
-from hubbub.queries import main_of
-from hubbub.study import Study
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.wire import Tag
+from hubbub.queries.study_queries import main_of
+from hubbub.study.study import Study
 from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript import files, read
+from hubbub.verification.transcript.frame_records import files, read
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,14 +43,17 @@ from hubbub.network.endpoint import Endpoint
 from hubbub.network.envelope import read_request
 from hubbub.network.event_log import EventLog
 from hubbub.network.join import relay_of
-from hubbub.network.nats import Answering, Carrier, Relay, Server
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.answering import Answering
+from hubbub.network.nats.carrier import Carrier
+from hubbub.network.nats.server import Server
 from hubbub.network.node_endpoint import NodeEndpoint
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
-from hubbub.protocol import Roster
-from hubbub.session import Call
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.session.ask import Call
 
 FAST, WHILE_BACK = 40.0, 5.0  # seconds of the clock in a real one: while cut off, until back
 SHORTEST, LONGEST = 1.0, 360.0  # seconds

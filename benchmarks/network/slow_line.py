@@ -27,7 +27,7 @@ from benchmarks.network.tun import HUB, Lines, Quality, enter, retransmitted
 from hubbub.cli.main import main
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.key_files import read_roster
-from hubbub.study import Study
+from hubbub.study.study import Study
 from hubbub.training.preparing import prepare
 
 _SHORTEST, _LONGEST = 5.0, 50.0  # seconds of darkness, below the deadline of a phase

@@ -29,7 +29,7 @@ from hubbub.network.nats.server import PROCESS_ID
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.party_process import PartyProcess
 from hubbub.protocol.primitives.identity import Roster
-from hubbub.study import Study
+from hubbub.study.study import Study
 
 SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 

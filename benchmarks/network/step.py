@@ -33,13 +33,15 @@ from hubbub.cli.main import main
 from hubbub.network.aggregator_process import RelayFiles
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.join import relay_of
-from hubbub.network.nats import Answering, Carrier, Relay, Server
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.answering import Answering
+from hubbub.network.nats.carrier import Carrier
 from hubbub.network.nats.pieces import PIECE_BYTES
-from hubbub.network.nats.server import PROCESS_ID
+from hubbub.network.nats.server import PROCESS_ID, Server
 from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
 from hubbub.network.nats.tls import client_context
 from hubbub.network.party_folder import RELAY, PartyFolder
-from hubbub.study import Study
+from hubbub.study.study import Study
 from hubbub.training.run_study import run as run_study
 
 SILOS = ("ann", "bob", "cyn")

@@ -26,8 +26,7 @@ from hubbub.cli.main import main
 from hubbub.network.aggregator_process import RelayFiles
 from hubbub.network.demo import DemoConsortium
 from hubbub.network.join import relay_of
-from hubbub.network.nats import Server
-from hubbub.network.nats.server import CONFIGURATION, PROCESS_ID
+from hubbub.network.nats.server import CONFIGURATION, PROCESS_ID, Server
 from hubbub.network.party_folder import RELAY, PartyFolder
 
 SILOS, MANY = (5, 10, 20, 40), 1000

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from hubbub.errors import DataError, StudyError
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS
-from hubbub.tabular import Records, encode_table, read_cells
+from hubbub.tabular.cells import read_cells
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import encode_table
 
 BRCA_SILOS = tuple(f"region-{number}" for number in range(6))
 _CENTRES = ("Cleveland", "Hungary", "Switzerland", "VA Long Beach")  # in the order of HEART_SILOS

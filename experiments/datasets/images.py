@@ -26,7 +26,7 @@ from experiments.datasets.archive import Archive, damaged, fill, member
 from experiments.datasets.dealing import TEST, part_of
 from hubbub.errors import DataError, with_extra
 from hubbub.study.datasets.cache_folder import data_folder
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 Pixels = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 Reader = Callable[[Path, bool], tuple[Pixels, Pixels]]

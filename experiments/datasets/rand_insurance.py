@@ -33,7 +33,10 @@ from experiments.datasets.archive import damaged
 from hubbub.errors import StudyError
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.datasets.wheel import Wheel, buffers_and_names, fill
-from hubbub.tabular import Column, Records, encode_table, read_cells
+from hubbub.tabular.cells import read_cells
+from hubbub.tabular.column import Column
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import encode_table
 
 # In the order of the numbers 1 to 6 in the file.
 RAND_SITES = (

@@ -2,6 +2,6 @@
 
 import sys
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 
 sys.exit(main())

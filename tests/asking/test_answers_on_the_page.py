@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hubbub.estimation import Levels
+from hubbub.estimation.statistic import Levels
 from hubbub.report.answers_section import answers
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 
 def survival(**curve: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from tests.asking.made_up import KINDS, study, table_of_study
 
 from hubbub import Study
 from hubbub.errors import StudyError
-from hubbub.estimation import statistic_from
-from hubbub.tabular import Column
+from hubbub.estimation.kinds import statistic_from
+from hubbub.tabular.column import Column
 
 HERE = Path()
 WRONG = {

@@ -16,9 +16,10 @@ from hubbub import Study
 from hubbub.errors import StudyError
 from hubbub.ledger.entry import Entry
 from hubbub.ledger.row_cost import cost_of, kind_of
-from hubbub.planning import Account, releases
-from hubbub.privacy import Composition, Step, release
-from hubbub.queries import statistics_of
+from hubbub.planning.accounts import Account, releases
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.dominating_pairs import Step, release
+from hubbub.queries.statistics_query import statistics_of
 
 HERE = Path()
 
@@ -49,8 +50,9 @@ def test_p23_no_two_records_are_further_apart_than_is_charged(kind: str, relatio
 
 
 def _coded(study: Study) -> dict[str, Any]:
-    from hubbub.study import columns_of
-    from hubbub.tabular import cells_of, coded_cells
+    from hubbub.study.data import columns_of
+    from hubbub.tabular.cells import cells_of
+    from hubbub.tabular.table import coded_cells
 
     columns = columns_of(study.data).values()
     return dict(coded_cells(cells_of(patients(3, 60)), columns, "made up").columns)

@@ -12,7 +12,7 @@ import hubbub
 from hubbub.cli.main import main
 from hubbub.errors import UserError
 from hubbub.training.comparison import compare
-from hubbub.verification.audit import audit
+from hubbub.verification.audit.canary_audit import audit
 
 
 def _compare(told: hubbub.Study, _: Path) -> object:

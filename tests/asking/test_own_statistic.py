@@ -14,21 +14,22 @@ import pytest
 from tests.asking.made_up import study, write_silos
 
 import hubbub
-from hubbub import estimation
 from hubbub.errors import StudyError
 from hubbub.estimation import kinds
 from hubbub.estimation.asked_keys import StatisticKeys
-from hubbub.estimation.statistic import Answer, Array, Cells, Estimate, Expectation, scaled
+from hubbub.estimation.histogram import Histogram
+from hubbub.estimation.kinds import register
+from hubbub.estimation.statistic import Answer, Array, Cells, Estimate, Expectation, OneSum, scaled
 from hubbub.settings import number
-from hubbub.study import json_schema
-from hubbub.tabular import Column
-from hubbub.verification.replay import verify
+from hubbub.study.study_keys import json_schema
+from hubbub.tabular.column import Column
+from hubbub.verification.replay.checking import verify
 
 TOO_NOISY = "too few records for the noise"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Above(estimation.OneSum):
+class Above(OneSum):
     """How many records have more than so much of a column."""
 
     column: Column
@@ -65,7 +66,7 @@ class Above(estimation.OneSum):
 
 @pytest.fixture
 def above() -> Iterator[dict[str, Any]]:
-    estimation.register(Above)
+    register(Above)
     yield {"kind": "above", "column": "age", "than": 50}
     del kinds.KINDS["above"]
 
@@ -100,15 +101,15 @@ def test_without_its_class_nobody_can_read_such_a_study(above: dict[str, Any]) -
     del kinds.KINDS["above"]
     with pytest.raises(StudyError, match=r'statistics\.old\.kind to be one of "table"'):
         hubbub.Study.parse(text)
-    estimation.register(Above)
+    register(Above)
 
 
 def test_no_two_statistics_have_one_kind() -> None:
-    class Other(estimation.Histogram):
+    class Other(Histogram):
         kind = "table"
 
     with pytest.raises(StudyError, match='a name of its own, got "table"'):
-        estimation.register(Other)
+        register(Other)
 
 
 def test_what_the_example_counts_is_what_it_says() -> None:

@@ -15,10 +15,11 @@ from tests.asking.made_up import COLUMNS, KINDS, SILOS, patients, table_of_study
 import hubbub
 from hubbub import Study
 from hubbub.errors import DataError
-from hubbub.estimation import Stacked
-from hubbub.queries import statistics_of
+from hubbub.estimation.stacking import Stacked
 from hubbub.queries.statistic_task import StatisticTask, pooled
-from hubbub.tabular import coded_cells, columns_from
+from hubbub.queries.statistics_query import statistics_of
+from hubbub.tabular.declared_columns import columns_from
+from hubbub.tabular.table import coded_cells
 
 MOST = 3
 

@@ -13,7 +13,8 @@ import hubbub
 from hubbub import Study
 from hubbub.cli.main import main
 from hubbub.errors import StudyError
-from hubbub.queries import check_expected, expected_answers, planned_answers
+from hubbub.queries.planned_answers import check_expected, planned_answers
+from hubbub.queries.statistic_answers import expected_answers
 
 HERE = Path()
 ASKED = {

@@ -17,18 +17,15 @@ import hubbub
 from hubbub import Study
 from hubbub.cli.main import main
 from hubbub.errors import DataError, IntegrityError, StudyError
-from hubbub.estimation import Answer
-from hubbub.ledger import Ledger, kind_of
-from hubbub.protocol import Masking
-from hubbub.queries import (
-    expected_answers,
-    planned_statistics,
-    statistics_of,
-    sums_in,
-    sums_query,
-)
-from hubbub.queries.kept_sums import SUMS, write_sums
-from hubbub.verification.replay import verify
+from hubbub.estimation.statistic import Answer
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.ledger.row_cost import kind_of
+from hubbub.protocol.round.masking import Masking
+from hubbub.queries import sums_query
+from hubbub.queries.kept_sums import SUMS, sums_in, write_sums
+from hubbub.queries.statistic_answers import expected_answers, planned_statistics
+from hubbub.queries.statistics_query import statistics_of
+from hubbub.verification.replay.checking import verify
 
 FAR = 6  # standard errors: what is further off is wrong, whatever the noise
 

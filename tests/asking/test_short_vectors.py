@@ -13,13 +13,16 @@ from scipy.stats import norm
 from hubbub.learning import EvaluationTask, ScoreMarks
 from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
 from hubbub.learning.unit_model import per_unit_model
-from hubbub.planning import account_of, mechanism_of_all
-from hubbub.planning.accounts import least_noise
-from hubbub.queries import EvaluationQuery, StandardisingQuery
-from hubbub.study import Data, FeatureSums, Privacy, ScoreVector, standardisation_from
-from hubbub.study.data import Standardise
+from hubbub.planning.accounts import account_of, least_noise
+from hubbub.planning.mechanism import mechanism_of_all
+from hubbub.queries.evaluation_query import EvaluationQuery
+from hubbub.queries.standardising_query import StandardisingQuery
+from hubbub.study.data import Data, Standardise
+from hubbub.study.privacy import Privacy
+from hubbub.study.score_vector import ScoreVector
+from hubbub.study.standardisation import FeatureSums, standardisation_from
 from hubbub.study.training import Evaluate
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 RELATIONS = ("add-remove", "substitute")
 MARGIN = 2.0**-8

@@ -7,27 +7,22 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from hubbub import Study, plan
-from hubbub.protocol import Keys, MaskStream, Roster, RoundParameters, SecureSource
-from hubbub.session import (
-    AttestedSession,
-    Call,
-    Layout,
-    Membership,
-    NodeParty,
-    Party,
-    SessionOffer,
-    SetUp,
-    SiloParty,
-    layout_of,
-    round_parameters_of,
-)
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.session.ask import Call
+from hubbub.session.attestation_exchange import AttestedSession
 from hubbub.session.in_process import LocalPeers
-from hubbub.verification.attestation import (
-    PlatformEvidence,
-    SoftwareAttester,
-    StudyAttestation,
-    own_code,
-)
+from hubbub.session.layout import Layout, layout_of, round_parameters_of
+from hubbub.session.node_party import NodeParty
+from hubbub.session.party import Membership, Party
+from hubbub.session.session_offer import SessionOffer
+from hubbub.session.setup import SetUp
+from hubbub.session.silo_party import SiloParty
+from hubbub.verification.attestation.platforms import PlatformEvidence
+from hubbub.verification.attestation.software import SoftwareAttester, own_code
+from hubbub.verification.attestation.study_attestation import StudyAttestation
 
 NOW = 1_800_000_000
 NAMES = ("ada", "bea", "cyd")

@@ -14,12 +14,12 @@ from tests.attestation.parties import role_of, study_of
 import hubbub
 from hubbub import Study, plan
 from hubbub.errors import StudyError
-from hubbub.ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network.demo import attested
-from hubbub.protocol import Keys
-from hubbub.session import RefusedError
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.session.session_offer import RefusedError
 from hubbub.training.run_study import resume
-from hubbub.verification.evidence import check
+from hubbub.verification.evidence.claims import check
 from hubbub.verification.evidence.evidence_file import with_signature
 from hubbub.verification.evidence.finding import NOT_VERIFIABLE
 

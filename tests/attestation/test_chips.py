@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from hubbub.errors import AttestationError
-from hubbub.verification.attestation import AttestedClaims
+from hubbub.verification.attestation.attested_claims import AttestedClaims
 from hubbub.verification.attestation.snp import verify_snp
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)

@@ -13,7 +13,9 @@ import pytest
 from tests.attestation.samples import GOOD
 
 from hubbub.errors import UserError
-from hubbub.verification.attestation import MachineAttester, of_build, of_machine, own_code
+from hubbub.verification.attestation.devices import MachineAttester
+from hubbub.verification.attestation.reference_values import of_build, of_machine
+from hubbub.verification.attestation.software import own_code
 
 DATA = bytes(range(64))
 TSM = "sys/kernel/config/tsm/report"

@@ -11,13 +11,16 @@ from tests.attestation.parties import NOW, Parties, role_of, study_of
 
 from hubbub.cli.attest_commands import _from_base64, _time
 from hubbub.errors import HubbubError, StudyError, UserError
-from hubbub.protocol import Tag
-from hubbub.session import AttestedSession
-from hubbub.study import PLATFORMS, role_from
-from hubbub.verification.attestation import MachineAttester, StudyAttestation, of_build, policy_of
+from hubbub.protocol.primitives.wire import Tag
+from hubbub.session.attestation_exchange import AttestedSession
+from hubbub.study.attested_roles import PLATFORMS, role_from
+from hubbub.verification.attestation.devices import MachineAttester
+from hubbub.verification.attestation.policy import policy_of
+from hubbub.verification.attestation.reference_values import of_build
+from hubbub.verification.attestation.study_attestation import StudyAttestation
 from hubbub.verification.evidence.attested_sessions import attested_findings
 from hubbub.verification.evidence.evidence_file import MALFORMED
-from hubbub.verification.transcript import plain_roster
+from hubbub.verification.transcript.transcript_header import plain_roster
 
 KEYS = ("platform", "measurements", "minimum_tcb", "statuses", "advisories", "revocation", "x")
 NAMES = sorted({name for one in PLATFORMS.values() for name in (*one.measurements, *one.versions)})

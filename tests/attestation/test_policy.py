@@ -12,19 +12,19 @@ from tests.attestation.samples import GOOD
 
 from hubbub import Study
 from hubbub.errors import RULES, AttestationError, StudyError
-from hubbub.study import AttestedRole, role_from
-from hubbub.verification.attestation import (
+from hubbub.study.attested_roles import AttestedRole, role_from
+from hubbub.verification.attestation import dcap
+from hubbub.verification.attestation.attested_claims import AttestedClaims
+from hubbub.verification.attestation.policy import (
     AllOf,
     AnyOf,
-    AttestedClaims,
     MadeNear,
     Measured,
     MinimumTcb,
     ReportDataIs,
-    dcap,
-    judge,
     policy_of,
 )
+from hubbub.verification.attestation.study_attestation import judge
 
 CODE, OTHER = "ab" * 48, "cd" * 48
 CLAIMS = AttestedClaims(

@@ -9,9 +9,12 @@ import pytest
 from tests.attestation.parties import NOW, Parties, role_of, software, study_of
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import Frame, Keys, Tag, tag_of
-from hubbub.session import AbsentError, AttestedSession, Call, RefusedError
-from hubbub.verification.attestation import PlatformEvidence
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.wire import Frame, Tag, tag_of
+from hubbub.session.ask import AbsentError, Call
+from hubbub.session.attestation_exchange import AttestedSession
+from hubbub.session.session_offer import RefusedError
+from hubbub.verification.attestation.platforms import PlatformEvidence
 
 ALL = {role: role_of() for role in ("aggregator", "silo", "node")}
 SILOS = {"silo": role_of()}

@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from tests.attestation.samples import GOOD, OUTDATED, Sample
 
 from hubbub.errors import AttestationError
-from hubbub.verification.attestation import (
-    VERIFIERS,
-    PlatformEvidence,
-    SoftwareAttester,
-    certificates,
-)
+from hubbub.verification.attestation import certificates
+from hubbub.verification.attestation.platforms import VERIFIERS, PlatformEvidence
+from hubbub.verification.attestation.software import SoftwareAttester
 
 NOW = 1_800_000_000
 SOFTWARE = Sample(

@@ -26,8 +26,9 @@ import pytest
 
 import hubbub
 from hubbub import Study
-from hubbub.cli import bench_command, demo_command, main, output
+from hubbub.cli import bench_command, demo_command, output
 from hubbub.cli.command_examples import EXAMPLES
+from hubbub.cli.main import main
 from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.study.datasets import wheel
 from hubbub.training.baselines import BASELINES
@@ -765,7 +766,7 @@ def test_no_color_leaves_nothing_bold_either(monkeypatch, value):
 # Processes ------------------------------------------------------------------------------------
 
 
-START = [sys.executable, "-c", "import sys; from hubbub.cli import main; sys.exit(main())"]
+START = [sys.executable, "-c", "import sys; from hubbub.cli.main import main; sys.exit(main())"]
 QUICK = ["epsilon", "--noise-multiplier", "2", "--delta", "1e-5", "--steps", "1"]
 
 
@@ -862,7 +863,7 @@ def test_the_accountants_commands_work_without_torch():
     script = (
         "import sys\n"
         "sys.modules['torch'] = None\n"
-        "from hubbub.cli import main\n"
+        "from hubbub.cli.main import main\n"
         "code = main(sys.argv[1:])\n"
         "sys.exit(code)\n"
     )
@@ -876,7 +877,7 @@ def test_the_accountants_commands_work_without_torch():
 @pytest.mark.parametrize("name", ["run", "audit"])
 def test_training_without_torch_says_what_to_install(name, tmp_path):
     (tmp_path / "study.toml").write_text(text())
-    script = "import sys\nsys.modules['torch'] = None\nfrom hubbub.cli import main\n"
+    script = "import sys\nsys.modules['torch'] = None\nfrom hubbub.cli.main import main\n"
     script += f"sys.exit(main(['{name}', 'study.toml']))\n"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False

@@ -18,7 +18,7 @@ from tests.asking.made_up import COLUMNS, KINDS, SILOS, table_of_study, write_si
 
 import hubbub
 from hubbub import learning
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.network.key_files import read_roster
 
 NO_MODEL_HERE = {"compare", "rehearse", "audit", "predict", "export", "run --baseline"}

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from hubbub.estimation import NewtonLogistic
+from hubbub.estimation.logistic_regression import NewtonLogistic
 from hubbub.queries.coefficients.newton_steps import NewtonSteps
 from hubbub.queries.coefficients.released_model import covariates_of, effects_of
-from hubbub.tabular import Column
-from hubbub.tabular.column import column_features
+from hubbub.tabular.column import Column, column_features
 
 DIED = Column(name="died", categories=("no", "yes"))
 ON = (

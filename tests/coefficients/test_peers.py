@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from tests.coefficients.peers import HIGH, HIGHEST, LOWEST, PATH, patients
 
-from hubbub.estimation import Answer, NewtonMultinomial, NewtonPoisson, log_linear
+from hubbub.estimation.linear_of_logarithms import log_linear
+from hubbub.estimation.multinomial_regression import NewtonMultinomial
+from hubbub.estimation.poisson_regression import NewtonPoisson
+from hubbub.estimation.statistic import Answer
 from hubbub.queries.coefficients.newton_steps import NewtonSteps
 from hubbub.queries.coefficients.own_sums import OwnSums
 from hubbub.queries.coefficients.released_model import covariates_of, effects_of
-from hubbub.tabular import Column
-from hubbub.tabular.column import column_features
+from hubbub.tabular.column import Column, column_features
 
 PEERS = json.loads(PATH.read_text(encoding="utf-8"))
 ON = (

@@ -11,13 +11,13 @@ import pytest
 from tests.coefficients.made_up import LOGARITHM, STAGES, study_of, table_of, write_silos
 
 import hubbub
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import StudyError
-from hubbub.ledger import Ledger
-from hubbub.queries.coefficients import COEFFICIENT_SUMS, CoefficientsQuery
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.queries.coefficients.coefficients_query import COEFFICIENT_SUMS, CoefficientsQuery
 from hubbub.queries.statistic_sums import SumLayout
-from hubbub.study import Study
-from hubbub.training import resume, run
+from hubbub.study.study import Study
+from hubbub.training.run_study import resume, run
 from hubbub.verification.replay.checking import verify
 
 NAME = "model coefficients"

@@ -15,12 +15,16 @@ import pytest
 from tests.run.finished import a_study, finished
 
 import hubbub
-from hubbub.cli import dossier_command, main
+from hubbub.cli import dossier_command
+from hubbub.cli.main import main
 from hubbub.errors import UserError
-from hubbub.report.dossier import Facts, as_docx, as_html, blanks_of, compose, draft_of
+from hubbub.report.dossier.blanks_file import blanks_of, draft_of
 from hubbub.report.dossier.chapters import CHAPTERS
-from hubbub.report.dossier.composing import NOT_SHOWN, sentence_of
+from hubbub.report.dossier.composing import NOT_SHOWN, compose, sentence_of
 from hubbub.report.dossier.dossier_parts import BoardQuestion, Sentence
+from hubbub.report.dossier.facts import Facts
+from hubbub.report.dossier.html_page import as_html
+from hubbub.report.dossier.word_file import as_docx
 from hubbub.verification.evidence.evidence_file import with_signature
 
 QUESTIONS = [part for one in CHAPTERS for part in one.parts if isinstance(part, BoardQuestion)]

@@ -10,10 +10,10 @@ import pytest
 import hubbub
 from drafting.messy import CASES, clean, column, lay, mixed_case, text, without
 from hubbub import Study
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import DataError
 from hubbub.study import sources
-from hubbub.study.drafting import checked
+from hubbub.study.drafting.table_check import checked
 from hubbub.tabular.patient_keys import patient_numbers
 
 STUDY = """

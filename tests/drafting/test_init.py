@@ -18,11 +18,13 @@ from drafting.cohorts import SILOS as COHORT_SILOS
 from drafting.cohorts import lay as lay_cohort
 from drafting.messy import CASES, HEADER, added, clean, column, lay, text
 from hubbub import Study
-from hubbub.cli import drafting_commands, main
-from hubbub.planning import Plan
-from hubbub.queries import plan, whose_records
+from hubbub.cli import drafting_commands
+from hubbub.cli.main import main
+from hubbub.planning.plan_values import Plan
+from hubbub.queries.study_queries import plan
+from hubbub.queries.validation.whose_records import whose_records
 from hubbub.study import sources
-from hubbub.study.drafting import read_raw
+from hubbub.study.drafting.raw_table import read_raw
 from hubbub.study.usual_training import usual_for
 
 GUESSED = {"no header": "column-6"}

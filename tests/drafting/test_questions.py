@@ -11,7 +11,7 @@ import pytest
 
 from drafting.cohorts import SILOS, lay
 from hubbub import Study
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.study.drafting.repeated_keys import repeated_keys
 from hubbub.study.drafting.survey import surveyed
 from hubbub.study.drafting.target_candidates import candidates, counts_something

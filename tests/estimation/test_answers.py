@@ -13,29 +13,22 @@ import pytest
 
 from estimation.made_up import AGE, DIED, MARKER, PATIENTS, SEX, STAGE, TIME, patients
 from hubbub.errors import StudyError
-from hubbub.estimation import (
-    Answer,
-    Cox,
-    Crosstab,
-    EventRates,
-    Histogram,
-    Iterated,
-    Levels,
-    Linear,
-    OneSum,
-    Quantiles,
-    Survival,
-    Table,
-    baseline_table,
-    cox,
-    linear,
-    logistic,
-    stack,
-    statistic_from,
-    survival_course,
-)
+from hubbub.estimation import baseline_table, linear, survival_course
+from hubbub.estimation.baseline_table import Table
+from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.cox_newton import cox
+from hubbub.estimation.crosstab import Crosstab
+from hubbub.estimation.histogram import Histogram
 from hubbub.estimation.intervals import caution
-from hubbub.tabular import Column
+from hubbub.estimation.kinds import statistic_from
+from hubbub.estimation.linear import Linear
+from hubbub.estimation.logistic_regression import logistic
+from hubbub.estimation.quantiles import Quantiles
+from hubbub.estimation.rates import EventRates
+from hubbub.estimation.stacking import stack
+from hubbub.estimation.statistic import Answer, Iterated, Levels, OneSum
+from hubbub.estimation.survival import Survival
+from hubbub.tabular.column import Column
 
 PEERS = json.loads(Path(__file__).with_name("peers.json").read_text(encoding="utf-8"))
 CELLS = patients()

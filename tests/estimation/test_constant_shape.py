@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from estimation.test_layouts import COLUMNS, KINDS, blocks, worst_records
-from hubbub.estimation import stack
-from hubbub.study import FeatureSums
-from hubbub.tabular import Records
+from hubbub.estimation.stacking import stack
+from hubbub.study.standardisation import FeatureSums
+from hubbub.tabular.records import Records
 
 N = 60
 PATTERNS: dict[str, Callable[[float, float], np.ndarray]] = {

@@ -14,29 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub import estimation
-from hubbub.estimation import (
-    Centres,
-    Cox,
-    Crosstab,
-    EventRates,
-    Histogram,
-    Incidence,
-    Iterated,
-    Levels,
-    Linear,
-    Logistic,
-    Quantiles,
-    Survival,
-    Table,
-    cox,
-    cox_newton,
-    logistic,
-    stack,
-)
+from hubbub.estimation import cox_newton, kinds
+from hubbub.estimation.baseline_table import Table
+from hubbub.estimation.centres import Centres
+from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.cox_newton import cox
+from hubbub.estimation.crosstab import Crosstab
+from hubbub.estimation.histogram import Histogram
+from hubbub.estimation.incidence import Incidence
+from hubbub.estimation.linear import Linear
+from hubbub.estimation.logistic_regression import Logistic, logistic
 from hubbub.estimation.prefix_coding import PrefixCode, rising
+from hubbub.estimation.quantiles import Quantiles
+from hubbub.estimation.rates import EventRates
 from hubbub.estimation.risk_sets import RiskSets
-from hubbub.tabular import Column
+from hubbub.estimation.stacking import stack
+from hubbub.estimation.statistic import Iterated, Levels
+from hubbub.estimation.survival import Survival
+from hubbub.tabular.column import Column
 
 AGE = Column(name="age", low=20, high=90)
 TIME = Column(name="time", low=0, high=10)
@@ -81,7 +76,7 @@ KINDS = {
     "logistic on numbers": logistic(DIED, (AGE, TIME, BY_BLOOD)),
     "cox on numbers": cox(TIME, DIED, GRID, (AGE, BY_BLOOD)),
 }
-assert {one.kind for one in KINDS.values()} == estimation.KINDS.keys()  # none is left untried
+assert {one.kind for one in KINDS.values()} == kinds.KINDS.keys()  # none is left untried
 ON_NUMBERS = {"logistic on numbers", "cox on numbers"}
 # Cells at which bounds are reached, and what nobody should send.
 WORST = {

@@ -12,18 +12,14 @@ from scipy import stats
 from estimation.made_up import AGE, DIED, SEX, STAGE, TIME, patients
 from estimation.test_answers import MONTHS, PEERS
 from hubbub.errors import StudyError
-from hubbub.estimation import (
-    Answer,
-    Centres,
-    EventRates,
-    Incidence,
-    Levels,
-    OneSum,
-    Quantiles,
-    statistic_from,
-)
+from hubbub.estimation.centres import Centres
+from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.intervals import normal_quantile
-from hubbub.tabular import Column
+from hubbub.estimation.kinds import statistic_from
+from hubbub.estimation.quantiles import Quantiles
+from hubbub.estimation.rates import EventRates
+from hubbub.estimation.statistic import Answer, Levels, OneSum
+from hubbub.tabular.column import Column
 
 CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
 CENTRE = Column(name="centre", categories=tuple("abcdefghij"))

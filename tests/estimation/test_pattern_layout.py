@@ -16,10 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.estimation import Cox, Levels, Logistic, pattern_layout, stack
+from hubbub.estimation import pattern_layout
+from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.logistic_regression import Logistic
 from hubbub.estimation.pattern_layout import PatternLayout
 from hubbub.estimation.prefix_coding import PrefixCode
-from hubbub.tabular import Column
+from hubbub.estimation.stacking import stack
+from hubbub.estimation.statistic import Levels
+from hubbub.tabular.column import Column
 
 SHAPES = st.lists(st.integers(2, 5), min_size=1, max_size=4)
 DIED = Column(name="died", categories=("no", "yes"), complete=True)

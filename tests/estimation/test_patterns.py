@@ -11,7 +11,11 @@ import pytest
 from estimation.made_up import AGE, DIED, SEX, STAGE, TIME
 from estimation.test_answers import MONTHS, PEERS, answer
 from hubbub.errors import StudyError
-from hubbub.estimation import Answer, Cox, Levels, Survival, logistic, statistic_from
+from hubbub.estimation.cox_cells import Cox
+from hubbub.estimation.kinds import statistic_from
+from hubbub.estimation.logistic_regression import logistic
+from hubbub.estimation.statistic import Answer, Levels
+from hubbub.estimation.survival import Survival
 
 COLUMNS = {one.name: one for one in (AGE, TIME, SEX, STAGE, DIED)}
 BY_SEX, BY_STAGE = Levels(column=SEX), Levels(column=STAGE)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from hubbub.errors import StudyError
-from hubbub.estimation import Answer, Incidence, Levels, OneSum, Survival, statistic_from
-from hubbub.estimation.survival import log_rank
+from hubbub.estimation.incidence import Incidence
+from hubbub.estimation.kinds import statistic_from
+from hubbub.estimation.statistic import Answer, Levels, OneSum
+from hubbub.estimation.survival import Survival, log_rank
 from hubbub.estimation.survival_course import SurvivalCourse
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 WEEKS = 84 / 30.4375  # twelve of them, in months
 MONTHS = Column(name="months", low=0, high=13 * WEEKS, step=WEEKS)

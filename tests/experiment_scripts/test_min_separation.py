@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hubbub.planning.noise_correlation import best_column, least_noise
-from hubbub.protocol import UNIT
+from hubbub.protocol.primitives.correlated_noise import UNIT
 
 sampling = pytest.importorskip(
     "experiments.min_separation", reason="experiments/ is not part of this copy of hubbub"

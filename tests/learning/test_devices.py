@@ -29,7 +29,7 @@ from hubbub.learning import (
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.replicas import replica
 from hubbub.learning.torch_settings import exact_products, modes_kept
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 KINDS = {
     "logistic": ((20,), 1, ()),

@@ -15,8 +15,8 @@ from hubbub.errors import StudyError
 from hubbub.learning import TrainingTask, build_model, parameters_vector
 from hubbub.learning.linear_probe import least_squares, normalised
 from hubbub.learning.target_types import ProbedClasses
-from hubbub.planning import told_shape
-from hubbub.tabular import Records
+from hubbub.planning.model_size import told_shape
+from hubbub.tabular.records import Records
 from hubbub.verification.replay.checking import verify
 
 torch.set_num_threads(1)

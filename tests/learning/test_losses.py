@@ -22,8 +22,8 @@ from hubbub.learning.losses import (
     squared,
 )
 from hubbub.learning.target_types import Amount, Count, TargetType, TimeToEvent
-from hubbub.study import ScoreVector
-from hubbub.tabular import Records
+from hubbub.study.score_vector import ScoreVector
+from hubbub.tabular.records import Records
 
 VECTOR = ScoreVector.of("add-remove")
 GRID = (1.0, 2.5, 4.0)

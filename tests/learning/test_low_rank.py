@@ -27,8 +27,8 @@ from hubbub.learning import (
 from hubbub.learning.low_rank import LowRank
 from hubbub.learning.models import default_loss
 from hubbub.learning.study_model import model_of
-from hubbub.study import Frozen
-from hubbub.tabular import Records
+from hubbub.study.model import Frozen
+from hubbub.tabular.records import Records
 from hubbub.verification.replay.checking import verify
 
 torch.set_num_threads(1)

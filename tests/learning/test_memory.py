@@ -22,7 +22,7 @@ from hubbub.learning.attributes import attributes_restored, attributes_unchanged
 from hubbub.learning.frozen_features import _one_by_one
 from hubbub.learning.independence_check import WILD
 from hubbub.learning.torch_settings import seeded
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 MARGIN, ROWS = 2.0**-9, 12
 EMPTY = -1

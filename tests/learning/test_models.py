@@ -41,7 +41,7 @@ from hubbub.learning.clipping import MARGIN
 from hubbub.learning.frozen_features import frozen_features, frozen_layers
 from hubbub.learning.optimizers import cosine
 from hubbub.study.model import Frozen, model_from
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 
 def two_layers(inputs, outputs):

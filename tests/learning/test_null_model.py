@@ -7,7 +7,7 @@ import pytest
 
 from hubbub.learning.null_model import beside_null
 from hubbub.learning.target_types import Amount, Classes, Count, TimeToEvent
-from hubbub.report import in_a_sentence, score_rows, what_next
+from hubbub.report.score_words import in_a_sentence, score_rows, what_next
 
 CLASSES = Classes()
 

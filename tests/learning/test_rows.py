@@ -25,8 +25,8 @@ from hubbub.learning.per_record import Outer, norms_of
 from hubbub.learning.target_types import Classes
 from hubbub.learning.training_task import rows_within
 from hubbub.learning.trial import tried
-from hubbub.study import ScoreVector
-from hubbub.tabular import Records
+from hubbub.study.score_vector import ScoreVector
+from hubbub.tabular.records import Records
 
 WIDTH, HIDDEN, MARGIN = 20, 16, 2.0**-9
 EMPTY = -1

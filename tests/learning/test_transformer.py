@@ -19,7 +19,7 @@ from torch import nn
 from hubbub import Study, run
 from hubbub.errors import DataError, ModelError
 from hubbub.learning import TrainingTask, build_model, evaluate_records, method_for
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 LENGTH, VOCABULARY, WIDTH = 24, 256, 8
 MAILS = 200  # of each silo

@@ -23,10 +23,12 @@ from hubbub.learning.clipping import clip_factors
 from hubbub.learning.models import default_loss
 from hubbub.learning.per_record import Outer, Products, Stack, from_positions
 from hubbub.learning.training_task import rows_within
-from hubbub.protocol.projection import Draw, Projection, project
+from hubbub.protocol.projection.matrix import Draw, Projection
+from hubbub.protocol.projection.product import project
 from hubbub.protocol.round import projected_sum
-from hubbub.study import FeatureSums, ScoreVector
-from hubbub.tabular import Records
+from hubbub.study.score_vector import ScoreVector
+from hubbub.study.standardisation import FeatureSums
+from hubbub.tabular.records import Records
 
 torch.set_num_threads(1)
 MARGIN = 2.0**-9

@@ -12,7 +12,7 @@ import hubbub
 from hubbub.errors import BudgetError, IntegrityError, StudyError, UserError
 from hubbub.ledger.hash_chain import Chain
 from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.privacy import Certificate
+from hubbub.privacy.certificate import Certificate
 from ledger.book import (
     DELTA,
     FULL_BATCH,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import UserError
 from hubbub.ledger.dp_event import event_of
 from hubbub.ledger.privacy_ledger import Ledger

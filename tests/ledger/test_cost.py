@@ -12,12 +12,12 @@ import pytest
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.ledger import LedgerMechanism, kind_of
+from hubbub.ledger.entry import LedgerMechanism
 from hubbub.ledger.privacy_ledger import Entry
-from hubbub.ledger.row_cost import cost_of, rows_of
+from hubbub.ledger.row_cost import cost_of, kind_of, rows_of
 from hubbub.ledger.tally import Tally
 from hubbub.planning import exposure
-from hubbub.privacy import Composition
+from hubbub.privacy.accountant import Composition
 from ledger.book import entry
 
 HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")

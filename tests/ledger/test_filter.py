@@ -13,7 +13,10 @@ import hubbub
 from hubbub.errors import BudgetError, SpentError, StudyError
 from hubbub.ledger.entry import Admission
 from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.privacy import Certificate, Composition, RemainingBudget, release
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.certificate import Certificate
+from hubbub.privacy.dominating_pairs import release
+from hubbub.privacy.remaining_budget import RemainingBudget
 from ledger.book import (
     DELTA,
     OTHER,

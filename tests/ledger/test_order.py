@@ -12,7 +12,8 @@ import pytest
 from hubbub.errors import HubbubError
 from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.round import Charge, RoundParameters
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.silo import Charge
 from hubbub.session.in_process import Federation, Record, federate
 from hubbub.session.layout import Layout
 from ledger.book import STUDY, cap_for, charges, entry

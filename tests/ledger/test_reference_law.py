@@ -9,7 +9,7 @@ import pytest
 
 from hubbub.errors import BudgetError, StudyError
 from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.privacy import ReferenceLaw
+from hubbub.privacy.reference_law import ReferenceLaw
 from ledger.book import DELTA, RELATION, entry, stored
 
 RARE = {"noise_multiplier": 0.7, "sample_rate": 0.001, "sampling": "poisson"}

@@ -8,8 +8,10 @@ from math import erfc, exp, log, sqrt
 import numpy as np
 import pytest
 
-from hubbub.ledger import Entry, LedgerMechanism, SumsBudget, Tally
-from hubbub.privacy import Certificate
+from hubbub.ledger.entry import Entry, LedgerMechanism
+from hubbub.ledger.sums_budget import SumsBudget
+from hubbub.ledger.tally import Tally
+from hubbub.privacy.certificate import Certificate
 
 
 def gaussian_delta(shift: float, epsilon: float) -> float:

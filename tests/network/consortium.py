@@ -21,10 +21,11 @@ from hubbub.network.party_folder import PartyFolder
 from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
-from hubbub.planning import Plan, exposure
+from hubbub.planning import exposure
+from hubbub.planning.plan_values import Plan
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.queries import plan
-from hubbub.study import Study
+from hubbub.queries.study_queries import plan
+from hubbub.study.study import Study
 from hubbub.training.result import Result
 from network.engine import in_process
 

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.network.engine import Missing
-from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, write_server
+from hubbub.network.nats.address import Relay
 from hubbub.network.nats.answering import Answering
-from hubbub.network.nats.server import PROCESS_ID
+from hubbub.network.nats.carrier import Carrier
+from hubbub.network.nats.server import PROCESS_ID, Server, write_server
+from hubbub.network.nats.tls import RelayCertificate
 from hubbub.protocol.primitives.identity import Keys, Roster
 
 NAMES = {"aggregator": "aggregator", "ann": "silo", "bob": "silo", "node-1": "node"}

@@ -27,16 +27,16 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
-from hubbub.planning import Plan
+from hubbub.planning.plan_values import Plan
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
-from hubbub.protocol.round import RoundParameters
-from hubbub.queries import TRAINING
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.queries.training_query import TRAINING
 from hubbub.session.ask import Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.session.rounds import Rounds
 from hubbub.session.session_offer import SessionOffer, planned_for
-from hubbub.study import Study
-from hubbub.tabular import Records
+from hubbub.study.study import Study
+from hubbub.tabular.records import Records
 from hubbub.training.federated import Standardisation
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.preparing import prepare

@@ -21,8 +21,8 @@ import pytest
 
 from hubbub.errors import ProtocolError
 from hubbub.network.engine import Missing
-from hubbub.protocol import Opening, read_deposit
-from hubbub.protocol.collection import Deposit
+from hubbub.protocol.collection.collection_opening import Opening
+from hubbub.protocol.collection.deposit import Deposit, read_deposit
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
 from hubbub.session.ask import Call
 from network.collected import Deaths, Killed, asking, dying

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from hubbub.errors import ProtocolError
-from hubbub.ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network import checkup, coordinator
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.timeouts import Timeouts
-from hubbub.protocol import called
-from hubbub.verification.attestation import PlatformEvidence, SoftwareAttester, own_code
+from hubbub.protocol.agreement.roll_call import called
+from hubbub.verification.attestation.platforms import PlatformEvidence
+from hubbub.verification.attestation.software import SoftwareAttester, own_code
 from hubbub.verification.evidence.attested_sessions import _replayed
 from hubbub.verification.replay.checking import verify
 from network.consortium import HOSPITALS, Consortium, table

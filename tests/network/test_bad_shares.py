@@ -12,8 +12,10 @@ import pytest
 
 from hubbub.errors import HubbubError
 from hubbub.network.envelope import read_answer
-from hubbub.protocol import Frame, Masking, RoundParameters, Tag, unverified
-from hubbub.session import AbsentError, Call
+from hubbub.protocol.primitives.wire import Frame, Tag, unverified
+from hubbub.protocol.round.masking import Masking
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.session.ask import AbsentError, Call
 from hubbub.session.in_process import federate
 from hubbub.session.layout import Layout
 from network.relay import Relay, Session, Watched, at, flipped, on_parts, opened, refusal

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import DataError
-from hubbub.network import EventLog
 from hubbub.network import checkup as checkups
 from hubbub.network.aggregator_process import RelayFiles
 from hubbub.network.checkup import Checked, checkup
+from hubbub.network.event_log import EventLog
 from hubbub.network.join import Machine, join, relay_of
-from hubbub.network.nats import Server, login_trial, relay_connection, tls
+from hubbub.network.nats import login_trial, relay_connection, tls
+from hubbub.network.nats.server import Server
 from hubbub.network.party_folder import RELAY, PartyFolder
 from network.lines import relayed, wait
 from network.test_over_nats import Everybody

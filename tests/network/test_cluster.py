@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from hubbub.ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network.aggregator_process import RelayFiles
-from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server
-from hubbub.network.nats.server import LOG
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.carrier import Carrier
+from hubbub.network.nats.server import LOG, Server
+from hubbub.network.nats.tls import RelayCertificate
 from hubbub.network.party_folder import RELAY
 from network.lines import free_port, wait
 from network.test_over_nats import Everybody

@@ -11,7 +11,11 @@ import pytest
 from tests.coefficients.made_up import COLUMNS, LOGARITHM, STAGES
 from tests.validation.made_up import SILOS, TARGETS, write_silos
 
-from hubbub.queries.coefficients import COEFFICIENT_SUMS, COEFFICIENTS, CoefficientsQuery
+from hubbub.queries.coefficients.coefficients_query import (
+    COEFFICIENT_SUMS,
+    COEFFICIENTS,
+    CoefficientsQuery,
+)
 from hubbub.training.result import Result
 from hubbub.verification.replay.checking import verify
 from network.consortium import Consortium, table

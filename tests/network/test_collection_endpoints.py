@@ -16,9 +16,9 @@ import pytest
 import tomli_w
 
 from hubbub import disk
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import HubbubError, IntegrityError
-from hubbub.ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network.collection.asked import collect_frame
 from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.envelope import read_answer, request
@@ -26,13 +26,14 @@ from hubbub.network.event_log import EventLog
 from hubbub.network.key_files import read_roster, roster_of, write_roster
 from hubbub.network.node_endpoint import NodeEndpoint
 from hubbub.network.party_folder import PartyFolder
-from hubbub.protocol import CollectionPlace
-from hubbub.protocol.collection import CollectionNode
+from hubbub.protocol.collection.collection_opening import CollectionPlace
+from hubbub.protocol.collection.node import CollectionNode
 from hubbub.protocol.primitives.identity import Keys
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
-from hubbub.session import SessionOffer, round_parameters_of
 from hubbub.session.ask import Call
-from hubbub.study import Study
+from hubbub.session.layout import round_parameters_of
+from hubbub.session.session_offer import SessionOffer
+from hubbub.study.study import Study
 from hubbub.verification.replay.checking import verify
 from network.collected import (
     Deaths,
@@ -94,7 +95,7 @@ class Table:
         return found
 
     def set_of(self, deposits: dict[str, list[bytes]]) -> bytes:
-        from hubbub.protocol import Opening
+        from hubbub.protocol.collection.collection_opening import Opening
 
         opening = Opening.read(self.place, self.collect, self.keys)
         index = {self.place.roster.name(i): i for i in self.place.roster.silos}
@@ -704,7 +705,7 @@ def test_no_call_is_answered_by_who_it_is_not_for(table: Table, call: Call) -> N
 
 def test_no_file_that_a_silo_keeps_holds_a_secret(table: Table, monkeypatch: Any) -> None:
     """Neither its seeds nor its noised sum are in any of its files, in any plain encoding."""
-    from hubbub.protocol.collection import Deposit
+    from hubbub.protocol.collection.deposit import Deposit
 
     seen: list[bytes] = []
     honest = Deposit.sealed

@@ -18,11 +18,12 @@ from hubbub.network.collection import kept_frames
 from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.party_folder import PartyFolder
-from hubbub.session import SessionOffer
-from hubbub.study import Standardisation
+from hubbub.session.session_offer import SessionOffer
+from hubbub.study.standardisation import Standardisation
 from hubbub.verification.evidence.finding import SIGNED
 from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript import Transcript, read, read_header
+from hubbub.verification.transcript.frame_records import read, read_header
+from hubbub.verification.transcript.writer import Transcript
 from network.collected import (
     ASKED,
     DAY,

@@ -18,7 +18,7 @@ from hubbub.network.join import Machine, join, relay_of
 from hubbub.network.key_files import roster_of
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.timeouts import Timeouts
-from hubbub.study import Study
+from hubbub.study.study import Study
 from hubbub.verification.replay.checking import verify
 from network.collected import asking
 from network.consortium import HOSPITALS

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli import command_log, main
+from hubbub.cli import command_log
+from hubbub.cli.main import main
 
 
 @pytest.fixture

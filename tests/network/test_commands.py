@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from hubbub.cli import main, network_commands
+from hubbub.cli import network_commands
 from hubbub.cli.command_log import COMMANDS
+from hubbub.cli.main import main
 from hubbub.errors import UserError
 from hubbub.network.event_log import EventLog
 from hubbub.network.folder_lock import alone
 from hubbub.network.party_folder import PartyFolder
-from hubbub.study import Study
+from hubbub.study.study import Study
 from network.consortium import HOSPITALS, table
 from network.lines import wait
 

@@ -11,12 +11,12 @@ import pytest
 from hubbub.errors import StudyError
 from hubbub.training import run_folder
 from hubbub.training.run_study import run
-from hubbub.verification.audit import audit
+from hubbub.verification.audit.canary_audit import audit
 from hubbub.verification.evidence.claims import check
 from hubbub.verification.evidence.evidence_file import with_signature
 from hubbub.verification.replay import checking
 from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript import plain_roster
+from hubbub.verification.transcript.transcript_header import plain_roster
 from network.consortium import HOSPITALS, Consortium, table
 
 

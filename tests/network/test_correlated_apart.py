@@ -14,7 +14,7 @@ import pytest
 from hubbub.network.engine import Missing
 from hubbub.network.envelope import read_request
 from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.session import Call
+from hubbub.session.ask import Call
 from hubbub.verification.replay.checking import verify
 from network.consortium import QUICK, Consortium, table
 

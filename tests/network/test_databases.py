@@ -18,7 +18,7 @@ from hubbub.network import checkup, join
 from hubbub.network.collection.asked import approved
 from hubbub.network.refusal import Refusal
 from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.session import RefusedError
+from hubbub.session.session_offer import RefusedError
 from hubbub.study import sources
 from hubbub.study.extracts import extract
 from hubbub.verification.replay.checking import verify

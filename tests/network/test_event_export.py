@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.network.event_export import exported
 from hubbub.network.event_log import EventLog
 from network.lines import free_port, wait

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hubbub.errors import BudgetError, HubbubError
-from hubbub.ledger import Cap
+from hubbub.ledger.entry import Cap
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
 from hubbub.network.silo_endpoint import SiloEndpoint

@@ -18,15 +18,15 @@ from typing import Any
 import pytest
 
 from hubbub.errors import ProtocolError
-from hubbub.ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.primitives.wire import Frame
-from hubbub.protocol.round import Masking
 from hubbub.protocol.round.attempt_order import Turn
+from hubbub.protocol.round.masking import Masking
 from hubbub.session.ask import AbsentError
 from network.relay import NAMES, Watched, flipped, gathered, opened
 

@@ -23,11 +23,11 @@ import pytest
 
 from hubbub.network.aggregator_process import RelayFiles
 from hubbub.network.join import relay_of
-from hubbub.network.nats import Server
 from hubbub.network.nats.answering import Answering
 from hubbub.network.nats.message_delivery import Message, MessageDelivery
 from hubbub.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
 from hubbub.network.nats.pieces import PIECE_BYTES, Outgoing, Packet, PacketKind
+from hubbub.network.nats.server import Server
 from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
 from hubbub.network.nats.tls import client_context
 from hubbub.network.party_folder import RELAY
@@ -153,7 +153,7 @@ def test_one_reply_is_taken_of_a_party_whatever_it_sends() -> None:
 
 
 def test_of_requests_that_nobody_has_read_one_is_kept(tmp_path: Path) -> None:
-    from hubbub.network.nats import Relay
+    from hubbub.network.nats.address import Relay
 
     keys = Keys.generate("ann", "silo").networked()
     nobody = Relay.of("tls://127.0.0.1:1")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hubbub.errors import BudgetError, IntegrityError
-from hubbub.ledger import Cap
+from hubbub.ledger.entry import Cap
 from hubbub.network import monitor
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import request

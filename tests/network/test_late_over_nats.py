@@ -20,10 +20,9 @@ from hubbub.network.key_files import roster_of
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.primitives.wire import Tag
-from hubbub.study import Study
+from hubbub.study.study import Study
 from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript import read, read_header
-from hubbub.verification.transcript.frame_records import files
+from hubbub.verification.transcript.frame_records import files, read, read_header
 from network.lines import free_port
 from network.relay import tiny
 

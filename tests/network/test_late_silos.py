@@ -20,7 +20,8 @@ from hubbub.network.engine import Missing
 from hubbub.network.envelope import answer, read_answer
 from hubbub.network.refusal import Refusal
 from hubbub.network.timeouts import Timeouts
-from hubbub.planning import is_sparse, mask_degree
+from hubbub.planning import mask_degree
+from hubbub.planning.mask_degree import is_sparse
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.attendance import RESTARTED

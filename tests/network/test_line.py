@@ -26,16 +26,25 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import StudyError, UserError
 from hubbub.network import envelope
 from hubbub.network.key_files import write_roster
-from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, server, tls, write_server
+from hubbub.network.nats import server, tls
+from hubbub.network.nats.address import Relay
 from hubbub.network.nats.answering import Answering, KeptAnswers
+from hubbub.network.nats.carrier import Carrier
 from hubbub.network.nats.message_delivery import Message
-from hubbub.network.nats.server import CONFIGURATION, LOG, binary, configuration
+from hubbub.network.nats.server import (
+    CONFIGURATION,
+    LOG,
+    Server,
+    binary,
+    configuration,
+    write_server,
+)
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
-from hubbub.network.nats.tls import client_context
+from hubbub.network.nats.tls import RelayCertificate, client_context
 from hubbub.network.nats.transports import let_go
 from hubbub.protocol.primitives.identity import Keys, Roster
 from hubbub.session.ask import Call

@@ -24,21 +24,24 @@ from hubbub.network.envelope import answer, read_answer, request
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.planning import exposure
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
-from hubbub.protocol.round import Silo, decoded
+from hubbub.protocol.round.round_parameters import decoded
+from hubbub.protocol.round.silo import Silo
 from hubbub.protocol.round.silo_batches import TokenBatches
-from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
+from hubbub.protocol.token_lists import onion_layers
 from hubbub.protocol.token_lists.list_context import repeated
+from hubbub.protocol.token_lists.mixer import Mixer
 from hubbub.protocol.token_lists.onion_layers import Done, Job, Wrap
-from hubbub.protocol.token_lists.token_list import commitment
-from hubbub.queries import main_of
+from hubbub.protocol.token_lists.token_list import Publication, commitment
+from hubbub.queries.study_queries import main_of
 from hubbub.session import silo_token_lists
 from hubbub.session.ask import Call
 from hubbub.session.in_process import Federation
 from hubbub.session.layout import round_parameters_of
 from hubbub.session.session_offer import RefusedError
 from hubbub.session.setup import SetUp
-from hubbub.study import Parties, named_object
-from hubbub.tabular import Records
+from hubbub.study.parties import Parties
+from hubbub.study.sources import named_object
+from hubbub.tabular.records import Records
 from hubbub.training.loop import Parameters, Summed, train
 from hubbub.training.preparing import prepare
 from hubbub.verification.replay.checking import verify

@@ -14,7 +14,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from hubbub.cli import main, network_commands
+from hubbub.cli import network_commands
+from hubbub.cli.main import main
 from hubbub.errors import BudgetError, DataError, HubbubError, ModelError, UserError, loggable
 from hubbub.network import monitor, silo_endpoint
 from hubbub.network.event_log import EventLog

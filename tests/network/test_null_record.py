@@ -16,9 +16,10 @@ from torch import nn
 
 from hubbub.errors import ModelError
 from hubbub.learning.holdout import held_back
-from hubbub.queries import EVALUATION, TRAINING
+from hubbub.queries.evaluation_query import EVALUATION
+from hubbub.queries.training_query import TRAINING
 from hubbub.study.code_hashes import source_hash
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 from network.relay import NAMES, Watched, opened, setting_of, tiny
 
 MOST = 40

@@ -8,10 +8,11 @@ from typing import Any
 
 from hubbub.network.collection.asked import collect_frame
 from hubbub.network.envelope import read_answer, read_request, request
-from hubbub.protocol import CollectionPlace
+from hubbub.protocol.collection.collection_opening import CollectionPlace
 from hubbub.protocol.primitives.wire import Tag, unverified
-from hubbub.session import SessionOffer, round_parameters_of
 from hubbub.session.ask import Call
+from hubbub.session.layout import round_parameters_of
+from hubbub.session.session_offer import SessionOffer
 from network.collected import collect, noised, sums
 from network.consortium import HOSPITALS, Consortium, planned
 from network.consortium import table as study_table

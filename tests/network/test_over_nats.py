@@ -22,7 +22,7 @@ from hubbub.network.nats.carrier import Carrier
 from hubbub.network.nats.server import PROCESS_ID, Server
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.timeouts import Timeouts
-from hubbub.study import Study
+from hubbub.study.study import Study
 from network.lines import free_port, over_nats, wait
 from network.relay import HASTY, tiny
 from network.test_same_bits import apart, trained_together

@@ -13,7 +13,7 @@ from hubbub.errors import StudyError
 from hubbub.network.checkup import checkup
 from hubbub.network.join import Machine
 from hubbub.network.party_folder import PartyFolder
-from hubbub.queries import plan
+from hubbub.queries.study_queries import plan
 from hubbub.study.code_hashes import source_hash
 from network.consortium import Consortium, table
 

@@ -24,7 +24,8 @@ from hubbub.network.refusal import Refusal
 from hubbub.network.session_notes import GRAPHS, FruitlessError
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
-from hubbub.planning import is_sparse, mask_degree
+from hubbub.planning import mask_degree
+from hubbub.planning.mask_degree import is_sparse
 from hubbub.protocol.agreement import mask_graph
 from hubbub.session.ask import Absent, AbsentError
 from network.relay import HASTY, NAMES, Jumping, Watched

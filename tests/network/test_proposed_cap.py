@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hubbub.errors import BudgetError
-from hubbub.ledger import Cap, Ledger
+from hubbub.ledger.entry import Cap
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network.timeouts import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 

@@ -21,11 +21,12 @@ from urllib.request import urlopen
 
 import pytest
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import UserError
 from hubbub.network.event_log import EventLog
 from hubbub.network.monitor import monitored
-from hubbub.network.nats import Relay, tried
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.login_trial import tried
 from hubbub.network.nats.proxy import VARIABLE, Credentials, Proxy
 from hubbub.network.nats.relay_connection import RelayConnection
 from hubbub.network.nats.subjects import seed_of

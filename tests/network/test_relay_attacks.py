@@ -26,7 +26,7 @@ from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement.roll_call import RollCall
 from hubbub.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
 from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.queries import TRAINING
+from hubbub.queries.training_query import TRAINING
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import layout_of
 from hubbub.session.session_offer import SessionOffer

@@ -20,7 +20,9 @@ from hubbub.errors import BudgetError, DataError, IntegrityError, ProtocolError
 from hubbub.network.engine import Missing
 from hubbub.network.envelope import answer, read_answer, request
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
-from hubbub.queries import EVALUATION, STANDARDISATION, TRAINING
+from hubbub.queries.evaluation_query import EVALUATION
+from hubbub.queries.standardising_query import STANDARDISATION
+from hubbub.queries.training_query import TRAINING
 from hubbub.session.ask import AbsentError, Call
 from hubbub.session.layout import round_parameters_of
 from hubbub.training.federated import Standardisation

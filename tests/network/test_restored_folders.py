@@ -21,9 +21,10 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import HubbubError, IntegrityError
-from hubbub.ledger import Ledger, Witness
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.ledger.witness import Witness
 from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.event_log import EventLog
 from hubbub.network.requests import Requests

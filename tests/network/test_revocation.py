@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import StudyError, UserError
 from hubbub.network import clock, coordinator
 from hubbub.network.approval_files import APPROVED
@@ -37,7 +37,7 @@ from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.protocol.primitives.wire import Tag, unverified
 from hubbub.session.ask import AbsentError, Call
-from hubbub.study import Study
+from hubbub.study.study import Study
 from network.collected import asking
 from network.consortium import Consortium
 from network.lines import free_port, wait

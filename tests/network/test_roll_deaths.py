@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from hubbub.ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network.engine import Missing, Phase
 from hubbub.network.session_notes import SessionNotes
-from hubbub.training import CheckpointWriter, RunFolder
+from hubbub.training.checkpoint import CheckpointWriter
 from hubbub.training.result import Result
+from hubbub.training.run_folder import RunFolder
 from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript import Transcript
+from hubbub.verification.transcript.writer import Transcript
 from network.collected import Deaths, Killed, two_sided
 from network.consortium import sent_home
 from network.relay import HASTY, Jumping, Watched, gathered

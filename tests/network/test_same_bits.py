@@ -16,7 +16,7 @@ import pytest
 
 from hubbub import learning
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round import decoded
+from hubbub.protocol.round.round_parameters import decoded
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import layout_of, round_parameters_of
 from hubbub.session.setup import SetUp

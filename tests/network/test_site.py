@@ -24,18 +24,13 @@ from hubbub.network.key_files import (
     roster_of,
     roster_toml,
 )
-from hubbub.network.party_folder import (
-    APPROVED,
-    IDENTITY,
-    KEYS,
-    ROSTER,
-    PartyFolder,
-)
+from hubbub.network.party_folder import APPROVED, IDENTITY, KEYS, ROSTER, PartyFolder
 from hubbub.network.timeouts import Timeouts
-from hubbub.planning import is_sparse, mask_degree
+from hubbub.planning import mask_degree
+from hubbub.planning.mask_degree import is_sparse
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.session.ask import Call
-from hubbub.study import Study
+from hubbub.study.study import Study
 from network.consortium import Consortium
 from network.relay import Relay, Watched, open_frame, opened, refusal, tiny
 

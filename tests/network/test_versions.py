@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hubbub.ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.envelope import request
 from hubbub.network.timeouts import Timeouts

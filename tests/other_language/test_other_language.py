@@ -19,10 +19,10 @@ import pytest
 
 from hubbub import VERSION, learning
 from hubbub.protocol.primitives.identity import plain_identity
-from hubbub.session import round_parameters_of
+from hubbub.session.layout import round_parameters_of
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.preparing import prepare
-from hubbub.verification.replay import verify
+from hubbub.verification.replay.checking import verify
 from network.consortium import HOSPITALS, Consortium, planned, table
 from network.engine import in_process
 from protocol.parties import fixed_keys

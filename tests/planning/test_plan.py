@@ -21,27 +21,21 @@ import hubbub
 from hubbub import Study
 from hubbub.cli.plan_command import show_plan
 from hubbub.errors import StudyError
-from hubbub.planning import (
-    Account,
-    Plan,
-    RandomProjection,
-    account_of,
-    exposure,
-    is_dimension,
-    mask_degree,
-    shares_of,
-    told_shape,
-)
+from hubbub.planning import exposure, mask_degree
 from hubbub.planning import plan_of_mechanisms as planning
-from hubbub.planning.accounts import releases
-from hubbub.planning.noise_shares import sharing_silos
+from hubbub.planning.accounts import Account, account_of, releases
+from hubbub.planning.model_size import is_dimension, told_shape
+from hubbub.planning.noise_shares import shares_of, sharing_silos
+from hubbub.planning.plan_values import Plan
 from hubbub.planning.precision import certificate_for, grid_for
-from hubbub.privacy import Certificate, Composition
+from hubbub.planning.random_projection import RandomProjection
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.certificate import Certificate
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.joint_seed import LINK_BYTES
 from hubbub.protocol.primitives.wire import OVERHEAD
-from hubbub.queries import training_of
-from hubbub.report import render
+from hubbub.queries.training_ask import training_of
+from hubbub.report.page import render
 from hubbub.session.layout import Layout, layout_of
 
 INSIDER = "aggregator + "

@@ -11,7 +11,8 @@ import pytest
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.planning import INDEPENDENT, account_of, noise_correlation, releases, releases_of_units
+from hubbub.planning import noise_correlation
+from hubbub.planning.accounts import account_of, releases, releases_of_units
 from hubbub.planning.noise_correlation import (
     Correlation,
     best_column,
@@ -20,9 +21,10 @@ from hubbub.planning.noise_correlation import (
     workload,
 )
 from hubbub.planning.precision import _outcome_error, certificate_for, grid_for
-from hubbub.protocol import UNIT
-from hubbub.queries import training_of
-from hubbub.study import Study
+from hubbub.planning.step_noise import INDEPENDENT
+from hubbub.protocol.primitives.correlated_noise import UNIT
+from hubbub.queries.training_ask import training_of
+from hubbub.study.study import Study
 from privacy import oracle
 
 STEPS, RATE, DELTA = 1000, 0.01, 1e-5

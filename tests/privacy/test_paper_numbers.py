@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.privacy import honest_rate
+from hubbub.privacy.dominating_pairs import honest_rate
 
 LENGTH: dict[str, Any] = {"steps": 1250, "delta": 1e-5}
 CIFAR: dict[str, Any] = {"sample_rate": 0.008, **LENGTH}

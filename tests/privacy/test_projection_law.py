@@ -24,16 +24,25 @@ from scipy.stats import binom, chi
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.planning import Plan, account_of, exposure
+from hubbub.planning import exposure
+from hubbub.planning.accounts import account_of
 from hubbub.planning.mechanism import CLIP_MARGIN, SUM_MARGIN
+from hubbub.planning.plan_values import Plan
 from hubbub.planning.precision import certificate_for, largest_batch
-from hubbub.privacy import Certificate, Composition, Step, projection_factor
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.certificate import Certificate
+from hubbub.privacy.dominating_pairs import Step
 from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, Reversed
 from hubbub.privacy.projected_law import ProjectedRemoval
-from hubbub.privacy.projected_step import release_by_signs, release_projected, sign_tail
+from hubbub.privacy.projected_step import (
+    projection_factor,
+    release_by_signs,
+    release_projected,
+    sign_tail,
+)
 from hubbub.protocol.projection import sign_matrix as signs
-from hubbub.queries import training_of
-from hubbub.study import Study
+from hubbub.queries.training_ask import training_of
+from hubbub.study.study import Study
 from privacy.oracle_values import SIGNS, truth
 
 PAPER: dict[str, Any] = {"sample_rate": 0.008, "steps": 1250, "delta": 1e-5}

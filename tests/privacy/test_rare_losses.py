@@ -17,16 +17,10 @@ from scipy.special import ndtr
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.privacy import (
-    Composition,
-    Step,
-    StudyLaw,
-    coarse_law,
-    discretise,
-    fft_window,
-    least_epsilon,
-    release,
-)
+from hubbub.privacy import coarse_law, discretise, fft_window
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.dominating_pairs import Step, release
+from hubbub.privacy.remaining_budget import StudyLaw, least_epsilon
 
 Array = NDArray[np.float64]
 Real = np.longdouble  # the sum cancels down to a hundred-millionth of its terms

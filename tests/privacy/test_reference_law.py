@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 
 from hubbub.errors import StudyError
-from hubbub.privacy import (
-    Composition,
-    ReferenceLaw,
-    Release,
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.dominating_pairs import Release, Step, release, release_with_malicious
+from hubbub.privacy.projected_step import release_projected
+from hubbub.privacy.reference_law import ReferenceLaw
+from hubbub.privacy.remaining_budget import (
     RemainingBudget,
-    Step,
     first_remaining_budget,
     least_epsilon,
-    release,
-    release_projected,
-    release_with_malicious,
     remaining,
 )
 from privacy.test_residue import (

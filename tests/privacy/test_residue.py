@@ -13,19 +13,17 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from hubbub.privacy import (
-    Composition,
-    Release,
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.dominating_pairs import Release, Step, release
+from hubbub.privacy.remaining_budget import (
     RemainingBudget,
-    Step,
     StudyLaw,
     first_remaining_budget,
+    gaussian_deltas,
     kept_for_certificates,
     least_epsilon,
-    release,
     remaining,
 )
-from hubbub.privacy.remaining_budget import gaussian_deltas
 
 Array = NDArray[np.float64]
 DELTA = 1e-5

@@ -10,7 +10,8 @@ from scipy.special import ndtr, ndtri
 
 import hubbub
 from hubbub.errors import StudyError
-from hubbub.privacy import Certificate, TradeOff
+from hubbub.privacy.certificate import Certificate
+from hubbub.privacy.tradeoff import TradeOff
 
 SETTINGS: list[dict[str, Any]] = [
     {"noise_multiplier": 1.0, "sample_rate": 0.008, "steps": 1250},

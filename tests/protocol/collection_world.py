@@ -10,18 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol.collection import (
-    CollectionNode,
-    CollectionPlace,
-    Collector,
-    Deposit,
-    Deposited,
-    NodeState,
-    Opening,
-)
+from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening
+from hubbub.protocol.collection.collector import Collector
+from hubbub.protocol.collection.deposit import Deposit, Deposited
+from hubbub.protocol.collection.node import CollectionNode, NodeState
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import Tag
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol.round.round_parameters import RoundParameters
 from protocol.parties import SESSION, STUDY, World, world
 
 NOTHING = np.zeros(2, dtype=np.float32)

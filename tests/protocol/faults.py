@@ -33,8 +33,10 @@ from hubbub.protocol.agreement.key_agreement import Agreement, Session
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import Frame, Tag, parse
-from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
-from hubbub.protocol.round.masking import Attempt
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.compute_node import ComputeNode
+from hubbub.protocol.round.masking import Attempt, Masking
+from hubbub.protocol.round.silo import Silo
 from protocol.parties import DIMENSION, STUDY, World
 from protocol.view import Spy
 

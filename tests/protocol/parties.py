@@ -28,7 +28,10 @@ from hubbub.protocol.agreement.roll_call import Roll, RollCall, called
 from hubbub.protocol.primitives.identity import Identity, Keys, Roster
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
-from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.compute_node import ComputeNode
+from hubbub.protocol.round.masking import Masking
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.session.layout import Layout
 
 STUDY = hashlib.sha256(b"a study for tests").digest()

@@ -23,11 +23,14 @@ import numpy as np
 from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.primitives import ring, set_of
+from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.silo_set import set_of
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
-from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
-from hubbub.protocol.round.masking import Attempt
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.compute_node import ComputeNode
+from hubbub.protocol.round.masking import Attempt, Masking
+from hubbub.protocol.round.silo import Silo
 from protocol import faults
 from protocol import reference as ref
 from protocol import reference_draws as draws

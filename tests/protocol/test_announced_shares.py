@@ -25,15 +25,18 @@ from scipy.stats import norm
 
 import hubbub
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.planning import NoiseShares, Plan
+from hubbub.planning.noise_shares import NoiseShares
+from hubbub.planning.plan_values import Plan
 from hubbub.planning.precision import certificate_for
 from hubbub.protocol.agreement.key_agreement import Session
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import DIGEST_BYTES, unverified
-from hubbub.protocol.round import Aggregator, RoundParameters, Silo
-from hubbub.session import round_parameters_of
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.silo import Silo
+from hubbub.session.layout import round_parameters_of
 from protocol.parties import World, refused, sessions_of, world
 
 Integers = NDArray[np.int64]

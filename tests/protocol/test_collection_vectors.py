@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from hubbub.protocol.collection import Deposited, FixedSet, NodeState, Opening, read_deposit
+from hubbub.protocol.collection.collection_opening import Opening
+from hubbub.protocol.collection.deposit import Deposited, read_deposit
+from hubbub.protocol.collection.fixed_set import FixedSet
+from hubbub.protocol.collection.node import NodeState
 from hubbub.protocol.collection.seeds import mask_key, opened_seed
 from hubbub.protocol.primitives.identity import Keys
 from protocol.collection_world import Collection, collection

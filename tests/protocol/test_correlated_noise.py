@@ -13,20 +13,15 @@ from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError, ProtocolError
 from hubbub.planning.noise_correlation import best_column
-from hubbub.protocol import (
-    EMPTY,
-    UNIT,
-    ComputeNode,
-    CorrelatedNoise,
-    Groups,
-    Masking,
-    RoundParameters,
-    SecureSource,
-    Silo,
-    group_rows,
-)
+from hubbub.protocol.primitives.correlated_noise import UNIT, CorrelatedNoise
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import attempt_order
+from hubbub.protocol.round.batch_rows import EMPTY, Groups, group_rows
+from hubbub.protocol.round.compute_node import ComputeNode
+from hubbub.protocol.round.masking import Masking
 from hubbub.protocol.round.noise_share import CorrelatedShare
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.silo import Silo
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import Layout
 from protocol.parties import DIMENSION, refused, sessions_of, world

@@ -15,13 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 import hubbub
 from hubbub.errors import StudyError
 from hubbub.protocol.primitives import true_signatures
-from hubbub.protocol.primitives.identity import (
-    Identity,
-    Keys,
-    Roster,
-    identity_of,
-    plain_identity,
-)
+from hubbub.protocol.primitives.identity import Identity, Keys, Roster, identity_of, plain_identity
 from hubbub.study.parties import is_reserved
 from protocol.parties import fixed_keys, sessions_of, world
 

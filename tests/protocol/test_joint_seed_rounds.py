@@ -21,9 +21,11 @@ from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck, _below
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.protocol.round import Aggregator, RoundParameters, Silo
+from hubbub.protocol.round.aggregator import Aggregator
 from hubbub.protocol.round.joint_batch import Tokens
 from hubbub.protocol.round.masking import Masking
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.silo import Silo
 from hubbub.session.in_process import Federation, Record, federate
 from hubbub.session.layout import Layout
 from hubbub.session.rounds import AbortedError

@@ -12,8 +12,9 @@ import pytest
 
 from hubbub.learning.layer_sketch import layer_matrices
 from hubbub.protocol.agreement.key_agreement import Agreement
-from hubbub.protocol.projection import Draw, Projection, project
-from hubbub.protocol.token_lists import partition, without_replacement
+from hubbub.protocol.projection.matrix import Draw, Projection
+from hubbub.protocol.projection.product import project
+from hubbub.protocol.token_lists.batch_schemes import partition, without_replacement
 from protocol import reference as ref
 from protocol import reference_draws as draws
 from protocol.parties import SESSION, STUDY, fixed_keys, refused

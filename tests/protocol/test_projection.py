@@ -20,16 +20,10 @@ from hypothesis import strategies as st
 
 from hubbub.errors import StudyError, UserError
 from hubbub.protocol.primitives.randomness import cipher_at, keystream_into
-from hubbub.protocol.projection import (
-    KINDS,
-    Draw,
-    Projection,
-    gaussian_matrix,
-    lift,
-    project,
-    sign_matrix,
-)
+from hubbub.protocol.projection import gaussian_matrix, sign_matrix
 from hubbub.protocol.projection.exact_grid import joined, limbs, quantum
+from hubbub.protocol.projection.matrix import KINDS, Draw, Projection
+from hubbub.protocol.projection.product import lift, project
 
 VECTORS = Path(__file__).with_name("vectors_projection.json")
 SEED = bytes(range(32))

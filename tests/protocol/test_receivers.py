@@ -22,7 +22,8 @@ from hubbub.errors import ProtocolError
 from hubbub.protocol.agreement import joint_seed
 from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag
-from hubbub.protocol.token_lists import ListContext, Mixer
+from hubbub.protocol.token_lists.list_context import ListContext
+from hubbub.protocol.token_lists.mixer import Mixer
 from protocol.parties import SESSION, STUDY, world
 
 W = world(3, quorum=2, joint=True)

@@ -14,8 +14,9 @@ import pytest
 from hubbub.protocol.primitives import randomness, ring
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES
-from hubbub.protocol.round import Masking, RoundParameters, Silo
-from hubbub.protocol.round.masking import Attempt
+from hubbub.protocol.round.masking import Attempt, Masking
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.silo import Silo
 from protocol.parties import World, sessions_of, world
 from protocol.test_full_shares import FULL
 

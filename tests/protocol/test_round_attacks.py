@@ -14,7 +14,10 @@ from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.protocol.round import Aggregator, ComputeNode, Masking, Silo
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.compute_node import ComputeNode
+from hubbub.protocol.round.masking import Masking
+from hubbub.protocol.round.silo import Silo
 from hubbub.session.in_process import federate
 from protocol.parties import DIMENSION, STUDY, World, flipped, refused, sessions_of, set_up, world
 

@@ -11,7 +11,7 @@ import pytest
 
 from hubbub.protocol.primitives import wire
 from hubbub.protocol.primitives.wire import HEADER_BYTES, Frame, Tag, parse
-from hubbub.session import secure_sum
+from hubbub.session.secure_sums import secure_sum
 from hubbub.verification.transcript import frame_records
 from protocol.parties import SESSION, STUDY, flipped, refused, world
 

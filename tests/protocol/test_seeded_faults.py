@@ -15,8 +15,9 @@ from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
 from hubbub.protocol.agreement.key_agreement import Agreement
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.primitives.wire import Tag
-from hubbub.protocol.projection import Draw
-from hubbub.protocol.round import Aggregator, Silo
+from hubbub.protocol.projection.matrix import Draw
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.silo import Silo
 from protocol.faults import Operation
 from protocol.parties import SESSION, STUDY, World, flipped, refused, set_up, world
 from protocol.seeded import NAMES, Seeded, drawers, name_of, orderly, shown_to

@@ -16,10 +16,13 @@ import numpy as np
 import pytest
 
 from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.disk import write_text
 from hubbub.errors import StudyError, UserError
-from hubbub.estimation import Incidence, Levels, OneSum, stack, statistic_from
+from hubbub.estimation.incidence import Incidence
+from hubbub.estimation.kinds import statistic_from
+from hubbub.estimation.stacking import stack
+from hubbub.estimation.statistic import Levels, OneSum
 from hubbub.report.answer_figures import figure_of
 from hubbub.report.answer_tables import _cell, estimate_words, p_words, printed, table_of
 from hubbub.report.notebook_view import shown_in_notebook
@@ -28,7 +31,7 @@ from hubbub.report.paper.figure_files import FIGURES, figure_file
 from hubbub.report.paper.formats import FORMATS, written
 from hubbub.report.paper.manuscript import Manuscript, manuscript_of
 from hubbub.study.asked_statistics import statistics_from
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 from hubbub.tabular.csv_text import is_like_formula
 
 COLUMNS = {one.name: one for one in (AGE, TIME, SEX, STAGE, DIED, MARKER)}

@@ -19,14 +19,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.number_format import at_most
-from hubbub.report import Arrangement, ArrangementTable, ReportedRun, interval, render
 from hubbub.report.adversary_words import explained
-from hubbub.report.comparison_table import UNCHARGED_BASELINES
+from hubbub.report.comparison_table import (
+    UNCHARGED_BASELINES,
+    Arrangement,
+    ArrangementTable,
+    interval,
+)
 from hubbub.report.learned import running_mean
 from hubbub.report.markup import tag
+from hubbub.report.page import render
 from hubbub.report.scales import bounds, linear
+from hubbub.report.several_runs import ReportedRun
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -11,8 +11,9 @@ import pytest
 
 from hubbub import Study
 from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.planning import Plan
-from hubbub.queries import TRAINING, plan
+from hubbub.planning.plan_values import Plan
+from hubbub.queries.study_queries import plan
+from hubbub.queries.training_query import TRAINING
 from hubbub.session.in_process import Federation
 from hubbub.training import local_backend
 from hubbub.training.result import Result

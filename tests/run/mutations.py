@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import HubbubError
-from hubbub.protocol import Keys
-from hubbub.study import Study
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.study.study import Study
 from hubbub.verification.evidence.claims import spent
 from hubbub.verification.evidence.evidence_file import part_words
 from run.true_claims import Content, TrueFile

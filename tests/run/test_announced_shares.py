@@ -11,16 +11,15 @@ import pytest
 
 import hubbub
 from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.planning import Plan
+from hubbub.planning.plan_values import Plan
 from hubbub.protocol.primitives.wire import Tag, unverified
-from hubbub.queries import plan
+from hubbub.queries.study_queries import plan
 from hubbub.session.in_process import Federation
-from hubbub.study import Study
+from hubbub.study.study import Study
 from hubbub.training.result import Result
-from hubbub.verification.evidence import Finding
 from hubbub.verification.evidence.collecting import FILE
-from hubbub.verification.evidence.finding import REDERIVED
-from hubbub.verification.replay import verify
+from hubbub.verification.evidence.finding import REDERIVED, Finding
+from hubbub.verification.replay.checking import verify
 from hubbub.verification.transcript.frame_records import files, read, read_header
 from run.finished import a_study, finished
 

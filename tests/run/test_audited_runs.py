@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 import hubbub
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.privacy.canary_guesses import Rates
@@ -35,7 +35,7 @@ from hubbub.verification.evidence.collecting import FILE
 from hubbub.verification.evidence.evidence_file import load, with_signature
 from hubbub.verification.evidence.finding import NOT_VERIFIABLE, SIGNED, Finding
 from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript import plain_roster, roster_of
+from hubbub.verification.transcript.transcript_header import plain_roster, roster_of
 from run.finished import a_study
 from run.test_evidence import wrongs
 

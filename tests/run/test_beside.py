@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load
 
 from hubbub.errors import IntegrityError
-from hubbub.ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.training import checkpoint, loop
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State, Summed, train

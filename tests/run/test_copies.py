@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import UserError
-from hubbub.ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from run.finished import a_study
 
 STEPS = 4

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.ledger import Ledger
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.protocol.primitives.wire import Frame, Tag
 from run.finished import planned
 from run.test_correlated_runs import BANDS, falsehoods, study

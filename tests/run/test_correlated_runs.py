@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.ledger import Ledger
-from hubbub.protocol import CorrelatedNoise, RoundParameters
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.protocol.primitives.correlated_noise import CorrelatedNoise
 from hubbub.protocol.round import noise_share
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.verification.replay.checking import verify
 from run.finished import a_study
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import EffortError
 from hubbub.planning import accounts, plan_of_mechanisms
 from hubbub.planning.exposure import epsilon_against
-from hubbub.privacy import accountant, coarse_law, limited
+from hubbub.privacy import accountant, coarse_law
+from hubbub.privacy.effort import limited
 from hubbub.protocol.agreement import mask_graph
 from hubbub.session.in_process import Federation
 from hubbub.verification.evidence import claims

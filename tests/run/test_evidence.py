@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hubbub
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import IntegrityError, UserError
 from hubbub.protocol.primitives.identity import Keys
 from hubbub.session.in_process import Federation

@@ -21,13 +21,15 @@ from scipy.stats import chi2, hypergeom
 
 import hubbub
 from hubbub.errors import BudgetError, DataError, StudyError
-from hubbub.ledger import Cap, Ledger
-from hubbub.planning import Plan
+from hubbub.ledger.entry import Cap
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.planning.plan_values import Plan
 from hubbub.planning.sampling_comparison import as_table
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round import RoundParameters, Silo
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.silo import Silo
 from hubbub.protocol.round.silo_batches import TokenBatches
-from hubbub.protocol.token_lists import chosen_records
+from hubbub.protocol.token_lists.batch_schemes import chosen_records
 from hubbub.session.in_process import federate
 from hubbub.session.layout import Layout, round_parameters_of
 from hubbub.session.token_lists import TokenLists

@@ -28,9 +28,10 @@ import torch
 import hubbub
 from hubbub.errors import HubbubError
 from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.planning import Plan
+from hubbub.planning.plan_values import Plan
 from hubbub.protocol.primitives.wire import HEADER, HEADER_BYTES, Frame, Tag
-from hubbub.protocol.round import Aggregator, Silo
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.silo import Silo
 from hubbub.training import checkpoint, loop, report_of_run, run_folder
 from hubbub.training.local_backend import LocalBackend
 from hubbub.training.run_folder import RunFolder

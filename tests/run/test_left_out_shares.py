@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from hubbub.protocol import Frame, Masking, Place, Tag, digest_of_shares, unverified
+from hubbub.protocol.primitives.wire import Frame, Tag, unverified
+from hubbub.protocol.round.additive_shares import Place, digest_of_shares
+from hubbub.protocol.round.masking import Masking
 from hubbub.session.in_process import Federation
 from hubbub.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED
-from hubbub.verification.replay import verify
-from hubbub.verification.transcript import Kept, files, read
+from hubbub.verification.replay.checking import verify
+from hubbub.verification.transcript.frame_records import Kept, files, read
 from run.finished import a_study, finished
 from run.test_verify import NO_NODES, as_bytes, first, forge, wrongs
 

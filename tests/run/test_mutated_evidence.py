@@ -15,7 +15,7 @@ from tests.asking.made_up import study as asking
 from tests.attestation.parties import role_of, study_of
 
 import hubbub
-from hubbub.protocol import Keys
+from hubbub.protocol.primitives.identity import Keys
 from hubbub.training import local_backend
 from hubbub.training.run_study import resume
 from hubbub.verification.evidence.evidence_file import part_words

@@ -23,10 +23,13 @@ from safetensors.numpy import load_file, save_file
 from tests.validation.made_up import table_of, write_silos
 
 from hubbub.errors import HubbubError
-from hubbub.protocol import Frame, Keys, Tag, unverified
-from hubbub.queries import SumsQuery, ValidationQuery, validation_of, write_validation
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.queries.kept_sums import sums_in, write_sums
-from hubbub.study import Study
+from hubbub.queries.sums_query import SumsQuery
+from hubbub.queries.validation.validation_answers import validation_of, write_validation
+from hubbub.queries.validation.validation_query import ValidationQuery
+from hubbub.study.study import Study
 from hubbub.verification.evidence.finding import REDERIVED
 from hubbub.verification.transcript.frame_records import Kept, files, read, read_header
 from run.test_taken_states import COLUMNS, Forger, forged

@@ -19,7 +19,7 @@ import pytest
 import hubbub
 from hubbub.errors import BudgetError, HubbubError, IntegrityError, UserError
 from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.planning import Plan
+from hubbub.planning.plan_values import Plan
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State
 from hubbub.training.report_of_run import write_report

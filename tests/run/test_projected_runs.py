@@ -20,23 +20,23 @@ from scipy.stats import chi2
 
 import hubbub
 from hubbub import learning
-from hubbub.ledger import Cap, Ledger
-from hubbub.planning import Plan, exposure
+from hubbub.ledger.entry import Cap
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.planning import exposure
+from hubbub.planning.plan_values import Plan
 from hubbub.protocol.primitives import noise
 from hubbub.protocol.primitives.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
-from hubbub.protocol.projection import Draw, Projection, lift, project
-from hubbub.protocol.round import (
-    Aggregator,
-    RoundParameters,
-    Silo,
-    batch_rows,
-    decoded,
-)
+from hubbub.protocol.projection.matrix import Draw, Projection
+from hubbub.protocol.projection.product import lift, project
+from hubbub.protocol.round import batch_rows
 from hubbub.protocol.round import projected_sum as projected
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.round_parameters import RoundParameters, decoded
+from hubbub.protocol.round.silo import Silo
 from hubbub.session.ask import Absent
 from hubbub.session.in_process import Federation, federate
 from hubbub.session.layout import Layout, round_parameters_of
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 from hubbub.training import baselines
 from hubbub.training.run_study import run
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hubbub import Study, run
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import BudgetError, StudyError
-from hubbub.ledger import Ledger
-from hubbub.report import broken, spent_words
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.report.promise_words import broken, spent_words
 from hubbub.training.report_of_run import write_report
 
 TEXT = """

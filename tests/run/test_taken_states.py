@@ -18,22 +18,26 @@ import pytest
 from tests.validation.made_up import table_of, write_silos
 
 from hubbub.network.collection.collectable import why_not
-from hubbub.planning import QueryState
-from hubbub.protocol import Keys, Roster, Tag
-from hubbub.queries import VALIDATION, planned_validation
-from hubbub.queries.coefficients import COEFFICIENT_SUMS
+from hubbub.planning.query import QueryState
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.wire import Tag
+from hubbub.queries.coefficients.coefficients_query import COEFFICIENT_SUMS
 from hubbub.queries.kept_sums import sums_in, write_sums
-from hubbub.study import Study
-from hubbub.training import federated, local_backend, loop, run
+from hubbub.queries.validation.validation_answers import planned_validation
+from hubbub.queries.validation.validation_query import VALIDATION
+from hubbub.study.study import Study
+from hubbub.training import federated, local_backend, loop
 from hubbub.training.result import Result
-from hubbub.verification import collect
+from hubbub.training.run_study import run
+from hubbub.verification.evidence.collecting import collect
 from hubbub.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
 from hubbub.verification.replay import checking
 from hubbub.verification.replay.checking import verify
 from hubbub.verification.replay.replayed_session import ReplayedSession
 from hubbub.verification.replay.session_findings import replay_findings
-from hubbub.verification.transcript import Header, writer
+from hubbub.verification.transcript import writer
 from hubbub.verification.transcript.frame_records import Kept, files, read, read_header
+from hubbub.verification.transcript.transcript_header import Header
 from hubbub.verification.transcript.writer import Transcript
 
 SCORES = ("run/validation.json", "run/validation-sums.json")

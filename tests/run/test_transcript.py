@@ -23,17 +23,17 @@ from hubbub.protocol.primitives.wire import (
     Tag,
     parse,
 )
-from hubbub.protocol.round import RoundParameters
-from hubbub.verification.transcript import (
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.verification.transcript.frame_records import (
     Kept,
-    Transcript,
+    end_of,
     files,
     head_of,
+    path_of,
     read,
     read_header,
-    recover,
 )
-from hubbub.verification.transcript.frame_records import end_of, path_of
+from hubbub.verification.transcript.writer import Transcript, recover
 
 KEYS = [Keys.generate("aggregator", "aggregator")] + [
     Keys.generate(f"silo-{k}", "silo") for k in (1, 2, 3)

@@ -16,12 +16,14 @@ import numpy as np
 import pytest
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import Aggregator, RoundParameters, unverified
 from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.wire import unverified
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.session.ask import Answer, Call
 from hubbub.session.in_process import Federation, LocalPeers, federate
 from hubbub.session.layout import Layout
-from hubbub.verification.replay import verify
+from hubbub.verification.replay.checking import verify
 from run.finished import a_study, finished
 
 SILOS, DIMENSION = 4, 2000

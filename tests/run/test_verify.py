@@ -16,16 +16,16 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import IntegrityError, UserError
 from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.protocol.primitives import wire
 from hubbub.protocol.primitives.wire import Frame, Tag, unverified
-from hubbub.protocol.round import RoundParameters
-from hubbub.queries import plan
-from hubbub.report import Arrangement, ArrangementTable
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.queries.study_queries import plan
+from hubbub.report.comparison_table import Arrangement, ArrangementTable
 from hubbub.session.in_process import Federation
-from hubbub.study import Study
+from hubbub.study.study import Study
 from hubbub.training import federated
 from hubbub.training.federated import evaluations
 from hubbub.training.local_backend import LocalBackend

@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import HubbubError
-from hubbub.planning import Plan, stated_adversary
-from hubbub.protocol import Keys
-from hubbub.queries import plan
-from hubbub.study import Study
-from hubbub.verification.evidence import Finding, check
-from hubbub.verification.evidence.claims import spent
+from hubbub.planning.exposure import stated_adversary
+from hubbub.planning.plan_values import Plan
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.queries.study_queries import plan
+from hubbub.study.study import Study
+from hubbub.verification.evidence.claims import check, spent
 from hubbub.verification.evidence.evidence_file import with_signature
-from hubbub.verification.transcript import roster_of
+from hubbub.verification.evidence.finding import Finding
+from hubbub.verification.transcript.transcript_header import roster_of
 
 Content = dict[str, Any]
 SIX_DIGITS = 1.000001e-6

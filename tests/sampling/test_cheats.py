@@ -16,10 +16,12 @@ import pytest
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.protocol.primitives.wire import Tag
-from hubbub.protocol.token_lists import Mixer, Verdict, onion_layers, verdict
+from hubbub.protocol.token_lists import onion_layers
 from hubbub.protocol.token_lists.list_context import statement_bytes
+from hubbub.protocol.token_lists.mixer import Mixer
 from hubbub.protocol.token_lists.onion_layers import Done, Executor, Job, Wrap
 from hubbub.protocol.token_lists.token_list import commitment
+from hubbub.protocol.token_lists.verdict import Verdict, verdict
 from protocol.parties import fixed_keys, flipped, refused
 from sampling.silos import (
     COUNTS,

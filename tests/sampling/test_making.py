@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hubbub.errors import HubbubError, StudyError
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.protocol.token_lists import onion_layers
-from hubbub.protocol.token_lists import process_pool as opened_pool
 from hubbub.protocol.token_lists.onion_layers import Done, Peel, Wrap, in_this_thread
+from hubbub.protocol.token_lists.process_pool import process_pool as opened_pool
 from sampling.silos import (
     COUNTS,
     KEYS,

@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
 from hubbub.errors import StudyError
-from hubbub.protocol.token_lists import Scheme, chosen_records, partition, without_replacement
+from hubbub.protocol.token_lists.batch_schemes import (
+    Scheme,
+    chosen_records,
+    partition,
+    without_replacement,
+)
 
 SEEDS = st.binary(min_size=32, max_size=32)
 SHAPES = st.integers(1, 200).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n)))

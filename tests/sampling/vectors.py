@@ -19,9 +19,10 @@ import numpy as np
 from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.primitives.identity import Roster
 from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.token_lists import Mixer, Publication, onion_layers
+from hubbub.protocol.token_lists import onion_layers
 from hubbub.protocol.token_lists.list_context import ListContext
-from hubbub.protocol.token_lists.token_list import list_places
+from hubbub.protocol.token_lists.mixer import Mixer
+from hubbub.protocol.token_lists.token_list import Publication, list_places
 from sampling.silos import KEYS, SESSION, STUDY
 
 FILE = Path(__file__).parent / "vectors.json"

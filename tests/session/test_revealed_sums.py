@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from hubbub.learning import Optimizer, stepped
-from hubbub.protocol import RevealedSum, decoded, ring
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.round.revealed_sum import RevealedSum
+from hubbub.protocol.round.round_parameters import decoded
 from protocol.parties import world
 
 SIZE, BITS = 300_000, [16, 32, 64]

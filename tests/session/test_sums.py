@@ -23,7 +23,8 @@ from hubbub.errors import HubbubError, StudyError
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import ring
-from hubbub.protocol.round import Masking, RoundParameters
+from hubbub.protocol.round.masking import Masking
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.session import in_process
 from hubbub.session.in_process import assemble
 from hubbub.session.layout import Layout

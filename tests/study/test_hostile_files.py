@@ -15,16 +15,19 @@ import pytest
 from safetensors.numpy import save_file
 
 from hubbub import disk, learning
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import HubbubError, IntegrityError, StudyError, UserError
 from hubbub.learning.model_file import read_pinned
-from hubbub.ledger import Cap, Ledger
+from hubbub.ledger.entry import Cap
+from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network.key_files import identities, read_identity, read_roster
-from hubbub.study import Standardisation, Study
-from hubbub.tabular import read_cells
-from hubbub.training import resume, write_report
+from hubbub.study.standardisation import Standardisation
+from hubbub.study.study import Study
+from hubbub.tabular.cells import read_cells
 from hubbub.training.checkpoint import newest_checkpoint
-from hubbub.verification import load
+from hubbub.training.report_of_run import write_report
+from hubbub.training.run_study import resume
+from hubbub.verification.evidence.evidence_file import load
 
 SPECIAL = ["/dev/zero", "pipe", "folder"]
 NOTHING = "0" * 64

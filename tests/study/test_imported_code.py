@@ -15,9 +15,9 @@ import pytest
 
 from hubbub import Study
 from hubbub.errors import StudyError
-from hubbub.study import named_object
 from hubbub.study.code_hashes import source_hash
 from hubbub.study.imported_code import bind, keep
+from hubbub.study.sources import named_object
 
 HONEST = "def records(party):\n    return 'honest'\n"
 EVIL = "def records(party):\n    return 'evil'\n"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hubbub.errors import StudyError
-from hubbub.study import Study
+from hubbub.study.study import Study
 
 
 def study(**parties: Any) -> Study:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import DataError, StudyError
 from hubbub.study import sources
 

@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub import Study, tabular
-from hubbub.cli import main
+from hubbub import Study
+from hubbub.cli.main import main
 from hubbub.errors import DataError, ModelError, StudyError
-from hubbub.study.drafting import checked
-from hubbub.tabular import Outcome, Records, encode_table
-from hubbub.training import compare, load, rehearse
+from hubbub.study.drafting.table_check import checked
+from hubbub.tabular.outcome import Outcome, refuse_other_targets
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import encode_table
+from hubbub.training.comparison import compare
+from hubbub.training.rehearsal import rehearse
+from hubbub.training.trained_model import load
 
 AMOUNT = {"kind": "numeric", "column": "y", "low": 0, "high": 20}
 COUNT = {"kind": "count", "column": "y", "high": 20}
@@ -226,7 +230,7 @@ def test_records_refuse_targets_that_no_loss_takes(targets, says) -> None:
 def test_a_functions_targets_must_be_of_the_studys_kind(target, targets) -> None:
     outcome = study_of(target).data.outcome
     with pytest.raises(DataError, match="as the study's target says, found others"):
-        tabular.refuse_other_targets(outcome, targets, "north")
+        refuse_other_targets(outcome, targets, "north")
 
 
 # From end to end -------------------------------------------------------------------------------

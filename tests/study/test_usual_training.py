@@ -6,9 +6,10 @@ from math import sqrt
 
 import pytest
 
-from hubbub.study import Study
+from hubbub.study.study import Study
 from hubbub.study.usual_training import squared_length, usual_for, usual_training
-from hubbub.tabular import Column, Outcome
+from hubbub.tabular.column import Column
+from hubbub.tabular.outcome import Outcome
 
 TEXT = """
 [study]

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation import Levels
-from hubbub.synthesis import Design
+from hubbub.estimation.statistic import Levels
 from hubbub.synthesis.coding import CodedColumn
-from hubbub.tabular import Column, csv_text
+from hubbub.synthesis.design import Design
+from hubbub.tabular.column import Column
+from hubbub.tabular.csv_text import csv_text
 
 Array = NDArray[np.float64]
 

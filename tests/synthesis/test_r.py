@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.queries import records_text
+from hubbub.queries.synthesis_query import records_text
 from hubbub.synthesis.examples import example
 
 PAGE = Path(__file__).parents[2] / "docs" / "synthetic.md"

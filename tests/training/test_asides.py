@@ -16,11 +16,13 @@ import hubbub
 from hubbub import learning
 from hubbub.errors import IntegrityError, StudyError
 from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.queries import EVALUATION, STANDARDISATION, EvaluationQuery, standardising_query
+from hubbub.queries import standardising_query
+from hubbub.queries.evaluation_query import EVALUATION, EvaluationQuery
+from hubbub.queries.standardising_query import STANDARDISATION
 from hubbub.session.layout import layout_of
 from hubbub.study.score_vector import ScoreVector
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 from hubbub.training.local_backend import LocalBackend
 from hubbub.training.preparing import prepare
 from hubbub.training.run_sessions import RunSessions

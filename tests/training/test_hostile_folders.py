@@ -15,10 +15,13 @@ from typing import Any
 import pytest
 
 from hubbub import learning
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import HubbubError, IntegrityError
-from hubbub.study import Standardisation, datasets
-from hubbub.training import load, run, write_report
+from hubbub.study import datasets
+from hubbub.study.standardisation import Standardisation
+from hubbub.training.report_of_run import write_report
+from hubbub.training.run_study import run
+from hubbub.training.trained_model import load
 from run.finished import a_study
 
 ASKED = (("[data]\n", "[data]\nstandardise = { epsilon = 0.1, bound = 5.0 }\n"),)

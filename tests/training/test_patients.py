@@ -11,12 +11,13 @@ import pytest
 
 import hubbub
 from hubbub import Study, plan
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import DataError, StudyError
 from hubbub.learning import TrainingTask
 from hubbub.study import sources
 from hubbub.study.drafting.table_check import checked
-from hubbub.tabular import Records, patient_key
+from hubbub.tabular.patient_keys import patient_key
+from hubbub.tabular.records import Records
 from hubbub.training.array_inputs import with_patients
 from hubbub.training.preparing import prepare
 from hubbub.verification.replay.checking import verify

@@ -36,17 +36,21 @@ from hubbub.errors import (
     UserError,
 )
 from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.planning import Plan
+from hubbub.planning.plan_values import Plan
 from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.primitives import noise
 from hubbub.protocol.primitives.identity import Keys
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
-from hubbub.protocol.round import Aggregator, ComputeNode, Masking, RoundParameters, Silo
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.compute_node import ComputeNode
+from hubbub.protocol.round.masking import Masking
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.silo import Silo
 from hubbub.session.in_process import federate
 from hubbub.session.layout import Layout
 from hubbub.study import sources
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 from hubbub.training.baselines import BASELINES
 from hubbub.training.preparing import prepare
 from hubbub.training.run_study import run

@@ -15,13 +15,11 @@ from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from hubbub.errors import UncountedWarning, UnnoisedWarning
-from hubbub.ledger import Ledger
-from hubbub.sklearn import (
-    FederatedClassifier,
-    FederatedPoissonRegressor,
-    FederatedRegressor,
-    FederatedSurvival,
-)
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.sklearn.classifier import FederatedClassifier
+from hubbub.sklearn.counts import FederatedPoissonRegressor
+from hubbub.sklearn.regressor import FederatedRegressor
+from hubbub.sklearn.survival_estimator import FederatedSurvival
 from hubbub.training import uncounted
 
 # What a federation with fresh noise cannot do, by the name of the check.

@@ -17,7 +17,8 @@ from safetensors.torch import load_file, save
 import hubbub
 from hubbub.cli.main import main
 from hubbub.errors import DataError, HubbubError, UserError
-from hubbub.study import Study, sources
+from hubbub.study import sources
+from hubbub.study.study import Study
 
 ROWS = 60
 STUDY = """

@@ -13,7 +13,7 @@ import pytest
 
 import hubbub
 from hubbub import Study
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import StudyError
 from hubbub.network.key_files import roster_of, roster_toml
 from hubbub.network.party_folder import PartyFolder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.tabular import Outcome
+from hubbub.tabular.outcome import Outcome
 from hubbub.tuning.linear_heads import ClassHead, Hazards, LinearHead, Number, Rate, TwoClasses
 from hubbub.tuning.linear_rehearsals import RehearsalLaw, Settings, rehearsed, with_bias
 

@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import StudyError
-from hubbub.queries import plan
-from hubbub.study import Study, sources
+from hubbub.queries.study_queries import plan
+from hubbub.study import sources
+from hubbub.study.study import Study
 from hubbub.study.usual_training import usual_for
-from hubbub.tabular import Column
-from hubbub.tabular.column import column_features
-from hubbub.tuning import tune, tuned_text, tuner
+from hubbub.tabular.column import Column, column_features
+from hubbub.tuning import tuner
 from hubbub.tuning.linear_rehearsals import Settings
 from hubbub.tuning.made_up_records import made_up_records
+from hubbub.tuning.tuned_text import tuned_text
+from hubbub.tuning.tuner import tune
 
 TEXT = """
 [study]

@@ -10,7 +10,9 @@ from tests.validation.made_up import study_of
 
 import hubbub
 from hubbub.errors import StudyError, UserError
-from hubbub.training import PreparedStudy, compare, run
+from hubbub.training.comparison import compare
+from hubbub.training.prepared_study import PreparedStudy
+from hubbub.training.run_study import run
 
 
 @pytest.fixture(autouse=True)

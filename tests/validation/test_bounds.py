@@ -17,16 +17,16 @@ import hubbub
 from hubbub.learning import CellMarks, EvaluationTask
 from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
 from hubbub.learning.unit_model import per_unit_model
-from hubbub.ledger import kind_of
-from hubbub.queries import planned_validation
+from hubbub.ledger.row_cost import kind_of
 from hubbub.queries.validation import bins
 from hubbub.queries.validation.amounts import Amounts
 from hubbub.queries.validation.classes import ClassValidation
 from hubbub.queries.validation.risks import Risks
 from hubbub.queries.validation.silo_task import SiloTask, groups_of
 from hubbub.queries.validation.times import Times
+from hubbub.queries.validation.validation_answers import planned_validation
 from hubbub.queries.validation.validation_layout import ValidationBlock, ValidationLayout
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 KINDS: dict[str, tuple[TargetType, object]] = {
     "risks": (Classes(), Risks(bins=bins.of_risks(6))),

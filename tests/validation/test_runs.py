@@ -14,14 +14,16 @@ import pytest
 from tests.validation.made_up import BY, SILOS, TARGETS, study_of, table_of, write_silos
 
 import hubbub
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import StudyError
 from hubbub.learning import held_back
-from hubbub.ledger import Ledger
-from hubbub.queries.validation import validation_query, whose_records
-from hubbub.study import Study, sources
-from hubbub.training import resume, run
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.queries.validation import validation_query
+from hubbub.queries.validation.whose_records import whose_records
+from hubbub.study import sources
+from hubbub.study.study import Study
 from hubbub.training.preparing import prepare
+from hubbub.training.run_study import resume, run
 from hubbub.verification.replay.checking import verify
 
 

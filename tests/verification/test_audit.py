@@ -14,10 +14,11 @@ import pytest
 from scipy.stats import binom, ks_2samp, norm
 
 import hubbub
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import StudyError
-from hubbub.planning import PlannedQuery, accounts
+from hubbub.planning import accounts
 from hubbub.planning.noise_correlation import Correlation
+from hubbub.planning.planned_query import PlannedQuery
 from hubbub.planning.step_noise import IndependentNoise
 from hubbub.privacy.canary_guesses import (
     Rates,
@@ -28,11 +29,14 @@ from hubbub.privacy.canary_guesses import (
     rates_of,
     worst_distance,
 )
-from hubbub.protocol import Draw, Groups, Masking, Silo
 from hubbub.protocol.agreement.pair_secrets import PairSecret
 from hubbub.protocol.primitives import noise
 from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.projection.matrix import Draw
 from hubbub.protocol.round import batch_rows
+from hubbub.protocol.round.batch_rows import Groups
+from hubbub.protocol.round.masking import Masking
+from hubbub.protocol.round.silo import Silo
 from hubbub.verification.audit import canaries as canaries_module
 from hubbub.verification.audit import canary_audit, canary_runs
 from hubbub.verification.audit.canaries import Canaries
@@ -40,7 +44,8 @@ from hubbub.verification.audit.canary_runs import AuditRun, played
 from hubbub.verification.audit.expected_power import ExpectedPower, joint_part, size_of
 from hubbub.verification.audit.freshness_checks import of_lists
 from hubbub.verification.audit.scores import scores_of
-from hubbub.verification.evidence import Choice, Seen, choosing_runs, epsilon_shown
+from hubbub.verification.evidence.audit_result import Seen, choosing_runs
+from hubbub.verification.evidence.shown_epsilon import Choice, epsilon_shown
 
 # A sound study is contradicted by chance once in 100,000 audits.
 SURE = 0.99999

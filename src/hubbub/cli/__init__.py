@@ -1,3 +1,1 @@
 """The command line: `hubbub COMMAND`, one file for each family of commands."""
-
-from hubbub.cli.main import main

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import hubbub
 from hubbub.cli.output import add_command, answer, writing
 from hubbub.errors import UserError
-from hubbub.privacy import RELATIONS, SAMPLINGS
+from hubbub.privacy.arguments import RELATIONS, SAMPLINGS
 
 Array = NDArray[np.float64]
 Point = tuple[float, float]  # of epsilon and delta
@@ -145,7 +145,9 @@ def _picture(sides: list[list[Point]], last: float, asked: Point) -> str:
     """The SVG text: epsilon from 0 to `last` or a little more, delta on a logarithmic axis."""
     epsilon, delta = asked
     lowest = max(min(delta, _LEAST_DELTA), _LOWEST)
-    from hubbub.report import bounds, charts, linear, tag  # only a picture needs the report
+    from hubbub.report import charts
+    from hubbub.report.markup import tag
+    from hubbub.report.scales import bounds, linear  # only a picture needs the report
 
     axes = charts.Axes(
         across=linear([0.0, last], charts.LEFT, charts.RIGHT),

@@ -13,8 +13,18 @@ from typing import Any
 from hubbub.cli.output import add_command, answer, writing
 from hubbub.disk import read_bytes, read_text, toml_table, why_of
 from hubbub.errors import AttestationError, UserError
-from hubbub.study import PLATFORMS, role_from
-from hubbub.verification import attestation
+from hubbub.study.attested_roles import PLATFORMS, role_from
+from hubbub.verification.attestation.devices import MachineAttester
+from hubbub.verification.attestation.platforms import PlatformEvidence
+from hubbub.verification.attestation.policy import (
+    AllOf,
+    EvidenceRule,
+    MadeNear,
+    ReportDataIs,
+    policy_of,
+)
+from hubbub.verification.attestation.reference_values import of_build, of_machine
+from hubbub.verification.attestation.study_attestation import clock
 
 _ATTEST = "evidence of attested machines: make it, verify it, and say what to pin"
 _QUOTE = "make evidence on this machine, over 64 bytes"
@@ -55,7 +65,7 @@ def add_commands(commands: Any) -> None:
 
 def _quote(options: argparse.Namespace) -> int:
     data = _report_data(options.report_data)
-    quote = attestation.MachineAttester()(options.platform, data, attestation.clock())
+    quote = MachineAttester()(options.platform, data, clock())
     with writing(options.out):
         options.out.write_bytes(quote.quote)
     said = {"platform": quote.platform, "bytes": len(quote.quote), "out": str(options.out)}
@@ -67,21 +77,21 @@ def _verify(options: argparse.Namespace) -> int:
     role, at = role_from(_policy(options.policy)), _time(options.at)
     data = _report_data(options.report_data) if options.report_data else None
     quote = _content(options.file)
-    evidence = attestation.PlatformEvidence(
+    evidence = PlatformEvidence(
         platform=role.platform,
         quote=_from_base64(quote) if role.platform == "nitro" else quote,
         collateral=_collateral(options.collateral),
     )
-    rules: list[attestation.EvidenceRule] = [attestation.policy_of(role)]
+    rules: list[EvidenceRule] = [policy_of(role)]
     if options.max_age is not None:
-        rules.append(attestation.MadeNear(at, options.max_age))
+        rules.append(MadeNear(at, options.max_age))
     if data is not None:
-        rules.append(attestation.ReportDataIs(data))
-    told: dict[str, Any] = {"at": at, "policy": attestation.AllOf(rules).words()}
+        rules.append(ReportDataIs(data))
+    told: dict[str, Any] = {"at": at, "policy": AllOf(rules).words()}
     try:
         claims = evidence.verified(at)
         told["claims"] = claims.to_dict()
-        attestation.AllOf(rules).check(claims)
+        AllOf(rules).check(claims)
     except AttestationError as error:
         told |= {"holds": False, "rule": error.rule, "why": str(error)}
         answer(options, told, f"does not hold, by the rule “{error.rule}”: {error}")
@@ -101,10 +111,10 @@ def _words(told: dict[str, Any]) -> list[str]:
 
 def _measure(options: argparse.Namespace) -> int:
     if options.build is not None:
-        platform, measurement = attestation.of_build(options.build)
+        platform, measurement = of_build(options.build)
     else:
         platform = options.platform
-        measurement = attestation.of_machine(platform, attestation.MachineAttester())
+        measurement = of_machine(platform, MachineAttester())
     stated = ", ".join(f'{name} = "{value}"' for name, value in measurement.items())
     lines = (f'platform = "{platform}"', f"measurements = [{{ {stated} }}]")
     answer(options, {"platform": platform, "measurements": measurement}, *lines)
@@ -156,7 +166,7 @@ def _report_data(text: str) -> bytes:
 def _time(text: str) -> int:
     """Seconds since 1970."""
     if not text:
-        return attestation.clock()
+        return clock()
     if text.isascii() and text.isdigit() and len(text) <= 12:
         return int(text)
     try:

@@ -19,15 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.cli.output import add_command, bar, emit, table
-from hubbub.protocol import (
-    MaskStream,
-    RoundParameters,
-    SecureSource,
-    cipher_at,
-    ring,
-    standard_normal,
-)
-from hubbub.session import Layout, federate
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.noise import standard_normal
+from hubbub.protocol.primitives.randomness import SecureSource, cipher_at
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.session.in_process import federate
+from hubbub.session.layout import Layout
 
 _COORDINATES = 1_000_000
 _KEY = bytes(range(16))

@@ -11,8 +11,11 @@ import numpy as np
 from hubbub.cli.output import add_command, bar, emit, number, say, table
 from hubbub.cli.training_commands import margin, new_folder
 from hubbub.errors import UserError
-from hubbub.report import called, spoken, words_of
-from hubbub.study import Study, sources
+from hubbub.report.adversary_words import spoken
+from hubbub.report.metric_words import words_of
+from hubbub.report.trust_models import called
+from hubbub.study import sources
+from hubbub.study.study import Study
 
 _REPEATS, _MOST = 10, 10_000
 
@@ -38,7 +41,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from hubbub.training import compare
+    from hubbub.training.comparison import compare
 
     study, repeats = Study.load(options.study), _repeats(options)
     modes = _modes(options.baselines)
@@ -80,7 +83,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _modes(baselines: str) -> tuple[str, ...]:
     """Hubbub and the baselines that were named, with commas."""
-    from hubbub.training import MODES
+    from hubbub.training.comparison import MODES
 
     named = [name.strip() for name in baselines.split(",") if name.strip()]
     if strange := [name for name in named if name not in MODES]:
@@ -91,7 +94,7 @@ def _modes(baselines: str) -> tuple[str, ...]:
 
 
 def _rehearse(options: argparse.Namespace) -> int:
-    from hubbub.training import rehearse
+    from hubbub.training.rehearsal import rehearse
 
     study, repeats = Study.load(options.study), _repeats(options)
     if study.training is None:

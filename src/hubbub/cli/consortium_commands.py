@@ -14,21 +14,18 @@ from hubbub.cli.ledger_books import after, standing
 from hubbub.cli.output import add_command, answer, emit, say, table, warn, writing
 from hubbub.cli.plan_command import show_plan
 from hubbub.errors import UserError
-from hubbub.network import (
-    HOME,
-    IDENTITY,
-    LEDGER,
-    RELAY,
-    PartyFolder,
+from hubbub.network.key_files import (
     fingerprint,
     read_identity,
     read_roster,
     roster_of,
     write_roster,
 )
-from hubbub.protocol import Roster
-from hubbub.queries import plan
-from hubbub.study import Study, code_hashes
+from hubbub.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, PartyFolder
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.queries.study_queries import plan
+from hubbub.study import code_hashes
+from hubbub.study.study import Study
 
 
 def add_commands(commands: Any) -> None:
@@ -197,7 +194,8 @@ def _relay(options: argparse.Namespace) -> int:
 
 
 def _leaf(options: argparse.Namespace) -> int:
-    from hubbub.network.nats import LeafFiles, Relay
+    from hubbub.network.nats.address import Relay
+    from hubbub.network.nats.leaf import LeafFiles
 
     roster, opened = read_roster(options.roster), passphrase.unlock(options)
     folders = [PartyFolder.opened(home, opened) for home in options.home or [HOME]]

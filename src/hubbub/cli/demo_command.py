@@ -14,11 +14,11 @@ from hubbub.cli.output import add_command, bar, emit, number, say, show_answers,
 from hubbub.cli.plan_command import show_plan
 from hubbub.cli.training_commands import margin, new_folder
 from hubbub.errors import DataError, UserError
-from hubbub.queries import steps_of
-from hubbub.study import Study
+from hubbub.queries.study_queries import steps_of
+from hubbub.study.study import Study
 
 if TYPE_CHECKING:
-    from hubbub.training import Comparison
+    from hubbub.training.comparison import Comparison
 
 _PLACES = {
     "network": "each party a process, over TLS",
@@ -142,7 +142,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _asked(file: str, out: Path, options: argparse.Namespace) -> dict[str, Any]:
     """A study of statistics alone: its answers as plain values, by name."""
-    from hubbub.training import run
+    from hubbub.training.run_study import run
 
     study = Study.parse(study_text(file))
     with bar(study.name, steps_of(study), quiet=options.json) as progress:
@@ -175,7 +175,7 @@ def _many(options: argparse.Namespace) -> _Story:
 
 def _told(story: _Story, out: Path, options: argparse.Namespace) -> Comparison:
     """The study in every mode."""
-    from hubbub.training import compare
+    from hubbub.training.comparison import compare
 
     study = Study.parse(study_text(story.file))
     repeats = story.repeats if options.splits is None else options.splits
@@ -237,7 +237,9 @@ def _demo_network(options: argparse.Namespace) -> int:
     toml = study_text(_FEW.file)
     toml = attested(toml) if options.tee else toml
     apart = run_demo(out, toml, nodes=_NODES, tell=told, command=main)
-    from hubbub.training import run  # reads torch, which those processes did for themselves
+    from hubbub.training.run_study import (
+        run,  # reads torch, which those processes did for themselves
+    )
 
     began = time.perf_counter()
     study = Study.load(out / "study.toml")

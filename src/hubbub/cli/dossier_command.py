@@ -11,17 +11,16 @@ from typing import Any
 from hubbub.cli.output import add_command, bar, emit, say, writing
 from hubbub.disk import write_bytes
 from hubbub.errors import IntegrityError, UserError
-from hubbub.report.dossier import (
-    Dossier,
-    Facts,
-    as_docx,
-    as_html,
-    compose,
-    draft_of,
-    read_written,
-)
-from hubbub.study import Study
-from hubbub.verification import FILE, Finding, check, load
+from hubbub.report.dossier.blanks_file import draft_of, read_written
+from hubbub.report.dossier.composing import Dossier, compose
+from hubbub.report.dossier.facts import Facts
+from hubbub.report.dossier.html_page import as_html
+from hubbub.report.dossier.word_file import as_docx
+from hubbub.study.study import Study
+from hubbub.verification.evidence.claims import check
+from hubbub.verification.evidence.collecting import FILE
+from hubbub.verification.evidence.evidence_file import load
+from hubbub.verification.evidence.finding import Finding
 
 _DOSSIER = "write what a run's evidence shows to those who decide: DPIA annex, hazards, model card"
 _FILL = "TOML file of what people write, by name of each blank; it is drafted if it is missing"
@@ -93,7 +92,7 @@ def _members(found: Finding) -> tuple[str, ...]:
 
 
 def _verified(path: Path, *, quiet: bool) -> list[Finding]:
-    from hubbub.verification.replay import steps_of, verify
+    from hubbub.verification.replay.checking import steps_of, verify
 
     with bar(f"verifying {path}", steps_of(path), quiet=quiet) as progress:
         return verify(path, progress.advance)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hubbub.queries import usual_bins, whose_records
-from hubbub.study import Study
-from hubbub.study.drafting import EPSILON, Draft, draft_text
+from hubbub.queries.validation.usual_bins import usual_bins
+from hubbub.queries.validation.whose_records import whose_records
+from hubbub.study.drafting.draft_text import draft_text
+from hubbub.study.drafting.study_draft import EPSILON, Draft
+from hubbub.study.study import Study
 
 TOO_FEW = (
     "no [validation] is drafted: of so few records at this epsilon the noise would hide how good "

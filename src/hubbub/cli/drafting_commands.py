@@ -16,28 +16,20 @@ from hubbub.cli.drafted_validation import TOO_FEW, with_validation
 from hubbub.cli.output import add_command, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
-from hubbub.queries import plan
-from hubbub.study import Study
-from hubbub.study.drafting import (
-    Answers,
-    AskedQuery,
-    Draft,
-    Fault,
-    Question,
-    Survey,
-    all_faults,
-    checked,
-    draft,
-    draft_text,
-    likely_namesakes,
-    open_questions,
-    surveyed,
-    with_tidy,
-    with_time,
-    write_tidy,
-)
+from hubbub.queries.study_queries import plan
+from hubbub.study.drafting.asked_query import AskedQuery
+from hubbub.study.drafting.draft_text import draft_text
+from hubbub.study.drafting.likely_namesakes import likely_namesakes
+from hubbub.study.drafting.open_questions import Answers, open_questions, with_time
+from hubbub.study.drafting.question import Question
+from hubbub.study.drafting.raw_table import Fault
+from hubbub.study.drafting.study_draft import Draft, draft, with_tidy
+from hubbub.study.drafting.survey import Survey, surveyed
+from hubbub.study.drafting.table_check import all_faults, checked
+from hubbub.study.drafting.tidy_copy import write_tidy
 from hubbub.study.room_for_columns import too_wide
-from hubbub.tabular import KINDS, Outcome
+from hubbub.study.study import Study
+from hubbub.tabular.outcome import KINDS, Outcome
 
 _TIDY = ("--tidy", "tidy")
 MISFITS = "in a run such cells count as missing, or their rows are left out"

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.cli.output import finite, number
-from hubbub.ledger import Cap, Ledger, PrivacyFilter, Tally, attempts_of
-from hubbub.planning import Plan
-from hubbub.study import Privacy
+from hubbub.ledger.entry import Cap
+from hubbub.ledger.privacy_filter import PrivacyFilter
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.ledger.row_cost import attempts_of
+from hubbub.ledger.tally import Tally
+from hubbub.planning.plan_values import Plan
+from hubbub.study.privacy import Privacy
 
 
 @dataclass(frozen=True, kw_only=True)

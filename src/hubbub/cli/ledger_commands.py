@@ -15,22 +15,19 @@ from hubbub.cli.ledger_books import LedgerBooks
 from hubbub.cli.output import add_command, answer, bar, emit, finite, number, say, table
 from hubbub.disk import json_value, read_bytes, read_text, why_of
 from hubbub.errors import IntegrityError, UserError
-from hubbub.ledger import (
-    Cap,
-    Entry,
-    HeadStatement,
-    Ledger,
-    PrivacyFilter,
-    Progress,
-    Tally,
-    Witness,
-    Witnessed,
-    kind_of,
-)
-from hubbub.privacy import ReferenceLaw, arguments
-from hubbub.queries import plan
-from hubbub.study import Study
-from hubbub.training import answers_in
+from hubbub.ledger.entry import Cap, Entry
+from hubbub.ledger.hash_chain import Progress
+from hubbub.ledger.head_statement import HeadStatement, Witnessed
+from hubbub.ledger.privacy_filter import PrivacyFilter
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.ledger.row_cost import kind_of
+from hubbub.ledger.tally import Tally
+from hubbub.ledger.witness import Witness
+from hubbub.privacy import arguments
+from hubbub.privacy.reference_law import ReferenceLaw
+from hubbub.queries.study_queries import plan
+from hubbub.study.study import Study
+from hubbub.training.run_folder import answers_in
 
 
 def add_commands(commands: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from hubbub.cli.output import TRUST_WORDS, add_command, answer, emit, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
-from hubbub.tabular import csv_text
+from hubbub.tabular.csv_text import csv_text
 
 
 def add_commands(commands: Any) -> None:
@@ -30,7 +30,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from hubbub.training import load, predictions
+    from hubbub.training.trained_model import load, predictions
 
     if options.out is not None and options.out.resolve() == options.table.resolve():
         raise UserError(
@@ -58,7 +58,7 @@ def _csv(columns: Mapping[str, list[Any]]) -> str:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from hubbub.training import load
+    from hubbub.training.trained_model import load
 
     if options.onnx.suffix != ".onnx":
         raise UserError(f"expected a file that ends in .onnx, got {options.onnx}; rename it")

@@ -30,10 +30,13 @@ from hubbub.cli.output import (
     warn,
 )
 from hubbub.errors import UserError, with_extra
-from hubbub.network import HOME, EventLog, PartyFolder, Timeouts, last_status, read_roster, sentence
-from hubbub.queries import plan, steps_of
-from hubbub.study import Study
-from hubbub.verification import read_audit
+from hubbub.network.event_log import EventLog, last_status, sentence
+from hubbub.network.key_files import read_roster
+from hubbub.network.party_folder import HOME, PartyFolder
+from hubbub.network.timeouts import Timeouts
+from hubbub.queries.study_queries import plan, steps_of
+from hubbub.study.study import Study
+from hubbub.verification.evidence.audit_result import read_audit
 
 if TYPE_CHECKING:
     from hubbub.network.checkup import Checked

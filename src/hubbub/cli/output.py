@@ -119,7 +119,7 @@ def _printable(text: str) -> str:
 def read_answers(folder: Path) -> dict[str, Any]:
     """The answers in the folder of a run as plain values, by name; none if it asked nothing."""
     from hubbub.disk import json_value, read_bytes
-    from hubbub.queries import ANSWERS  # which takes long to import
+    from hubbub.queries.statistics_query import ANSWERS  # which takes long to import
 
     path = folder / ANSWERS
     return dict(json_value(read_bytes(path))["statistics"]) if path.is_file() else {}
@@ -127,7 +127,7 @@ def read_answers(folder: Path) -> dict[str, Any]:
 
 def show_answers(statistics: Mapping[str, Mapping[str, Any]]) -> None:
     """All answers, by name as plain values: tables, tests and notes."""
-    from hubbub.report import said_of, tables_of  # which few commands need
+    from hubbub.report.answer_tables import said_of, tables_of  # which few commands need
 
     for name, one in statistics.items():
         title = f"{name}: {one['title']}"

@@ -13,9 +13,15 @@ from hubbub.cli import trial_study
 from hubbub.cli.output import add_command, emit, number, say, table
 from hubbub.errors import UserError
 from hubbub.number_format import at_most
-from hubbub.planning import Plan, PlanRow, as_table, option_rows
-from hubbub.queries import PlannedAnswer, foreseen_validation, plan, planned_answers
-from hubbub.report import broken, validation_name
+from hubbub.planning.plan_options import option_rows
+from hubbub.planning.plan_rows import PlanRow
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.sampling_comparison import as_table
+from hubbub.queries.planned_answers import PlannedAnswer, planned_answers
+from hubbub.queries.study_queries import plan
+from hubbub.queries.validation.validation_answers import foreseen_validation
+from hubbub.report.promise_words import broken
+from hubbub.report.validation_words import validation_name
 
 if TYPE_CHECKING:
     from hubbub.cli.ledger_books import PlannedSpending
@@ -67,7 +73,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 def _spending(made: Plan, stated: Path | None) -> dict[str, PlannedSpending]:
     """What the silos' ledgers hold, of those that are there, beside what the study will charge."""
-    from hubbub.training import counted_in  # a plan alone needs nothing of runs
+    from hubbub.training.uncounted import counted_in  # a plan alone needs nothing of runs
 
     folder = stated or counted_in(made.study) or _LEDGERS
     paths = {name: folder / f"{name}.sqlite" for name in made.study.parties.names}
@@ -146,7 +152,7 @@ def show_plan(made: Plan) -> None:
     _show_expected(made)
     _show_validation(made)
     if study.attestation:
-        from hubbub.verification.attestation import policy_of
+        from hubbub.verification.attestation.policy import policy_of
 
         for role, asked in study.attestation.asked().items():
             say(f"evidence of every {role}: {policy_of(asked).words()}")

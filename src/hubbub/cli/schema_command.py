@@ -11,9 +11,10 @@ from typing import Any
 from hubbub.cli.output import add_command, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
-from hubbub.study import Study, json_schema
 from hubbub.study.harmonising.data_dictionary import HEAD, data_dictionary
-from hubbub.tabular import csv_text
+from hubbub.study.study import Study
+from hubbub.study.study_keys import json_schema
+from hubbub.tabular.csv_text import csv_text
 
 
 def add_commands(commands: Any) -> None:

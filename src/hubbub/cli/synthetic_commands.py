@@ -31,8 +31,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _sample(options: argparse.Namespace) -> int:
-    from hubbub.queries import records_text
-    from hubbub.training import synthetic
+    from hubbub.queries.synthesis_query import records_text
+    from hubbub.training.synthesis_in_memory import synthetic
 
     if options.tables is not None:
         return _tables(options)
@@ -54,8 +54,8 @@ def _sample(options: argparse.Namespace) -> int:
 
 def _tables(options: argparse.Namespace) -> int:
     """A file for each of several tables."""
-    from hubbub.queries import records_text
-    from hubbub.training import synthetic
+    from hubbub.queries.synthesis_query import records_text
+    from hubbub.training.synthesis_in_memory import synthetic
 
     many, folder = options.tables, options.out
     if not 5 <= many <= 1000:

@@ -27,27 +27,19 @@ from hubbub.cli.output import (
 )
 from hubbub.disk import file_name
 from hubbub.errors import UserError
-from hubbub.queries import steps_of
-from hubbub.report import (
-    SCORES_HEAD,
-    UNCHARGED_BASELINE,
-    broken,
-    called,
-    in_a_sentence,
-    in_brief,
-    interval,
-    next_step,
-    promised_against,
-    score_rows,
-    spent_words,
-    spoken,
-    validation_lines,
-    what_next,
-)
-from hubbub.study import Study, sources
+from hubbub.queries.study_queries import steps_of
+from hubbub.report.adversary_words import spoken
+from hubbub.report.comparison_table import UNCHARGED_BASELINE, interval
+from hubbub.report.metric_words import in_brief
+from hubbub.report.promise_words import broken, spent_words
+from hubbub.report.score_words import SCORES_HEAD, in_a_sentence, score_rows, what_next
+from hubbub.report.trust_models import called, promised_against
+from hubbub.report.validation_words import next_step, validation_lines
+from hubbub.study import sources
+from hubbub.study.study import Study
 
 if TYPE_CHECKING:
-    from hubbub.training import Result
+    from hubbub.training.result import Result
 
 _COPIED = (
     "the study's attempts are used up: another copy of this folder, or a run beside it, has made "
@@ -193,7 +185,8 @@ def _asked(options: argparse.Namespace) -> tuple[Study, Path]:
 
 def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
     """A new run."""
-    from hubbub.training import folder_for, run
+    from hubbub.training.run_study import run
+    from hubbub.training.uncounted import folder_for
 
     ledgers = options.ledgers
     if options.baseline is None:
@@ -217,7 +210,7 @@ def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
 
 def _resumed(options: argparse.Namespace) -> Result:
     """A run that was stopped, from where it stood."""
-    from hubbub.training import resume
+    from hubbub.training.run_study import resume
 
     for name in ("study", "out", "ledgers", "baseline", "audit", "epsilon", "set"):
         if getattr(options, name) not in (None, []):

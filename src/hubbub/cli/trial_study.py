@@ -13,7 +13,7 @@ from typing import Any
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import UserError
 from hubbub.section import shown
-from hubbub.study import Study
+from hubbub.study.study import Study
 
 _LONGEST = 200  # letters of a study's name
 

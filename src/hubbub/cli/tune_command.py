@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 from hubbub.cli.output import add_command, bar, emit, say, table, writing
 from hubbub.disk import write_text
 from hubbub.errors import DataError, UserError
-from hubbub.study import Study, sources
-from hubbub.tabular import CellFault, Records, csv_text
+from hubbub.study import sources
+from hubbub.study.study import Study
+from hubbub.tabular.cell_rule import CellFault
+from hubbub.tabular.csv_text import csv_text
+from hubbub.tabular.records import Records
 
 if TYPE_CHECKING:
-    from hubbub.tuning import RankedCandidate, Tuned
+    from hubbub.tuning.tuner import RankedCandidate, Tuned
 
 _SHOWN = 8
 _SYNTHETIC = "synthetic.csv"  # of a run that gave a table
@@ -52,8 +55,8 @@ def add_commands(commands: Any) -> None:
 
 
 def _tune(options: argparse.Namespace) -> int:
-    from hubbub.tuning import tune, tuned_text
-    from hubbub.tuning.tuner import DRAWS
+    from hubbub.tuning.tuned_text import tuned_text
+    from hubbub.tuning.tuner import DRAWS, tune
 
     study = Study.load(options.study)
     out = options.out or options.study.with_name(f"{options.study.stem}-tuned.toml")

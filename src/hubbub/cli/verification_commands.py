@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.cli.output import add_command, answer, bar, emit, number, say, table, writing
 from hubbub.errors import UserError
-from hubbub.study import Study
-from hubbub.verification import Finding, check, remedy, write_audit
+from hubbub.study.study import Study
+from hubbub.verification.evidence.audit_result import remedy, write_audit
+from hubbub.verification.evidence.claims import check
+from hubbub.verification.evidence.finding import Finding
 
 if TYPE_CHECKING:
-    from hubbub.verification.audit import Audit
+    from hubbub.verification.audit.canary_audit import Audit
 
 _AUDIT = "look for canaries in a study's training: a lower bound on epsilon, beside the promise"
 _OUT = "also write what was found to this file, for --audit of hubbub run and hubbub serve"
@@ -66,7 +68,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _folder(path: Path, *, thorough: bool, quiet: bool) -> list[Finding]:
     """All findings about a run; its sums are made again, which takes as long as it is long."""
-    from hubbub.verification.replay import steps_of, verify
+    from hubbub.verification.replay.checking import steps_of, verify
 
     with bar(f"verifying {path}", steps_of(path), quiet=quiet) as progress:
         return verify(path, progress.advance, thorough=thorough)
@@ -88,7 +90,7 @@ def _short(one: Finding) -> str:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from hubbub.training import write_report
+    from hubbub.training.report_of_run import write_report
 
     path = write_report(options.folder, beside=getattr(options, "with"))
     answer(options, {"report": str(path)}, f"written: {path}")
@@ -96,8 +98,9 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from hubbub.queries import plan, steps_of
-    from hubbub.verification.audit import audit, size_of
+    from hubbub.queries.study_queries import plan, steps_of
+    from hubbub.verification.audit.canary_audit import audit
+    from hubbub.verification.audit.expected_power import size_of
 
     study, out = Study.load(options.study), options.out
     if out is not None and (out.is_dir() or not out.parent.is_dir()):

@@ -14,7 +14,8 @@ from typing import Any
 from hubbub.errors import StudyError
 from hubbub.estimation.key_notes import COMMON, MOST_BINS, SPACINGS
 from hubbub.section import Section, is_number, key_of
-from hubbub.tabular import Column, Levels, column_of
+from hubbub.tabular.column import Column
+from hubbub.tabular.levels import Levels, column_of
 
 _MOST_COVARIATES = 30
 _NUMBER, _CATEGORIES = "number", "categories"  # how a covariate takes part, but for break points

@@ -20,12 +20,7 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys, classes_told
-from hubbub.estimation.group_comparison import (
-    GroupMean,
-    GroupShares,
-    compare_means,
-    compare_shares,
-)
+from hubbub.estimation.group_comparison import GroupMean, GroupShares, compare_means, compare_shares
 from hubbub.estimation.intervals import (
     CLEAR,
     SURE,
@@ -52,7 +47,7 @@ from hubbub.estimation.statistic import (
     one_hot,
     scaled,
 )
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 LEFT_OUT = "records without a group are left out"
 Described = Column | Levels  # a column as it is, or a numeric one in classes

@@ -42,7 +42,7 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _SHRUNKEN = 4  # centres from which on shares are drawn to one another
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.estimation.statistic import Array, Cells, Levels, column_of, one_hot, scaled
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 PER_UNIT = "per unit"  # what an effect of a number compares
 _MOST = 200  # patterns

@@ -29,7 +29,7 @@ from hubbub.estimation.statistic import (
     Levels,
     Statistic,
 )
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 # Standard deviations of its noise that the information must have in every direction together, and
 # in that of an effect which is told; in one sum, and in several, of which each is taken where the

@@ -26,7 +26,7 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _BINS = 20  # if nothing is said
 

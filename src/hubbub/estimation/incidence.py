@@ -36,7 +36,7 @@ from hubbub.estimation.statistic import (
     NoisyTest,
 )
 from hubbub.estimation.survival_course import SurvivalCourse
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _BINS = 12  # if nothing is said
 _TEST = "gray"

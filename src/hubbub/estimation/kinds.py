@@ -27,7 +27,7 @@ from hubbub.estimation.rates import EventRates
 from hubbub.estimation.statistic import Iterated, OneSum, Statistic
 from hubbub.estimation.survival import Survival
 from hubbub.section import Section, key_of
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 KINDS: dict[str, type[Statistic]] = {
     one.kind: one

@@ -37,16 +37,8 @@ from hubbub.estimation.effects import (
     sandwich,
     too_noisy,
 )
-from hubbub.estimation.statistic import (
-    Answer,
-    Array,
-    Cells,
-    Expectation,
-    Levels,
-    OneSum,
-    scaled,
-)
-from hubbub.tabular import Column
+from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels, OneSum, scaled
+from hubbub.tabular.column import Column
 
 _WIDER = 1.1  # intervals, for residuals that fan out
 

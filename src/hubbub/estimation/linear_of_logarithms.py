@@ -15,7 +15,7 @@ import numpy as np
 from hubbub.errors import StudyError
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.statistic import Array, Cells, Levels
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 
 def log_linear(outcome: Column, on: tuple[Levels | Column, ...]) -> LogLinear:

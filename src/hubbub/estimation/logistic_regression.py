@@ -39,7 +39,7 @@ from hubbub.estimation.statistic import (
     Parameters,
     one_hot,
 )
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _FORESEEN = "logarithm of an odds ratio over half of a column's range"
 

@@ -21,7 +21,7 @@ from hubbub.estimation.effects import TOO_NOISY, Effects, omitted, told
 from hubbub.estimation.model_regression import ModelRegression
 from hubbub.estimation.newton_sums import Scored, Triangle
 from hubbub.estimation.statistic import Answer, Array, Cells, Levels, Parameters, one_hot
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 # The square of the information's scale, times W; over W the largest square of a record's length, of
 # three classes and of more (docs/privacy.md P36).

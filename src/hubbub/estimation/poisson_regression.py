@@ -26,7 +26,7 @@ from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.model_regression import ModelRegression
 from hubbub.estimation.newton_sums import Scored, Sum, Triangle
 from hubbub.estimation.statistic import Array, Cells, Parameters
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _SPREAD, _BEYOND = 0.5, 0.25  # what the squares and who is beyond are multiplied by
 _LEAST_RATE = 1e-3  # of the bound: as the largest rate

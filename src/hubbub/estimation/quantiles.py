@@ -45,7 +45,7 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _TEST = "wilcoxon"
 _POWER = 0.45

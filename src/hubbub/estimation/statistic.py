@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.settings import Key
-from hubbub.tabular import Cells, Column, Levels, column_of  # noqa: F401 (handed on to statistics)
+from hubbub.tabular.column import Column
+from hubbub.tabular.levels import Cells, Levels, column_of  # noqa: F401 (handed on to statistics)
 
 if TYPE_CHECKING:
     from hubbub.estimation.asked_keys import StatisticKeys

@@ -29,7 +29,7 @@ from hubbub.estimation.statistic import (
 )
 from hubbub.estimation.survival_course import SurvivalCourse
 from hubbub.estimation.survival_readings import CurveReadings
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _BINS = 12  # if nothing is said
 _TEST = "log-rank"

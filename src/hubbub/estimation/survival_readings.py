@@ -23,12 +23,7 @@ import numpy as np
 from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.risk_sets import RiskSets
 from hubbub.estimation.statistic import Array, Estimate
-from hubbub.estimation.survival_course import (
-    SurvivalCourse,
-    from_one,
-    interpolated,
-    roughness,
-)
+from hubbub.estimation.survival_course import SurvivalCourse, from_one, interpolated, roughness
 
 _CROWDED = 0.25  # share of all with the event in one bin, inside which nothing is taken for granted
 _PLACES = 128  # of a bin, between which an area is summed

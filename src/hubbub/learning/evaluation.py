@@ -24,8 +24,8 @@ from hubbub.learning.torch_settings import (
     is_on,
     plain_attention,
 )
-from hubbub.study import attempted, named_object
-from hubbub.tabular import Records
+from hubbub.study.sources import attempted, named_object
+from hubbub.tabular.records import Records
 
 _CHUNK = 1024  # records at once
 

@@ -23,12 +23,7 @@ from hubbub.learning.independence_check import kinds_for
 from hubbub.learning.inspection import zeros_filled
 from hubbub.learning.marks import Marks, ScoreMarks
 from hubbub.learning.model_state import state_held, state_unchanged, writes_refused
-from hubbub.learning.padded_batches import (
-    PaddedBatches,
-    Rows,
-    piece_size,
-    rows_are_alone,
-)
+from hubbub.learning.padded_batches import PaddedBatches, Rows, piece_size, rows_are_alone
 from hubbub.learning.parameter_vector import layout_of, load_parameters
 from hubbub.learning.raising import RaisingOperations
 from hubbub.learning.replicas import CHECKED, REPLICA, places_of, replica
@@ -38,8 +33,8 @@ from hubbub.learning.torch_settings import device_of, exact_products, plain_atte
 from hubbub.learning.trial import Trial, tried_on, unquoted
 from hubbub.learning.unit_model import UnitLoss
 from hubbub.learning.vmapped import vmapped_losses
-from hubbub.study import ScoreVector
-from hubbub.tabular import Records
+from hubbub.study.score_vector import ScoreVector
+from hubbub.tabular.records import Records
 
 _ADD_REMOVE = ScoreMarks(ScoreVector.of("add-remove"))
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation

@@ -37,9 +37,11 @@ from hubbub.learning.model_file import read_pinned
 from hubbub.learning.model_state import ModelState, state_unchanged
 from hubbub.learning.models import module_from
 from hubbub.learning.torch_settings import seeded
-from hubbub.protocol import KEY_BYTES, SecureSource
-from hubbub.study import Frozen, attempted, data_folder, named_object
-from hubbub.tabular import Records
+from hubbub.protocol.primitives.randomness import KEY_BYTES, SecureSource
+from hubbub.study.datasets.cache_folder import data_folder
+from hubbub.study.model import Frozen
+from hubbub.study.sources import attempted, named_object
+from hubbub.tabular.records import Records
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
 _LOCK = "lock"  # whoever holds it is the only one who writes among what is kept

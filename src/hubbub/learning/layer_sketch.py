@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.protocol import CHUNK_BYTES, Array, Integers, cipher_at, keystream_into
+from hubbub.protocol.primitives.randomness import CHUNK_BYTES, cipher_at, keystream_into
+from hubbub.protocol.projection.exact_grid import Array, Integers
 
 Signs = NDArray[np.int8]
 

@@ -16,7 +16,7 @@ from hubbub.learning.null_model import Score
 from hubbub.learning.parameter_vector import load_parameters
 from hubbub.learning.target_types import TargetType
 from hubbub.learning.unit_model import UnitModel
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 Parameters = NDArray[np.float32]
 

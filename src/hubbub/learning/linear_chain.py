@@ -16,11 +16,7 @@ from torch.nn import functional
 
 from hubbub.learning.batches import Batch, Loss
 from hubbub.learning.inspection import is_plain
-from hubbub.learning.layer_sites import (
-    Site,
-    linear_on,
-    site_parts,
-)
+from hubbub.learning.layer_sites import Site, linear_on, site_parts
 from hubbub.learning.losses import ROW_LOSSES
 from hubbub.learning.parameter_vector import ParameterLayout
 from hubbub.learning.per_record import Source

@@ -20,7 +20,7 @@ from torch import nn
 from hubbub.errors import ModelError
 from hubbub.learning.frozen_features import frozen_layers
 from hubbub.learning.models import seeded_by
-from hubbub.study import Model
+from hubbub.study.model import Model
 
 
 def low_rank_model(asked: Model, *, seed: bytes) -> LowRank:

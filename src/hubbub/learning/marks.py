@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from hubbub.learning.target_types import MOST_LOSS, TargetType
-from hubbub.study import ScoreVector
+from hubbub.study.score_vector import ScoreVector
 
 
 class Marks(Protocol):

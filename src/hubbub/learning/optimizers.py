@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import IntegrityError, StudyError
-from hubbub.planning import Stepper
-from hubbub.protocol import RevealedSum
+from hubbub.planning.query import Stepper
+from hubbub.protocol.round.revealed_sum import RevealedSum
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},

@@ -36,8 +36,9 @@ from hubbub.learning.batches import Tensors, on_device
 from hubbub.learning.independence_check import WILD, LedgerMechanism
 from hubbub.learning.torch_settings import seeded
 from hubbub.learning.trial import Trial, unquoted
-from hubbub.protocol import EMPTY, SecureSource
-from hubbub.tabular import Records, unit_rows
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.round.batch_rows import EMPTY
+from hubbub.tabular.records import Records, unit_rows
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]

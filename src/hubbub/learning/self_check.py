@@ -28,15 +28,11 @@ from hubbub.learning.independence_check import refuse_memory, refuse_mixing
 from hubbub.learning.inspection import refuse_unsafe, zeros_filled
 from hubbub.learning.model_state import forget, state_unchanged, writes_refused
 from hubbub.learning.target_types import CLASSES, TargetType
-from hubbub.learning.torch_settings import (
-    borrowed,
-    exact_products,
-    plain_attention,
-)
+from hubbub.learning.torch_settings import borrowed, exact_products, plain_attention
 from hubbub.learning.trial import MADE_UP, tried, tried_on, unquoted
 from hubbub.learning.unit_model import UnitModel
 from hubbub.learning.varying_work import work_varies
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 _RECORDS = 4
 _TOLERANCE = 1e-9  # relative, in float64

@@ -13,9 +13,12 @@ import hubbub.learning as learning
 from hubbub.learning import target_types
 from hubbub.learning.low_rank import low_rank_model
 from hubbub.learning.self_check import TriedMethod
-from hubbub.planning import record_shape
-from hubbub.protocol import LAYERS, Lift, RoundParameters, draw_key, lift, projection_of
-from hubbub.study import LORA, Study
+from hubbub.planning.model_size import record_shape
+from hubbub.protocol.projection.product import Lift, lift
+from hubbub.protocol.round.projected_sum import LAYERS, draw_key, projection_of
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.study.model_kinds import LORA
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
 
 

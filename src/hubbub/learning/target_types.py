@@ -16,13 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hubbub import tabular
 from hubbub.errors import ModelError
 from hubbub.learning import linear_probe, losses, metrics, survival_metrics
 from hubbub.learning.batches import Loss
 from hubbub.learning.models import default_loss
-from hubbub.study import HUBER, LINEAR_PROBE, Model, named_object
-from hubbub.tabular import Outcome
+from hubbub.study.model import HUBER, Model
+from hubbub.study.model_kinds import LINEAR_PROBE
+from hubbub.study.sources import named_object
+from hubbub.tabular.outcome import COUNT, TIME_TO_EVENT, Outcome
 
 # In nats. A loss beyond this counts as this in evaluations, so that what a record adds is bounded.
 MOST_LOSS = 5.0
@@ -351,9 +352,9 @@ def goal_for(outcome: Outcome | None, model: Model) -> TargetType:
         return ProbedClasses()
     if outcome is None:
         return Classes(loss_name=own)
-    if outcome.kind == tabular.TIME_TO_EVENT:
+    if outcome.kind == TIME_TO_EVENT:
         return TimeToEvent(grid=outcome.grid, step=outcome.step, loss_name=own)
-    if outcome.kind == tabular.COUNT or outcome.is_log_link:
+    if outcome.kind == COUNT or outcome.is_log_link:
         return Count(
             high=outcome.high,
             unit=outcome.unit,

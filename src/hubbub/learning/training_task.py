@@ -40,7 +40,7 @@ from hubbub.learning.self_check import checked_method
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import device_of, exact_products, plain_attention
 from hubbub.learning.trial import Trial, tried_on, unquoted
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 
 class TrainingTask:

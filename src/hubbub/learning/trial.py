@@ -24,7 +24,7 @@ from hubbub.learning.models import outputs_of
 from hubbub.learning.target_types import TargetType
 from hubbub.learning.torch_settings import borrowed, device_under
 from hubbub.learning.unit_model import UnitLoss, UnitModel
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 MADE_UP = 4  # records
 _TRIED: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Trial]] = WeakKeyDictionary()

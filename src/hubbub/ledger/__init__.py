@@ -6,13 +6,3 @@
 `witness` how others vouch for its head. This package knows mechanisms and numbers; it knows no
 round and no records.
 """
-
-from hubbub.ledger.entry import Cap, Entry, LedgerMechanism
-from hubbub.ledger.hash_chain import Progress
-from hubbub.ledger.head_statement import HeadStatement, Witnessed
-from hubbub.ledger.privacy_filter import PrivacyFilter
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.ledger.row_cost import attempts_of, entry_of, kind_of
-from hubbub.ledger.sums_budget import SumsBudget
-from hubbub.ledger.tally import Tally
-from hubbub.ledger.witness import Witness

@@ -13,7 +13,11 @@ from math import isclose
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.privacy import Certificate, ReferenceLaw, RemainingBudget, Step, arguments
+from hubbub.privacy import arguments
+from hubbub.privacy.certificate import Certificate
+from hubbub.privacy.dominating_pairs import Step
+from hubbub.privacy.reference_law import ReferenceLaw
+from hubbub.privacy.remaining_budget import RemainingBudget
 
 UNITS = (RECORD, PATIENT) = ("record", "patient")
 _PROJECTIONS = ("gaussian", "sign", "layers")

@@ -19,8 +19,8 @@ from hubbub.errors import BudgetError, StudyError
 from hubbub.ledger.entry import PATIENT, RECORD, Admission, Cap, Entry, LedgerMechanism
 from hubbub.ledger.row_cost import cost_of, unit_of
 from hubbub.ledger.tally import Certified, Tally, certificate_of, rounded_up, spent
-from hubbub.privacy import (
-    Release,
+from hubbub.privacy.dominating_pairs import Release
+from hubbub.privacy.remaining_budget import (
     RemainingBudget,
     StudyLaw,
     kept_for_certificates,

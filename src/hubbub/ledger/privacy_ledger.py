@@ -28,7 +28,7 @@ from hubbub.ledger.privacy_filter import PrivacyFilter
 from hubbub.ledger.row import Row
 from hubbub.ledger.row_cost import attempts_of
 from hubbub.ledger.tally import Tally
-from hubbub.planning import Plan
+from hubbub.planning.plan_values import Plan
 
 Content = Entry | Cap | Admission | Closing
 

@@ -13,21 +13,16 @@ from dataclasses import replace
 
 from hubbub.errors import StudyError
 from hubbub.ledger.entry import PATIENT, RECORD, Entry, LedgerMechanism
-from hubbub.planning import (
-    WITHOUT_REPLACEMENT,
-    Account,
-    Mechanism,
-    Plan,
-    PlannedQuery,
-    Projected,
-    Query,
-    RandomProjection,
-    account_of,
-    releases,
-    releases_of_units,
-)
-from hubbub.privacy import Certificate, Release, release
-from hubbub.protocol import Charge, Session
+from hubbub.planning.accounts import Account, account_of, releases, releases_of_units
+from hubbub.planning.mechanism import WITHOUT_REPLACEMENT, Mechanism
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.planning.random_projection import Projected, RandomProjection
+from hubbub.privacy.certificate import Certificate
+from hubbub.privacy.dominating_pairs import Release, release
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.round.silo import Charge
 
 
 def entry_of(

@@ -16,17 +16,12 @@ from math import sqrt
 from hubbub.errors import StudyError
 from hubbub.ledger.row_cost import cost_of, unit_of
 from hubbub.ledger.tally import Tally
-from hubbub.planning import Plan
-from hubbub.privacy import (
-    LEAST_EPSILON,
-    MOST_EPSILON,
-    Certificate,
-    Composition,
-    Release,
-    Step,
-    kept_for_certificates,
-    release,
-)
+from hubbub.planning.plan_values import Plan
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.arguments import LEAST_EPSILON, MOST_EPSILON
+from hubbub.privacy.certificate import Certificate
+from hubbub.privacy.dominating_pairs import Release, Step, release
+from hubbub.privacy.remaining_budget import kept_for_certificates
 
 _CLOSE = 1e-6  # of the square of a shift
 _SAFE = 1 - 1e-9  # for the round-off of an epsilon that is asked for

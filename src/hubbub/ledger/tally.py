@@ -19,8 +19,10 @@ from hubbub.errors import BudgetError, SpentError, StudyError
 from hubbub.ledger.dp_event import event_of
 from hubbub.ledger.entry import PATIENT, Cap, Entry, LedgerMechanism
 from hubbub.ledger.row_cost import cost_of, rows_of, unit_of, unknown_to_patients
-from hubbub.planning import Plan
-from hubbub.privacy import MOST_EPSILON, Certificate, Composition
+from hubbub.planning.plan_values import Plan
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.arguments import MOST_EPSILON
+from hubbub.privacy.certificate import Certificate
 
 CURVE_DELTAS = tuple(10.0**-digits for digits in range(1, 13))
 _BOTH = 2.01  # kinds that are like the same one, and round-off

@@ -7,14 +7,3 @@ and phase; the engine that carries it is a function, `Phase`, which `nats/` make
 relay, and `size_limits` is how large each blob may be. `join` and `host` are the processes, which
 are imported by their own names: they need models.
 """
-
-from hubbub.network.event_log import EventLog, last_status, sentence
-from hubbub.network.key_files import (
-    fingerprint,
-    read_identity,
-    read_roster,
-    roster_of,
-    write_roster,
-)
-from hubbub.network.party_folder import HOME, IDENTITY, LEDGER, RELAY, PartyFolder
-from hubbub.network.timeouts import Timeouts

@@ -16,12 +16,16 @@ from hubbub.network.collection.quiet_requests import QuietRequests
 from hubbub.network.event_log import CONNECTING, DONE, LOST, WAITING, EventLog
 from hubbub.network.folder_lock import alone
 from hubbub.network.join import relay_of
-from hubbub.network.nats import Carrier, Relay, RelayCertificate, Server, write_server
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.carrier import Carrier
+from hubbub.network.nats.server import Server, write_server
+from hubbub.network.nats.tls import RelayCertificate
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.requests import Requests
 from hubbub.network.timeouts import Timeouts
-from hubbub.protocol import Roster
-from hubbub.study import Study, sources
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.study import sources
+from hubbub.study.study import Study
 
 
 def host(

@@ -20,25 +20,22 @@ import numpy as np
 import hubbub.learning as learning
 from hubbub.errors import BudgetError, UserError
 from hubbub.kept_pages import kept_pages
-from hubbub.ledger import Witness
+from hubbub.ledger.witness import Witness
 from hubbub.network.coordinator import Coordinator
-from hubbub.planning import Plan
+from hubbub.planning.plan_values import Plan
 from hubbub.study import sources
-from hubbub.training import (
-    CheckpointWriter,
-    PreparedStudy,
-    Progress,
-    Result,
-    RunFolder,
-    RunSessions,
-    State,
-    answers_in,
-    check_plan,
-    conclude,
-    train_federated,
-)
+from hubbub.training.checkpoint import CheckpointWriter
+from hubbub.training.conclusion import conclude
+from hubbub.training.federated import train_federated
+from hubbub.training.loop import Progress, State
+from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.preparing import prepare
-from hubbub.verification import evidence, read_audit
+from hubbub.training.result import Result
+from hubbub.training.run_checks import check_plan
+from hubbub.training.run_folder import RunFolder, answers_in
+from hubbub.training.run_sessions import RunSessions
+from hubbub.verification.evidence.audit_result import read_audit
+from hubbub.verification.evidence.collecting import collect
 
 WITNESS = "witness"  # in the aggregator's home: what silos have stated of their ledgers
 _TOLD_EPSILONS = 20
@@ -122,7 +119,7 @@ def concluded(
         trained,
         folder,
         epsilon=prepared.plan.epsilon_after(trained.attempts),
-        evidence=lambda: evidence.collect(
+        evidence=lambda: collect(
             coordinator.party_folder.keys,
             folder.path,
             plan=prepared.plan,

@@ -17,7 +17,7 @@ from pathlib import Path
 from hubbub.disk import json_value, write_text
 from hubbub.errors import UserError
 from hubbub.network.key_files import text_of
-from hubbub.study import Study
+from hubbub.study.study import Study
 
 APPROVED = "approved"
 

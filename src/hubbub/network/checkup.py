@@ -21,12 +21,18 @@ from hubbub import VERSION
 from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import DataError, HubbubError, UserError, with_extra
 from hubbub.network.join import Machine, check_records, check_role, relay_of
-from hubbub.network.nats import TELL_DAYS, LoginTrial, Relay, ShownCertificate, tried
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.login_trial import LoginTrial, ShownCertificate, tried
+from hubbub.network.nats.tls import TELL_DAYS
 from hubbub.network.party_folder import COLLATERAL, LEDGER, PartyFolder
-from hubbub.planning import about_own_code
-from hubbub.protocol import Roster
-from hubbub.study import AttestedRole, Study, imported_code, sources
-from hubbub.verification import attestation
+from hubbub.planning.plan_warnings import about_own_code
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.study import imported_code, sources
+from hubbub.study.attested_roles import AttestedRole
+from hubbub.study.study import Study
+from hubbub.verification.attestation.attested_claims import REPORT_DATA_BYTES
+from hubbub.verification.attestation.devices import MachineAttester
+from hubbub.verification.attestation.study_attestation import clock, judge
 
 _GIB = 1 << 30
 _DISK = _GIB // 2  # bytes for ledger, event log and models
@@ -249,9 +255,9 @@ def _evidence(party_folder: PartyFolder) -> Iterator[Checked]:
 
 def _shown(party_folder: PartyFolder, role: AttestedRole) -> str:
     """Evidence that is made, verified, and shown to nobody."""
-    at, nothing = attestation.clock(), bytes(attestation.REPORT_DATA_BYTES)
-    shown = attestation.MachineAttester(party_folder.home / COLLATERAL)(role.platform, nothing, at)
-    claims = attestation.judge(shown, role, nothing, at)
+    at, nothing = clock(), bytes(REPORT_DATA_BYTES)
+    shown = MachineAttester(party_folder.home / COLLATERAL)(role.platform, nothing, at)
+    claims = judge(shown, role, nothing, at)
     return f"{role.platform}, enough until {datetime.fromtimestamp(claims.until, UTC):%F %T} UTC"
 
 

@@ -15,11 +15,13 @@ from typing import Any
 
 from hubbub.errors import ProtocolError
 from hubbub.network.requests import UNREADABLE, Requests
-from hubbub.protocol import EVERYBODY, Frame, Keys, Tag, parse
-from hubbub.queries import main_of
-from hubbub.session import LEFT_OUT, Absent, Answer, Call, Rounds
-from hubbub.study import Study
-from hubbub.verification import checked_part
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
+from hubbub.queries.study_queries import main_of
+from hubbub.session.ask import LEFT_OUT, Absent, Answer, Call
+from hubbub.session.rounds import Rounds
+from hubbub.study.study import Study
+from hubbub.verification.evidence.collecting import checked_part
 
 _PAUSE = 2.0  # seconds; the shortest
 _CLOSINGS = 5  # times that a silo is asked for its signed part

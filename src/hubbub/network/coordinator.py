@@ -21,21 +21,19 @@ from hubbub.network.gathering import Gathering
 from hubbub.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)
 from hubbub.network.requests import SET_BACK, Requests
-from hubbub.planning import Parameters, is_sparse
-from hubbub.queries import main_of
-from hubbub.session import (
-    OWN,
-    Absent,
-    AbsentError,
-    Rounds,
-    SessionOffer,
-    SetUp,
-    check_apart,
-    layout_of,
-)
-from hubbub.study import Standardisation, Study
-from hubbub.training import SessionPlan
-from hubbub.verification import MachineAttester, StudyAttestation
+from hubbub.planning.mask_degree import is_sparse
+from hubbub.planning.query import Parameters
+from hubbub.queries.study_queries import main_of
+from hubbub.session.ask import Absent, AbsentError
+from hubbub.session.layout import layout_of
+from hubbub.session.rounds import Rounds
+from hubbub.session.session_offer import OWN, SessionOffer, check_apart
+from hubbub.session.setup import SetUp
+from hubbub.study.standardisation import Standardisation
+from hubbub.study.study import Study
+from hubbub.training.run_sessions import SessionPlan
+from hubbub.verification.attestation.devices import MachineAttester
+from hubbub.verification.attestation.study_attestation import StudyAttestation
 
 _PAUSE = 2.0  # seconds; the shortest
 _LOST = 3  # attempts that a silo may have paid for and others not, before anybody is told

@@ -25,8 +25,9 @@ from hubbub.network.aggregator_process import named_relay
 from hubbub.network.key_files import roster_of, write_roster
 from hubbub.network.party_folder import RELAY, PartyFolder
 from hubbub.network.party_process import Command, PartyProcess, read_libraries
-from hubbub.study import SOFTWARE, Study
-from hubbub.verification.attestation import own_code
+from hubbub.study.attested_roles import SOFTWARE
+from hubbub.study.study import Study
+from hubbub.verification.attestation.software import own_code
 
 _END_SECONDS = 10.0
 

@@ -27,29 +27,22 @@ from hubbub.network.refusal import Refusal
 from hubbub.network.session_notes import MOST_GRAPHS, FruitlessError
 from hubbub.network.session_state import SessionState
 from hubbub.network.size_limits import OFFER_LIMIT
-from hubbub.planning import Plan, PlannedQuery, Query, is_sparse
-from hubbub.protocol import (
-    EVERYBODY,
-    Frame,
-    MaskStream,
-    Roster,
-    SecureSource,
-    Tag,
-    parse,
-    unverified,
-)
-from hubbub.session import (
-    AttestedSession,
-    Call,
-    Membership,
-    Party,
-    RefusedError,
-    SessionOffer,
-    layout_of,
-    round_parameters_of,
-)
-from hubbub.study import Study
-from hubbub.verification import Attester, MachineAttester, StudyAttestation
+from hubbub.planning.mask_degree import is_sparse
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse, unverified
+from hubbub.session.ask import Call
+from hubbub.session.attestation_exchange import AttestedSession
+from hubbub.session.layout import layout_of, round_parameters_of
+from hubbub.session.party import Membership, Party
+from hubbub.session.session_offer import RefusedError, SessionOffer
+from hubbub.study.study import Study
+from hubbub.verification.attestation.devices import MachineAttester
+from hubbub.verification.attestation.study_attestation import Attester, StudyAttestation
 
 # A party's randomness in its n-th session of a study; tests choose it, nobody else does.
 SourceOf = Callable[[int], SecureSource]

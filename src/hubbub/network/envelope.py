@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import SESSION_BYTES, VERSION
-from hubbub.session import Call
+from hubbub.protocol.agreement.key_agreement import SESSION_BYTES
+from hubbub.protocol.primitives.wire import VERSION
+from hubbub.session.ask import Call
 
 _ASKS, _ANSWERS = b"hub?", b"hub!"
 _MOST_PARTS = 1 << 20

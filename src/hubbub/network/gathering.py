@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hubbub.network.requests import Requests
-from hubbub.session import LEFT_OUT, Absent, AbsentError, Call, SetUp
+from hubbub.session.ask import LEFT_OUT, Absent, AbsentError, Call
+from hubbub.session.setup import SetUp
 
 Suspect = tuple[int, ...]  # a silo, or two of whom one has complained of the other
 _FEW = 3  # tries

@@ -16,11 +16,14 @@ from hubbub.kept_pages import one_arena
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.event_log import CONNECTING, DONE, LOST, TRAINING, WAITING, EventLog
 from hubbub.network.folder_lock import alone
-from hubbub.network.nats import Answering, Relay, RelayCertificate
+from hubbub.network.nats.address import Relay
+from hubbub.network.nats.answering import Answering
+from hubbub.network.nats.tls import RelayCertificate
 from hubbub.network.party_folder import LEDGER, PartyFolder
 from hubbub.network.size_limits import OFFER_LIMIT
-from hubbub.protocol import Roster
-from hubbub.study import Study, sources
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.study import sources
+from hubbub.study.study import Study
 
 _STEP = 1.0  # seconds
 _SILENCE = 20.0  # seconds after which an aggregator at work is missed

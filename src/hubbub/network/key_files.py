@@ -22,8 +22,15 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from hubbub.disk import read_text, toml_table, why_of, write_text
 from hubbub.errors import StudyError, UserError
-from hubbub.protocol import ROLES, Identity, Keys, Roster, identity_of, plain_identity
-from hubbub.study import Study
+from hubbub.protocol.primitives.identity import (
+    ROLES,
+    Identity,
+    Keys,
+    Roster,
+    identity_of,
+    plain_identity,
+)
+from hubbub.study.study import Study
 
 _T = TypeVar("_T")
 _SALT, _NONCE = 16, 12  # bytes

@@ -12,19 +12,15 @@ from typing import Any
 from hubbub.network.collection.node_side import NodeSide
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.session_state import SessionState
-from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.queries import plan
-from hubbub.session import (
-    Call,
-    Membership,
-    NodeParty,
-    Party,
-    RefusedError,
-    SessionOffer,
-    check_apart,
-    planned_for,
-)
-from hubbub.study import Study
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.queries.study_queries import plan
+from hubbub.session.ask import Call
+from hubbub.session.node_party import NodeParty
+from hubbub.session.party import Membership, Party
+from hubbub.session.session_offer import RefusedError, SessionOffer, check_apart, planned_for
+from hubbub.study.study import Study
 
 
 class NodeEndpoint(Endpoint):

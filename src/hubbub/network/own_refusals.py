@@ -9,7 +9,8 @@ a record. What others did wrong is not this file's affair.
 from __future__ import annotations
 
 from hubbub.network.event_log import EventLog
-from hubbub.session import OWN, REASONS, Call
+from hubbub.session.ask import Call
+from hubbub.session.session_offer import OWN, REASONS
 
 _WHOLE = (Call.MODEL, Call.SEED, Call.TOTAL, Call.CLOSE)
 

@@ -50,12 +50,14 @@ from hubbub.network.key_files import (
     write_roster,
 )
 from hubbub.network.session_notes import SessionNotes
-from hubbub.planning import capacity_of, is_sparse
-from hubbub.protocol import Keys, Roster
-from hubbub.study import Study, code_hashes, imported_code, known_code, sources
+from hubbub.planning.mask_degree import is_sparse
+from hubbub.planning.silo_capacity import capacity_of
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.study import code_hashes, imported_code, known_code, sources
 from hubbub.study.extracts import extract
 from hubbub.study.sql.connection import home_of
-from hubbub.verification import write_audit
+from hubbub.study.study import Study
+from hubbub.verification.evidence.audit_result import write_audit
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said

@@ -17,7 +17,7 @@ from hubbub.errors import HubbubError
 from hubbub.network.clock import Check
 from hubbub.network.session_notes import MOST_FRUITLESS
 from hubbub.network.timeouts import Timeouts
-from hubbub.session import AbsentError
+from hubbub.session.ask import AbsentError
 
 # Of the sums of one purpose: so many make up for a session, however long the study is. With a
 # study's four purposes and `MOST_FRUITLESS`, that is less than a study's graphs.

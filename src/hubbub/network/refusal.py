@@ -20,8 +20,9 @@ from hubbub.errors import (
     loggable,
 )
 from hubbub.network.envelope import NO_SESSION, VersionError
-from hubbub.protocol import Frame, Keys, Tag
-from hubbub.session import RefusedError
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.wire import Frame, Tag
+from hubbub.session.session_offer import RefusedError
 
 _WORDS: tuple[tuple[type[HubbubError], str], ...] = (
     (VersionError, "version"),

@@ -13,25 +13,27 @@ from typing import Any
 
 from hubbub import VERSION
 from hubbub.errors import IntegrityError, ProtocolError
-from hubbub.ledger import HeadStatement, Witness, Witnessed
+from hubbub.ledger.head_statement import HeadStatement, Witnessed
+from hubbub.ledger.witness import Witness
 from hubbub.network.engine import MOST_BYTES, Missing, Phase
 from hubbub.network.envelope import VersionError, read_answer, request
 from hubbub.network.event_log import EventLog
 from hubbub.network.size_limits import SizeLimits, word_limit
 from hubbub.network.timeouts import Timeouts
-from hubbub.protocol import (
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.message_sizes import SIGNATURE_BYTES
+from hubbub.protocol.primitives.wire import (
     EVERYBODY,
-    SIGNATURE_BYTES,
     Frame,
-    Roster,
-    RoundParameters,
     Tag,
     parse,
     sender_of,
     tag_of,
     unverified,
 )
-from hubbub.session import OWN, REASONS, Absent, Answer, Call, Peers
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.session.ask import Absent, Answer, Call, Peers
+from hubbub.session.session_offer import OWN, REASONS
 
 _MOST_ATTEMPTS = 10**9
 SET_BACK = "set-back"  # why a party is refused whose folder is an older copy

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from hubbub.disk import why_of
 from hubbub.errors import HubbubError, IntegrityError
-from hubbub.protocol import mask_graph
+from hubbub.protocol.agreement import mask_graph
 
 SESSIONS, GRAPHS, PAID, RESULTS = "sessions", "graphs", "paid", "results"
 MOST_GRAPHS = mask_graph.MOST_GRAPHS  # of a study; the plan pays for all of them (P4)

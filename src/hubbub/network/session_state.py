@@ -8,9 +8,12 @@ from functools import cached_property
 
 from hubbub.kept_pages import kept_pages
 from hubbub.network.size_limits import SizeLimits
-from hubbub.planning import Parameters, Plan
-from hubbub.session import Membership, Party, SessionOffer, SiloParty
-from hubbub.study import Study
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.query import Parameters
+from hubbub.session.party import Membership, Party
+from hubbub.session.session_offer import SessionOffer
+from hubbub.session.silo_party import SiloParty
+from hubbub.study.study import Study
 
 
 @dataclass(kw_only=True)

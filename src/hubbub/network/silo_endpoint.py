@@ -24,42 +24,36 @@ import numpy as np
 from hubbub import learning
 from hubbub.disk import write_text
 from hubbub.errors import DataError, HubbubError, IntegrityError, ProtocolError
-from hubbub.ledger import Ledger, Witnessed, attempts_of, entry_of, kind_of
+from hubbub.ledger.head_statement import Witnessed
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.ledger.row_cost import attempts_of, entry_of, kind_of
 from hubbub.network.collection.silo_side import SiloSide
 from hubbub.network.endpoint import Endpoint
 from hubbub.network.pace import keep_pace
 from hubbub.network.session_state import SessionState
-from hubbub.planning import Plan, PlannedQuery, Query, QueryState, SteppedQuery, is_sparse
-from hubbub.protocol import (
-    EVERYBODY,
-    Attempt,
-    Charge,
-    Frame,
-    JointSeed,
-    LocalTask,
-    Masking,
-    Parameters,
-    Session,
-    Silo,
-    Tag,
-    parse,
-    process_pool,
-)
-from hubbub.session import (
-    Call,
-    Membership,
-    Party,
-    RefusedError,
-    SessionOffer,
-    SiloParty,
-    check_apart,
-    lists_of,
-    planned_for,
-)
-from hubbub.study import Study, sources
-from hubbub.training import PreparedStudy, set_caps, write_result
+from hubbub.planning.mask_degree import is_sparse
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query, QueryState, SteppedQuery
+from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
+from hubbub.protocol.round.masking import Attempt, Masking
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import Parameters
+from hubbub.protocol.round.silo import Charge, Silo
+from hubbub.protocol.token_lists.process_pool import process_pool
+from hubbub.session.ask import Call
+from hubbub.session.party import Membership, Party
+from hubbub.session.session_offer import RefusedError, SessionOffer, check_apart, planned_for
+from hubbub.session.silo_party import SiloParty, lists_of
+from hubbub.study import sources
+from hubbub.study.study import Study
+from hubbub.training.conclusion import write_result
+from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.preparing import prepare
-from hubbub.verification import part_of
+from hubbub.training.spending import set_caps
+from hubbub.verification.evidence.collecting import part_of
 
 WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
 _TELL_EVERY = 5.0

@@ -11,17 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hubbub.protocol import (
-    DIGEST_BYTES,
-    OVERHEAD,
-    SEALED_SEED_BYTES,
-    SHARE_SEAL_BYTES,
-    ListContext,
-    Publications,
-    Roster,
-    RoundParameters,
-)
-from hubbub.session import LARGEST_OFFER, Call
+from hubbub.protocol.collection.seeds import SEALED_SEED_BYTES
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.message_sizes import DIGEST_BYTES, OVERHEAD, SHARE_SEAL_BYTES
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.token_lists.list_context import ListContext
+from hubbub.protocol.token_lists.publications import Publications
+from hubbub.session.ask import Call
+from hubbub.session.session_offer import LARGEST_OFFER
 
 _HEAD = 64  # of an envelope and of a part in it, generously
 _WORDS = 1 << 12  # bytes of a READY, or of a refusal but for the names in it

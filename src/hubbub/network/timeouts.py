@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hubbub.network.clock import Clock
-from hubbub.session import Call
+from hubbub.session.ask import Call
 
 
 @dataclass(frozen=True, kw_only=True)

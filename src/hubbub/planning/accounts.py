@@ -36,14 +36,14 @@ from math import ceil
 from hubbub.errors import StudyError
 from hubbub.planning.mechanism import WITHOUT_REPLACEMENT, Mechanism, joint_batch
 from hubbub.planning.random_projection import Projected
-from hubbub.privacy import (
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.arguments import MOST_EPSILON
+from hubbub.privacy.bound import Bound
+from hubbub.privacy.calibration import calibrate
+from hubbub.privacy.dominating_pairs import (
     LEAST_SAMPLED_NOISE,
-    MOST_EPSILON,
-    Bound,
-    Composition,
     Release,
     Step,
-    calibrate,
     from_above,
     release,
     release_at_quantile,

@@ -14,7 +14,8 @@ from operator import attrgetter
 from hubbub.planning import accounts, mask_degree
 from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.noise_shares import NoiseShares, known_shares
-from hubbub.privacy import LEAST_SAMPLED_NOISE, Certificate
+from hubbub.privacy.certificate import Certificate
+from hubbub.privacy.dominating_pairs import LEAST_SAMPLED_NOISE
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hubbub.planning.plan_rows import PlanRow
-from hubbub.protocol import mask_graph
+from hubbub.protocol.agreement import mask_graph
 from hubbub.study.parties import Parties
 
 # Up to this many silos everybody shares masks with everybody in a session.

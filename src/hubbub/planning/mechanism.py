@@ -12,7 +12,8 @@ from math import ceil
 
 from hubbub.planning.random_projection import RandomProjection
 from hubbub.planning.step_noise import INDEPENDENT, StepNoise
-from hubbub.study import Data, Privacy
+from hubbub.study.data import Data
+from hubbub.study.privacy import Privacy
 
 WITHOUT_REPLACEMENT = "without-replacement"
 # Share of the record's clipping norm that is given up so that finite precision stays within it: a

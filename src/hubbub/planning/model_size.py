@@ -12,9 +12,13 @@ from pathlib import Path
 
 from hubbub.disk import json_value, open_ordinary
 from hubbub.errors import DataError
-from hubbub.study import LORA, Model, Study, features_of, is_own, model_kind_of, sources
+from hubbub.study import sources
+from hubbub.study.import_path import is_own
+from hubbub.study.model import Model
+from hubbub.study.model_kinds import LORA, features_of, model_kind_of
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _MOST_HEADER = 2**24  # bytes that say names and shapes of tensors
 

@@ -25,10 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub import protocol
 from hubbub.planning.plan_rows import PlanRow
 from hubbub.planning.step_noise import INDEPENDENT, StepNoise
-from hubbub.privacy import Step, calibrate, release
+from hubbub.privacy.calibration import calibrate
+from hubbub.privacy.dominating_pairs import Step, release
+from hubbub.protocol.primitives.correlated_noise import UNIT
+from hubbub.protocol.round.batch_rows import group_rate, group_rows
 
 Array = NDArray[np.float64]
 
@@ -61,7 +63,7 @@ class Correlation:
     @property
     def column(self) -> Array:
         """C's first column; its norm is at most 1, exactly."""
-        return np.array(self.coefficients) / protocol.UNIT
+        return np.array(self.coefficients) / UNIT
 
     @property
     def epoch(self) -> int:
@@ -75,11 +77,11 @@ class Correlation:
 
     def charged_rate(self, rate: float) -> float:
         """Of the group whose turn it is (P25)."""
-        return protocol.group_rate(rate, self.bands)
+        return group_rate(rate, self.bands)
 
     def batch_rows(self, capacity: int, rate: float) -> int:
         """Of one of the groups that take turns."""
-        return protocol.group_rows(capacity, rate, self.bands)
+        return group_rows(capacity, rate, self.bands)
 
     def rounded(self, shift: float, sigma: float) -> tuple[float, float]:
         """See `StepNoise`: the window's sums round, too (P25)."""
@@ -133,10 +135,8 @@ def _solved(column: Array, values: Array) -> Array:
 
 def whole_units(column: Array) -> tuple[int, ...]:
     """A column of norm 1 in whole units, so that its norm is at most 1 without any rounding."""
-    units = np.trunc(column / np.linalg.norm(column) * protocol.UNIT).astype(int).tolist()
-    while (
-        sum(unit * unit for unit in units) > protocol.UNIT**2
-    ):  # pragma: no cover - trunc shortens
+    units = np.trunc(column / np.linalg.norm(column) * UNIT).astype(int).tolist()
+    while sum(unit * unit for unit in units) > UNIT**2:  # pragma: no cover - trunc shortens
         units[0] -= 1
     return tuple(units)
 
@@ -189,7 +189,7 @@ def best_column(bands: int, momentum: float, schedule: str, steps: int) -> tuple
     from scipy.optimize import minimize  # which takes long to import
 
     if bands == 1:
-        return (protocol.UNIT,)
+        return (UNIT,)
     form = _form(momentum, schedule, min(steps, _HORIZON))
     start = np.cumprod(1 - 0.5 / np.arange(1, bands))
     with np.errstate(over="ignore", invalid="ignore"):  # columns that are far off are refused
@@ -301,7 +301,7 @@ def _candidates(steps: int, rate: float) -> Iterator[int]:
 
 
 def _column(bands: int, momentum: float, schedule: str, steps: int) -> Array:
-    return np.array(best_column(bands, momentum, schedule, steps)) / protocol.UNIT
+    return np.array(best_column(bands, momentum, schedule, steps)) / UNIT
 
 
 def least_noise(
@@ -312,7 +312,7 @@ def least_noise(
     def whole(noise: float) -> list[Any]:
         step = Step(
             noise_multiplier=noise,
-            sample_rate=protocol.group_rate(rate, bands),
+            sample_rate=group_rate(rate, bands),
             sampling="poisson",
             count=ceil(steps / bands),
         )

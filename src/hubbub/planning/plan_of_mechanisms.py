@@ -24,17 +24,14 @@ from hubbub.planning.plan_warnings import warnings_of
 from hubbub.planning.planned_query import PlannedQuery
 from hubbub.planning.query import Query, SteppedQuery
 from hubbub.planning.sampling_comparison import joint_batches
-from hubbub.privacy import (
-    LEAST_DELTA,
-    LEAST_EPSILON,
-    Certificate,
-    Composition,
-    Release,
-    power_bound,
-)
-from hubbub.study import Study
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.arguments import LEAST_DELTA, LEAST_EPSILON
+from hubbub.privacy.certificate import Certificate
+from hubbub.privacy.dominating_pairs import Release
+from hubbub.privacy.tradeoff import power_bound
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
+from hubbub.study.study import Study
 
 Q = TypeVar("Q", bound=Query)
 

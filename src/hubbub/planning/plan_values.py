@@ -19,9 +19,14 @@ from hubbub.planning.planned_query import PlannedQuery, is_stepped
 from hubbub.planning.query import Query, SteppedQuery
 from hubbub.planning.random_projection import Projected
 from hubbub.planning.sampling_comparison import SamplingComparison
-from hubbub.privacy import Certificate
-from hubbub.protocol import DIGEST_BYTES, LINK_BYTES, OVERHEAD, SHARE_SEAL_BYTES
-from hubbub.study import Study
+from hubbub.privacy.certificate import Certificate
+from hubbub.protocol.primitives.message_sizes import (
+    DIGEST_BYTES,
+    LINK_BYTES,
+    OVERHEAD,
+    SHARE_SEAL_BYTES,
+)
+from hubbub.study.study import Study
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,10 @@ from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.query import QueryWarnings
 from hubbub.planning.sampling_comparison import SamplingComparison, advice
-from hubbub.study import IN_MEMORY, SOFTWARE, Study, is_own
-from hubbub.study.import_path import is_built_in
+from hubbub.study.attested_roles import SOFTWARE
+from hubbub.study.import_path import IN_MEMORY, is_built_in, is_own
 from hubbub.study.room_for_columns import too_wide
+from hubbub.study.study import Study
 
 
 def warnings_of(

@@ -13,7 +13,7 @@ from hubbub.planning import precision
 from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.noise_shares import NoiseShares
 from hubbub.planning.query import Query, SteppedQuery
-from hubbub.privacy import Certificate
+from hubbub.privacy.certificate import Certificate
 from hubbub.study.parties import Parties
 
 Q_co = TypeVar("Q_co", bound=Query, covariant=True)

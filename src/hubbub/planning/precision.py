@@ -12,7 +12,8 @@ from hubbub.errors import StudyError
 from hubbub.planning.mechanism import CLIP_MARGIN, Mechanism
 from hubbub.planning.noise_shares import NoiseShares
 from hubbub.planning.step_noise import StepNoise
-from hubbub.privacy import MOST_EPSILON, Certificate
+from hubbub.privacy.arguments import MOST_EPSILON
+from hubbub.privacy.certificate import Certificate
 from hubbub.study.parties import Parties
 
 _LEAST_GRID_SIGMA, _MOST_GRID_SIGMA = 4, 16

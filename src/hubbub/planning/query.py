@@ -22,12 +22,16 @@ from numpy.typing import NDArray
 from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.plan_rows import PlanRow
 from hubbub.study.parties import Parties
-from hubbub.tabular import CodedCells, Records
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import CodedCells
 
 if TYPE_CHECKING:
     from hubbub.planning.plan_values import Plan
     from hubbub.planning.planned_query import PlannedQuery
-    from hubbub.protocol import Lift, LocalTask, RevealedSum, RoundParameters
+    from hubbub.protocol.projection.product import Lift
+    from hubbub.protocol.round.projected_sum import LocalTask
+    from hubbub.protocol.round.revealed_sum import RevealedSum
+    from hubbub.protocol.round.round_parameters import RoundParameters
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]

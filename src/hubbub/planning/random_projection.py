@@ -14,17 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from hubbub import protocol
 from hubbub.errors import StudyError
 from hubbub.planning.plan_rows import PlanRow
-from hubbub.privacy import (
-    Release,
-    Step,
-    projection_factor,
-    release_by_signs,
-    release_projected,
-    with_slack,
-)
+from hubbub.privacy.dominating_pairs import Release, Step, with_slack
+from hubbub.privacy.projected_step import projection_factor, release_by_signs, release_projected
+from hubbub.protocol.projection.matrix import Projection
+from hubbub.protocol.round.projected_sum import LAYERS
 
 _SPLITS = np.geomspace(1e-3, 0.5, 60)
 # Standard deviations of a projected coordinate that must fit, as for the noise (P7).
@@ -52,7 +47,7 @@ class RandomProjection:
     @property
     def by_layers(self) -> bool:
         """Whether sums are projected layer by layer, before records are clipped."""
-        return self.kind == protocol.LAYERS
+        return self.kind == LAYERS
 
     @property
     def largest_coordinate(self) -> float:
@@ -77,7 +72,7 @@ class RandomProjection:
                 "choose one in that range"
             )
 
-    def matrices(self, clip: float, parameters: int, records: int) -> protocol.Projection | None:
+    def matrices(self, clip: float, parameters: int, records: int) -> Projection | None:
         """The matrices for sums of so many records; None where it goes layer by layer.
 
         The grid fits the largest likely batch, and what it rounds fits the quarter of the margin.
@@ -87,7 +82,7 @@ class RandomProjection:
         """
         if self.by_layers:
             return None
-        return protocol.Projection(
+        return Projection(
             kind=self.kind,
             parameters=parameters,
             dimension=self.dimension,
@@ -232,7 +227,7 @@ class Projected:
 def rows(plain: Mapping[str, Any]) -> list[PlanRow]:
     """What a plan says of the projection; from `Projected.to_dict`."""
     shown = [PlanRow("projection", plain["dimension"], "numbers that are sent for the parameters")]
-    if plain["exact"] and plain["kind"] != protocol.LAYERS:
+    if plain["exact"] and plain["kind"] != LAYERS:
         words = "over the law of the public matrix; costs no δ"
         return [*shown, PlanRow("its account", "exact", words)]
     shown.append(PlanRow("its account", plain["kind"], plain["account"]))

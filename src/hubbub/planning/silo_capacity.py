@@ -12,7 +12,7 @@ from itertools import count
 from math import ceil
 
 from hubbub.errors import DataError
-from hubbub.study import Study
+from hubbub.study.study import Study
 
 _SLACK, _MORE = 1.02, 8  # of an equal share, so that silos of about that size need no second step
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub import protocol
+from hubbub.protocol.round.batch_rows import most_rows
 
 
 class StepNoise(Protocol):
@@ -75,7 +75,7 @@ class IndependentNoise:
 
     def batch_rows(self, capacity: int, rate: float) -> int:
         """See `StepNoise`."""
-        return protocol.most_rows(capacity, rate)
+        return most_rows(capacity, rate)
 
     def rounded(self, shift: float, sigma: float) -> tuple[float, float]:
         """See `StepNoise`."""

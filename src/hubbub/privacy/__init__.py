@@ -8,7 +8,3 @@ it leaves to attacks; `dominating_pairs.py` is their table, `projected_step.py` 
 order in which the data go through. SciPy takes longer to import than most answers take: only
 functions that need it load it.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,14 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.privacy.laws import Removal, log_odds, loss_at
-from hubbub.privacy.normal import (
-    INV_SQRT_2PI,
-    NARROW,
-    gauss,
-    masses_between,
-    rising,
-    upper_point,
-)
+from hubbub.privacy.normal import INV_SQRT_2PI, NARROW, gauss, masses_between, rising, upper_point
 
 Array = NDArray[np.float64]
 Cells = NDArray[np.int64]

@@ -4,7 +4,3 @@
 `projection/` the random projections, `token_lists/` the mixnet. The order in which all of it is
 asked for is in `hubbub.session`.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hubbub.disk import file_name
-from hubbub.tabular import csv_text
+from hubbub.tabular.csv_text import csv_text
 
 TABLES = "tables"
 _CURVE = ("x", "y", "low", "high", "band_low", "band_high", "at_risk", "at_risk_error")

@@ -8,21 +8,16 @@ from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from hubbub.planning import (
-    Array,
-    Mechanism,
-    Query,
-    Scores,
-    SiloData,
-    Turn,
-    mechanism_of_all,
-)
-from hubbub.study import Data, Privacy, ScoreVector
+from hubbub.planning.mechanism import Mechanism, mechanism_of_all
+from hubbub.planning.query import Array, Query, Scores, SiloData, Turn
+from hubbub.study.data import Data
+from hubbub.study.privacy import Privacy
+from hubbub.study.score_vector import ScoreVector
 from hubbub.study.training import Evaluate
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 
 if TYPE_CHECKING:
-    from hubbub.protocol import LocalTask
+    from hubbub.protocol.round.projected_sum import LocalTask
 
 EVALUATION = "evaluation"
 # An evaluated record says that it is there, whether it was right, and its loss between 0 and 1.

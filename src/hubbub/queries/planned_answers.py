@@ -9,9 +9,11 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hubbub import estimation
 from hubbub.errors import StudyError
-from hubbub.planning import Plan, PlannedQuery, account_of, epsilon_of, releases
+from hubbub.estimation.statistic import Expectation
+from hubbub.planning.accounts import account_of, epsilon_of, releases
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
 from hubbub.queries.statistic_answers import expected_answers, planned_statistics
 from hubbub.queries.statistics_query import StatisticsQuery
 
@@ -31,7 +33,7 @@ class PlannedAnswer:
             none is known.
     """
 
-    expected: estimation.Expectation | None
+    expected: Expectation | None
     part: float
     least_epsilon: float | None
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hubbub.planning import Plan, PlannedQuery, Query
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
 
 
 def promise_of(plan: Plan, planned: PlannedQuery[Query]) -> dict[str, Any]:

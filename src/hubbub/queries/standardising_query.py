@@ -14,24 +14,25 @@ from numpy.typing import NDArray
 
 from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, StudyError
-from hubbub.planning import (
+from hubbub.planning.mechanism import Mechanism, mechanism_of_all
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import (
     Array,
-    Mechanism,
     Parameters,
-    PlannedQuery,
     Query,
     QueryState,
     SiloData,
     SteppedQuery,
     Stepper,
-    mechanism_of_all,
 )
-from hubbub.study import Data, FeatureSums, Privacy, Standardisation, standardisation_from
-from hubbub.study.data import Standardise
-from hubbub.tabular import Records
+from hubbub.study.data import Data, Standardise
+from hubbub.study.privacy import Privacy
+from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
+from hubbub.tabular.records import Records
 
 if TYPE_CHECKING:
-    from hubbub.protocol import LocalTask, RevealedSum
+    from hubbub.protocol.round.projected_sum import LocalTask
+    from hubbub.protocol.round.revealed_sum import RevealedSum
 
 STANDARDISATION = "standardisation"
 STANDARDISED = "standardisation.json"

@@ -13,9 +13,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hubbub import estimation
 from hubbub.errors import StudyError
-from hubbub.planning import Parameters, Plan, PlannedQuery, Released
+from hubbub.estimation.statistic import Answer, Expectation
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Parameters, Released
 from hubbub.queries.answer_csv import tables_of
 from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistics_query import ANSWERS, StatisticsQuery
@@ -33,7 +35,7 @@ def planned_statistics(plan: Plan) -> PlannedQuery[StatisticsQuery]:
     raise StudyError("expected a study with [statistics], got one without; ask for some")
 
 
-def expected_answers(plan: Plan) -> dict[str, estimation.Expectation]:
+def expected_answers(plan: Plan) -> dict[str, Expectation]:
     """What may be said of each statistic; nothing where the number of records is not public."""
     study = plan.study
     if study.statistics is None or not study.data.records:
@@ -42,7 +44,7 @@ def expected_answers(plan: Plan) -> dict[str, estimation.Expectation]:
     return planned.query.layout.expected(study.data.records, planned.total_sigma)
 
 
-def answers_of(plan: Plan, kept: Parameters) -> Mapping[str, estimation.Answer]:
+def answers_of(plan: Plan, kept: Parameters) -> Mapping[str, Answer]:
     """What the sums of a plan's statistics say, by name."""
     planned = planned_statistics(plan)
     return planned.query.layout.answers(kept, planned.total_sigma)

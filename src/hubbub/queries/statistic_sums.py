@@ -20,8 +20,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub import estimation
-from hubbub.study import AskedStatistics
+from hubbub.estimation.multiplicity import adjusted
+from hubbub.estimation.stacking import Stacked, stack
+from hubbub.estimation.statistic import Answer, Expectation
+from hubbub.study.asked_statistics import AskedStatistics
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
@@ -143,20 +145,20 @@ class SumLayout:
 class StatisticLayout(SumLayout):
     """The same of a study's statistics, whose answers are made of the mean of all sums."""
 
-    stacked: estimation.Stacked
+    stacked: Stacked
 
-    def answers(self, kept: Parameters, sigma: float) -> dict[str, estimation.Answer]:
+    def answers(self, kept: Parameters, sigma: float) -> dict[str, Answer]:
         """What the sums that were made say, by the names of the questions."""
         sums, error = self.sums(kept), sigma * self.unit
         if self.stacked.rounds == 1:
             sums, error = sums.mean(axis=0, keepdims=True), error / sqrt(len(sums))
-        return estimation.adjusted(self.stacked.answers(list(sums), error), self.family)
+        return adjusted(self.stacked.answers(list(sums), error), self.family)
 
-    def expected(self, records: float, sigma: float) -> dict[str, estimation.Expectation]:
+    def expected(self, records: float, sigma: float) -> dict[str, Expectation]:
         """What may be said of each question, before any record is touched."""
         return {name: self.expected_of(name, records, sigma) for name in self.stacked.names}
 
-    def expected_of(self, name: str, records: float, sigma: float) -> estimation.Expectation:
+    def expected_of(self, name: str, records: float, sigma: float) -> Expectation:
         """The same of one question."""
         spare = self.rounds / self.stacked.rounds
         return self.stacked.expected_of(name, records, sigma * self.unit / sqrt(spare))
@@ -165,7 +167,7 @@ class StatisticLayout(SumLayout):
 @lru_cache(maxsize=16)
 def layout_of(asked: AskedStatistics, relation: str) -> StatisticLayout:
     """How statistics are summed."""
-    stacked = estimation.stack(dict(asked.named), relation)
+    stacked = stack(dict(asked.named), relation)
     length, apart = stacked.sensitivity, stacked.diameter
     return StatisticLayout(
         stacked=stacked,

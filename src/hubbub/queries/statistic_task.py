@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.queries.statistic_sums import SumLayout
-from hubbub.tabular import CodedCells, UnitRows
+from hubbub.tabular.records import UnitRows
+from hubbub.tabular.table import CodedCells
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]

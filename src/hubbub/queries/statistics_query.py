@@ -8,17 +8,25 @@ from functools import cached_property
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import Parameters, Plan, QueryWarnings, Released
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.query import Parameters, QueryWarnings, Released
 from hubbub.queries.kept_sums import SUMS
 from hubbub.queries.statistic_sums import StatisticLayout, layout_of
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.section import Section
 from hubbub.settings import Keys, keys_of, listed
-from hubbub.study import AskedStatistics, Data, Parties, Privacy, Study
 from hubbub.study.ask import Ask, Surroundings
-from hubbub.study.asked_statistics import statistic_keys, statistics_from, statistics_schema
-from hubbub.study.data import columns_of
-from hubbub.tabular import Column
+from hubbub.study.asked_statistics import (
+    AskedStatistics,
+    statistic_keys,
+    statistics_from,
+    statistics_schema,
+)
+from hubbub.study.data import Data, columns_of
+from hubbub.study.parties import Parties
+from hubbub.study.privacy import Privacy
+from hubbub.study.study import Study
+from hubbub.tabular.column import Column
 
 STATISTICS, ANSWERS = "statistics", "statistics.json"
 
@@ -91,6 +99,8 @@ class StatisticsAsk(Ask):
     rank = 1
     precedence = 2
     is_pinned = True
+    files = (SUMS, ANSWERS)
+    answers = ANSWERS
 
     def keys(self) -> dict[str, Keys]:
         """See `Ask`."""

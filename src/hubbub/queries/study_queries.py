@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from hubbub.planning import Plan, Query, SteppedQuery, plan_of
-from hubbub.privacy import MOST_DIMENSION, whole
-from hubbub.study import Study
+from hubbub.planning.plan_of_mechanisms import plan_of
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.query import Query, SteppedQuery
+from hubbub.privacy.arguments import MOST_DIMENSION, whole
+from hubbub.study.study import Study
 
 
 def queries_of(

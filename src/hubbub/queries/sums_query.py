@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError, IntegrityError
-from hubbub.planning import (
+from hubbub.planning.mechanism import Mechanism
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import (
     Array,
-    Mechanism,
     Parameters,
-    PlannedQuery,
     Query,
     QueryState,
     SiloData,
@@ -27,10 +27,12 @@ from hubbub.planning import (
 from hubbub.queries.kept_sums import sums_in, write_sums
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.statistic_task import StatisticTask, pooled
-from hubbub.study import Data, Privacy
+from hubbub.study.data import Data
+from hubbub.study.privacy import Privacy
 
 if TYPE_CHECKING:
-    from hubbub.protocol import LocalTask, RevealedSum
+    from hubbub.protocol.round.projected_sum import LocalTask
+    from hubbub.protocol.round.revealed_sum import RevealedSum
 
 
 class SumsQuery(SteppedQuery):

@@ -9,26 +9,30 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from hubbub import synthesis
 from hubbub.errors import StudyError
-from hubbub.planning import (
-    Parameters,
-    Plan,
-    PlannedQuery,
-    PlanRow,
-    Query,
-    QueryWarnings,
-    Released,
-)
+from hubbub.planning.plan_rows import PlanRow
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Parameters, Query, QueryWarnings, Released
 from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.section import Section
 from hubbub.settings import Keys, keys_of, schema
-from hubbub.study import Data, Parties, Privacy, Study
 from hubbub.study.ask import Ask, Surroundings
-from hubbub.study.data import columns_of
-from hubbub.tabular import Column, csv_text
+from hubbub.study.data import Data, columns_of
+from hubbub.study.parties import Parties
+from hubbub.study.privacy import Privacy
+from hubbub.study.study import Study
+from hubbub.synthesis import expectation
+from hubbub.synthesis.choice import without_room
+from hubbub.synthesis.design import MOST_UNITS, Design
+from hubbub.synthesis.drawn_cells import Table
+from hubbub.synthesis.release import SyntheticData, summary_of
+from hubbub.synthesis.synthesis_answers import CAUTION, answers_of
+from hubbub.synthesis.synthetic_keys import AskedSynthesis, synthesis_from
+from hubbub.tabular.column import Column
+from hubbub.tabular.csv_text import csv_text
 
 SYNTHESIS = "synthetic"
 SYNTHETIC_SUMS, SYNTHETIC = "synthetic-sums.json", "synthetic.json"
@@ -44,14 +48,14 @@ class SynthesisQuery(SumsQuery):
         data, privacy: of the study.
     """
 
-    asked: synthesis.AskedSynthesis
+    asked: AskedSynthesis
     data: Data
     privacy: Privacy
 
     @cached_property
-    def design(self) -> synthesis.Design:
+    def design(self) -> Design:
         """What a record sends."""
-        return synthesis.Design(
+        return Design(
             columns=self.asked.columns,
             targets=self.asked.target_places,
             rounds=self.asked.sums,
@@ -76,7 +80,7 @@ class SynthesisQuery(SumsQuery):
     @property
     def most_units(self) -> int:
         """For which sums of counts are exact (P26 d)."""
-        return synthesis.MOST_UNITS
+        return MOST_UNITS
 
     @property
     def epsilon(self) -> float | None:
@@ -101,7 +105,7 @@ class SynthesisQuery(SumsQuery):
                 f"a silo of more than {self.most_units:,} {data.unit}s cannot take part in "
                 "synthetic records: divide it among several, and state data.capacity"
             )
-        if crowded := synthesis.without_room(self.design):
+        if crowded := without_room(self.design):
             sums.append(
                 f"synthetic.targets have too many levels together: {', '.join(crowded)} will not "
                 "be counted with each of them; take fewer bins, categories or targets"
@@ -117,7 +121,7 @@ class SynthesisQuery(SumsQuery):
         """What noise alone will do to the records, and which columns are too fine for it."""
         if not records:
             return []
-        foreseen = synthesis.foreseen(self.design, planned.total_sigma, records)
+        foreseen = expectation.foreseen(self.design, planned.total_sigma, records)
         fine = ", ".join(foreseen.too_fine) or "none"
         return [
             PlanRow("synthetic records", foreseen.column, "share that noise misplaces in a column"),
@@ -127,11 +131,11 @@ class SynthesisQuery(SumsQuery):
             PlanRow("synthetic records", fine, "columns too fine for the noise"),
         ]
 
-    def synthetic(self, plan: Plan, parameters: Parameters) -> synthesis.SyntheticData:
+    def synthetic(self, plan: Plan, parameters: Parameters) -> SyntheticData:
         """What the sums give, by a plan's noise."""
         planned = plan.planned(SYNTHESIS)
         assert planned is not None, "a plan of this query"  # noqa: S101
-        return synthesis.SyntheticData(
+        return SyntheticData(
             design=self.design,
             sums=self.layout.sums(parameters),
             sigma=planned.total_sigma,
@@ -143,8 +147,8 @@ class SynthesisQuery(SumsQuery):
         """Records, the model that they are drawn from, and how both compare with the sums."""
         planned, data = plan.planned(SYNTHESIS), self.synthetic(plan, parameters)
         assert planned is not None, "a plan of this query"  # noqa: S101
-        answers, summary = synthesis.answers_of(data), dict(synthesis.summary_of(data))
-        model = {"caution": synthesis.CAUTION, **{key: summary.pop(key) for key in ("cliques",)}}
+        answers, summary = answers_of(data), dict(summary_of(data))
+        model = {"caution": CAUTION, **{key: summary.pop(key) for key in ("cliques",)}}
         told = {
             **promise_of(plan, planned),
             "statistics": {name: one.to_dict() for name, one in answers.items()},
@@ -162,13 +166,13 @@ class SynthesisQuery(SumsQuery):
         )
 
 
-def records_text(records: synthesis.Table) -> str:
+def records_text(records: Table) -> str:
     """Records as a CSV file, whose first line says what they are no good for."""
     rows = zip(*records.values(), strict=True)
-    return f"# {synthesis.CAUTION}\n" + csv_text([list(records), *rows])
+    return f"# {CAUTION}\n" + csv_text([list(records), *rows])
 
 
-def _parquet(records: synthesis.Table) -> dict[str, str | bytes]:
+def _parquet(records: Table) -> dict[str, str | bytes]:
     """The same as a Parquet file, where pyarrow is installed."""
     try:
         import pyarrow as pa
@@ -176,7 +180,7 @@ def _parquet(records: synthesis.Table) -> dict[str, str | bytes]:
     except ImportError:
         return {}
     table: Any = pa.table(records)
-    table = table.replace_schema_metadata({"hubbub": synthesis.CAUTION})
+    table = table.replace_schema_metadata({"hubbub": CAUTION})
     file = io.BytesIO()
     parquet.write_table(table, file)
     return {"synthetic.parquet": file.getvalue()}
@@ -188,10 +192,12 @@ class SynthesisAsk(Ask):
     tables = (SYNTHESIS,)
     rank = 2
     precedence = 1
+    files = (SYNTHETIC_SUMS, SYNTHETIC, SYNTHETIC_MODEL, RECORDS)
+    answers = SYNTHETIC
 
     def keys(self) -> dict[str, Keys]:
         """See `Ask`."""
-        return {SYNTHESIS: keys_of(synthesis.AskedSynthesis)}
+        return {SYNTHESIS: keys_of(AskedSynthesis)}
 
     def schemas(self) -> dict[str, Any]:
         """See `Ask`."""
@@ -200,7 +206,7 @@ class SynthesisAsk(Ask):
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
         """See `Ask`."""
         table = top.table(SYNTHESIS)
-        return {SYNTHESIS: synthesis.synthesis_from(table, around.columns, alone=around.is_main)}
+        return {SYNTHESIS: synthesis_from(table, around.columns, alone=around.is_main)}
 
     def written(self, study: Study) -> dict[str, Any]:
         """See `Ask`."""
@@ -238,7 +244,7 @@ def synthesis_of(study: Study) -> SynthesisQuery:
 
 def _check_units(data: Data, silos: int) -> None:
     """No silo may, and none must, have more units than sums are exact for (P26 d)."""
-    most, unit = synthesis.MOST_UNITS, data.unit
+    most, unit = MOST_UNITS, data.unit
     if max(data.capacity, default=0) > most:
         raise StudyError(
             f"expected data.capacity of at most {most:,} {unit}s of a silo with [synthetic], got "

@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import Query, model_size
+from hubbub.planning import model_size
+from hubbub.planning.query import Query
 from hubbub.queries.evaluation_query import EvaluationQuery
-from hubbub.queries.standardising_query import StandardisingQuery, features_of
+from hubbub.queries.standardising_query import STANDARDISED, StandardisingQuery, features_of
 from hubbub.queries.training_query import TrainingQuery
-from hubbub.queries.validation import held_back_share
+from hubbub.queries.validation.whose_records import held_back_share
 from hubbub.section import Section
 from hubbub.settings import Keys, canonical, keys_of, listed, schema
-from hubbub.study import Data, Study
 from hubbub.study.ask import Ask, Surroundings
+from hubbub.study.data import Data
 from hubbub.study.model import HUBER, Frozen, Model, model_from
 from hubbub.study.model_kinds import LINEAR_PROBE
+from hubbub.study.study import Study
 from hubbub.study.toml_text import stated
 from hubbub.study.training import OPTIMIZER, Evaluate, Training, learning_of, training_from
-from hubbub.tabular import NUMERIC, TIME_TO_EVENT, Outcome
+from hubbub.tabular.outcome import NUMERIC, TIME_TO_EVENT, Outcome
 
 _JOINT = "without-replacement"
 
@@ -32,6 +34,7 @@ class TrainingAsk(Ask):
     precedence = 3
     trains = True
     is_pinned = True
+    files = (STANDARDISED,)
 
     def keys(self) -> dict[str, Keys]:
         """See `Ask`."""

@@ -7,30 +7,31 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hubbub.planning import (
-    INDEPENDENT,
-    SUM_MARGIN,
-    Correlation,
-    Mechanism,
+from hubbub.planning.mechanism import SUM_MARGIN, Mechanism
+from hubbub.planning.noise_correlation import Correlation, correlation_for
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.precision import record_clip
+from hubbub.planning.query import (
     Parameters,
-    PlannedQuery,
     Query,
     QueryWarnings,
-    RandomProjection,
     Scores,
     SiloData,
-    StepNoise,
     SteppedQuery,
     Stepper,
-    correlation_for,
-    record_clip,
 )
-from hubbub.study import Parties, Privacy, Training
+from hubbub.planning.random_projection import RandomProjection
+from hubbub.planning.step_noise import INDEPENDENT, StepNoise
 from hubbub.study.data import Data
-from hubbub.tabular import Records
+from hubbub.study.parties import Parties
+from hubbub.study.privacy import Privacy
+from hubbub.study.training import Training
+from hubbub.tabular.records import Records
 
 if TYPE_CHECKING:
-    from hubbub.protocol import Lift, LocalTask, RoundParameters
+    from hubbub.protocol.projection.product import Lift
+    from hubbub.protocol.round.projected_sum import LocalTask
+    from hubbub.protocol.round.round_parameters import RoundParameters
 
 TRAINING = "training"
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.planning import Array, Mechanism, Parameters, Query, SiloData
+from hubbub.planning.mechanism import Mechanism
+from hubbub.planning.query import Array, Parameters, Query, SiloData
 
 if TYPE_CHECKING:
-    from hubbub.protocol import LocalTask
+    from hubbub.protocol.round.projected_sum import LocalTask
 
 VECTOR = "vector"
 

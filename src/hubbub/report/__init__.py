@@ -5,7 +5,3 @@
 it knows no plan, no model and no records, reads no clock, and the page loads nothing and runs
 nothing, so that it can be mailed, archived and printed.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

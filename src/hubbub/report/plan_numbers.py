@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hubbub.number_format import NOT_KNOWN, amount, at_most, duration, size
-from hubbub.planning import PlanRow, option_rows
-from hubbub.protocol import OVERHEAD
+from hubbub.planning.plan_options import option_rows
+from hubbub.planning.plan_rows import PlanRow
+from hubbub.protocol.primitives.message_sizes import OVERHEAD
 from hubbub.report import markup, trust_models
 
 Plan = Mapping[str, Any]

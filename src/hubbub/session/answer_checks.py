@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import EVERYBODY, LINK_BYTES, Roster, Tag, parse, receiver_of, tag_of
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.message_sizes import LINK_BYTES
+from hubbub.protocol.primitives.wire import EVERYBODY, Tag, parse, receiver_of, tag_of
 
 
 def check_frames(frames: Sequence[bytes], tag: Tag, share_holders: Set[int]) -> None:

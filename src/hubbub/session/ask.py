@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any
 
 from hubbub.errors import HubbubError
-from hubbub.protocol import Roster
+from hubbub.protocol.primitives.identity import Roster
 
 
 class Call(IntEnum):

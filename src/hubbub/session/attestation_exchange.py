@@ -19,7 +19,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from hubbub.errors import AttestationError, ProtocolError
-from hubbub.protocol import EVERYBODY, ExpectedFrames, Frame, Keys, Roster, SecureSource, Tag
+from hubbub.protocol.primitives.expected_frames import ExpectedFrames
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag
 from hubbub.session.session_offer import RefusedError
 
 NONCE_BYTES = 32

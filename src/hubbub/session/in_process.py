@@ -17,24 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import BudgetError, HubbubError, IntegrityError
-from hubbub.protocol import (
-    Charge,
-    Executor,
-    JointSeed,
-    Keys,
-    LocalTask,
-    Masking,
-    MaskStream,
-    Parameters,
-    Roster,
-    RoundParameters,
-    SecureSource,
-    Session,
-    Silo,
-    decoded,
-    process_pool,
-    seal_ahead,
-)
+from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import seal_ahead
+from hubbub.protocol.round.masking import Masking
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters, decoded
+from hubbub.protocol.round.silo import Charge, Silo
+from hubbub.protocol.token_lists.onion_layers import Executor
+from hubbub.protocol.token_lists.process_pool import process_pool
 from hubbub.session import node_party, party, session_offer, setup, silo_party
 from hubbub.session.ask import Absent, AbsentError, Answer, Call, Peers
 from hubbub.session.attestation_exchange import AttestedSession, Attests

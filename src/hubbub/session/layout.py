@@ -6,8 +6,13 @@ from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 
 from hubbub.errors import StudyError
-from hubbub.planning import Plan, PlannedQuery, Query, largest_batch
-from hubbub.protocol import Keys, Roster, RoundParameters, mask_graph
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.precision import largest_batch
+from hubbub.planning.query import Query
+from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.session.ask import Call
 
 

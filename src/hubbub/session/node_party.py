@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import ComputeNode, Session
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.round.compute_node import ComputeNode
 from hubbub.session import ask, party
 
 

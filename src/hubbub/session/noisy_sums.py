@@ -14,7 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol import Lift, Parameters, RevealedSum, RoundParameters, draw_of, ring
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.projection.product import Lift
+from hubbub.protocol.round.projected_sum import draw_of
+from hubbub.protocol.round.revealed_sum import RevealedSum
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.session.ask import AbsentError
 from hubbub.session.recorder import Recorder
 from hubbub.session.rounds import Rounds

@@ -17,20 +17,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import (
-    Agreement,
-    JointSeed,
-    Keys,
-    MaskStream,
-    RollCall,
-    Roster,
-    RoundParameters,
-    SecureSource,
-    SeedCheck,
-    Session,
-    Tag,
-    tag_of,
-)
+from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
+from hubbub.protocol.agreement.key_agreement import Agreement, Session
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.agreement.roll_call import RollCall
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import Tag, tag_of
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.session import session_offer
 from hubbub.session.ask import Call
 from hubbub.session.attestation_exchange import AttestationExchange, AttestedSession

@@ -25,7 +25,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.protocol import Aggregator, Parameters, RoundParameters, Tag, receiver_of, ring
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.wire import Tag, receiver_of
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
 from hubbub.session.answer_checks import check_frames, check_link
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.attendance import Attendance

@@ -14,23 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import ProtocolError, StudyError
 from hubbub.kept_pages import kept_pages
-from hubbub.planning import Exposure, Mechanism, SiloData, plan_alone, shares_of
+from hubbub.planning.exposure import Exposure
 from hubbub.planning.mask_degree import mask_degree
+from hubbub.planning.mechanism import Mechanism
+from hubbub.planning.noise_shares import shares_of
+from hubbub.planning.plan_of_mechanisms import plan_alone
+from hubbub.planning.query import SiloData
 from hubbub.privacy import arguments as parameters
-from hubbub.protocol import (
-    Attempt,
-    Charge,
-    JointSeed,
-    Masking,
-    RoundParameters,
-    mask_graph,
-    ring,
-)
-from hubbub.queries import VECTOR, VectorQuery
+from hubbub.protocol.agreement import mask_graph
+from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.round.masking import Attempt, Masking
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.protocol.round.silo import Charge
+from hubbub.queries.vector_query import VECTOR, VectorQuery
 from hubbub.session import in_process, party
 from hubbub.session.layout import Layout, round_parameters_of
-from hubbub.study import Parties, Privacy
-from hubbub.study.parties import numbered
+from hubbub.study.parties import Parties, numbered
+from hubbub.study.privacy import Privacy
 
 _STUDY = b"hubbub secure sum".ljust(32, b"\0")
 _MOST_NODES = 1000

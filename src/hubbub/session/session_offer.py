@@ -16,9 +16,14 @@ from typing import Any
 
 from hubbub import VERSION
 from hubbub.errors import RULES, HubbubError, ProtocolError
-from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.protocol import EVERYBODY, Frame, Keys, RoundParameters, Tag
-from hubbub.study import Standardisation, Study
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.study.standardisation import Standardisation
+from hubbub.study.study import Study
 
 LARGEST_OFFER = 1 << 26  # bytes of an offer
 # Machines may differ in the last digits of a plan, which is no difference that a sum would show.

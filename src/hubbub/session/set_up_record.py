@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.protocol import Roll, Roster, SetUpCheck, Tag, payload_of, receiver_of
+from hubbub.protocol.agreement.roll_call import Roll
+from hubbub.protocol.agreement.set_up_check import SetUpCheck, payload_of
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.wire import Tag, receiver_of
 from hubbub.session import session_offer
 from hubbub.session.ask import Absent, Call
 from hubbub.session.layout import Layout

@@ -26,20 +26,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import (
-    SESSION_BYTES,
-    Aggregator,
-    Keys,
-    Roll,
-    Roster,
-    RoundParameters,
-    SecureSource,
-    SeedCheck,
-    Tag,
-    called,
-    sent_digests,
-    tag_of,
-)
+from hubbub.protocol.agreement.digest_list import sent_digests
+from hubbub.protocol.agreement.joint_seed import SeedCheck
+from hubbub.protocol.agreement.key_agreement import SESSION_BYTES
+from hubbub.protocol.agreement.roll_call import Roll, called
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import Tag, tag_of
+from hubbub.protocol.round.aggregator import Aggregator
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.session import rounds, session_offer, token_lists
 from hubbub.session.ask import Absent, AbsentError, Call, Peers
 from hubbub.session.attendance import Attendance

@@ -15,7 +15,11 @@ from functools import partial
 from typing import Protocol
 
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.protocol import Charge, JointSeed, ListContext, Masking, Session, Silo
+from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.round.masking import Masking
+from hubbub.protocol.round.silo import Charge, Silo
+from hubbub.protocol.token_lists.list_context import ListContext
 from hubbub.session import ask, party, silo_token_lists
 
 # What is asked in the making of a shuffled token list.

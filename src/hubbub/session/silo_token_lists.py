@@ -21,20 +21,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import (
-    SIGNATURE_BYTES,
-    Executor,
-    Keys,
-    ListContext,
-    Mixer,
-    Owned,
-    PublishedFrames,
-    Silo,
-    Tag,
-    process_pool,
-    unverified,
-    verdict,
-)
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.message_sizes import SIGNATURE_BYTES
+from hubbub.protocol.primitives.wire import Tag, unverified
+from hubbub.protocol.round.silo import Silo
+from hubbub.protocol.token_lists.list_context import ListContext
+from hubbub.protocol.token_lists.mixer import Mixer
+from hubbub.protocol.token_lists.onion_layers import Executor
+from hubbub.protocol.token_lists.process_pool import process_pool
+from hubbub.protocol.token_lists.token_list import Owned
+from hubbub.protocol.token_lists.verdict import PublishedFrames, verdict
 from hubbub.session.ask import Call
 
 # Who works on so many HPKE operations.

@@ -15,19 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import (
-    ListContext,
-    Payload,
-    Posts,
-    Publications,
-    PublishedFrames,
-    Sizes,
-    Tag,
-    list_places,
-    sender_of,
-    tag_of,
-    unverified,
-)
+from hubbub.protocol.primitives.wire import Tag, sender_of, tag_of, unverified
+from hubbub.protocol.token_lists.list_context import ListContext, Payload
+from hubbub.protocol.token_lists.publications import Posts, Publications, Sizes
+from hubbub.protocol.token_lists.token_list import list_places
+from hubbub.protocol.token_lists.verdict import PublishedFrames
 from hubbub.session.ask import AbsentError, Call, Peers
 from hubbub.session.silo_token_lists import OpenedList
 

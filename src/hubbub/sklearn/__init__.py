@@ -4,15 +4,3 @@ They are adapters and know nothing of their own: records go to `hubbub.fit`, err
 `ValueError` that scikit-learn's tools expect. They need the extra `sklearn`.
 `federated_estimator.py` is what all have in common, and each kind of target has a file.
 """
-
-from hubbub.sklearn.classifier import FederatedClassifier
-from hubbub.sklearn.counts import FederatedPoissonRegressor
-from hubbub.sklearn.regressor import FederatedRegressor
-from hubbub.sklearn.survival_estimator import FederatedSurvival
-
-__all__ = [
-    "FederatedClassifier",
-    "FederatedPoissonRegressor",
-    "FederatedRegressor",
-    "FederatedSurvival",
-]

@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hubbub.errors import DataError, HubbubError
 from hubbub.sklearn.around_fit import warn_of_what_is_around
 from hubbub.study.parties import is_name, is_reserved
-from hubbub.tabular import canonical
-from hubbub.training import fit
+from hubbub.tabular.cell_rule import canonical
+from hubbub.training.in_memory import fit
 
 Array = NDArray[Any]
 _NO_TARGETS = object()  # an estimator reads them itself; None is a y that is missing

@@ -9,7 +9,3 @@ Each of `parties`, `data`, `model`, `training` and `privacy` holds one table of 
 settings and how they are read. They stand on `section` (one table, one sentence for each fault);
 `contradictions`, `toml_text` and `study` stand on them.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hubbub.section import Section
 from hubbub.settings import Keys
 from hubbub.study.data import Data, columns_of
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 if TYPE_CHECKING:
-    from hubbub.planning import Query, SteppedQuery
+    from hubbub.planning.query import Query, SteppedQuery
     from hubbub.study.study import Study
 
 ENTRY_POINTS = "hubbub.asks"
@@ -56,6 +56,8 @@ class Ask(ABC):
             the largest; 0: it never is.
         trains: whether it trains a model, so that records have a target.
         is_pinned: whether the canonical form names its tables where they are absent, too.
+        files: of a run's folder, that hold what its sums gave: evidence has digests of them.
+        answers: the one of them that the page reads answers from; empty if none does.
     """
 
     tables: ClassVar[tuple[str, ...]]
@@ -63,6 +65,8 @@ class Ask(ABC):
     precedence: ClassVar[int] = 0
     trains: ClassVar[bool] = False
     is_pinned: ClassVar[bool] = False
+    files: ClassVar[tuple[str, ...]] = ()
+    answers: ClassVar[str] = ""
 
     @abstractmethod
     def keys(self) -> dict[str, Keys]:

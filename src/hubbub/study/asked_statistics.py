@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from hubbub import estimation
 from hubbub.errors import StudyError
+from hubbub.estimation.key_notes import COMMON, KEYS
+from hubbub.estimation.kinds import KINDS, statistic_from
+from hubbub.estimation.statistic import Iterated, OneSum
 from hubbub.settings import (
     Key,
     by_hand,
@@ -26,10 +28,10 @@ from hubbub.settings import (
     texts,
     whole,
 )
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _MOST_STATISTICS, _MOST_LETTERS = 100, 100
-Named = tuple[str, "estimation.OneSum | estimation.Iterated"]
+Named = tuple[str, OneSum | Iterated]
 
 
 @settings
@@ -115,9 +117,7 @@ def statistics_from(
     for name in named:
         _check_name(name)
     part = read_key(AskedStatistics, section, "epsilon", required=True) if not alone else 0.0
-    asked = tuple(
-        (name, estimation.statistic_from(name, one, columns)) for name, one in named.items()
-    )
+    asked = tuple((name, statistic_from(name, one, columns)) for name, one in named.items())
     sums = read_key(AskedStatistics, section, "sums")
     if sums > 1 and any(one.rounds > 1 for _, one in asked):
         raise section.refusal(
@@ -133,14 +133,14 @@ def statistics_from(
 def statistic_keys(kind: str = "") -> dict[str, Key]:
     """The keys of one kind of statistic, or of all."""
     notes = _notes()
-    own = estimation.KINDS[kind].keys if kind else notes
-    kinds = one_of(*estimation.KINDS, says="What is asked.")
-    return {"kind": kinds, **estimation.COMMON, **{key: notes[key] for key in own}}
+    own = KINDS[kind].keys if kind else notes
+    kinds = one_of(*KINDS, says="What is asked.")
+    return {"kind": kinds, **COMMON, **{key: notes[key] for key in own}}
 
 
 def statistics_schema() -> dict[str, Any]:
     """What is no key is a statistic; one with keys that nobody notes has any."""
-    noted = [kind for kind, one in estimation.KINDS.items() if _notes().keys() >= {*one.keys}]
+    noted = [kind for kind, one in KINDS.items() if _notes().keys() >= {*one.keys}]
     kinds = {kind: listed(statistic_keys(kind)) for kind in noted}
     each = [schema(keys, kind={"const": kind}) for kind, keys in kinds.items()]
     own = {"properties": {"kind": {"not": {"enum": list(kinds)}}}, "required": ["kind"]}
@@ -150,8 +150,8 @@ def statistics_schema() -> dict[str, Any]:
 
 def _notes() -> dict[str, Key]:
     """What is noted of keys: of those that several kinds have, and of each kind's own."""
-    own = (note for kind in estimation.KINDS.values() for note in kind.notes.items())
-    return {**dict(own), **estimation.KEYS}
+    own = (note for kind in KINDS.values() for note in kind.notes.items())
+    return {**dict(own), **KEYS}
 
 
 def _check_name(name: str) -> None:

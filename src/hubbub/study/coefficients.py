@@ -13,7 +13,7 @@ from hubbub.errors import StudyError
 from hubbub.settings import number, read, settings, whole
 from hubbub.study.data import Data
 from hubbub.study.model import Model
-from hubbub.tabular import COUNT
+from hubbub.tabular.outcome import COUNT
 
 _MOST_EFFECTS = 60  # whose noise in the information still fits into memory, entry by entry
 

@@ -10,22 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from hubbub.errors import StudyError
-from hubbub.settings import (
-    Key,
-    by_hand,
-    later,
-    number,
-    settings,
-    table,
-    text,
-    texts,
-    whole,
-    wholes,
-)
+from hubbub.settings import Key, by_hand, later, number, settings, table, text, texts, whole, wholes
 from hubbub.study import datasets, import_path
 from hubbub.study.omop.omop_keys import OMOP, Omop
 from hubbub.study.sql.sql_keys import SQL
-from hubbub.tabular import MOST_PER_PATIENT, Column, Outcome, Records, canonical, encode_table
+from hubbub.tabular.cell_rule import canonical
+from hubbub.tabular.column import Column
+from hubbub.tabular.outcome import Outcome
+from hubbub.tabular.records import MOST_PER_PATIENT, Records
+from hubbub.tabular.table import encode_table
 
 MOST_COUNTS = 1_000_000
 _SIZE = {"type": "integer", "minimum": 1}

@@ -12,19 +12,16 @@ from typing import Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section, shortened
-from hubbub.settings import (
-    read,
-    read_inner,
-    read_key,
-    section_of,
-)
+from hubbub.settings import read, read_inner, read_key, section_of
 from hubbub.study import import_path
 from hubbub.study.data import MOST_COUNTS, Data, Standardise
 from hubbub.study.omop.filled import with_columns
 from hubbub.study.omop.omop_keys import OMOP, check_cohort, omop_from
 from hubbub.study.sql.sql_keys import SQL, check_query, tables_from
 from hubbub.study.target import target_from
-from hubbub.tabular import Column, canonical, columns_from
+from hubbub.tabular.cell_rule import canonical
+from hubbub.tabular.column import Column
+from hubbub.tabular.declared_columns import columns_from
 
 _TABLES = (".csv", ".parquet")
 _FILES = (*_TABLES, "/")  # or a folder of parts

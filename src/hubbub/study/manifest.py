@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 
 from hubbub.disk import read_bytes
 from hubbub.errors import DataError
-from hubbub.tabular import Records, canonical, patient_key, read_cells
+from hubbub.tabular.cell_rule import canonical
+from hubbub.tabular.cells import read_cells
+from hubbub.tabular.patient_keys import patient_key
+from hubbub.tabular.records import Records
 
 _MOST_BYTES = 1 << 30  # of one file
 _COLUMNS = ("path", "label", "sha256")

@@ -28,13 +28,10 @@ from hubbub.study.harmonising.site_mapping import mapped, mapping_of, sources_of
 from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study
 from hubbub.study.validation import groups_of_cells
-from hubbub.tabular import (
-    CodedCells,
-    Column,
-    Records,
-    coded_cells,
-    read_cells,
-)
+from hubbub.tabular.cells import read_cells
+from hubbub.tabular.column import Column
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import CodedCells, coded_cells
 
 TEST = "test"
 

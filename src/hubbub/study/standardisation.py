@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError
-from hubbub.tabular import Records, unit_rows
+from hubbub.tabular.records import Records, unit_rows
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]

@@ -30,7 +30,7 @@ from hubbub.study.privacy import Privacy, privacy_from
 from hubbub.study.study_head import HASHES, head_from
 from hubbub.study.toml_faults import file_remedy, read_fault, syntax_fault
 from hubbub.study.toml_text import text_of
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
 _TABLES = ("parties", "data", "privacy")

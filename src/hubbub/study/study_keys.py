@@ -17,7 +17,7 @@ from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.study_head import HEAD
 from hubbub.study.target import TARGET
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 NAME = "NAME"  # in place of any name that a user chooses
 

@@ -11,15 +11,8 @@ from typing import Any
 
 from hubbub.section import Section, is_number
 from hubbub.settings import keys_of, number, numbers, one_of, text, texts
-from hubbub.tabular import (
-    COUNT,
-    KINDS,
-    LOG_LINK,
-    NUMERIC,
-    TIME_TO_EVENT,
-    Outcome,
-    canonical,
-)
+from hubbub.tabular.cell_rule import canonical
+from hubbub.tabular.outcome import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
 
 _CLASS = "class"
 _KEYS = {

@@ -16,7 +16,8 @@ from math import floor, log10, prod, sqrt
 
 from hubbub.study.study import Study
 from hubbub.study.training import learning_of
-from hubbub.tabular import COUNT, NUMERIC, TIME_TO_EVENT, Column, Outcome
+from hubbub.tabular.column import Column
+from hubbub.tabular.outcome import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
 
 STEPS, SAMPLE_RATE = 150, 0.2
 _SIGNAL = 4000.0  # at which the factors below hold as they are

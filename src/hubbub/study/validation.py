@@ -14,19 +14,11 @@ from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.section import Section, is_number, key_of
-from hubbub.settings import (
-    by_hand,
-    number,
-    one_of,
-    read,
-    read_key,
-    settings,
-    table,
-    truth,
-    whole,
-)
+from hubbub.settings import by_hand, number, one_of, read, read_key, settings, table, truth, whole
 from hubbub.study.data import Data, target_unified
-from hubbub.tabular import Column, Levels, coded_cells
+from hubbub.tabular.column import Column
+from hubbub.tabular.levels import Levels
+from hubbub.tabular.table import coded_cells
 
 _CATEGORIES = "categories"
 _MOST_COLUMNS, _MOST_CLASSES = 10, 100

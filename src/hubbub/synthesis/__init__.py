@@ -3,7 +3,3 @@
 Nothing in here knows silos, budgets or how a sum is made. All but what a record sends follows from
 noisy sums and public numbers (docs/privacy.md P26).
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

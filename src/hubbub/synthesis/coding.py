@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from hubbub.tabular import Levels
+    from hubbub.tabular.levels import Levels
 
 Array = NDArray[np.float64]
 MISSING, NO_CELL = "missing", "missing cell"  # the second beside a category of the first's name

@@ -7,7 +7,8 @@ import numpy as np
 from hubbub.synthesis.coding import CodedColumn
 from hubbub.synthesis.design import Design
 from hubbub.synthesis.release import SyntheticData
-from hubbub.tabular import Column, Levels
+from hubbub.tabular.column import Column
+from hubbub.tabular.levels import Levels
 
 
 def example() -> SyntheticData:

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.tabular import Column, canonical
+from hubbub.tabular.cell_rule import canonical
+from hubbub.tabular.column import Column
 
 Table = dict[str, list[Any]]
 _LONGEST = 300  # letters of an expression

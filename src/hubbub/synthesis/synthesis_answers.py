@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation import Answer, Estimate
+from hubbub.estimation.statistic import Answer, Estimate
 from hubbub.synthesis import share_intervals
 from hubbub.synthesis.release import SyntheticData
 

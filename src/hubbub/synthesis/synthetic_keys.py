@@ -21,7 +21,8 @@ from hubbub.settings import (
 )
 from hubbub.synthesis.coding import CodedColumn
 from hubbub.synthesis.row_rules import RowRules
-from hubbub.tabular import Column, Levels
+from hubbub.tabular.column import Column
+from hubbub.tabular.levels import Levels
 
 _MOST_COLUMNS, _MOST_LEVELS = 60, 32
 _BINS = 8

@@ -3,7 +3,3 @@
 All I/O, clocks and disks of a run are in here. `loop.py` knows no parties, `federated.py` no
 machines, `run_sessions.py` no model; `run_study.py` puts them together in one process.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,9 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub import tabular
 from hubbub.errors import DataError
-from hubbub.tabular import Records
+from hubbub.tabular.cell_rule import canonical
+from hubbub.tabular.cells import cells_of
+from hubbub.tabular.column import Column
+from hubbub.tabular.levels import Levels
+from hubbub.tabular.outcome import Outcome
+from hubbub.tabular.patient_keys import patient_numbers
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import coded_cells, encode_inputs
 
 _SHOWN = 5  # columns
 _MOST = 100  # classes that are taken from targets without being stated
@@ -139,8 +145,8 @@ def records_of(
     who: str,
     table: Table,
     classes: Sequence[str],
-    columns: Sequence[tabular.Column],
-    outcome: tabular.Outcome | None,
+    columns: Sequence[Column],
+    outcome: Outcome | None,
 ) -> Records:
     """One silo's records, or the test set's."""
     features, targets = _pair(who, table)
@@ -173,14 +179,14 @@ def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Re
     """The records with the patients whose they are."""
     if who not in patients:
         raise DataError(f"expected the patients of {who} beside its records, found none; add them")
-    numbers = tabular.patient_numbers(keys_of(patients[who]), f"of {who}, at {{}}".format)
+    numbers = patient_numbers(keys_of(patients[who]), f"of {who}, at {{}}".format)
     return replace(records, patients=numbers)
 
 
-def with_groups(who: str, records: Records, table: Table, by: Sequence[tabular.Levels]) -> Records:
+def with_groups(who: str, records: Records, table: Table, by: Sequence[Levels]) -> Records:
     """The records with the places of each among the public classes of columns of its frame."""
     columns = [one.column for one in by]
-    coded = tabular.coded_cells(tabular.cells_of(table[0]), columns, who)
+    coded = coded_cells(cells_of(table[0]), columns, who)
     return replace(records, groups=np.column_stack([one.places(coded.columns) for one in by]))
 
 
@@ -204,11 +210,11 @@ def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
         )
 
 
-def _features(who: str, table: Any, columns: Sequence[tabular.Column]) -> NDArray[np.float32]:
+def _features(who: str, table: Any, columns: Sequence[Column]) -> NDArray[np.float32]:
     """Features of an array, a tensor or a data frame."""
     if columns:
-        cells = tabular.cells_of(table)
-        return tabular.encode_inputs(cells, target="", columns=columns, origin=who)
+        cells = cells_of(table)
+        return encode_inputs(cells, target="", columns=columns, origin=who)
     return _array(who, table, np.float32, "features")
 
 
@@ -262,7 +268,7 @@ def _values(targets: Any) -> list[Any]:
 
 
 def _spelled(value: object) -> str:
-    return tabular.canonical(str(value))
+    return canonical(str(value))
 
 
 def declared(columns: Any) -> Any:

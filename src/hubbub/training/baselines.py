@@ -21,29 +21,17 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol import (
-    SEED_BYTES,
-    Draw,
-    Groups,
-    Lift,
-    LocalTask,
-    RoundParameters,
-    Rows,
-    SecureSource,
-    add_and_round,
-    chosen_records,
-    clipped_sum,
-    decoded,
-    draw_of,
-    joint_rows,
-    open_noise,
-    partition,
-    poisson_batches,
-    poisson_rows,
-    ring,
-    without_replacement,
-)
-from hubbub.session import round_parameters_of
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.noise import add_and_round
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.projection.matrix import SEED_BYTES, Draw
+from hubbub.protocol.projection.product import Lift
+from hubbub.protocol.round.batch_rows import Groups, Rows, joint_rows, poisson_batches, poisson_rows
+from hubbub.protocol.round.noise_share import open_noise
+from hubbub.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
+from hubbub.protocol.round.round_parameters import RoundParameters, decoded
+from hubbub.protocol.token_lists.batch_schemes import chosen_records, partition, without_replacement
+from hubbub.session.layout import round_parameters_of
 from hubbub.training import loop, prepared_study
 
 Array = NDArray[np.float64]

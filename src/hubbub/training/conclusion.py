@@ -13,25 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.disk import inside, write_bytes, write_text
-from hubbub.planning import Plan, QueryState, Released
-from hubbub.queries import (
-    STANDARDISED,
-    VALIDATION,
-    SumsQuery,
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.query import QueryState, Released
+from hubbub.queries.kept_sums import sums_in
+from hubbub.queries.standardising_query import STANDARDISED
+from hubbub.queries.sums_query import SumsQuery
+from hubbub.queries.validation.validation_answers import (
     planned_validation,
-    sums_in,
     validation_of,
     write_validation,
 )
-from hubbub.study import Standardisation
-from hubbub.training import (
-    loop,
-    prepared_study,
-    run_folder,
-)
+from hubbub.queries.validation.validation_query import VALIDATION
+from hubbub.study.standardisation import Standardisation
+from hubbub.training import loop, prepared_study, run_folder
 from hubbub.training.result import Result, scores_to_dict
 from hubbub.training.spending import Spending
-from hubbub.verification import FILE
+from hubbub.verification.evidence.collecting import FILE
 
 
 def conclude(

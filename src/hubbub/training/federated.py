@@ -15,11 +15,14 @@ from typing import Protocol
 
 import numpy as np
 
-from hubbub.planning import Parameters, PlannedQuery, Query, QueryState, Scores, SteppedQuery
-from hubbub.protocol import Lift, LocalTask, RoundParameters
-from hubbub.queries import EvaluationQuery
-from hubbub.session import round_parameters_of
-from hubbub.study import Standardisation
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Parameters, Query, QueryState, Scores, SteppedQuery
+from hubbub.protocol.projection.product import Lift
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.queries.evaluation_query import EvaluationQuery
+from hubbub.session.layout import round_parameters_of
+from hubbub.study.standardisation import Standardisation
 from hubbub.training import loop, run_folder, run_sessions
 from hubbub.training.prepared_study import PreparedStudy
 

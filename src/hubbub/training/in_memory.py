@@ -9,13 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from hubbub import tabular
 from hubbub.errors import ModelError, StudyError
-from hubbub.queries import usual_bins
+from hubbub.queries.validation.usual_bins import usual_bins
 from hubbub.section import Section
-from hubbub.study import IN_MEMORY, LORA, MODEL_KINDS, Study, sources
+from hubbub.study import sources
+from hubbub.study.import_path import IN_MEMORY
+from hubbub.study.model_kinds import LORA, MODEL_KINDS
+from hubbub.study.study import Study
 from hubbub.study.target import target_from
 from hubbub.study.usual_training import STEPS, usual_for
+from hubbub.tabular.column import Column
+from hubbub.tabular.declared_columns import columns_from
+from hubbub.tabular.outcome import Outcome
+from hubbub.tabular.table import CodedCells
 from hubbub.training import (
     array_inputs,
     dataset_arrays,
@@ -159,7 +165,7 @@ def fit(
     """
     array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos")
     stated = array_inputs.declared(columns)
-    declared = tabular.columns_from(stated) if stated else ()
+    declared = columns_from(stated) if stated else ()
     encoded = [column for column in declared if column.feature]
     _check_model(model)
     silos = {who: dataset_arrays.arrays_of(who, table) for who, table in silos.items()}
@@ -254,10 +260,10 @@ def _with_usual(table: dict[str, Any]) -> Study:
 
 def _cells(
     silos: Mapping[str, array_inputs.Table],
-    columns: Sequence[tabular.Column],
+    columns: Sequence[Column],
     patients: Mapping[str, Any] | None,
     most_per_patient: int | None,
-) -> Mapping[str, tabular.CodedCells]:
+) -> Mapping[str, CodedCells]:
     """What statistics are made of: the data frames beside the targets."""
     frames = {who: table[0] for who, table in silos.items()}
     return notebook_tables.tables_of(frames, columns, patients, most_per_patient).cells
@@ -273,7 +279,7 @@ def _one_or_each(capacity: Any) -> Any:
     return capacity if np.ndim(capacity) == 0 else list(capacity)
 
 
-def _outcome(target: Any, classes: object) -> tabular.Outcome | None:
+def _outcome(target: Any, classes: object) -> Outcome | None:
     """What targets are if they are no classes."""
     if target is None:
         return None
@@ -286,7 +292,7 @@ def _outcome(target: Any, classes: object) -> tabular.Outcome | None:
     return target_from(section, "target", files=False)[1]
 
 
-def _outputs(classes: Sequence[str], outcome: tabular.Outcome | None, *, named: bool) -> int:
+def _outputs(classes: Sequence[str], outcome: Outcome | None, *, named: bool) -> int:
     """How many a model has; for times a built-in one has the proportional form."""
     if outcome is not None:
         return 1 if named else len(outcome.grid) or 1

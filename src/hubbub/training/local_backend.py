@@ -9,31 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import BudgetError, StudyError
-from hubbub.ledger import Entry, Ledger, LedgerMechanism, attempts_of, entry_of, kind_of
-from hubbub.planning import Plan
-from hubbub.protocol import Charge, Keys, Roster, Session, cores
-from hubbub.queries import main_of
-from hubbub.session import (
-    AbsentError,
-    Attests,
-    Federation,
-    Notice,
-    Rounds,
-    federate,
-    layout_of,
-    raised_by,
-)
-from hubbub.study import Study
+from hubbub.ledger.entry import Entry, LedgerMechanism
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.ledger.row_cost import attempts_of, entry_of, kind_of
+from hubbub.planning.plan_values import Plan
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.round.silo import Charge
+from hubbub.protocol.token_lists.process_pool import cores
+from hubbub.queries.study_queries import main_of
+from hubbub.session.ask import AbsentError
+from hubbub.session.attestation_exchange import Attests
+from hubbub.session.in_process import Federation, Notice, federate, raised_by
+from hubbub.session.layout import layout_of
+from hubbub.session.rounds import Rounds
+from hubbub.study.study import Study
 from hubbub.training import run_folder, run_sessions, spending
-from hubbub.verification import (
-    Attester,
-    MachineAttester,
-    StudyAttestation,
-    collect,
-    files,
-    part_of,
-    read_header,
-)
+from hubbub.verification.attestation.devices import MachineAttester
+from hubbub.verification.attestation.study_attestation import Attester, StudyAttestation
+from hubbub.verification.evidence.collecting import collect, part_of
+from hubbub.verification.transcript.frame_records import files, read_header
 
 # Coordinates from which a silo's step is long enough to be worth a thread of its own.
 _WORTH_THREADS = 20_000

@@ -19,8 +19,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.planning import Parameters, PlannedQuery, QueryState, Scores, SteppedQuery
-from hubbub.protocol import RevealedSum
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Parameters, QueryState, Scores, SteppedQuery
+from hubbub.protocol.round.revealed_sum import RevealedSum
 from hubbub.training.prepared_study import PreparedStudy
 
 Array = NDArray[np.float64]

@@ -22,9 +22,10 @@ from typing import Protocol
 
 from hubbub.disk import PRIVATE, file_name, fresh, locked, read_bytes, why_of, write_all
 from hubbub.errors import SpentError, UserError
-from hubbub.ledger import Ledger, Tally
-from hubbub.planning import Plan
-from hubbub.study import Study
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.ledger.tally import Tally
+from hubbub.planning.plan_values import Plan
+from hubbub.study.study import Study
 from hubbub.training import prepared_study, run_study, uncounted
 from hubbub.training.conclusion import answered_in
 from hubbub.training.result import Result

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hubbub import tabular
 from hubbub.errors import DataError, StudyError
-from hubbub.tabular import CodedCells
+from hubbub.tabular.cells import cells_of
+from hubbub.tabular.column import Column
+from hubbub.tabular.table import CodedCells, coded_cells
 from hubbub.training import array_inputs
 
 _PATIENT = "patient"
@@ -37,7 +38,7 @@ class Tables:
 
 def tables_of(
     silos: Mapping[str, Any],
-    columns: Sequence[tabular.Column],
+    columns: Sequence[Column],
     patients: str | Mapping[str, Any] | None,
     most_per_patient: int | None,
 ) -> Tables:
@@ -61,7 +62,7 @@ def tables_of(
     patient = patients if isinstance(patients, str) else _PATIENT if patients is not None else ""
     whole = {who: _with_keys(who, table, patients, patient) for who, table in silos.items()}
     cells = {
-        who: tabular.coded_cells(table, columns, who, patient=patient, most=most_per_patient or 0)
+        who: coded_cells(table, columns, who, patient=patient, most=most_per_patient or 0)
         for who, table in whole.items()
     }
     digests = {who: _digest(table) for who, table in whole.items()}
@@ -72,7 +73,7 @@ def _with_keys(
     who: str, table: Any, patients: str | Mapping[str, Any] | None, patient: str
 ) -> dict[str, list[str]]:
     """A table's cells, beside which its patients' keys stand in a column."""
-    cells = tabular.cells_of(table)
+    cells = cells_of(table)
     if isinstance(patients, Mapping):
         if who not in patients:
             raise DataError(f"expected the patients of {who} beside its rows, found none; add them")

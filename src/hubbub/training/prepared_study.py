@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.planning import (
-    Plan,
-    PlannedQuery,
-    Query,
-    QueryState,
-    Scores,
-    SiloData,
-    SteppedQuery,
-)
-from hubbub.protocol import Lift, LocalTask, RoundParameters
-from hubbub.study import Study
-from hubbub.tabular import Records
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query, QueryState, Scores, SiloData, SteppedQuery
+from hubbub.protocol.projection.product import Lift
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.study.study import Study
+from hubbub.tabular.records import Records
 
 Parameters = NDArray[np.float32]
 

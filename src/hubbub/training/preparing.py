@@ -15,12 +15,19 @@ import numpy as np
 
 import hubbub.learning as learning
 from hubbub.errors import StudyError
-from hubbub.planning import Plan, SiloData, capacity_of, record_shape
-from hubbub.queries import check_expected, features_of, held_back_share
-from hubbub.queries import plan as plan_study
-from hubbub.study import Study, imported_code, known_code, sources
+from hubbub.planning.model_size import record_shape
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.query import SiloData
+from hubbub.planning.silo_capacity import capacity_of
+from hubbub.queries.planned_answers import check_expected
+from hubbub.queries.standardising_query import features_of
+from hubbub.queries.study_queries import plan as plan_study
+from hubbub.queries.validation.whose_records import held_back_share
+from hubbub.study import imported_code, known_code, sources
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
-from hubbub.tabular import CodedCells, Records
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import CodedCells
 from hubbub.training import record_checks
 from hubbub.training.prepared_study import PreparedStudy
 

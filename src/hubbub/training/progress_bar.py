@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any
 
-from hubbub import report
 from hubbub.errors import StudyError
-from hubbub.queries import steps_of
-from hubbub.study import Study
+from hubbub.queries.study_queries import steps_of
+from hubbub.report.metric_words import in_brief
+from hubbub.study.study import Study
 from hubbub.training.loop import Progress
 
 _NOTEBOOK = "ZMQInteractiveShell"  # what IPython calls the shell of a notebook
@@ -115,4 +115,4 @@ def _terminal_bar(title: str, total: int) -> Iterator[Progress]:
 def _words(title: str, step: int, total: int, row: Mapping[str, float]) -> str:
     """A study, its steps, and the newest metrics."""
     epsilon = [f"epsilon {row['epsilon']:.3f}"] if "epsilon" in row else []
-    return ", ".join([f"{title}: {step} of {total} steps", *epsilon, *report.in_brief(row)])
+    return ", ".join([f"{title}: {step} of {total} steps", *epsilon, *in_brief(row)])

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hubbub import tabular
 from hubbub.errors import DataError
-from hubbub.planning import owned_records
-from hubbub.queries import training_of
-from hubbub.study import Study, sources
+from hubbub.planning.exposure import owned_records
+from hubbub.queries.training_ask import training_of
+from hubbub.study import sources
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
-from hubbub.tabular import Records
+from hubbub.tabular.outcome import refuse_other_targets
+from hubbub.tabular.records import Records
 
 
 def check_records(
@@ -27,7 +28,7 @@ def check_records(
     there = {**silos, **({} if test is None else {sources.TEST: test})}
     for name, one in there.items():
         _check_shape(name, one, shape)
-        tabular.refuse_other_targets(study.data.outcome, one.targets, name)
+        refuse_other_targets(study.data.outcome, one.targets, name)
         _check_targets(name, one, study)
 
 

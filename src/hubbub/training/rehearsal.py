@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from hubbub.study import Study, sources
+from hubbub.study import sources
+from hubbub.study.study import Study
 from hubbub.training import run_study
 from hubbub.training.baselines import REHEARSAL
 from hubbub.training.preparing import prepare

@@ -12,11 +12,18 @@ from typing import Any
 
 from hubbub.disk import json_value, write_bytes
 from hubbub.errors import HubbubError, IntegrityError, UserError
-from hubbub.queries import ANSWER_FILES, ANSWERS, COEFFICIENTS, VALIDATED
-from hubbub.report import ArrangementTable, ReportedRun, render
+from hubbub.queries.coefficients.coefficients_query import COEFFICIENTS
+from hubbub.queries.statistics_query import ANSWERS
+from hubbub.queries.validation.validation_query import VALIDATED
+from hubbub.report.comparison_table import ArrangementTable
+from hubbub.report.page import render
 from hubbub.report.paper import manuscript as paper
+from hubbub.report.several_runs import ReportedRun
+from hubbub.study.ask import asks
 from hubbub.training.spending import SPENDING
-from hubbub.verification import FILE, check_content, load, read_whole
+from hubbub.verification.evidence.claims import check_content
+from hubbub.verification.evidence.collecting import FILE
+from hubbub.verification.evidence.evidence_file import load, read_whole
 
 REPORT = "report.html"
 COMPARISON = "comparison.json"
@@ -140,7 +147,8 @@ def _page(
 
 def _answers(folder: Path) -> dict[str, Any]:
     """What all queries say, by name."""
-    parts = (_optional(folder / name, {"statistics": {}})["statistics"] for name in ANSWER_FILES)
+    names = [ask.answers for ask in asks() if ask.answers]
+    parts = (_optional(folder / name, {"statistics": {}})["statistics"] for name in names)
     return {name: one for answers in parts for name, one in answers.items()}
 
 

@@ -12,21 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub import report, synthesis
 from hubbub.disk import write_bytes
 from hubbub.errors import StudyError
-from hubbub.estimation import Answer
+from hubbub.estimation.statistic import Answer
 from hubbub.number_format import at_most
-from hubbub.planning import Plan, QueryState
-from hubbub.queries import (
-    SYNTHESIS,
-    synthesis_of,
-)
-from hubbub.study import Standardisation
-from hubbub.training import (
-    baselines,
-    trained_model,
-)
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.query import QueryState
+from hubbub.queries.synthesis_query import SYNTHESIS, synthesis_of
+from hubbub.report.adversary_words import spoken
+from hubbub.report.answer_tables import answer_lines
+from hubbub.report.notebook_view import shown_in_notebook
+from hubbub.report.page import render
+from hubbub.report.promise_words import broken, spent_words
+from hubbub.report.score_words import in_a_sentence
+from hubbub.report.trust_models import promised_against
+from hubbub.report.validation_words import validation_lines
+from hubbub.study.standardisation import Standardisation
+from hubbub.synthesis.release import SyntheticData
+from hubbub.training import baselines, trained_model
 from hubbub.training.spending import Spending
 
 _MOST_SHOWN = 10  # classes
@@ -106,7 +109,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return report.shown_in_notebook(
+        return shown_in_notebook(
             self._heading,
             self._promise,
             [*self._read_off, *([f"written to {self.folder}"] if self.folder else [])],
@@ -118,27 +121,27 @@ class Result:
 
     def _lines(self) -> Iterator[str]:
         spent = None if self.spending is None else self.spending.to_dict()
-        yield from report.broken(self.plan.to_dict(), spent)
+        yield from broken(self.plan.to_dict(), spent)
         if self.model is not None:
             yield self._heading
         if self.statistics:
             answered = [name for name, one in self.statistics.items() if not one.refusal]
             yield f"{self.plan.study.name}: answers to {', '.join(answered) or 'nothing'}"
         for name, one in self.statistics.items():
-            yield from (f"  {line}" for line in report.answer_lines(name, one.to_dict()))
+            yield from (f"  {line}" for line in answer_lines(name, one.to_dict()))
         yield self._promise
         if spent is not None:
-            yield report.spent_words(spent)
+            yield spent_words(spent)
         yield from self._read_off
         known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
         if self.model is not None:
             shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
             if shown or self.validation is None:
                 yield shown or "not evaluated: state test or validation to be told how good it is"
-            if said := report.in_a_sentence(scores_to_dict(self.scores), self.final):
+            if said := in_a_sentence(scores_to_dict(self.scores), self.final):
                 yield said
         if self.validation is not None:
-            yield from report.validation_lines(self.validation)
+            yield from validation_lines(self.validation)
         if self.folder is not None:
             yield f"written to {self.folder}"
 
@@ -168,8 +171,8 @@ class Result:
         """Against whom `epsilon` holds; "nobody" for "non-private"."""
         if self.baseline == baselines.REHEARSAL:
             return "nobody: a rehearsal shows what a run would give"
-        against = report.promised_against(self.plan.stated.adversary, self.baseline)
-        return "nobody" if against is None else report.spoken(against)
+        against = promised_against(self.plan.stated.adversary, self.baseline)
+        return "nobody" if against is None else spoken(against)
 
     @property
     def trained(self) -> trained_model.TrainedModel:
@@ -211,7 +214,7 @@ class Result:
             return report_of_run.write_report(self.folder)
         file = Path(path or report_of_run.REPORT)
         plan = json.loads(self.plan.to_json())
-        page = report.render(
+        page = render(
             plan,
             self.metrics,
             baseline=self.baseline,
@@ -247,7 +250,7 @@ class Result:
         )
 
     @property
-    def synthetic(self) -> synthesis.SyntheticData:
+    def synthetic(self) -> SyntheticData:
         """The synthetic records that the study asks for.
 
         Raises:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.planning import Plan
-from hubbub.study import Study
+from hubbub.planning.plan_values import Plan
+from hubbub.study.study import Study
 from hubbub.training import baselines, run_folder
-from hubbub.verification import difference
+from hubbub.verification.evidence.finding import difference
 
 
 def check_wanted(

@@ -38,23 +38,21 @@ from numpy.typing import NDArray
 from hubbub import learning
 from hubbub.disk import appending, locked, why_of, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
-from hubbub.planning import Plan, QueryState, SteppedQuery
-from hubbub.protocol import Lift, Roster, RoundParameters, Tag
-from hubbub.study import Study
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.query import QueryState, SteppedQuery
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.wire import Tag
+from hubbub.protocol.projection.product import Lift
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
 from hubbub.training import checkpoint, loop
 from hubbub.training.run_metadata import RunMetadata, read_metadata
-from hubbub.verification import (
-    AUDIT,
-    FILE,
-    MODEL,
-    Transcript,
-    files,
-    read,
-    read_header,
-    recover,
-    write_audit,
-)
+from hubbub.verification.evidence.audit_result import AUDIT, write_audit
+from hubbub.verification.evidence.claims import MODEL
+from hubbub.verification.evidence.collecting import FILE
+from hubbub.verification.transcript.frame_records import files, read, read_header
+from hubbub.verification.transcript.writer import Transcript, recover
 
 Sum = NDArray[np.float64]
 
@@ -218,7 +216,8 @@ class RunFolder:
         Raises:
             IntegrityError: a transcript was altered.
         """
-        from hubbub.verification.replay import Replay, is_collection  # which takes long to import
+        from hubbub.verification.replay.replayed_collection import is_collection
+        from hubbub.verification.replay.replayed_session import Replay  # which takes long to import
 
         sums: dict[int, Sum] = {}
         for path in self._transcripts(purpose):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hubbub.disk import json_value, read_bytes
 from hubbub.errors import IntegrityError
-from hubbub.protocol import SESSION_BYTES
+from hubbub.protocol.agreement.key_agreement import SESSION_BYTES
 
 _FORMAT = 1
 

@@ -11,16 +11,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.protocol import Lift, LocalTask, RoundParameters
-from hubbub.session import (
-    AbsentError,
-    NoisySums,
-    NoRecorder,
-    Recorder,
-    Rounds,
-    round_parameters_of,
-)
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.protocol.projection.product import Lift
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.session.ask import AbsentError
+from hubbub.session.layout import round_parameters_of
+from hubbub.session.noisy_sums import NoisySums
+from hubbub.session.recorder import NoRecorder, Recorder
+from hubbub.session.rounds import Rounds
 from hubbub.training.run_folder import RunFolder
 
 

@@ -18,10 +18,12 @@ from typing import Any
 import hubbub.learning as learning
 from hubbub.errors import IntegrityError, UserError
 from hubbub.kept_pages import kept_pages
-from hubbub.ledger import Ledger
-from hubbub.planning import Plan
-from hubbub.session import Notice, layout_of
-from hubbub.study import Study, imported_code, sources
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.planning.plan_values import Plan
+from hubbub.session.in_process import Notice
+from hubbub.session.layout import layout_of
+from hubbub.study import imported_code, sources
+from hubbub.study.study import Study
 from hubbub.training import (
     baselines,
     checkpoint,
@@ -38,7 +40,7 @@ from hubbub.training import (
 )
 from hubbub.training.conclusion import conclude
 from hubbub.training.preparing import prepare
-from hubbub.verification import AUDIT, read_audit
+from hubbub.verification.evidence.audit_result import AUDIT, read_audit
 
 
 def _tell_nobody(*_: object) -> None:

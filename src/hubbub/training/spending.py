@@ -16,8 +16,10 @@ from typing import Any
 
 from hubbub.disk import write_text
 from hubbub.errors import StudyError
-from hubbub.ledger import Cap, Entry, Ledger, Tally
-from hubbub.study import Privacy
+from hubbub.ledger.entry import Cap, Entry
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.ledger.tally import Tally
+from hubbub.study.privacy import Privacy
 
 SPENDING = "spending.json"
 

@@ -15,15 +15,18 @@ from math import floor, log10
 from pathlib import Path
 from typing import Any
 
-from hubbub import tabular
 from hubbub.errors import BudgetError, SpentError, StudyError
-from hubbub.estimation import Expectation
-from hubbub.ledger import SumsBudget, Tally, attempts_of
-from hubbub.planning import Plan
-from hubbub.queries import expected_answers
-from hubbub.queries import plan as plan_study
-from hubbub.study import IN_MEMORY, Study
-from hubbub.tabular import CodedCells
+from hubbub.estimation.statistic import Expectation
+from hubbub.ledger.row_cost import attempts_of
+from hubbub.ledger.sums_budget import SumsBudget
+from hubbub.ledger.tally import Tally
+from hubbub.planning.plan_values import Plan
+from hubbub.queries.statistic_answers import expected_answers
+from hubbub.queries.study_queries import plan as plan_study
+from hubbub.study.import_path import IN_MEMORY
+from hubbub.study.study import Study
+from hubbub.tabular.declared_columns import columns_from
+from hubbub.tabular.table import CodedCells
 from hubbub.training import array_inputs, notebook_tables
 from hubbub.training.notebook_ledgers import FolderLedgers, InMemoryLedgers, NotebookLedgers
 from hubbub.training.preparing import InMemory, prepare
@@ -110,7 +113,7 @@ def statistics(
     """
     array_inputs.refuse_fewer(silos, "table", "hand them over")
     stated = array_inputs.declared(columns)
-    declared = tabular.columns_from(stated)
+    declared = columns_from(stated)
     tables = notebook_tables.tables_of(silos, declared, patients, most_per_patient)
     known = sum(map(len, tables.cells.values())) if records is None else records
     context = StatisticsContext(

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.errors import UserError
-from hubbub.planning import QueryState
-from hubbub.queries import plan, synthesis_of
-from hubbub.study import Study
-from hubbub.synthesis import SyntheticData
+from hubbub.planning.query import QueryState
+from hubbub.queries.study_queries import plan
+from hubbub.queries.synthesis_query import synthesis_of
+from hubbub.study.study import Study
+from hubbub.synthesis.release import SyntheticData
 from hubbub.training import array_inputs
 from hubbub.training.statistics_context import ReleasableQuery, statistics
 

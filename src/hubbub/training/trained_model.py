@@ -16,13 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub import tabular
 from hubbub.errors import DataError, ModelError, UserError
-from hubbub.queries import STANDARDISED
-from hubbub.study import Standardisation, Study, imported_code, is_own, sources
+from hubbub.queries.standardising_query import STANDARDISED
+from hubbub.study import imported_code, sources
+from hubbub.study.import_path import is_own
+from hubbub.study.standardisation import Standardisation
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
-from hubbub.tabular import Records
-from hubbub.verification import MODEL
+from hubbub.tabular.cell_rule import read_column
+from hubbub.tabular.cells import cells_of, read_cells
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import encode_inputs
+from hubbub.verification.evidence.claims import MODEL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,17 +151,11 @@ class TrainedModel:
         if outcome is None or not outcome.exposure or hasattr(table, "dtype"):
             return None
         is_file = isinstance(table, str | Path)
-        cells = (
-            tabular.read_cells(Path(table), [outcome.exposure])
-            if is_file
-            else tabular.cells_of(table)
-        )
+        cells = read_cells(Path(table), [outcome.exposure]) if is_file else cells_of(table)
         if outcome.exposure not in cells:
             return None
         where = f"{Path(table).name if is_file else 'the table'}, column {outcome.exposure!r}"
-        return tabular.read_column(
-            cells[outcome.exposure], outcome.rule_of(outcome.exposure), where
-        )
+        return read_column(cells[outcome.exposure], outcome.rule_of(outcome.exposure), where)
 
     def _given(self, array: NDArray[Any]) -> NDArray[np.float32]:
         """Features in an array, as the model's frozen layers make them."""
@@ -177,13 +176,11 @@ class TrainedModel:
                 f"found {origin}; call hubbub.load and give its predict an array"
             )
         if is_file:
-            cells = tabular.read_cells(Path(table), [column.name for column in columns])
+            cells = read_cells(Path(table), [column.name for column in columns])
         else:
-            cells = tabular.cells_of(table)
+            cells = cells_of(table)
         outcome = self.study.data.outcome
-        return tabular.encode_inputs(
-            cells, target=target, columns=columns, outcome=outcome, origin=origin
-        )
+        return encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
 
 
 def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> TrainedModel:

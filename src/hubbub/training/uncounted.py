@@ -17,8 +17,9 @@ from pathlib import Path
 
 from hubbub.disk import PRIVATE, read_text, write_text
 from hubbub.errors import UncountedWarning
-from hubbub.study import Study, sources
+from hubbub.study import sources
 from hubbub.study.known_code import user_state
+from hubbub.study.study import Study
 
 _SHOWN = 5  # names
 _ledgers_of: dict[str, set[Path | str | None]] = {}

@@ -5,6 +5,3 @@ made from a study's bounds alone (`made_up_records`), or on a public file; `tune
 loss, and `tuned_text` writes the study. Nothing here reads a silo's records, knows a
 ledger or needs torch.
 """
-
-from hubbub.tuning.tuned_text import tuned_text
-from hubbub.tuning.tuner import RankedCandidate, Tuned, tune

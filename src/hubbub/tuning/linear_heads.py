@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax, xlogy
 
 from hubbub.errors import StudyError
-from hubbub.study import HUBER, Study
+from hubbub.study.model import HUBER
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
-from hubbub.tabular import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
+from hubbub.tabular.outcome import COUNT, NUMERIC, TIME_TO_EVENT, Outcome
 
 Array = NDArray[np.float64]
 _NEWTON, _APART = 30, 1e-5  # steps, and the distance of a difference

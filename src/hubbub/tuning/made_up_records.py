@@ -12,9 +12,10 @@ from math import log, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.study import Study
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
-from hubbub.tabular import COUNT, NUMERIC, Column, Outcome
+from hubbub.tabular.column import Column
+from hubbub.tabular.outcome import COUNT, NUMERIC, Outcome
 
 Array = NDArray[np.float64]
 _FACTORS = 3  # hidden numbers of which columns have something in common

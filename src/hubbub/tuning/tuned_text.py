@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from hubbub.errors import StudyError
-from hubbub.study import Study
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
 
 _KEY = re.compile(r"\s*([A-Za-z_]+)\s*=")

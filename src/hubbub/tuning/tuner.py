@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.queries import held_back_share, plan
-from hubbub.study import Study
+from hubbub.queries.study_queries import plan
+from hubbub.queries.validation.whose_records import held_back_share
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
 from hubbub.study.usual_training import usual_for
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 from hubbub.tuning.linear_heads import Array, LinearHead, head_of
 from hubbub.tuning.linear_rehearsals import RehearsalLaw, Settings, rehearsed
 from hubbub.tuning.made_up_records import made_up_records

@@ -14,7 +14,7 @@ from hubbub.network.envelope import NO_SESSION, answer, request
 from hubbub.protocol.primitives.wire import Tag
 from hubbub.session.ask import Call
 from hubbub.session.session_offer import SessionOffer, context_of
-from hubbub.verification.evidence import part_of
+from hubbub.verification.evidence.collecting import part_of
 from protocol.parties import SESSION, STUDY, World
 
 VERSION = "0.1.0"  # of hubbub, as the parties of the vectors say; the wire has its own

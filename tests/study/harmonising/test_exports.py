@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.study import sources
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "exports"

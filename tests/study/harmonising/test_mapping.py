@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from hubbub import Study
-from hubbub.cli import main
+from hubbub.cli.main import main
 from hubbub.errors import DataError, StudyError, UserError
 from hubbub.study import sources
-from hubbub.study.drafting import checked, mapping_draft
+from hubbub.study.drafting.mapping_draft import mapping_draft
 from hubbub.study.drafting.raw_table import RawTable
+from hubbub.study.drafting.table_check import checked
 from hubbub.study.harmonising.data_dictionary import data_dictionary
 from hubbub.study.harmonising.site_mapping import ColumnMapping, mapping_of
 

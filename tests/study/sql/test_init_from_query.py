@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.cli import main
-from hubbub.queries import plan
-from hubbub.study.drafting import checked
+from hubbub.cli.main import main
+from hubbub.queries.study_queries import plan
 from hubbub.study.drafting.cell_text import meant_by_truth
 from hubbub.study.drafting.column_draft import column_draft
 from hubbub.study.drafting.raw_stream import MOST_ROWS, raw_of
+from hubbub.study.drafting.table_check import checked
 from hubbub.study.extracts.cell_stream import CellStream
 
 QUERY = """SELECT p.pid, p.age, p.sex, p.died, v.n FROM patients p

@@ -28,7 +28,7 @@ from hubbub.study.sql.connection import connection_of
 from hubbub.study.sql.engines import rows_of
 from hubbub.study.sql.owned_query import OwnedQuery, checked
 from hubbub.study.sql.rendering import rendered
-from hubbub.tabular import canonical
+from hubbub.tabular.cell_rule import canonical
 
 TABLES = {"t": "pid", "u": "person"}
 REFERENCE = ("r",)

@@ -13,10 +13,15 @@ from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
 from hubbub.network.party_folder import PartyFolder
-from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.protocol import CollectionPlace, Keys, Roster, Tag, tag_of, unverified
-from hubbub.session import Call, RefusedError, SessionOffer
-from hubbub.study import Study
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.protocol.collection.collection_opening import CollectionPlace
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.wire import Tag, tag_of, unverified
+from hubbub.session.ask import Call
+from hubbub.session.session_offer import RefusedError, SessionOffer
+from hubbub.study.study import Study
 
 COLLECTING = frozenset(call for call in Call if call >= Call.COLLECT_KEY)
 _LATEST = 2**40  # seconds since 1970

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hubbub.errors import StudyError
-from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.session import RefusedError
-from hubbub.study import Study
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.session.session_offer import RefusedError
+from hubbub.study.study import Study
 
 
 def why_not(study: Study, planned: PlannedQuery[Query]) -> str:

@@ -19,8 +19,10 @@ from hubbub.network.collection.collector_box import CollectorBox
 from hubbub.network.collection.reminders import next_reminder
 from hubbub.network.event_log import WAITING
 from hubbub.network.requests import Requests
-from hubbub.protocol import Keys, Tag, read_deposit
-from hubbub.session import Absent, Call
+from hubbub.protocol.collection.deposit import read_deposit
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.wire import Tag
+from hubbub.session.ask import Absent, Call
 
 _PAUSE = 5.0  # seconds between two looks at who is there
 _LONGEST_PAUSE = 600.0  # until one that has refused is asked again

@@ -27,33 +27,27 @@ from hubbub.network.collection.collector_box import CollectorBox
 from hubbub.network.collection.kept_frames import FOLDER, KeptFrames
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.requests import UNREADABLE
-from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.protocol import (
-    SESSION_BYTES,
-    CollectionPlace,
-    Lift,
-    LocalTask,
-    RoundParameters,
-    Tag,
-    decoded,
-    parse,
-    ring,
-    unverified,
-)
-from hubbub.session import SessionOffer, round_parameters_of
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.protocol.agreement.key_agreement import SESSION_BYTES
+from hubbub.protocol.collection.collection_opening import CollectionPlace
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.wire import Tag, parse, unverified
+from hubbub.protocol.projection.product import Lift
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import RoundParameters, decoded
+from hubbub.session.layout import round_parameters_of
+from hubbub.session.session_offer import SessionOffer
 from hubbub.study import sources
-from hubbub.training import (
-    CheckpointWriter,
-    Result,
-    RunFolder,
-    RunSessions,
-    ask_before,
-    private_queries,
-    train_federated,
-)
+from hubbub.training.checkpoint import CheckpointWriter
+from hubbub.training.federated import ask_before, private_queries, train_federated
 from hubbub.training.preparing import prepare
-from hubbub.verification import checked_part
-from hubbub.verification.transcript import FOLDER as TRANSCRIPTS
+from hubbub.training.result import Result
+from hubbub.training.run_folder import RunFolder
+from hubbub.training.run_sessions import RunSessions
+from hubbub.verification.evidence.collecting import checked_part
+from hubbub.verification.transcript.frame_records import FOLDER as TRANSCRIPTS
 
 
 @dataclass(frozen=True, kw_only=True)

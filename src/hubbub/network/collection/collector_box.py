@@ -20,15 +20,12 @@ from dataclasses import dataclass
 
 from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.network.collection.kept_frames import KeptFrames
-from hubbub.protocol import (
-    CollectionPlace,
-    Collector,
-    Deposited,
-    Keys,
-    Roster,
-    RoundParameters,
-    unverified,
-)
+from hubbub.protocol.collection.collection_opening import CollectionPlace
+from hubbub.protocol.collection.collector import Collector
+from hubbub.protocol.collection.deposit import Deposited
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.wire import unverified
+from hubbub.protocol.round.round_parameters import RoundParameters
 
 
 @dataclass(kw_only=True)

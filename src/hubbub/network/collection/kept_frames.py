@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hubbub.disk import PRIVATE, read_bytes, sync_folder, why_of, write_all, write_bytes
 from hubbub.errors import IntegrityError, ProtocolError
-from hubbub.protocol import unverified
+from hubbub.protocol.primitives.wire import unverified
 
 FOLDER = "collections"  # in a party's home
 KEY, OPENED = "key", "opened"  # of a node's folder

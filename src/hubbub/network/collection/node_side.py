@@ -22,16 +22,15 @@ from hubbub.errors import IntegrityError, ProtocolError
 from hubbub.network.collection.asked import AskedCollection
 from hubbub.network.collection.kept_frames import KEY, OPENED
 from hubbub.network.collection.party_side import PartySide
-from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.protocol import (
-    CollectionNode,
-    CollectionPlace,
-    Keys,
-    NodeState,
-    RoundParameters,
-    Tag,
-)
-from hubbub.session import Call
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.protocol.collection.collection_opening import CollectionPlace
+from hubbub.protocol.collection.node import CollectionNode, NodeState
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.wire import Tag
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.session.ask import Call
 
 _PARTS = ("signing", "lattice", "curve")
 _SIZES = (32, 64, 32)

@@ -17,10 +17,17 @@ from hubbub.network.collection.collectable import refuse_uncollectable
 from hubbub.network.collection.kept_frames import FOLDER, OPENED, KeptFrames
 from hubbub.network.event_log import WAITING, EventLog
 from hubbub.network.party_folder import PartyFolder
-from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.protocol import CollectionPlace, MaskStream, RoundParameters, Tag, parse, unverified
-from hubbub.session import Call, RefusedError, SessionOffer, round_parameters_of
-from hubbub.study import Study
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.collection.collection_opening import CollectionPlace
+from hubbub.protocol.primitives.wire import Tag, parse, unverified
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.session.ask import Call
+from hubbub.session.layout import round_parameters_of
+from hubbub.session.session_offer import RefusedError, SessionOffer
+from hubbub.study.study import Study
 
 _LASTING = frozenset((OPENED, "deposit", "promise", "total"))  # files that are never removed
 Prepare = Callable[[Study, SessionOffer], tuple[Plan, PlannedQuery[Query]]]

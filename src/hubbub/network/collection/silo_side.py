@@ -19,26 +19,26 @@ from typing import Any
 
 from hubbub import learning
 from hubbub.errors import ProtocolError
-from hubbub.ledger import Entry, Ledger, attempts_of, kind_of
+from hubbub.ledger.entry import Entry
+from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.ledger.row_cost import attempts_of, kind_of
 from hubbub.network.collection.asked import AskedCollection
 from hubbub.network.collection.party_side import PartySide
 from hubbub.network.pace import keep_pace
-from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.protocol import (
-    CollectionPlace,
-    Deposit,
-    LocalTask,
-    Opening,
-    Parameters,
-    RoundParameters,
-    SecureSource,
-    Tag,
-    read_deposit,
-)
-from hubbub.session import Call, SessionOffer
-from hubbub.study import Study
-from hubbub.training import set_caps
-from hubbub.verification import part_of
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening
+from hubbub.protocol.collection.deposit import Deposit, read_deposit
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import Tag
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
+from hubbub.session.ask import Call
+from hubbub.session.session_offer import SessionOffer
+from hubbub.study.study import Study
+from hubbub.training.spending import set_caps
+from hubbub.verification.evidence.collecting import part_of
 
 TaskOf = Callable[[Study, SessionOffer, PlannedQuery[Query]], tuple[LocalTask, Parameters]]
 

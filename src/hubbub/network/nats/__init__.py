@@ -6,12 +6,3 @@ each `other_end`; `tls` is what of the server is believed, `server` what it is t
 kept up, `leaf` what a site's own is told that leads to it. `carrier` is the aggregator's phase over
 all of it, `answering` a party's loop. Nothing here knows what is in an envelope.
 """
-
-from hubbub.network.nats.address import Relay
-from hubbub.network.nats.answering import Answering
-from hubbub.network.nats.carrier import Carrier
-from hubbub.network.nats.leaf import LeafFiles
-from hubbub.network.nats.login_trial import LoginTrial, ShownCertificate, tried
-from hubbub.network.nats.relay_connection import RelayConnection
-from hubbub.network.nats.server import Server, write_server
-from hubbub.network.nats.tls import TELL_DAYS, RelayCertificate

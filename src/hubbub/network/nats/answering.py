@@ -21,7 +21,7 @@ from hubbub.network.nats.address import Relay
 from hubbub.network.nats.message_delivery import Message
 from hubbub.network.nats.relay_connection import RelayConnection, Told
 from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
-from hubbub.protocol import Keys
+from hubbub.protocol.primitives.identity import Keys
 
 _KEPT_BYTES = 1 << 25
 _AGGREGATOR = "aggregator"

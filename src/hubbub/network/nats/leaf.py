@@ -25,7 +25,7 @@ from hubbub.network.nats.server import (
 )
 from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
 from hubbub.network.nats.tls import RelayCertificate
-from hubbub.protocol import Keys
+from hubbub.protocol.primitives.identity import Keys
 
 HUB_CERTIFICATE = "hub.pem"
 

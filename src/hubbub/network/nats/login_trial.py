@@ -18,7 +18,7 @@ from hubbub.network.nats.address import Relay
 from hubbub.network.nats.relay_connection import RelayConnection
 from hubbub.network.nats.subjects import seed_of
 from hubbub.network.nats.tls import pin_of
-from hubbub.protocol import Keys
+from hubbub.protocol.primitives.identity import Keys
 
 _SECONDS = 7.0  # with the time to end, ten
 

@@ -33,15 +33,9 @@ from hubbub.errors import UserError, with_extra
 from hubbub.network.nats.address import Relay
 from hubbub.network.nats.login_trial import logged_in
 from hubbub.network.nats.pieces import LARGEST_PACKET
-from hubbub.network.nats.subjects import (
-    answers_of,
-    asked_of,
-    nkey_of,
-    nkey_of_seed,
-    text_of_seed,
-)
+from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, nkey_of_seed, text_of_seed
 from hubbub.network.nats.tls import RelayCertificate
-from hubbub.protocol import Identity, Roster
+from hubbub.protocol.primitives.identity import Identity, Roster
 
 CONFIGURATION, PROCESS_ID, LOG = "nats.conf", "nats.pid", "nats.log"
 _END_SECONDS = 5.0

@@ -11,7 +11,7 @@ from base64 import b32encode
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hubbub.errors import StudyError
-from hubbub.protocol import Identity, Keys
+from hubbub.protocol.primitives.identity import Identity, Keys
 
 _USER, _SEED = 20 << 3, 18 << 3
 

@@ -10,7 +10,8 @@ import hashlib
 from collections.abc import Mapping, Set
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.primitives import DIGEST_BYTES, Roster
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.message_sizes import DIGEST_BYTES
 
 _NOTHING = bytes(DIGEST_BYTES)
 

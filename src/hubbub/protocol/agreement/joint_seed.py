@@ -22,16 +22,11 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.primitives import (
-    EVERYBODY,
-    LINK_BYTES,
-    ExpectedFrames,
-    Frame,
-    Keys,
-    Roster,
-    SecureSource,
-    Tag,
-)
+from hubbub.protocol.primitives.expected_frames import ExpectedFrames
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.message_sizes import LINK_BYTES
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag
 
 MOST_LINKS = 1 << 24
 # Every so many links one is kept: a chain of a million takes 31 kB, and a link a millisecond.

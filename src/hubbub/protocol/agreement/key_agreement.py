@@ -28,15 +28,9 @@ from hubbub.protocol.agreement import one_each, transcript
 from hubbub.protocol.agreement.digest_list import check_digests, sent_digest
 from hubbub.protocol.agreement.pair_secrets import CONTRIBUTION_BYTES, PairSecret
 from hubbub.protocol.agreement.roll_call import Roll
-from hubbub.protocol.primitives import (
-    EVERYBODY,
-    Frame,
-    Keys,
-    Roster,
-    SecureSource,
-    Tag,
-    sender_of,
-)
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, sender_of
 
 SESSION_BYTES = 16
 SEED_BYTES = 32

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from functools import lru_cache
 from math import exp, inf, lgamma, log, sqrt
 
-from hubbub.protocol import primitives
+from hubbub.protocol.primitives.randomness import KEY_BYTES, SecureSource
 
 FAILURE_BITS = 50
 # May be drawn for a study: whoever sets sessions up again and again has the choice of one (P4).
@@ -51,8 +51,8 @@ def neighbours_of(one: int, silos: int, each: int, seed: bytes) -> list[int]:
 @lru_cache(maxsize=8)
 def _circle(silos: int, seed: bytes) -> tuple[int, ...]:
     """The silos in the random order of a public seed."""
-    key = hashlib.sha256(b"hubbub mask graph v1" + seed).digest()[: primitives.KEY_BYTES]
-    return tuple(primitives.SecureSource(key).permutation(silos).tolist())
+    key = hashlib.sha256(b"hubbub mask graph v1" + seed).digest()[:KEY_BYTES]
+    return tuple(SecureSource(key).permutation(silos).tolist())
 
 
 def failure_bits(silos: int, colluders: int, dropouts: int, each: int) -> float:

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from hubbub.protocol.primitives import BLOCK_BYTES, MOST_BYTES, Residues, cipher_at, keystream_into
+from hubbub.protocol.primitives.randomness import BLOCK_BYTES, MOST_BYTES, cipher_at, keystream_into
+from hubbub.protocol.primitives.ring import Residues
 
 _AT_ONCE = 64  # keystreams that are open together
 _WORTH_A_THREAD = 1 << 19  # bytes of a vector below which one thread is faster

@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache, partial
 from types import MappingProxyType
 
-from hubbub.protocol.primitives import EVERYBODY, ExpectedFrames, Frame, Roster, Tag
+from hubbub.protocol.primitives.expected_frames import ExpectedFrames
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag
 
 
 def expected(

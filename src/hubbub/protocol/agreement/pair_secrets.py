@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
-from hubbub.protocol.primitives import KEY_BYTES
+from hubbub.protocol.primitives.randomness import KEY_BYTES
 
 CONTRIBUTION_BYTES = 32
 SEALED_BYTES = 1088 + 32 + CONTRIBUTION_BYTES + 16  # as one travels (docs/protocol.md)

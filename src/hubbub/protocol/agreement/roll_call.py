@@ -14,17 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.primitives import (
-    EVERYBODY,
-    Frame,
-    Keys,
-    Roster,
-    Tag,
-    bits_of,
-    doubled_by,
-    parse,
-    set_of,
-)
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.silo_set import bits_of, set_of
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, doubled_by, parse
 
 
 @dataclass(frozen=True, kw_only=True)

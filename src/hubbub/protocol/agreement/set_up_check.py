@@ -28,13 +28,9 @@ from hubbub.protocol.agreement import one_each, transcript
 from hubbub.protocol.agreement.digest_list import sent_digests
 from hubbub.protocol.agreement.pair_secrets import SEALED_BYTES
 from hubbub.protocol.agreement.roll_call import Roll
-from hubbub.protocol.primitives import (
-    DIGEST_BYTES,
-    EVERYBODY,
-    Roster,
-    Tag,
-    receiver_of,
-)
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.message_sizes import DIGEST_BYTES
+from hubbub.protocol.primitives.wire import EVERYBODY, Tag, receiver_of
 
 
 def payload_of(

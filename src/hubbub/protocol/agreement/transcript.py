@@ -10,7 +10,7 @@ import functools
 import hashlib
 from collections.abc import Mapping
 
-from hubbub.protocol.primitives import Roster
+from hubbub.protocol.primitives.identity import Roster
 
 _Told = tuple[tuple[int, bytes], ...]
 

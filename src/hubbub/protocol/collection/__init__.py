@@ -5,7 +5,3 @@ been shown alike, `seeds` what a silo and a node share, `deposit` a silo's one m
 whose deposits are summed, `node` what a compute node says and in which order, `collector` what the
 aggregator makes of it. No file here knows a disk, a clock or a socket.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

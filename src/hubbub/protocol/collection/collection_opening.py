@@ -14,17 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.primitives import (
-    DIGEST_BYTES,
-    EVERYBODY,
-    ExpectedFrames,
-    Frame,
-    Identity,
-    Keys,
-    Roster,
-    Tag,
-    parse,
-)
+from hubbub.protocol.primitives.expected_frames import ExpectedFrames
+from hubbub.protocol.primitives.identity import Identity, Keys, Roster
+from hubbub.protocol.primitives.message_sizes import DIGEST_BYTES
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,11 @@ from hubbub.protocol.collection.collection_opening import CollectionPlace, Openi
 from hubbub.protocol.collection.deposit import Deposited, read_deposit, read_vector
 from hubbub.protocol.collection.fixed_set import FixedSet, check_opening, fixed_set
 from hubbub.protocol.collection.node import digest_of_shown
-from hubbub.protocol.primitives import DIGEST_BYTES, Frame, Keys, Tag, ring
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.message_sizes import DIGEST_BYTES
+from hubbub.protocol.primitives.wire import Frame, Tag
+from hubbub.protocol.round.round_parameters import RoundParameters
 
 
 @dataclass(kw_only=True)

@@ -15,19 +15,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement import MaskStream
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening
 from hubbub.protocol.collection.seeds import SEALED_SEED_BYTES, SEED_BYTES, mask_key, sealed_seed
-from hubbub.protocol.primitives import (
-    DIGEST_BYTES,
-    Frame,
-    Keys,
-    SecureSource,
-    Tag,
-    add_noise_and_round,
-    ring,
-)
-from hubbub.protocol.round import LocalTask, Parameters, RoundParameters, poisson_rows
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.message_sizes import DIGEST_BYTES
+from hubbub.protocol.primitives.noise import add_noise_and_round
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import Frame, Tag
+from hubbub.protocol.round.batch_rows import poisson_rows
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from hubbub.errors import ProtocolError
 from hubbub.protocol.collection.collection_opening import Opening
 from hubbub.protocol.collection.deposit import ReadDeposit, read_deposit
-from hubbub.protocol.primitives import DIGEST_BYTES, Keys, Tag
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.message_sizes import DIGEST_BYTES
+from hubbub.protocol.primitives.wire import Tag
+from hubbub.protocol.round.round_parameters import RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,13 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement import MaskStream
+from hubbub.protocol.agreement.mask_stream import MaskStream
 from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening, node_key
 from hubbub.protocol.collection.deposit import ReadDeposit, read_deposit
 from hubbub.protocol.collection.fixed_set import FixedSet, check_opening
 from hubbub.protocol.collection.seeds import mask_key, opened_seed
-from hubbub.protocol.primitives import Keys, Tag, doubled_by, ring
-from hubbub.protocol.round import RoundParameters
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.wire import Tag, doubled_by
+from hubbub.protocol.round.round_parameters import RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from hubbub.protocol.collection.collection_opening import Opening
-from hubbub.protocol.primitives import KEY_BYTES, Keys
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.randomness import KEY_BYTES
 
 SEED_BYTES = 32
 SEALED_SEED_BYTES = 1088 + 32 + SEED_BYTES + 16  # as a CONTRIBUTION has them (docs/protocol.md)

@@ -12,7 +12,3 @@ below 2^53, which float64 adds without any error. So the order of the additions 
 linear-algebra library cannot change a single bit, and the entries of P come from
 AES and operations that IEEE 754 rounds in one way only. Every party that makes P makes the same.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

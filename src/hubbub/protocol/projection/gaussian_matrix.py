@@ -19,7 +19,12 @@ from math import log, pi, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol.primitives import BLOCK_BYTES, CHUNK_BYTES, cipher_at, keystream_into
+from hubbub.protocol.primitives.randomness import (
+    BLOCK_BYTES,
+    CHUNK_BYTES,
+    cipher_at,
+    keystream_into,
+)
 from hubbub.protocol.projection import exact_grid
 
 ENTRY_BITS = 20

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import isfinite, sqrt
 
 from hubbub.errors import StudyError
-from hubbub.protocol.primitives import KEY_BYTES
+from hubbub.protocol.primitives.randomness import KEY_BYTES
 from hubbub.protocol.projection.exact_grid import MOST_SUM, quantum
 
 KINDS = ("gaussian", "sign")

@@ -21,8 +21,10 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement import Session
-from hubbub.protocol.primitives import Frame, SecureSource, doubled_by, ring
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import Frame, doubled_by
 
 # A key seals one share of one attempt, so the nonce need not vary.
 _NONCE = bytes(12)

@@ -15,8 +15,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 import numpy as np
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement import SeedCheck
-from hubbub.protocol.primitives import EVERYBODY, Frame, Keys, Roster, Tag, doubled_by, parse, ring
+from hubbub.protocol.agreement.joint_seed import SeedCheck
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, doubled_by, parse
 from hubbub.protocol.round import additive_shares, attempt_order, round_parameters
 
 

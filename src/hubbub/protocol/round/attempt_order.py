@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.primitives import Frame, doubled_by
+from hubbub.protocol.primitives.wire import Frame, doubled_by
 from hubbub.protocol.round.round_parameters import RoundParameters
 
 

@@ -20,7 +20,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol.primitives import SecureSource
+from hubbub.protocol.primitives.randomness import SecureSource
 
 Rows = NDArray[np.intp]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
 from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.protocol.token_lists import chosen_records, partition, without_replacement
+from hubbub.protocol.token_lists.batch_schemes import chosen_records, partition, without_replacement
 
 
 class Tokens:

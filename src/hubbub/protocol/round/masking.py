@@ -9,17 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement import MaskStream, Session
-from hubbub.protocol.primitives import (
-    EVERYBODY,
-    Frame,
-    Keys,
-    Roster,
-    SecureSource,
-    Tag,
-    parse,
-    ring,
-)
+from hubbub.protocol.agreement.key_agreement import Session
+from hubbub.protocol.agreement.mask_stream import MaskStream
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 from hubbub.protocol.round import additive_shares, attempt_order, round_parameters
 
 

@@ -13,7 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol.primitives import CorrelatedNoise, SecureSource, noise, ring
+from hubbub.protocol.primitives import noise, ring
+from hubbub.protocol.primitives.correlated_noise import CorrelatedNoise
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round.masking import Attempt
 from hubbub.protocol.round.round_parameters import RoundParameters
 

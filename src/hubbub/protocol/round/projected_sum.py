@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.projection import Draw, Projection, project
+from hubbub.protocol.projection.matrix import Draw, Projection
+from hubbub.protocol.projection.product import project
 from hubbub.protocol.round.batch_rows import Rows
 from hubbub.protocol.round.masking import Attempt
 from hubbub.protocol.round.round_parameters import Parameters, RoundParameters

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.primitives import ExpectedFrames, Frame, Roster, Tag
+from hubbub.protocol.primitives.expected_frames import ExpectedFrames
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.wire import Frame, Tag
 
 
 def check_promises(promises: Sequence[bytes], own: Frame, roster: Roster) -> None:

@@ -19,16 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.agreement import SeedCheck
-from hubbub.protocol.primitives import (
-    DIGEST_BYTES,
-    SHARE_SEAL_BYTES,
-    Frame,
-    Roster,
-    bits_of,
-    ring,
-    set_of,
-)
+from hubbub.protocol.agreement.joint_seed import SeedCheck
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.message_sizes import DIGEST_BYTES, SHARE_SEAL_BYTES
+from hubbub.protocol.primitives.silo_set import bits_of, set_of
+from hubbub.protocol.primitives.wire import Frame
 
 Parameters = NDArray[np.float32]
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement import JointSeed
-from hubbub.protocol.primitives import SecureSource
+from hubbub.protocol.agreement.joint_seed import JointSeed
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import projected_sum
 from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.noise_share import noise_share_of

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.primitives import SecureSource
+from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round import batch_rows, joint_batch
 from hubbub.protocol.round.masking import Attempt
 from hubbub.protocol.round.round_parameters import RoundParameters

@@ -12,17 +12,3 @@
 Knows counts of records and nothing of the records themselves, no noise and no accounting.
 docs/sampling.md describes the protocol and what it does and does not promise.
 """
-
-from hubbub.protocol.token_lists.batch_schemes import (
-    Scheme,
-    chosen_records,
-    partition,
-    without_replacement,
-)
-from hubbub.protocol.token_lists.list_context import ListContext, Payload
-from hubbub.protocol.token_lists.mixer import Mixer
-from hubbub.protocol.token_lists.onion_layers import Executor
-from hubbub.protocol.token_lists.process_pool import cores, process_pool
-from hubbub.protocol.token_lists.publications import Posts, Publications, Sizes
-from hubbub.protocol.token_lists.token_list import Owned, Publication, TokenList, list_places
-from hubbub.protocol.token_lists.verdict import PublishedFrames, Verdict, verdict

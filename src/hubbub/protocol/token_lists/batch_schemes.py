@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.protocol.primitives import KEY_BYTES, SecureSource
+from hubbub.protocol.primitives.randomness import KEY_BYTES, SecureSource
 
 Positions = NDArray[np.intp]
 

@@ -14,16 +14,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.primitives import (
-    EVERYBODY,
-    SIGNATURE_BYTES,
-    ExpectedFrames,
-    Frame,
-    Keys,
-    Roster,
-    Tag,
-    parse,
-)
+from hubbub.protocol.primitives.expected_frames import ExpectedFrames
+from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.protocol.primitives.message_sizes import SIGNATURE_BYTES
+from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
 
 _HASH_BYTES, _LENGTH_BYTES = 32, 8
 # The payload's length and its hash end what is signed; all before them is the frame's place.

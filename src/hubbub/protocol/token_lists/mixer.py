@@ -28,7 +28,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.primitives import Keys, SecureSource, Tag
+from hubbub.protocol.primitives.identity import Keys
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.primitives.wire import Tag
 from hubbub.protocol.token_lists import onion_layers, publications, token_list
 from hubbub.protocol.token_lists.list_context import ListContext, Payload, Post, repeated
 from hubbub.protocol.token_lists.onion_layers import TOKEN_BYTES, Executor, Names

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.primitives import DIGEST_BYTES, Roster
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.message_sizes import DIGEST_BYTES
 from hubbub.protocol.token_lists import onion_layers, token_list
 from hubbub.protocol.token_lists.list_context import (
     ListContext,

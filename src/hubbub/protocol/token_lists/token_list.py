@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol.primitives import Roster
+from hubbub.protocol.primitives.identity import Roster
 from hubbub.protocol.token_lists.list_context import ListContext
 from hubbub.protocol.token_lists.onion_layers import NAME_BYTES, Names
 

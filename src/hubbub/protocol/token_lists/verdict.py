@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol.primitives import Frame, Tag
+from hubbub.protocol.primitives.wire import Frame, Tag
 from hubbub.protocol.token_lists import onion_layers, publications, token_list
 from hubbub.protocol.token_lists.list_context import ListContext, parted
 

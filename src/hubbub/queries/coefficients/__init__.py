@@ -4,9 +4,3 @@
 classes and counts as `newton_steps`, for amounts and times as `own_sums`; `coefficients_query` is
 the query and what it says.
 """
-
-from hubbub.queries.coefficients.coefficients_query import (
-    COEFFICIENT_SUMS,
-    COEFFICIENTS,
-    CoefficientsQuery,
-)

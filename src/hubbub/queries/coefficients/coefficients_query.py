@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-import hubbub.estimation as estimation
-from hubbub.planning import (
-    Parameters,
-    Plan,
-    PlannedQuery,
-    PlanRow,
-    Query,
-    QueryWarnings,
-    Released,
-    Turn,
-)
+from hubbub.estimation.cox_newton import cox
+from hubbub.estimation.linear import Linear
+from hubbub.estimation.linear_of_logarithms import log_linear
+from hubbub.estimation.logistic_regression import NewtonLogistic
+from hubbub.estimation.multinomial_regression import NewtonMultinomial
+from hubbub.estimation.poisson_regression import NewtonPoisson
+from hubbub.estimation.statistic import Expectation
+from hubbub.planning.plan_rows import PlanRow
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Parameters, Query, QueryWarnings, Released, Turn
 from hubbub.queries.answer_csv import tables_of
 from hubbub.queries.coefficients.model_sums import NAME
 from hubbub.queries.coefficients.newton_steps import NewtonSteps
@@ -37,11 +37,14 @@ from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.section import Section
 from hubbub.settings import Keys, keys_of, schema
-from hubbub.study import Coefficients, Data, Parties, Privacy, Study
 from hubbub.study.ask import Ask, Surroundings
-from hubbub.study.coefficients import check_coefficients, coefficients_from
-from hubbub.study.data import columns_of, columns_with_target
-from hubbub.tabular import COUNT, Column
+from hubbub.study.coefficients import Coefficients, check_coefficients, coefficients_from
+from hubbub.study.data import Data, columns_of, columns_with_target
+from hubbub.study.parties import Parties
+from hubbub.study.privacy import Privacy
+from hubbub.study.study import Study
+from hubbub.tabular.column import Column
+from hubbub.tabular.outcome import COUNT
 
 COEFFICIENT, COEFFICIENTS = "coefficients", "coefficients.json"
 COEFFICIENT_SUMS = "coefficient-sums.json"
@@ -68,16 +71,16 @@ class CoefficientsQuery(SumsQuery):
         if data.outcome is None:
             classes = columns_of(data)[data.target]
             several = len(classes.categories) > 2
-            kind = estimation.NewtonMultinomial if several else estimation.NewtonLogistic
+            kind = NewtonMultinomial if several else NewtonLogistic
             return NewtonSteps(asked=kind(outcome=classes, on=on), relation=relation)
         own, *events = data.outcome.declared(data.target)
         if data.outcome.kind == COUNT:
-            poisson = estimation.NewtonPoisson(outcome=own, on=on)
+            poisson = NewtonPoisson(outcome=own, on=on)
             return NewtonSteps(asked=poisson, relation=relation)
         if events:
             (event,), grid = events, (0.0, *data.outcome.grid)
-            return OwnSums(asked=estimation.cox(own, event, grid, on), relation=relation)
-        linear = estimation.log_linear if data.outcome.is_log else estimation.Linear
+            return OwnSums(asked=cox(own, event, grid, on), relation=relation)
+        linear = log_linear if data.outcome.is_log else Linear
         return OwnSums(asked=linear(outcome=own, on=on), relation=relation)
 
     @cached_property
@@ -156,7 +159,7 @@ class CoefficientsQuery(SumsQuery):
             PlanRow(COEFFICIENT, said, "whether they stand out of the noise"),
         ]
 
-    def expected(self, planned: PlannedQuery[Query], records: int) -> estimation.Expectation:
+    def expected(self, planned: PlannedQuery[Query], records: int) -> Expectation:
         """What may be said before records are touched."""
         noise = planned.total_sigma * self.layout.unit
         return self.steps.expected(records, noise, self.asked.sums)
@@ -184,6 +187,8 @@ class CoefficientsAsk(Ask):
 
     tables = (COEFFICIENT,)
     rank = 4
+    files = (COEFFICIENT_SUMS, COEFFICIENTS)
+    answers = COEFFICIENTS
 
     def keys(self) -> dict[str, Keys]:
         """See `Ask`."""

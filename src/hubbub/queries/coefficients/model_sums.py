@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hubbub import estimation
+from hubbub.estimation.stacking import Stacked, stack
+from hubbub.estimation.statistic import Iterated, OneSum
 
 NAME = "model coefficients"
 LOST = "its sums were charged, and lost in an interruption"
@@ -22,13 +23,13 @@ class ModelSums:
         relation: "add-remove" or "substitute".
     """
 
-    asked: estimation.OneSum | estimation.Iterated
+    asked: OneSum | Iterated
     relation: str
 
     @property
-    def stacked(self) -> estimation.Stacked:
+    def stacked(self) -> Stacked:
         """The block on its scale, alone."""
-        return estimation.stack({NAME: self.asked}, self.relation)
+        return stack({NAME: self.asked}, self.relation)
 
     @property
     def size(self) -> int:

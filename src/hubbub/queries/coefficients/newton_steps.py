@@ -16,11 +16,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubbub import estimation
+from hubbub.estimation import newton_sums
+from hubbub.estimation.logistic_regression import NewtonLogistic
+from hubbub.estimation.model_regression import ModelRegression
+from hubbub.estimation.newton_sums import Sum
+from hubbub.estimation.statistic import Answer, Expectation
 from hubbub.queries.coefficients.model_sums import LOST, NAME, ModelSums
 from hubbub.queries.coefficients.released_model import effects_of
 from hubbub.queries.statistic_sums import Array, Cells, Parameters
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _ENDS, _LEAST = (1, 2, 4), 8  # sums after which a step is over, and how many there are at least
 FAR = "the released model is too far from what the records say"
@@ -35,7 +39,7 @@ _NOTE = (
 class NewtonSteps(ModelSums):
     """All that is asked of a record, as one vector."""
 
-    asked: estimation.NewtonLogistic | estimation.ModelRegression
+    asked: NewtonLogistic | ModelRegression
 
     @property
     def start(self) -> Parameters:
@@ -66,32 +70,30 @@ class NewtonSteps(ModelSums):
         total, noise = self._mean(self._by_step(noisy)[-1], sigma)
         return np.concatenate([first, self.asked.update(total, noise, last)])
 
-    def answer(
-        self, noisy: Sequence[Array], sigma: float, parameters: Parameters
-    ) -> estimation.Answer:
+    def answer(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Answer:
         """What the noisy sums say, the first of which was taken at the first place."""
         sums = self._played(noisy, sigma, np.split(parameters, 2)[0])
         if not sums:
             return self._named(self.asked.make_answer(LOST))
         told = [self.asked.scored(*one) for one in sums]
         answer = self.asked.answer_of_sums(told)
-        if answer.refusal.startswith(estimation.FAR):
-            where = answer.refusal.removeprefix(estimation.FAR) if len(told) > 1 else ""
+        if answer.refusal.startswith(newton_sums.FAR):
+            where = answer.refusal.removeprefix(newton_sums.FAR) if len(told) > 1 else ""
             answer = replace(answer, refusal=f"{FAR}{where}{CURE}")
         return self._named(answer, self.asked.remarks(sums))
 
-    def expected(self, records: float, sigma: float, sums: int) -> estimation.Expectation:
+    def expected(self, records: float, sigma: float, sums: int) -> Expectation:
         """What may be said before records are touched; of one sum, if the model is near them."""
         _, noise = self.stacked.own(NAME, np.zeros(self.size), sigma)
         expected = self.asked.foreseen_of(records, noise, self.rounds(sums))
         return expected if sums > 1 else replace(expected, answered=False)
 
-    def _played(self, noisy: Sequence[Array], sigma: float, at: Parameters) -> list[estimation.Sum]:
+    def _played(self, noisy: Sequence[Array], sigma: float, at: Parameters) -> list[Sum]:
         """The mean of the sums at each place, with the effects there."""
         sums = []
         for step in self._by_step(noisy):
             total, noise = self._mean(step, sigma)
-            sums.append(estimation.Sum(total, noise, at))
+            sums.append(Sum(total, noise, at))
             at = self.asked.update(total, noise, at)
         return sums
 
@@ -105,7 +107,7 @@ class NewtonSteps(ModelSums):
         total, noise = self.stacked.own(NAME, np.mean(step, axis=0), sigma)
         return total, noise / math.sqrt(len(step))
 
-    def _named(self, answer: estimation.Answer, remarks: Sequence[str] = ()) -> estimation.Answer:
+    def _named(self, answer: Answer, remarks: Sequence[str] = ()) -> Answer:
         """With a title and notes of its own."""
         notes = (_NOTE, *remarks, *answer.notes[1:]) if answer.notes else ()
         return replace(answer, title=f"Coefficients of the model: {answer.title}", notes=notes)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubbub import estimation
+from hubbub.estimation.statistic import Answer, Expectation
 from hubbub.queries.coefficients.model_sums import LOST, NAME, ModelSums
 from hubbub.queries.statistic_sums import Array, Cells, Parameters
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 _NOTE = "of all records, held back or not; what is likeliest, not what was released"
 
@@ -48,9 +48,7 @@ class OwnSums(ModelSums):
         """Where the next sum is taken."""
         return self.stacked.update(noisy, sigma, parameters)
 
-    def answer(
-        self, noisy: Sequence[Array], sigma: float, parameters: Parameters
-    ) -> estimation.Answer:
+    def answer(self, noisy: Sequence[Array], sigma: float, parameters: Parameters) -> Answer:
         """What the noisy sums say; of one that would be enough their mean."""
         del parameters
         if len(noisy) < self.stacked.least_rounds:
@@ -60,12 +58,12 @@ class OwnSums(ModelSums):
             sums, error = [np.mean(noisy, axis=0)], sigma / math.sqrt(len(noisy))
         return self._named(self.stacked.answers(sums, error)[NAME])
 
-    def expected(self, records: float, sigma: float, sums: int) -> estimation.Expectation:
+    def expected(self, records: float, sigma: float, sums: int) -> Expectation:
         """What may be said before records are touched, with this noise in each of so many sums."""
         spare = self.rounds(sums) / self.stacked.rounds
         return self.stacked.expected_of(NAME, records, sigma / math.sqrt(spare))
 
-    def _named(self, answer: estimation.Answer) -> estimation.Answer:
+    def _named(self, answer: Answer) -> Answer:
         """With a title and a note of its own."""
         notes = (*answer.notes, _NOTE) if answer.notes else ()
         return replace(answer, title=f"Coefficients of the model: {answer.title}", notes=notes)

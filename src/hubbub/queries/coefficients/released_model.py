@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hubbub.planning import Parameters
-from hubbub.tabular import Column, Levels
+from hubbub.planning.query import Parameters
+from hubbub.tabular.column import Column
+from hubbub.tabular.levels import Levels
 
 
 def covariates_of(columns: Sequence[Column]) -> tuple[Levels | Column, ...]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation import PrefixCode
+from hubbub.estimation.prefix_coding import PrefixCode
 
 Array = NDArray[np.float64]
 _MOST_ODDS = 30.0  # a log-odds, beyond which a chance is 0 or 1

@@ -12,7 +12,7 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.estimation import PrefixCode
+from hubbub.estimation.prefix_coding import PrefixCode
 from hubbub.queries.validation.bins import Array, Bins, fine_code
 from hubbub.queries.validation.noisy_table import UNKNOWN, Function, NoisyTable, ScoreInterval
 from hubbub.queries.validation.validation_scores import (

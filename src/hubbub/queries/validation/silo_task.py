@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub import protocol
+from hubbub.protocol.round.batch_rows import EMPTY
 from hubbub.queries.validation.validation_layout import CENTRE, ValidationLayout
-from hubbub.tabular import Records, unit_rows
+from hubbub.tabular.records import Records, unit_rows
 
 Array = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class SiloTask:
         for number, block in enumerate(self._layout.blocks):
             mine = self._groups[rows, number]
             for place in range(len(block.groups)):
-                kept = np.where(mine == place, rows, protocol.EMPTY)
+                kept = np.where(mine == place, rows, EMPTY)
                 counts = self._evaluation.clipped_sum(parameters, kept)
                 parts.append(block.scale * self._layout.encoded(counts))
         return np.concatenate(parts)

@@ -12,7 +12,7 @@ from math import hypot, inf
 
 from hubbub.queries.validation.validation_layout import layout_of
 from hubbub.queries.validation.whose_records import whose_records
-from hubbub.study import Study
+from hubbub.study.study import Study
 
 _NUMBERS = (5, 6, 8, 10, 16)
 _FINE = 50  # bins, of which a score is as good as not rounded

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.disk import write_text
-from hubbub.planning import Array, Plan, PlannedQuery
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Array
 from hubbub.queries.promise_of_answers import promise_of
-from hubbub.queries.validation.validation_query import ValidationQuery
+from hubbub.queries.validation.validation_query import VALIDATED, ValidationQuery
 
-VALIDATED = "validation.json"
 _LOST = (
     "its sum was charged, and lost in an interruption; with validation.sums = 2 another would be "
     "left"

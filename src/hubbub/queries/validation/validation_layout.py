@@ -17,9 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub import tabular
 from hubbub.errors import StudyError
-from hubbub.estimation import PrefixCode
+from hubbub.estimation.prefix_coding import PrefixCode
 from hubbub.queries.validation import bins
 from hubbub.queries.validation.amounts import Amounts
 from hubbub.queries.validation.classes import ClassValidation
@@ -27,8 +26,10 @@ from hubbub.queries.validation.noisy_table import ExactTable, NoisyTable
 from hubbub.queries.validation.risks import RATE, Risks
 from hubbub.queries.validation.times import Times
 from hubbub.queries.validation.validation_scores import ValidationScore, ValidationScores
-from hubbub.study import Study, Validation
+from hubbub.study.study import Study
 from hubbub.study.training import learning_of
+from hubbub.study.validation import Validation
+from hubbub.tabular.outcome import COUNT, TIME_TO_EVENT
 
 Array = NDArray[np.float64]
 DIAMETER = sqrt(2)  # of two records in other cells of every table
@@ -197,10 +198,10 @@ def _kind(study: Study, asked: Validation) -> Kind:
             return ClassValidation(many=many)
         return Risks(bins=bins.of_risks(_FINE_RISKS), rate=asked.rate or RATE)
     number = asked.bins or _OTHERS
-    if outcome.kind == tabular.TIME_TO_EVENT:
+    if outcome.kind == TIME_TO_EVENT:
         ends = bins.coarser(outcome.grid, _INTERVALS)
         return Times(bins=bins.of_risks(_FINE_TIMES), ends=ends)
-    if outcome.kind == tabular.COUNT:
+    if outcome.kind == COUNT:
         rates, seen = bins.of_rates(outcome.high, number), bins.of_counts(outcome.high, number)
         return Amounts(bins=rates, seen=seen, counts=True)
     if outcome.is_log_link:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from hubbub.disk import json_value, read_bytes, write_text
 from hubbub.errors import IntegrityError, StudyError
-from hubbub.planning import (
+from hubbub.planning.mechanism import Mechanism, mechanism_of_all
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import (
     Array,
-    Mechanism,
     Parameters,
-    PlannedQuery,
     Query,
     QueryState,
     QueryWarnings,
@@ -26,24 +26,27 @@ from hubbub.planning import (
     SteppedQuery,
     Stepper,
     Turn,
-    mechanism_of_all,
 )
 from hubbub.queries.validation.silo_task import SiloTask, groups_of
 from hubbub.queries.validation.validation_layout import DIAMETER, ValidationLayout, layout_of
 from hubbub.queries.validation.whose_records import WhoseRecords, whose_records
 from hubbub.section import Section
 from hubbub.settings import Keys, keys_of, schema
-from hubbub.study import Data, Parties, Study, Training, Validation
 from hubbub.study.ask import Ask, Surroundings
+from hubbub.study.data import Data
 from hubbub.study.import_path import IN_MEMORY
-from hubbub.study.validation import HELD_BACK, validation_from
-from hubbub.tabular import Records
+from hubbub.study.parties import Parties
+from hubbub.study.study import Study
+from hubbub.study.training import Training
+from hubbub.study.validation import HELD_BACK, Validation, validation_from
+from hubbub.tabular.records import Records
 
 if TYPE_CHECKING:
-    from hubbub.protocol import LocalTask, RevealedSum
+    from hubbub.protocol.round.projected_sum import LocalTask
+    from hubbub.protocol.round.revealed_sum import RevealedSum
 
 VALIDATION = "validation"
-VALIDATION_SUMS = "validation-sums.json"
+VALIDATION_SUMS, VALIDATED = "validation-sums.json", "validation.json"
 _SUMS = "sums"
 _MOST_BYTES = 2**30
 
@@ -256,6 +259,7 @@ class ValidationAsk(Ask):
 
     tables = (VALIDATION,)
     rank = 3
+    files = (VALIDATION_SUMS, VALIDATED)
 
     def keys(self) -> dict[str, Keys]:
         """See `Ask`."""

@@ -11,12 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.queries.validation.noisy_table import (
-    Array,
-    Function,
-    NoisyTable,
-    ScoreInterval,
-)
+from hubbub.queries.validation.noisy_table import Array, Function, NoisyTable, ScoreInterval
 
 _TWICE = 0.3  # of the noise of a score, the most that noise in both records of pairs may have
 _FEWEST = 128  # groups of bins, whatever the noise

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import log, sqrt
 
-from hubbub.planning import model_dimension
+from hubbub.planning.model_size import model_dimension
 from hubbub.queries.validation.validation_layout import layout_of
-from hubbub.study import Study, Training, Validation
-from hubbub.study.validation import AUTO, HELD_BACK
+from hubbub.study.study import Study
+from hubbub.study.training import Training
+from hubbub.study.validation import AUTO, HELD_BACK, Validation
 
 _GOOD_ENOUGH = 0.03  # standard error of a held-back AUC, c-index or accuracy
 _RANKS = 0.17  # of sqrt(parameters / records): what was seen of AUC at most

@@ -6,9 +6,3 @@ through a `Reader`, which notes them; if one of them was not found to hold, the 
 (`facts.py`). What a person has to write is a blank with a name (`parts.py`). Nothing here judges by
 law. `html_page.py` and `word_file.py` draw the same parts.
 """
-
-from hubbub.report.dossier.blanks_file import blanks_of, draft_of, read_written
-from hubbub.report.dossier.composing import Dossier, compose
-from hubbub.report.dossier.facts import Facts
-from hubbub.report.dossier.html_page import as_html
-from hubbub.report.dossier.word_file import as_docx

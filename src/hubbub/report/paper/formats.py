@@ -13,7 +13,7 @@ from hubbub.report import markup
 from hubbub.report.answer_tables import TextTable
 from hubbub.report.paper.figure_files import figure_file
 from hubbub.report.paper.manuscript import Manuscript, PaperTable
-from hubbub.tabular import csv_text
+from hubbub.tabular.csv_text import csv_text
 
 FORMATS = ("html", "docx", "latex", "csv")
 _INDENT = re.compile("^  ")  # of a class below the name of its column

@@ -21,7 +21,10 @@ import numpy as np
 from hubbub.errors import DataError, StudyError
 from hubbub.study.datasets.cache_folder import data_folder
 from hubbub.study.datasets.wheel import Wheel, buffers_and_names, fill
-from hubbub.tabular import Column, Records, encode_table, read_cells
+from hubbub.tabular.cells import read_cells
+from hubbub.tabular.column import Column
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import encode_table
 
 CENTRES = 67
 TEST_SHARE = 0.2

@@ -19,7 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.tabular import Column, Records, encode_table, read_cells
+from hubbub.tabular.cells import read_cells
+from hubbub.tabular.column import Column
+from hubbub.tabular.records import Records
+from hubbub.tabular.table import encode_table
 
 HEART_SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 # What a study that only says `silos = 4` calls them.

@@ -13,7 +13,7 @@ from hubbub.study.drafting.cell_text import (
     meant_by_truth,
     measured,
 )
-from hubbub.tabular import GAP, NUMBER, SPELLING, CellFault
+from hubbub.tabular.cell_rule import GAP, NUMBER, SPELLING, CellFault
 
 
 class Flaw(NamedTuple):

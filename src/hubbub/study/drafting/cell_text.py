@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from hubbub.tabular import number_in
+from hubbub.tabular.cell_rule import number_in
 
 MISSING = frozenset(
     {

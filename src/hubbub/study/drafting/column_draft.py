@@ -15,7 +15,8 @@ from math import ceil, floor, log10
 from statistics import median
 
 from hubbub.study.drafting import cell_text
-from hubbub.tabular import Column, canonical
+from hubbub.tabular.cell_rule import canonical
+from hubbub.tabular.column import Column
 
 NOT_RECORDED = "not recorded"
 _MOST_CATEGORIES = 20

@@ -10,7 +10,7 @@ from hubbub.section import key_of
 from hubbub.study.drafting.column_draft import ColumnDraft
 from hubbub.study.drafting.study_draft import EPSILON, Draft
 from hubbub.study.target import target_table
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 
 def draft_text(made: Draft) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from hubbub.study.drafting.cell_text import is_missing
 from hubbub.study.drafting.raw_table import Fault, RawTable
-from hubbub.tabular import patient_key
+from hubbub.tabular.patient_keys import patient_key
 
 # Nine digits and more, of which a few were kept.
 _CUT = re.compile(r"[+-]?\d([.,]\d{1,8})?[eE]\+?(0?9|[1-9]\d+)|\d{10,}([.,]0)?[eE]\+?\d+")

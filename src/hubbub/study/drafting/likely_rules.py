@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.study.drafting.column_draft import NOT_RECORDED
-from hubbub.tabular import CellFault, Column
+from hubbub.tabular.cell_rule import CellFault
+from hubbub.tabular.column import Column
 
 _EXPECTED = 20.0  # rows that would break a rule by chance
 _MOST_COLUMNS, _MOST_RULES = 30, 10

@@ -14,7 +14,8 @@ from hubbub.section import key_of
 from hubbub.study.data import Data, spellings_of
 from hubbub.study.drafting.cell_text import folded, meant_by_truth
 from hubbub.study.drafting.raw_table import RawTable
-from hubbub.tabular import Column, canonical, number_in
+from hubbub.tabular.cell_rule import canonical, number_in
+from hubbub.tabular.column import Column
 
 # HbA1c (IFCC's mmol/mol to %), Fahrenheit: factor and offset. Then by factor alone, either way:
 # glucose, cholesterol, triglycerides, creatinine, bilirubin (mg/dl and SI units), tens, inches,

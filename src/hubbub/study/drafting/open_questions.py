@@ -10,12 +10,7 @@ from hubbub.study.drafting.question import Option, Question
 from hubbub.study.drafting.repeated_keys import RepeatedKey, repeated_keys
 from hubbub.study.drafting.survey import Survey
 from hubbub.study.drafting.target_candidates import candidates, is_guessable
-from hubbub.study.drafting.time_event_pairs import (
-    Pair,
-    follow_ups,
-    time_event_pairs,
-    times_in,
-)
+from hubbub.study.drafting.time_event_pairs import Pair, follow_ups, time_event_pairs, times_in
 
 _SHOWN = 4  # candidates
 

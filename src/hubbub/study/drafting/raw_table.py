@@ -24,7 +24,8 @@ from typing import Any
 from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import DataError
 from hubbub.study.drafting.cell_text import decimal_of, is_date, is_missing, plain_number
-from hubbub.tabular import cell_text, read_cells
+from hubbub.tabular.cells import read_cells
+from hubbub.tabular.csv_text import cell_text
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SAMPLE = 1 << 16  # letters in which the separator is looked for

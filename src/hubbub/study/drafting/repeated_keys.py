@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hubbub.study.drafting.column_draft import is_named_key
 from hubbub.study.drafting.question import words_in
 from hubbub.study.drafting.raw_table import RawTable
-from hubbub.tabular import patient_key
+from hubbub.tabular.patient_keys import patient_key
 
 _PEOPLE = frozenset(
     {

@@ -23,7 +23,7 @@ from hubbub.study.drafting.target_draft import TargetDraft, learned
 from hubbub.study.drafting.telling_columns import telling
 from hubbub.study.drafting.time_event_pairs import follow_ups, time_event_pairs
 from hubbub.study.usual_training import UsualTraining, squared_length, usual_training
-from hubbub.tabular import patient_key
+from hubbub.tabular.patient_keys import patient_key
 
 EPSILON = 1.0  # of a draft
 

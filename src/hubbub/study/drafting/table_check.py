@@ -17,9 +17,7 @@ from hubbub.errors import DataError
 from hubbub.study import sources
 from hubbub.study.data import Data
 from hubbub.study.drafting.cell_flaws import flaw_of
-from hubbub.study.drafting.cell_text import (
-    folded,
-)
+from hubbub.study.drafting.cell_text import folded
 from hubbub.study.drafting.column_draft import common_step, is_key
 from hubbub.study.drafting.likely_namesakes import cut_numbers, likely_namesakes
 from hubbub.study.drafting.raw_stream import raw_of
@@ -28,18 +26,11 @@ from hubbub.study.extracts.extract_source import opened
 from hubbub.study.harmonising.site_mapping import SiteMapping, mapped, mapping_of
 from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study
-from hubbub.tabular import (
-    GAP,
-    CellFault,
-    Column,
-    Outcome,
-    Rule,
-    canonical,
-    class_rule,
-    number_in,
-    number_rule,
-    patient_key,
-)
+from hubbub.tabular.cell_rule import GAP, CellFault, Rule, canonical, number_in, number_rule
+from hubbub.tabular.column import Column
+from hubbub.tabular.outcome import Outcome
+from hubbub.tabular.patient_keys import patient_key
+from hubbub.tabular.table import class_rule
 
 _MOST_KINDS = 8  # of flaws in one column that are listed one by one
 _FEW = 20  # records

@@ -29,15 +29,8 @@ from hubbub.study.drafting.target_candidates import (
     is_absent,
 )
 from hubbub.study.drafting.time_event_pairs import is_censoring
-from hubbub.tabular import (
-    COUNT,
-    KINDS,
-    LOG_LINK,
-    NUMERIC,
-    TIME_TO_EVENT,
-    Outcome,
-    canonical,
-)
+from hubbub.tabular.cell_rule import canonical
+from hubbub.tabular.outcome import COUNT, KINDS, LOG_LINK, NUMERIC, TIME_TO_EVENT, Outcome
 
 _TIMES = 8  # of a grid
 _MOST_VISITS = 60  # different times, of which an interval may end at any

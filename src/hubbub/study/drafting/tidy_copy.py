@@ -18,7 +18,8 @@ from hubbub.study.drafting.column_draft import ColumnDraft
 from hubbub.study.drafting.raw_table import RawTable
 from hubbub.study.drafting.study_draft import Draft
 from hubbub.study.drafting.target_draft import is_absent
-from hubbub.tabular import csv_text, patient_key
+from hubbub.tabular.csv_text import csv_text
+from hubbub.tabular.patient_keys import patient_key
 
 
 def write_tidy(made: Draft, folder: Path, *, replace: bool = False) -> dict[str, int]:

@@ -25,7 +25,8 @@ from hubbub.study.extracts.cell_stream import CellStream
 from hubbub.study.extracts.extract_gathering import gather
 from hubbub.study.extracts.sealed_arrays import HEAD, Arrays, Seal, key_in, read_arrays, write_head
 from hubbub.study.study import Study
-from hubbub.tabular import CodedCells, Records, unit_rows
+from hubbub.tabular.records import Records, unit_rows
+from hubbub.tabular.table import CodedCells
 
 EXTRACTS, _MAKING, _LOCK = "extracts", ".making-", "lock"
 

@@ -22,7 +22,8 @@ from hubbub.study.extracts.row_order import RowOrder
 from hubbub.study.extracts.sealed_arrays import Arrays, Seal, SealedFile
 from hubbub.study.study import Study
 from hubbub.study.validation import groups_of_cells
-from hubbub.tabular import coded_cells, patient_key
+from hubbub.tabular.patient_keys import patient_key
+from hubbub.tabular.table import coded_cells
 
 _BLOCK = 1 << 28  # bytes of what is written that are in memory at once
 _CONTENT = ("inputs", "targets", "cells")

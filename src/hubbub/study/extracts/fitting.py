@@ -17,9 +17,10 @@ from hubbub.errors import DataError
 from hubbub.study.data import Data
 from hubbub.study.extracts.cell_stream import Cells
 from hubbub.study.study import Study
-from hubbub.tabular import Rule, class_rule, number_in, patient_key
 from hubbub.tabular.cell_rule import MISSING as NO_NUMBER
-from hubbub.tabular.cell_rule import CellFault
+from hubbub.tabular.cell_rule import CellFault, Rule, number_in
+from hubbub.tabular.patient_keys import patient_key
+from hubbub.tabular.table import class_rule
 
 MISSING = ""
 

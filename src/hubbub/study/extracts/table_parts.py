@@ -11,7 +11,7 @@ from typing import Any
 from hubbub.disk import open_ordinary
 from hubbub.errors import DataError, with_extra
 from hubbub.study.extracts.cell_stream import Cells, CellStream
-from hubbub.tabular import cells_of, is_in_proportion
+from hubbub.tabular.cells import cells_of, is_in_proportion
 
 _ENDS = (".parquet", ".arrow", ".feather")
 _ROWS = 20_000  # at once

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hubbub.errors import StudyError
 from hubbub.study.study import Study
-from hubbub.tabular import Column
+from hubbub.tabular.column import Column
 
 HEAD = ("column", "role", "kind", "low", "high", "step", "codes", "unit", "missing", "concepts")
 

@@ -29,7 +29,7 @@ from hubbub.disk import read_text, toml_table
 from hubbub.errors import UserError
 from hubbub.section import Section
 from hubbub.study.extracts.cell_stream import Cells, CellStream
-from hubbub.tabular import canonical, number_in
+from hubbub.tabular.cell_rule import canonical, number_in
 
 FILE = "mapping.toml"
 _KEYS = ("from", "decimal", "factor", "offset", "spellings", "date")

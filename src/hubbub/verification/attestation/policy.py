@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hubbub.errors import AttestationError
-from hubbub.study import AttestedRole
+from hubbub.study.attested_roles import AttestedRole
 from hubbub.verification.attestation.attested_claims import AttestedClaims
 
 MOST_AGE = 600  # seconds between a document that says when it was made and its verification

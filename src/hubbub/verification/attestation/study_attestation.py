@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from hubbub.errors import AttestationError
-from hubbub.study import Attestation, AttestedRole
+from hubbub.study.attested_roles import Attestation, AttestedRole
 from hubbub.verification.attestation import attested_claims, platforms, policy
 
 # Makes this machine's evidence: for a platform, over 64 bytes, at a time in seconds since 1970.

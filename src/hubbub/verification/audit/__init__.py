@@ -5,6 +5,3 @@ A proof says how much a study tells at most; this says how much its code is seen
 them, and guesses become a bound in `privacy/canary_guesses.py`. It finds mistakes, and is no
 guarantee (docs/privacy.md P18).
 """
-
-from hubbub.verification.audit.canary_audit import Audit, audit
-from hubbub.verification.audit.expected_power import size_of

@@ -21,16 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.planning import SUM_MARGIN, Plan
-from hubbub.protocol import (
-    Groups,
-    LocalTask,
-    Parameters,
-    RoundParameters,
-    SecureSource,
-)
-from hubbub.session import round_parameters_of
-from hubbub.tabular import Records
+from hubbub.planning.mechanism import SUM_MARGIN
+from hubbub.planning.plan_values import Plan
+from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.protocol.round.batch_rows import Groups
+from hubbub.protocol.round.projected_sum import LocalTask
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
+from hubbub.session.layout import round_parameters_of
+from hubbub.tabular.records import Records
 from hubbub.verification.audit.expected_power import joint_part
 
 Array = NDArray[np.float64]

@@ -13,8 +13,8 @@ import numpy as np
 
 import hubbub.learning as learning
 from hubbub import VERSION
-from hubbub.planning import Plan
-from hubbub.privacy import (
+from hubbub.planning.plan_values import Plan
+from hubbub.privacy.canary_guesses import (
     LOOKS,
     Rates,
     Rule,
@@ -24,18 +24,19 @@ from hubbub.privacy import (
     surest_rule,
     widest_rule,
 )
-from hubbub.queries import plan, training_of
-from hubbub.study import Study
+from hubbub.queries.study_queries import plan
+from hubbub.queries.training_ask import training_of
+from hubbub.study.study import Study
 from hubbub.verification.audit.canary_runs import AuditRun, Progress, played
 from hubbub.verification.audit.expected_power import ExpectedPower, size_of
-from hubbub.verification.evidence import (
+from hubbub.verification.evidence.audit_result import (
     SIDES,
-    Choice,
     Seen,
     audit_to_dict,
     bounds_of,
     choosing_runs,
 )
+from hubbub.verification.evidence.shown_epsilon import Choice
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,30 +21,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.planning import Plan
-from hubbub.privacy import Trials
-from hubbub.protocol import (
-    GroupBatches,
-    Groups,
-    Parameters,
-    RoundParameters,
-    Silo,
-    without_replacement,
-)
-from hubbub.session import (
-    AbsentError,
-    Federation,
-    NoisySums,
-    SiloParty,
-    federate,
-    layout_of,
-    raised_by,
-)
+from hubbub.planning.plan_values import Plan
+from hubbub.privacy.canary_guesses import Trials
+from hubbub.protocol.round.batch_rows import Groups
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
+from hubbub.protocol.round.silo import Silo
+from hubbub.protocol.round.silo_batches import GroupBatches
+from hubbub.protocol.token_lists.batch_schemes import without_replacement
+from hubbub.session.ask import AbsentError
+from hubbub.session.in_process import Federation, federate, raised_by
+from hubbub.session.layout import layout_of
+from hubbub.session.noisy_sums import NoisySums
+from hubbub.session.silo_party import SiloParty
 from hubbub.verification.audit.canaries import Canaries
 from hubbub.verification.audit.expected_power import share_of_others
 from hubbub.verification.audit.freshness_checks import MaskedFrames, Matrices, of_lists
 from hubbub.verification.audit.scores import kinds_of, scores_of
-from hubbub.verification.evidence import Seen
+from hubbub.verification.evidence.audit_result import Seen
 
 Array = NDArray[np.float64]
 

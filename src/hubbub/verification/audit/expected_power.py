@@ -24,15 +24,20 @@ from math import ceil, sqrt
 import numpy as np
 
 from hubbub.errors import StudyError
-from hubbub.planning import Mechanism, Plan, account_of, releases
-from hubbub.privacy import MOST_EPSILON, Composition, Rates, Release, Rule
-from hubbub.verification.evidence import (
+from hubbub.planning.accounts import account_of, releases
+from hubbub.planning.mechanism import Mechanism
+from hubbub.planning.plan_values import Plan
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.arguments import MOST_EPSILON
+from hubbub.privacy.canary_guesses import Rates, Rule
+from hubbub.privacy.dominating_pairs import Release
+from hubbub.verification.evidence.audit_result import (
     MOST_CANARIES,
-    Choice,
     check_auditable,
     check_size,
     choosing_runs,
 )
+from hubbub.verification.evidence.shown_epsilon import Choice
 
 _LEVELS = np.concatenate([[0.0], np.geomspace(1e-3, MOST_EPSILON, 48)])  # rules lie between them
 _NEAR = 1e-3  # delta at which curves are sharpest

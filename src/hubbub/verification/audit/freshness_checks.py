@@ -15,9 +15,13 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol import Draw, Lift, RoundParameters, Tag, ring, unverified
-from hubbub.session import NoRecorder
-from hubbub.verification.evidence import SMALL_SHARE, SURELY, Seen
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.wire import Tag, unverified
+from hubbub.protocol.projection.matrix import Draw
+from hubbub.protocol.projection.product import Lift
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.session.recorder import NoRecorder
+from hubbub.verification.evidence.audit_result import SMALL_SHARE, SURELY, Seen
 
 Array = NDArray[np.float64]
 Drawn = NDArray[np.bool_]

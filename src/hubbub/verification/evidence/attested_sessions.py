@@ -13,12 +13,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hubbub.errors import ProtocolError, UserError
-from hubbub.protocol import RollCall, Roster, Tag, parse
-from hubbub.session import AttestedSession, RefusedError, SessionOffer, digest_of
-from hubbub.study import Attestation, Study
-from hubbub.verification import attestation, transcript
+from hubbub.protocol.agreement.roll_call import RollCall
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.primitives.wire import Tag, parse
+from hubbub.session.attestation_exchange import AttestedSession, digest_of
+from hubbub.session.session_offer import RefusedError, SessionOffer
+from hubbub.study.attested_roles import Attestation
+from hubbub.study.study import Study
+from hubbub.verification.attestation.devices import MachineAttester
+from hubbub.verification.attestation.study_attestation import StudyAttestation
 from hubbub.verification.evidence import evidence_file, finding
 from hubbub.verification.evidence.silo_parts import SiloWords
+from hubbub.verification.transcript.frame_records import files, read, read_header
+from hubbub.verification.transcript.transcript_header import plain_roster, roster_of
 
 _TAGS = (Tag.OPEN, Tag.ROLL, Tag.NONCE, Tag.EVIDENCE)
 
@@ -29,19 +36,19 @@ def attested_of(folder: Path, roster: Roster) -> list[evidence_file.Plain]:
     Of one that was interrupted before, not all may have been kept. A run in one process has other
     keys when it is resumed: then a session has a roster of its own.
     """
-    return [one for path in transcript.files(folder) if (one := _attested(path, roster))]
+    return [one for path in files(folder) if (one := _attested(path, roster))]
 
 
 def _attested(path: Path, roster: Roster) -> evidence_file.Plain:
     """What was shown in one session; nothing without a round."""
     frames, asked = [], False
-    for kept in transcript.read(path):
+    for kept in read(path):
         asked = asked or kept.tag is Tag.MODEL
         if kept.tag in _TAGS:
             frames.append(b64encode(kept.frame).decode())
-    header = transcript.read_header(path)
+    header = read_header(path)
     same = header.roster.digest == roster.digest
-    own = {} if same else {"roster": transcript.plain_roster(header.roster)}
+    own = {} if same else {"roster": plain_roster(header.roster)}
     return {"session": header.session.hex(), "frames": frames, **own} if asked else {}
 
 
@@ -49,7 +56,7 @@ def attested_findings(
     content: evidence_file.Plain, study: Study, words: SiloWords
 ) -> Iterator[finding.Finding]:
     """How evidence stands that is verified again, session by session."""
-    roster = transcript.roster_of(content["roster"])
+    roster = roster_of(content["roster"])
     asked, shown = study.attestation, content.get("attested")
     if asked is None or shown is None:
         why = "the study asks for evidence" if asked else "the study asks for none"
@@ -58,7 +65,7 @@ def attested_findings(
                 "parties showed evidence as the study asks", f"{why}, unlike the file"
             )
         return
-    rosters = [transcript.roster_of(one["roster"]) if "roster" in one else roster for one in shown]
+    rosters = [roster_of(one["roster"]) if "roster" in one else roster for one in shown]
     listed = {one["session"] for one in content["transcripts"]}
     findings = [
         _finding(one, asked, study, own, _difference(own, roster, study))
@@ -89,7 +96,7 @@ def _of_every_session(
     claim = "parties showed evidence in every session with an attempt"
     shown = [one["session"] for one in content["attested"]]
     listed = {one["session"]: one["frames"] for one in content["transcripts"]}
-    roster = transcript.roster_of(content["roster"])
+    roster = roster_of(content["roster"])
     most = 2 + len(roster.parties) + 2 * len(roster.silos)  # no more come before the first round
     long = {session for session, frames in listed.items() if frames > most}
     if len(set(shown)) < len(shown):
@@ -150,7 +157,7 @@ def _replayed(one: evidence_file.Plain, asked: Attestation, study: Study, roster
         raise ProtocolError("expected the aggregator's offer first, got another frame")
     offer = SessionOffer.read(opening.payload, roster.name(0))
     attested = AttestedSession(
-        attests=attestation.StudyAttestation(asked=asked, attester=attestation.MachineAttester()),
+        attests=StudyAttestation(asked=asked, attester=MachineAttester()),
         roster=roster,
         study=study.id,
         session=session,

@@ -17,9 +17,11 @@ from typing import Any
 from hubbub.disk import json_value, write_text
 from hubbub.errors import StudyError
 from hubbub.number_format import at_least, at_most
-from hubbub.planning import Plan, stated_adversary
-from hubbub.privacy import Rates, arguments
-from hubbub.study import Study
+from hubbub.planning.exposure import stated_adversary
+from hubbub.planning.plan_values import Plan
+from hubbub.privacy import arguments
+from hubbub.privacy.canary_guesses import Rates
+from hubbub.study.study import Study
 from hubbub.verification.evidence.evidence_file import MALFORMED, Plain, read_whole
 from hubbub.verification.evidence.finding import CLOSE, Finding, difference, signed, wrong
 from hubbub.verification.evidence.shown_epsilon import epsilon_shown

@@ -19,16 +19,14 @@ from pathlib import Path
 
 from hubbub.errors import EffortError, IntegrityError
 from hubbub.number_format import at_most
-from hubbub.planning import (
-    Plan,
-    is_dimension,
-    stated_adversary,
-    told_shape,
-)
-from hubbub.privacy import limited
-from hubbub.queries import main_of
-from hubbub.queries import plan as plan_study
-from hubbub.study import SOFTWARE, Study
+from hubbub.planning.exposure import stated_adversary
+from hubbub.planning.model_size import is_dimension, told_shape
+from hubbub.planning.plan_values import Plan
+from hubbub.privacy.effort import limited
+from hubbub.queries.study_queries import main_of
+from hubbub.queries.study_queries import plan as plan_study
+from hubbub.study.attested_roles import SOFTWARE
+from hubbub.study.study import Study
 from hubbub.verification.evidence.attested_sessions import attested_findings
 from hubbub.verification.evidence.audit_result import AUDIT, audit_finding
 from hubbub.verification.evidence.evidence_file import MALFORMED, Plain, load
@@ -41,13 +39,8 @@ from hubbub.verification.evidence.finding import (
     signed,
     wrong,
 )
-from hubbub.verification.evidence.silo_parts import (
-    SiloWords,
-    count_of,
-    least_attempts,
-    part_claims,
-)
-from hubbub.verification.transcript import roster_of
+from hubbub.verification.evidence.silo_parts import SiloWords, count_of, least_attempts, part_claims
+from hubbub.verification.transcript.transcript_header import roster_of
 
 FORMAT = "hubbub evidence 1"
 MODEL = "model.safetensors"

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import VERSION
-from hubbub.planning import Plan
-from hubbub.privacy import RELATIONS
-from hubbub.protocol import SESSION_BYTES, Identity, Keys, Roster
-from hubbub.queries import RELEASED_FILES, STANDARDISED, VALIDATED, VALIDATION_SUMS
+from hubbub.planning.plan_values import Plan
+from hubbub.privacy.arguments import RELATIONS
+from hubbub.protocol.agreement.key_agreement import SESSION_BYTES
+from hubbub.protocol.primitives.identity import Identity, Keys, Roster
+from hubbub.study.ask import asks
 from hubbub.verification.evidence.attested_sessions import attested_of
 from hubbub.verification.evidence.audit_result import AUDIT, read_audit
 from hubbub.verification.evidence.claims import FORMAT, MODEL, spent, trusted
@@ -29,7 +30,8 @@ from hubbub.verification.evidence.evidence_file import (
     part_words,
     with_signature,
 )
-from hubbub.verification.transcript import FOLDER, files, head_of, plain_roster, read, read_header
+from hubbub.verification.transcript.frame_records import FOLDER, files, head_of, read, read_header
+from hubbub.verification.transcript.transcript_header import plain_roster
 
 FILE = "evidence.json"
 _MOST = 2**53
@@ -38,13 +40,9 @@ _PART_MEMBERS = {
     *("silo", "study", "sessions", "unlisted", "closed", "ledger", "attempts", "data_set"),
     "signature",
 }
-# What there is a digest of, where there is such a file. Transcripts have heads, checkpoints their
-# digests in their names, and the report can be written again at any time.
-_FILES = (
-    *("study.toml", "plan.json", "run.json", STANDARDISED, *RELEASED_FILES, "metrics.jsonl", AUDIT),
-    *(VALIDATION_SUMS, VALIDATED),
-    MODEL,
-)
+# What there is a digest of beside the files of asks, where there is such a file. Transcripts have
+# heads, checkpoints their digests in their names, and the report can be written again at any time.
+_FILES = ("study.toml", "plan.json", "run.json", "metrics.jsonl", AUDIT, MODEL)
 _PACKAGES = ("torch", "numpy", "scipy", "cryptography")
 ONE_PROCESS = (
     "that whoever ran the study could be trusted by all: every party ran in one process on one "
@@ -181,7 +179,8 @@ def collect(
 
 def digests_of(folder: Path) -> dict[str, str]:
     """SHA-256 of the files of a run, by name."""
-    there = [folder / name for name in _FILES if (folder / name).is_file()]
+    names = (*_FILES, *(name for ask in asks() for name in ask.files))
+    there = [folder / name for name in names if (folder / name).is_file()]
     return {path.name: _digest(path) for path in there}
 
 

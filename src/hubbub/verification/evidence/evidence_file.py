@@ -17,7 +17,7 @@ from typing import Any
 
 from hubbub import disk
 from hubbub.errors import HubbubError, IntegrityError, UserError
-from hubbub.verification.transcript import roster_of
+from hubbub.verification.transcript.transcript_header import roster_of
 
 _WHOLE = b"hubbub evidence v1"
 _PART = b"hubbub evidence part v1"

@@ -10,28 +10,16 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from math import exp, log
 
-from hubbub.planning import (
-    Account,
-    account_of,
-    epsilon_of,
-    least_certified,
-    owned_records,
-    releases,
-)
-from hubbub.privacy import (
-    MOST_EPSILON,
-    Composition,
-    Rates,
-    Release,
-    TradeOff,
-    lower_bound,
-    root,
-    upper_curve,
-    worst_distance,
-    worst_rates,
-)
-from hubbub.queries import training_of
-from hubbub.study import Study
+from hubbub.planning.accounts import Account, account_of, epsilon_of, least_certified, releases
+from hubbub.planning.exposure import owned_records
+from hubbub.privacy.accountant import Composition
+from hubbub.privacy.arguments import MOST_EPSILON
+from hubbub.privacy.canary_guesses import Rates, lower_bound, worst_distance, worst_rates
+from hubbub.privacy.dominating_pairs import Release
+from hubbub.privacy.roots import root
+from hubbub.privacy.tradeoff import TradeOff, upper_curve
+from hubbub.queries.training_ask import training_of
+from hubbub.study.study import Study
 
 _MOST_NOISE = 1e5  # a mechanism with more has power for nothing
 _EXACT = 1e-9  # logarithms of noise are found so exactly

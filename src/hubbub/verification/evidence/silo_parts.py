@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from hubbub.number_format import at_most
-from hubbub.protocol import Identity
-from hubbub.queries import main_of
-from hubbub.session import kept_of_set_up
-from hubbub.study import Study
+from hubbub.protocol.primitives.identity import Identity
+from hubbub.queries.study_queries import main_of
+from hubbub.session.setup import kept_of_set_up
+from hubbub.study.study import Study
 from hubbub.verification.evidence.evidence_file import Plain, part_words
 from hubbub.verification.evidence.finding import Finding, judged, not_verifiable, signed, wrong
-from hubbub.verification.transcript import roster_of
+from hubbub.verification.transcript.transcript_header import roster_of
 
 _MANY = 12  # silos beyond which each is mentioned only if something is wrong with it
 

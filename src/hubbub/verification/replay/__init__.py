@@ -4,7 +4,3 @@
 epsilon, `Replay` plays a session, `model_course` follows the model over all of them, from the first
 to the last. A run that goes on after a crash plays its sessions too, for sums whose steps are lost.
 """
-
-from hubbub.verification.replay.checking import steps_of, verify
-from hubbub.verification.replay.replayed_collection import is_collection
-from hubbub.verification.replay.replayed_session import Replay

@@ -15,29 +15,31 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
-from hubbub.planning import Plan
-from hubbub.protocol import RoundParameters
-from hubbub.queries import SumsQuery, TrainingQuery, ValidationQuery, main_of
-from hubbub.session import round_parameters_of
-from hubbub.study import Study
-from hubbub.verification.evidence import (
-    AUDIT,
-    FILE,
+from hubbub.planning.plan_values import Plan
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.queries.study_queries import main_of
+from hubbub.queries.sums_query import SumsQuery
+from hubbub.queries.training_query import TrainingQuery
+from hubbub.queries.validation.validation_query import ValidationQuery
+from hubbub.session.layout import round_parameters_of
+from hubbub.study.study import Study
+from hubbub.verification.evidence.audit_result import AUDIT
+from hubbub.verification.evidence.claims import MODEL, check_content, remade, within_seconds
+from hubbub.verification.evidence.collecting import FILE
+from hubbub.verification.evidence.evidence_file import (
     MALFORMED,
-    MODEL,
-    Finding,
     Plain,
-    check_content,
-    difference,
-    judged,
     load,
-    not_checked,
-    not_verifiable,
     read_plain,
     read_whole,
+)
+from hubbub.verification.evidence.finding import (
+    Finding,
+    difference,
+    judged,
+    not_checked,
+    not_verifiable,
     rederived,
-    remade,
-    within_seconds,
     wrong,
 )
 from hubbub.verification.replay.integrity_check import (
@@ -46,12 +48,7 @@ from hubbub.verification.replay.integrity_check import (
     check_rows,
     integrity_findings,
 )
-from hubbub.verification.replay.model_course import (
-    Course,
-    initial_of,
-    last_model,
-    lift_for,
-)
+from hubbub.verification.replay.model_course import Course, initial_of, last_model, lift_for
 from hubbub.verification.replay.released_check import released_findings
 from hubbub.verification.replay.replayed_collection import CollectionReplay, is_collection
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession
@@ -66,7 +63,8 @@ from hubbub.verification.replay.session_findings import (
     told_findings,
 )
 from hubbub.verification.replay.validation_check import validation_findings
-from hubbub.verification.transcript import FOLDER, Header, files, read_header
+from hubbub.verification.transcript.frame_records import FOLDER, files, read_header
+from hubbub.verification.transcript.transcript_header import Header
 
 _BEYOND = (
     "plan.json follows from study.toml",

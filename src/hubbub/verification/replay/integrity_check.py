@@ -13,21 +13,11 @@ from pathlib import Path
 
 from hubbub.disk import json_value
 from hubbub.errors import EffortError, HubbubError
-from hubbub.planning import Plan
-from hubbub.verification.evidence import (
-    FILE,
-    MALFORMED,
-    Finding,
-    Plain,
-    digests_of,
-    judged,
-    load,
-    not_checked,
-    read_whole,
-    summary_of,
-    wrong,
-)
-from hubbub.verification.transcript import FOLDER, files
+from hubbub.planning.plan_values import Plan
+from hubbub.verification.evidence.collecting import FILE, digests_of, summary_of
+from hubbub.verification.evidence.evidence_file import MALFORMED, Plain, load, read_whole
+from hubbub.verification.evidence.finding import Finding, judged, not_checked, wrong
+from hubbub.verification.transcript.frame_records import FOLDER, files
 
 METRICS = "metrics.jsonl"
 _ROUNDING = 1e-9  # relative: the account is made again, perhaps on another machine

@@ -19,17 +19,16 @@ from safetensors import SafetensorError, safe_open
 
 import hubbub.learning as learning
 from hubbub.errors import HubbubError, ProtocolError
-from hubbub.planning import (
-    Parameters,
-    Plan,
-    PlannedQuery,
-    QueryState,
-    SteppedQuery,
-    told_shape,
-)
-from hubbub.protocol import LAYERS, Lift, RoundParameters
+from hubbub.planning.model_size import told_shape
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Parameters, QueryState, SteppedQuery
+from hubbub.protocol.projection.product import Lift
+from hubbub.protocol.round.projected_sum import LAYERS
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.study.training import learning_of
-from hubbub.verification.evidence import Finding, check_ordinary, judged, not_verifiable, wrong
+from hubbub.verification.evidence.evidence_file import check_ordinary
+from hubbub.verification.evidence.finding import Finding, judged, not_verifiable, wrong
 from hubbub.verification.replay.integrity_check import RESTORE
 
 

@@ -12,16 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.disk import json_value
-from hubbub.planning import Plan
-from hubbub.queries import SumsQuery, sums_in
-from hubbub.verification.evidence import (
-    MALFORMED,
-    Finding,
-    difference,
-    read_plain,
-    read_whole,
-    wrong,
-)
+from hubbub.planning.plan_values import Plan
+from hubbub.queries.kept_sums import sums_in
+from hubbub.queries.sums_query import SumsQuery
+from hubbub.verification.evidence.evidence_file import MALFORMED, read_plain, read_whole
+from hubbub.verification.evidence.finding import Finding, difference, wrong
 from hubbub.verification.replay.integrity_check import RESTORE
 from hubbub.verification.replay.model_course import Course
 

@@ -13,17 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import (
-    Parameters,
-    Place,
-    RoundParameters,
-    SeedCheck,
-    Tag,
-    digest_of_shares,
-    ring,
-    unverified,
-)
-from hubbub.verification.transcript import Kept
+from hubbub.protocol.agreement.joint_seed import SeedCheck
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.wire import Tag, unverified
+from hubbub.protocol.round.additive_shares import Place, digest_of_shares
+from hubbub.protocol.round.round_parameters import Parameters, RoundParameters
+from hubbub.verification.transcript.frame_records import Kept
 
 Time = tuple[int, int]
 

@@ -18,22 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import IntegrityError, ProtocolError
-from hubbub.protocol import (
-    CollectionPlace,
-    FixedSet,
-    Opening,
-    RoundParameters,
-    Tag,
-    decoded,
-    read_deposit,
-    ring,
-)
-from hubbub.protocol.primitives.wire import VERSION
-from hubbub.session import SessionOffer
+from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening
+from hubbub.protocol.collection.deposit import read_deposit
+from hubbub.protocol.collection.fixed_set import FixedSet
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.wire import VERSION, Tag
+from hubbub.protocol.round.round_parameters import RoundParameters, decoded
+from hubbub.session.session_offer import SessionOffer
 from hubbub.verification.replay.model_course import Course
 from hubbub.verification.replay.replayed_offer import offer_in
 from hubbub.verification.replay.replayed_session import ReplayedSession
-from hubbub.verification.transcript import Header, Kept, read
+from hubbub.verification.transcript.frame_records import Kept, read
+from hubbub.verification.transcript.transcript_header import Header
 
 _ORDER = (
     Tag.COLLECT,

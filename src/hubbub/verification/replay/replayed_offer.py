@@ -9,9 +9,10 @@ plays nothing.
 from __future__ import annotations
 
 from hubbub.errors import ProtocolError
-from hubbub.protocol import RoundParameters
-from hubbub.session import RefusedError, SessionOffer
-from hubbub.verification.transcript import Header, Kept
+from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.session.session_offer import RefusedError, SessionOffer
+from hubbub.verification.transcript.frame_records import Kept
+from hubbub.verification.transcript.transcript_header import Header
 
 
 def offer_in(kept: Kept, header: Header, numbers: RoundParameters) -> SessionOffer:

@@ -22,25 +22,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import IntegrityError, ProtocolError
-from hubbub.protocol import (
-    EVERYBODY,
-    Lift,
-    PresentThroughout,
-    RollCall,
-    RoundParameters,
-    SeedCheck,
-    Tag,
-    decoded,
-    draw_of,
-    ring,
-    unverified,
-)
-from hubbub.protocol.primitives.wire import VERSION
-from hubbub.session import SessionOffer
+from hubbub.protocol.agreement.joint_seed import SeedCheck
+from hubbub.protocol.agreement.roll_call import RollCall
+from hubbub.protocol.primitives import ring
+from hubbub.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
+from hubbub.protocol.projection.product import Lift
+from hubbub.protocol.round.attempt_order import PresentThroughout
+from hubbub.protocol.round.projected_sum import draw_of
+from hubbub.protocol.round.round_parameters import RoundParameters, decoded
+from hubbub.session.session_offer import SessionOffer
 from hubbub.verification.replay.model_course import Course
 from hubbub.verification.replay.replayed_attempt import ReplayedAttempt, Time
 from hubbub.verification.replay.replayed_offer import offer_in
-from hubbub.verification.transcript import Header, Kept, read
+from hubbub.verification.transcript.frame_records import Kept, read
+from hubbub.verification.transcript.transcript_header import Header
 
 _ROUND = frozenset(
     {

@@ -7,15 +7,16 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import Path
 
-from hubbub.planning import Plan, PlannedQuery, Query
-from hubbub.queries import STANDARDISED, StandardisingQuery
-from hubbub.verification.evidence import (
-    FILE,
+from hubbub.planning.plan_values import Plan
+from hubbub.planning.planned_query import PlannedQuery
+from hubbub.planning.query import Query
+from hubbub.queries.standardising_query import STANDARDISED, StandardisingQuery
+from hubbub.verification.evidence.collecting import FILE
+from hubbub.verification.evidence.evidence_file import Plain, read_whole
+from hubbub.verification.evidence.finding import (
     Finding,
-    Plain,
     judged,
     not_verifiable,
-    read_whole,
     rederived,
     signed,
     wrong,
@@ -23,7 +24,7 @@ from hubbub.verification.evidence import (
 from hubbub.verification.replay.integrity_check import RESTORE
 from hubbub.verification.replay.model_course import Course
 from hubbub.verification.replay.replayed_session import ReplayedSession
-from hubbub.verification.transcript import Header, plain_roster
+from hubbub.verification.transcript.transcript_header import Header, plain_roster
 
 Sessions = Sequence[tuple[Header, ReplayedSession]]
 

@@ -8,21 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from hubbub.planning import Plan
-from hubbub.queries import (
+from hubbub.planning.plan_values import Plan
+from hubbub.queries.validation.validation_answers import validation_of
+from hubbub.queries.validation.validation_query import (
     VALIDATED,
     VALIDATION_SUMS,
     ValidationQuery,
-    validation_of,
-    validation_sums_in,
 )
-from hubbub.verification.evidence import (
-    MALFORMED,
-    Finding,
-    difference,
-    read_plain,
-    wrong,
+from hubbub.queries.validation.validation_query import (
+    sums_in as validation_sums_in,
 )
+from hubbub.verification.evidence.evidence_file import MALFORMED, read_plain
+from hubbub.verification.evidence.finding import Finding, difference, wrong
 from hubbub.verification.replay.integrity_check import RESTORE
 from hubbub.verification.replay.model_course import Course
 

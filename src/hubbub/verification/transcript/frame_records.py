@@ -39,16 +39,8 @@ from typing import Any, BinaryIO
 
 from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.protocol import (
-    HEADER,
-    HEADER_BYTES,
-    SIGNATURE_BYTES,
-    SIGNED_FIRST,
-    Tag,
-    hash_of,
-    short_of,
-    shortened,
-)
+from hubbub.protocol.primitives.message_sizes import HEADER, HEADER_BYTES, SIGNATURE_BYTES
+from hubbub.protocol.primitives.wire import SIGNED_FIRST, Tag, hash_of, short_of, shortened
 from hubbub.verification.transcript.transcript_header import Header, parsed, written
 
 FOLDER = "transcript"

@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from hubbub.disk import json_value
-from hubbub.protocol import Roster, RoundParameters, identity_of, plain_identity
+from hubbub.protocol.primitives.identity import Roster, identity_of, plain_identity
+from hubbub.protocol.round.round_parameters import RoundParameters
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,8 @@ from typing import BinaryIO, Self
 
 from hubbub.disk import fresh, sync_folder, write_all, write_bytes
 from hubbub.errors import IntegrityError
-from hubbub.protocol import Roster, RoundParameters
+from hubbub.protocol.primitives.identity import Roster
+from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.verification.transcript.frame_records import (
     Header,
     end_of,
