@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
-MOST_WRONG = 41
+MOST_WRONG = 42
 
 # Which files are the core until they are one folder: rooms, less what is named after them.
 _WHOLE_ROOMS = ("privacy", "planning", "protocol", "session", "ledger", "tabular")
