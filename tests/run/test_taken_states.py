@@ -6,7 +6,9 @@ as it likes, and it asks the silos, whose protocol is real, at whatever it likes
 
 from __future__ import annotations
 
+import copy
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,8 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from tests.validation.made_up import table_of, write_silos
 
+from hubbub import learning
 from hubbub.network.collection.collectable import why_not
 from hubbub.planning.query import QueryState
 from hubbub.protocol.primitives.identity import Keys, Roster
@@ -29,6 +33,7 @@ from hubbub.study.study import Study
 from hubbub.training import federated, local_backend, loop
 from hubbub.training.result import Result
 from hubbub.training.run_study import run
+from hubbub.verification.evidence.claims import MODEL
 from hubbub.verification.evidence.collecting import collect
 from hubbub.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
 from hubbub.verification.replay import checking
@@ -44,6 +49,7 @@ SCORES = ("run/validation.json", "run/validation-sums.json")
 EFFECTS = ("run/coefficients.json", "run/coefficient-sums.json")
 COLUMNS = {"age": {"low": 20, "high": 90}, "sex": {"categories": ["F", "M"]}}
 Frames = Callable[[list[Kept]], list[Kept]]
+_OWN = ("sha256", "parameters")  # what a model's file says of itself
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +110,14 @@ class Forger:
         with transcript:
             for one in frames(kept):
                 transcript.keep(one.frame, one.short)
+
+    def release(self, parameters: np.ndarray) -> None:
+        """Give out another model, in a file that is whole."""
+        path, model = self.folder / MODEL, copy.deepcopy(self.result.model)
+        with safe_open(path, framework="np") as file:
+            kept = {key: said for key, said in file.metadata().items() if key not in _OWN}
+        learning.load_parameters(model, parameters.astype(np.float32))
+        learning.save_model(path, model, kept)
 
     def sign(self, *, words: bool = True) -> list[Finding]:
         """The evidence of all that is there now, with what silos said; and what is found of it."""
@@ -316,6 +330,61 @@ def test_rounds_that_are_left_out_prove_no_earlier_model(silos: Path, tmp_path: 
     found = forger.sign()
     assert not holds(found)
     assert proven(found, "model.safetensors") == []
+
+
+@pytest.fixture(scope="module")
+def correlated(tmp_path_factory: pytest.TempPathFactory) -> Forger:
+    """A training of two epochs of noise, four attempts each."""
+    home = tmp_path_factory.mktemp("correlated")
+    write_silos(home, 120)
+    settings = {"steps": 8, "sampling": "poisson", "sample_rate": 0.25}
+    settings |= {"noise": "correlated", "bands": 4}
+    made = table_of(
+        home,
+        data={"columns": COLUMNS, "records": 480},
+        training=settings,
+        privacy={"epsilon": 24.0},
+    )
+    del made["validation"]
+    return forged(Study.from_table(made), home)
+
+
+@pytest.mark.parametrize("rounds", [5, 7])
+def test_an_epoch_that_is_cut_short_in_the_end_proves_no_earlier_model(
+    correlated: Forger, tmp_path: Path, rounds: int
+) -> None:
+    """A lost session pays for its epoch to the end; of the last one nothing shows that it was."""
+    folder = tmp_path / "run"
+    shutil.copytree(correlated.folder, folder)
+    forger = Forger(folder, correlated.keys, correlated.result)
+    assert len(proven(forger.sign(), MODEL)) == 1
+    (path,) = files(folder)
+    states = [one for one in read(path) if one.tag is Tag.MODEL]
+    forger.release(np.frombuffer(bytes(states[rounds].payload or b"")[-12:], "<f4"))
+    forger.rewrite("training", lambda kept: [one for one in kept if one.round <= rounds])
+    found = forger.sign()
+    assert holds(found)
+    assert proven(found, MODEL) == []
+    assert f"have {rounds} attempts, of 8" in "".join(one.claim for one in found)
+
+
+def test_steps_that_could_not_be_taken_here_are_not_proven(
+    silos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes down is shorter than what a step begins with, which only the study's code makes."""
+    made = table_of(
+        silos,
+        data={"columns": COLUMNS},
+        training={"steps": 2, "broadcast_dtype": "bfloat16"},
+        privacy={"epsilon": 24.0},
+    )
+    del made["validation"]
+    forger = forged(Study.from_table(made), tmp_path)
+    assert len(proven(verify(forger.folder), "every step along it")) == 1
+    monkeypatch.setattr("hubbub.verification.replay.model_course._built", lambda *_, **__: None)
+    found = verify(forger.folder)
+    assert holds(found)
+    assert proven(found, "every step along it") == []
 
 
 def test_whom_a_session_was_set_up_with_only_its_aggregator_says() -> None:

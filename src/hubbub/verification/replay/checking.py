@@ -9,7 +9,7 @@ data of any silo and runs no code that a study names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 import numpy as np
@@ -48,14 +48,14 @@ from hubbub.verification.replay.integrity_check import (
     check_rows,
     integrity_findings,
 )
-from hubbub.verification.replay.model_course import Course, initial_of, last_model, lift_for
+from hubbub.verification.replay.model_course import Course, initial_of, lift_for, model_findings
 from hubbub.verification.replay.released_check import released_findings
 from hubbub.verification.replay.replayed_collection import CollectionReplay, is_collection
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession
 from hubbub.verification.replay.session_findings import (
     Sessions,
     attempt_findings,
-    attempts_paid,
+    attempts_shown,
     key_findings,
     query_count_findings,
     replay_findings,
@@ -218,7 +218,8 @@ def _played(
             return
         done.append((header, played))
         course = courses.get(header.purpose)
-        yield from replay_findings(name, header, played, steps=course is not None)
+        stepped = course is not None and course.led is not None
+        yield from replay_findings(name, header, played, steps=stepped)
         if played.withheld and plan.study.transcript == "full":
             why = 'the study says transcript = "full", which is what it was approved with'
             yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
@@ -230,8 +231,9 @@ def _played(
     yield from attempt_findings(plan, done, content)
     _begin_last(plan, courses, done)
     for planned in plan.stepped:
-        courses[planned.purpose].miss(attempts_paid(planned, done), planned.mechanism.steps)
-    yield from _given_findings(folder, plan, courses)
+        courses[planned.purpose].miss(attempts_shown(planned, done), planned.mechanism.steps)
+    shown = {played.result for _, played in done if played.result is not None}
+    yield from _given_findings(folder, plan, courses, shown)
 
 
 def _first_model_findings(plan: Plan, is_made: bool) -> Iterator[Finding]:
@@ -243,12 +245,14 @@ def _first_model_findings(plan: Plan, is_made: bool) -> Iterator[Finding]:
         yield not_verifiable(f"the first model, which {made_by}")
 
 
-def _given_findings(folder: Path, plan: Plan, courses: Mapping[str, Course]) -> Iterator[Finding]:
-    """Whether what a run has given people is what its sums led to."""
+def _given_findings(
+    folder: Path, plan: Plan, courses: Mapping[str, Course], shown: Set[bytes]
+) -> Iterator[Finding]:
+    """Whether what a run has given people is what its sums led to, and silos were shown."""
     for planned in plan.stepped:
         query, course = planned.query, courses[planned.purpose]
         if isinstance(query, TrainingQuery) and (folder / MODEL).exists():
-            yield last_model(folder / MODEL, plan, course).covering("replay.model")
+            yield from model_findings(folder / MODEL, plan, course, shown)
         elif isinstance(query, SumsQuery):
             yield from released_findings(folder, plan, query, course)
         elif isinstance(query, ValidationQuery):
@@ -272,7 +276,7 @@ def _begin_last(plan: Plan, courses: dict[str, Course], done: Sessions) -> None:
     If that could not be made again, what was sent for it first proves nothing.
     """
     main = courses[plan.main.purpose]
-    main.miss(attempts_paid(plan.main, done), plan.main.mechanism.steps)
+    main.miss(attempts_shown(plan.main, done), plan.main.mechanism.steps)
     end = None if main.led is None else main.led.parameters
     is_model = end is not None and np.isfinite(end).all()
     for planned in plan.stepped:

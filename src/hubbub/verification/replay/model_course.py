@@ -10,6 +10,7 @@ steps and knows no messages.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from hubbub.protocol.round.projected_sum import LAYERS
 from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.study.training import learning_of
 from hubbub.verification.evidence.evidence_file import check_ordinary
-from hubbub.verification.evidence.finding import Finding, judged, not_verifiable, wrong
+from hubbub.verification.evidence.finding import Finding, judged, not_verifiable, signed, wrong
 from hubbub.verification.replay.integrity_check import RESTORE
 
 
@@ -157,7 +158,7 @@ class Course:
         doubt = self._missing or (
             "it begins with a state that was sent and could not be computed here"
             if self.led
-            else "not all sums could be made again"
+            else "not every sum, and step along it, could be made again"
         )
         return not_verifiable(f"that {claim}: {doubt}")
 
@@ -190,8 +191,15 @@ def lift_for(round_parameters: RoundParameters, plan: Plan) -> tuple[Lift | None
     return learning.lift_of(round_parameters, model), True
 
 
-def last_model(path: Path, plan: Plan, course: Course) -> Finding:
-    """The model is what the last step gave."""
+def model_findings(path: Path, plan: Plan, course: Course, shown: Set[bytes]) -> Iterator[Finding]:
+    """The model is what the last step gave, and what silos were shown before they were asked at it.
+
+    Args:
+        path: of its file.
+        plan: of the study.
+        course: of its training.
+        shown: the RESULTs of all sessions.
+    """
     claim = f"{path} holds the model that the last step gave"
     if _built(plan) is None:
         claim = (
@@ -199,17 +207,25 @@ def last_model(path: Path, plan: Plan, course: Course) -> Finding:
             "what others are for, only the study's own code or data say"
         )
     if course.led is None:
-        return course.judged(claim, "")
-    parameters = course.led.parameters
+        yield course.judged(claim, "").covering("replay.model")
+        if not shown:
+            return
     try:
         check_ordinary(path)
-        stored = _stored(path, plan, parameters.size)
+        stored = _stored(path, plan, plan.dimension or 0)
     except (HubbubError, SafetensorError, OSError) as error:
-        return wrong(claim, error)
+        yield wrong(claim, error).covering("replay.model")
+        return
     if stored is None:
-        return not_verifiable(f"that {claim}: it states none")
-    same = stored.tobytes() == parameters.tobytes()
-    return course.judged(claim, "" if same else f"it holds another; {RESTORE}")
+        yield not_verifiable(f"that {claim}: it states none").covering("replay.model")
+        return
+    if course.led is not None:
+        same = stored.tobytes() == course.led.parameters.tobytes()
+        why = "" if same else f"it holds another; {RESTORE}"
+        yield course.judged(claim, why).covering("replay.model")
+    if shown:
+        same, claim = shown == {stored.tobytes()}, f"{path} holds the RESULT that silos were shown"
+        yield signed(claim) if same else wrong(claim, f"they were shown another; {RESTORE}")
 
 
 def _stored(path: Path, plan: Plan, size: int) -> Parameters | None:

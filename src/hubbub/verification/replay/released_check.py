@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hubbub.disk import json_value
 from hubbub.planning.plan_values import Plan
 from hubbub.queries.kept_sums import sums_in
@@ -19,8 +16,6 @@ from hubbub.verification.evidence.evidence_file import MALFORMED, read_plain, re
 from hubbub.verification.evidence.finding import Finding, difference, wrong
 from hubbub.verification.replay.integrity_check import RESTORE
 from hubbub.verification.replay.model_course import Course
-
-Kept = NDArray[np.float32]
 
 
 def released_findings(
@@ -42,7 +37,10 @@ def released_findings(
         if not query.is_enough(kept):
             yield wrong(claim, f"{sums} has too few for an answer; {RESTORE}")
             return
-        follows = _kept_finding(f"{sums} follows from the sums", kept, course)
+        led, claim_of_sums = course.led, f"{sums} follows from the sums"
+        none = led is not None and not led.step and not query.layout.made(kept)  # nor is kept where
+        same = led is None or none or kept.tobytes() == led.parameters.tobytes()
+        follows = course.judged(claim_of_sums, "" if same else f"it differs; {RESTORE}")
         yield follows.covering("replay.answers")
         if not follows.holds:
             return  # whatever these sums say
@@ -60,9 +58,3 @@ def _difference(path: Path, text: str) -> str:
     if path.suffix == ".json":
         return difference(read_plain(path), json_value(text))
     return "" if read_whole(path) == text.encode() else "it differs"
-
-
-def _kept_finding(claim: str, kept: Kept, course: Course) -> Finding:
-    """Whether what was kept of sums is what they make."""
-    same = course.led is None or kept.tobytes() == course.led.parameters.tobytes()
-    return course.judged(claim, "" if same else f"it differs; {RESTORE}")

@@ -147,8 +147,22 @@ def query_count_findings(plan: Plan, done: Sessions, content: Plain | None) -> I
 def attempts_paid(planned: PlannedQuery[Query], done: Sessions) -> int:
     """Attempts at a query that pay for those in the transcripts: a row may be for an epoch (P9)."""
     epoch = planned.mechanism.epoch
+    return sum(epoch * ceil(begun / epoch) for begun in _begun(planned, done))
+
+
+def attempts_shown(planned: PlannedQuery[Query], done: Sessions) -> int:
+    """The same, but that no epoch was lost in the last session: none that did anything followed.
+
+    Whoever cuts a transcript within its last epoch may have chosen among sums.
+    """
+    last = _begun(planned, done)[-1:]
+    return attempts_paid(planned, done) - -sum(last) % planned.mechanism.epoch
+
+
+def _begun(planned: PlannedQuery[Query], done: Sessions) -> list[int]:
+    """Attempts that were begun in each session of a query, where there were any."""
     mine = [played.begun for header, played in done if header.purpose == planned.purpose]
-    return sum(epoch * ceil(begun / epoch) for begun in mine)
+    return [begun for begun in mine if begun]
 
 
 def attempt_findings(plan: Plan, done: Sessions, content: Plain | None) -> Iterator[Finding]:
