@@ -7,6 +7,7 @@ there only if one was made. The aggregator of these tests signs what it likes.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from tests.validation.made_up import SILOS, write_silos
 
 from hubbub.network.closing import StudyClosing
+from hubbub.network.engine import Missing, Phase
 from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
 from hubbub.session.ask import Call
 from hubbub.training import federated, loop
@@ -23,6 +25,7 @@ from hubbub.verification.replay.checking import verify
 from hubbub.verification.transcript.frame_records import files, read, read_header
 from network.consortium import table
 from network.relay import Relay, Session, Watched, at, lost, opened, refusal
+from run.test_taken_states import Forger
 
 NORTH = SILOS[0]
 MODEL = np.array([0.5, -0.25, 0.125], "<f4")
@@ -138,6 +141,19 @@ def test_the_end_of_a_study_is_at_the_result_that_was_signed(parties: Watched) -
 
     assert refusal(close(OTHER)) == REFUSED
     assert unverified(close(MODEL)[0]).tag is Tag.CLOSED
+
+
+def test_the_result_of_a_study_that_is_over_is_noted_too(parties: Watched) -> None:
+    """Nobody shows another one later, though nothing was asked at the first."""
+    session = opened(parties, purpose="validation")
+    told = ((Tag.CLOSE, b'{"sessions": []}'), (Tag.RESULT, MODEL.tobytes()))
+    frames = [signed(parties, session, tag, payload) for tag, payload in told]
+    (word,) = parties.ask(NORTH, Call.CLOSE, session.rounds.session, frames)
+    assert unverified(word).tag is Tag.CLOSED
+    assert refusal(show(parties, session, MODEL))[0] == "no-session"
+    parties.stop(NORTH)
+    parties.start(NORTH)
+    assert refusal(show(parties, opened(parties, purpose="validation"), OTHER)) == REFUSED
 
 
 @pytest.mark.parametrize(
@@ -259,3 +275,58 @@ def test_a_silo_that_does_not_sign_the_result_costs_the_others_no_sum(tmp_path: 
     purposes = [one.kind.purpose for one in parties.seats[NORTH]._ledger.entries()]
     assert purposes == ["training", "training"]
     assert all(one.holds for one in verify(tmp_path / "run"))
+
+
+def test_a_model_that_is_not_the_result_is_found_though_no_sum_can_be_made_again(
+    tmp_path: Path,
+) -> None:
+    parties = gathered(tmp_path, study={"transcript": "hashes"})
+    forger = Forger(tmp_path / "run", parties.aggregator.keys, parties.serve())
+    assert [one.verdict for one in forger.sign() if "holds the RESULT" in one.claim] == ["signed"]
+    forger.release(OTHER)
+    (wrong,) = (one for one in forger.sign() if not one.holds)
+    assert "holds the RESULT" in wrong.claim
+
+
+class KilledError(BaseException):
+    """The aggregator's process has ended."""
+
+
+def killed(phase: Phase, name: str, number: int, whom: Sequence[str]) -> Phase:
+    """The aggregator dies in the n-th phase of a name, when only some parties were asked."""
+    left = [number]
+
+    def carried(
+        called: str, requests: Mapping[str, bytes], deadline: float
+    ) -> Iterator[tuple[str, bytes | Missing]]:
+        left[0] -= called == name
+        if left[0]:
+            yield from phase(called, requests, deadline)
+        else:
+            some = {party: blob for party, blob in requests.items() if party in whom}
+            list(phase(called, some, deadline))
+            raise KilledError
+
+    return carried
+
+
+@pytest.mark.parametrize("asked", [1, 4])
+@pytest.mark.parametrize(
+    ("name", "number"), [("result", 1), ("model", 3), ("result", 2), ("model", 4), ("close", 1)]
+)
+def test_a_run_whose_aggregator_dies_at_its_end_goes_on(
+    tmp_path: Path, name: str, number: int, asked: int
+) -> None:
+    """An attempt that one silo has paid for is over for all; nobody is blamed."""
+    parties = gathered(tmp_path, validation={"sums": 1}, coefficients={"sums": 1})
+    with pytest.raises(KilledError):
+        parties.serve(killed(parties.phase, name, number, SILOS[:asked]))
+    result = parties.serve()
+    lost = {"validation": (name, number) == ("model", 3), "coefficients": number == 4}
+    assert ("was charged, and lost" in result.validation["refusal"]) == lost["validation"]
+    effects = (tmp_path / "run" / "coefficients.json").read_text()
+    assert ("were charged, and lost" in effects) == lost["coefficients"]
+    assert [one for one in verify(tmp_path / "run") if not one.holds] == []
+    paid = {silo: len(parties.rows(silo)) for silo in SILOS}
+    spared = SILOS[asked:] if any(lost.values()) else ()
+    assert paid == {silo: 4 - (silo in spared) for silo in SILOS}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,7 +87,7 @@ def serve(
             settle=saver.wait,
             offer=coordinator.standardise,
             release=coordinator.release,
-            begin=lambda state: _begun(state, prepared.plan, coordinator, folder),
+            begin=lambda state: _check_left(state, prepared.plan, coordinator),
         )
         saver.wait()
         parts = _closed(coordinator, sessions, trained)
@@ -134,17 +133,13 @@ def concluded(
     return result
 
 
-def _begun(state: State, plan: Plan, coordinator: Coordinator, folder: RunFolder) -> State:
-    """Where a run stands with every attempt that was begun, answered or not.
-
-    Each silo may have missed some that others have paid for.
+def _check_left(state: State, plan: Plan, coordinator: Coordinator) -> None:
+    """Refuse to begin a training all of whose attempts are used up.
 
     Raises:
         BudgetError: no attempt of the study is left.
     """
     steps, purpose = plan.mechanism.steps, plan.main.purpose
-    begun = folder.models_sent(purpose)
-    state = replace(state, attempts=max(state.attempts, begun))
     if state.step == 0 and state.attempts >= steps:
         paid = coordinator.requests.paid.get(purpose, {})
         listed = ", ".join(f"{name} {count}" for name, count in paid.items())
@@ -152,7 +147,6 @@ def _begun(state: State, plan: Plan, coordinator: Coordinator, folder: RunFolder
             f"expected attempts of this study to be left, the silos have paid for {listed} of "
             f"{steps}; approve the study under another name to run it again"
         )
-    return state
 
 
 def _closed(

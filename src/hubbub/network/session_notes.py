@@ -3,8 +3,8 @@
     sessions             ids of the sessions that were opened, none of which is opened twice
     graphs               ids of the studies for which a mask graph was drawn, once for each; and
                          when each was approved, and used in an answer
-    results              ids of the studies of which a RESULT was signed before the end, with its
-                         digest: each has one
+    results              ids of the studies of which a RESULT was shown, with its digest: each has
+                         one
     paid                 at an aggregator: the most attempts of a study, by purpose, that each silo
                          has said to have paid for
 
@@ -54,7 +54,7 @@ class SessionNotes:
         return self._note(SESSIONS, session.hex().encode(), lambda _: 1)
 
     def take_result(self, study: bytes, digest: bytes) -> bool:
-        """Note on disk which RESULT of a study is about to be signed; False if another was.
+        """Note on disk which RESULT of a study is about to be believed; False if another was.
 
         Raises:
             IntegrityError: the disk does not take it; nothing must be said.
@@ -64,7 +64,7 @@ class SessionNotes:
         return self.result(study) == digest
 
     def result(self, study: bytes) -> bytes | None:
-        """The digest of the RESULT of a study that was signed first; None if none was."""
+        """The digest of the RESULT of a study that was shown first; None if none was."""
         line = re.compile(re.escape(study.hex().encode()) + rb":([0-9a-f]{64})")
         with suppress(FileNotFoundError):
             for one in (self.home / RESULTS).read_bytes().split():

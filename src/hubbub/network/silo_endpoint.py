@@ -228,12 +228,12 @@ class SiloEndpoint(Endpoint):
         """The answer to a call of an open session, at this silo's pace if it is a sum."""
         if call is Call.CLOSE:
             return self._close(state, parts)
-        if call is Call.RESULT:
-            return self._take_result(state, parts)
         if state.closed:
             raise RefusedError(
-                "no-session", "expected a study that goes on, got a round after its end; open anew"
+                "no-session", "expected a study that goes on, got a call after its end; open anew"
             )
+        if call is Call.RESULT:
+            return self._take_result(state, parts)
         began, work = time.monotonic(), state.party.take(call, parts)
         with learning.threads_for(state.membership.round_parameters.parameters):
             answered = work()
@@ -260,10 +260,8 @@ class SiloEndpoint(Endpoint):
             raise ProtocolError("expected no RESULT in this session, got one", culprit="relay")
         payload = self._from_aggregator(state, parts[0], Tag.RESULT)
         result = self._model_in(payload, self._known(state.study))
-        digest = hashlib.sha256(payload).digest()
-        if not self.party_folder.notes.take_result(state.study.id, digest):
-            raise self._another_result()
-        state.result = result
+        digest = self._noted(state.study, payload)
+        state.result = result  # which no session is asked at before it is noted
         frame = Frame(
             tag=Tag.RESULT_SIGNED,
             study=state.study.id,
@@ -274,11 +272,19 @@ class SiloEndpoint(Endpoint):
         )
         return [frame.sealed(self.party_folder.keys)]
 
-    def _another_result(self) -> ProtocolError:
-        return ProtocolError(
-            "expected the RESULT that this silo has signed before, got another",
-            culprit=self.roster.name(0),
-        )
+    def _noted(self, study: Study, result: bytes | memoryview) -> bytes:
+        """The digest of a study's RESULT, which is on disk from now on.
+
+        Raises:
+            ProtocolError: another was noted before.
+        """
+        digest = hashlib.sha256(result).digest()
+        if not self.party_folder.notes.take_result(study.id, digest):
+            raise ProtocolError(
+                "expected the RESULT that this silo has noted before, got another",
+                culprit=self.roster.name(0),
+            )
+        return digest
 
     def _check_state(self, key: tuple[bytes, str], attempt: Attempt) -> None:
         """Refuse what cannot be asked at, as far as it is known here (docs/evidence.md).
@@ -384,15 +390,13 @@ class SiloEndpoint(Endpoint):
     ) -> None:
         """What the study has given, in the silo's own folder."""
         parameters = self._model_in(payload, known)
-        signed = self.party_folder.notes.result(plan.study.id)
-        if signed not in (None, hashlib.sha256(payload).digest()):
-            raise self._another_result()
         try:
             plan.main.query.check_complete(QueryState(parameters=parameters))
         except IntegrityError:
             raise ProtocolError(
                 "expected as many sums as answers need, got fewer", culprit=self.roster.name(0)
             ) from None
+        self._noted(plan.study, payload)
         standardisation = state.offer.standardisation
         if (
             plan.study.data.standardise and standardisation is None

@@ -64,7 +64,7 @@ def train_federated(
     settle: Callable[[], None] = lambda: None,
     offer: Callable[[Standardisation | None], None] = lambda _: None,
     release: Callable[[Parameters], None] = lambda _: None,
-    begin: Callable[[QueryState], QueryState] = lambda state: state,
+    begin: Callable[[QueryState], None] = lambda _: None,
 ) -> tuple[PreparedStudy, QueryState]:
     """Ask all that a study asks: every silo adds its share of the noise, only sums are seen.
 
@@ -75,7 +75,7 @@ def train_federated(
         progress, keep, settle: see `train`.
         offer: told how features are standardised, before silos are told.
         release: told the model that is released, before what is asked last is asked at it.
-        begin: what more counts as spent before the first step.
+        begin: told where the main query goes on, with all that counts as spent.
     """
     opened = private_queries(sessions)
     prepared = ask_before(prepared, opened, sessions.folder)
@@ -84,7 +84,8 @@ def train_federated(
     main, state = prepared.plan.main, start or QueryState(parameters=prepared.initial)
     state = _caught_up(main, state, sessions.folder, prepared.lift)
     asked = opened(main, prepared.tasks, prepared.lift)
-    state = begin(replace(state, attempts=max(state.attempts, asked.charged)))
+    state = replace(state, attempts=max(state.attempts, asked.charged))
+    begin(state)
     trained = loop.train(
         prepared,
         asked.summation,

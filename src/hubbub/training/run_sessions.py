@@ -101,8 +101,9 @@ class RunSessions:
         return sums
 
     def charged(self, purpose: str) -> int:
-        """Attempts that were paid for in this run for a purpose."""
-        return self.backend.charged(purpose)
+        """Attempts that were paid for in this run for a purpose, or may have been."""
+        begun = 0 if self.folder is None else self.folder.begun_apart(purpose)
+        return max(self.backend.charged(purpose), begun)
 
     def _recorder(self, rounds: Rounds, purpose: str) -> Recorder:
         """The transcript of a session, if the run has a folder."""
