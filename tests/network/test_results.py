@@ -24,7 +24,7 @@ from hubbub.verification.evidence.finding import REDERIVED
 from hubbub.verification.replay.checking import verify
 from hubbub.verification.transcript.frame_records import files, read, read_header
 from network.consortium import table
-from network.relay import Relay, Session, Watched, at, lost, opened, refusal
+from network.relay import Relay, Session, Watched, at, lost, on_parts, opened, refusal
 from run.test_taken_states import Forger
 
 NORTH = SILOS[0]
@@ -266,15 +266,24 @@ def test_a_run_that_asks_at_another_model_gets_no_sum(
     assert purposes == {"training", "coefficients"}
 
 
-def test_a_silo_that_does_not_sign_the_result_costs_the_others_no_sum(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_silo_that_does_not_sign_the_result_costs_the_others_no_sum(
+    tmp_path: Path, lies: bool
+) -> None:
     """Its one sum is the others', though the silo is there again when it is asked for."""
     parties = gathered(tmp_path, parties={"dropouts": 1}, validation={"sums": 1})
-    relay = Relay(parties.phase, tells=at("result", lost, NORTH))
+
+    def lied(frames: list[bytes]) -> list[bytes]:
+        where = {"session": unverified(frames[0]).session, "receiver": EVERYBODY}
+        return [parties.sealed(NORTH, Tag.RESULT_SIGNED, bytes(32), **where)]
+
+    relay = Relay(parties.phase, tells=at("result", on_parts(lied) if lies else lost, NORTH))
     result = parties.serve(relay)
     assert result.validation["refusal"] == ""
     purposes = [one.kind.purpose for one in parties.seats[NORTH]._ledger.entries()]
     assert purposes == ["training", "training"]
     assert all(one.holds for one in verify(tmp_path / "run"))
+    assert any("north: expected its word" in said for said in parties.said) == lies
 
 
 def test_a_model_that_is_not_the_result_is_found_though_no_sum_can_be_made_again(
@@ -283,9 +292,15 @@ def test_a_model_that_is_not_the_result_is_found_though_no_sum_can_be_made_again
     parties = gathered(tmp_path, study={"transcript": "hashes"})
     forger = Forger(tmp_path / "run", parties.aggregator.keys, parties.serve())
     assert [one.verdict for one in forger.sign() if "holds the RESULT" in one.claim] == ["signed"]
+    kept = (tmp_path / "run" / "model.safetensors").read_bytes()
     forger.release(OTHER)
     (wrong,) = (one for one in forger.sign() if not one.holds)
     assert "holds the RESULT" in wrong.claim
+    (tmp_path / "run" / "model.safetensors").write_bytes(kept)
+    first = (Tag.RESULT_SIGNED, 1)
+    forger.rewrite("validation", lambda kept: [k for k in kept if (k.tag, k.sender) != first])
+    (wrong,) = (one for one in forger.sign() if not one.holds)
+    assert "silos that had signed the RESULT" in wrong.verdict
 
 
 class KilledError(BaseException):

@@ -54,27 +54,36 @@ class StudyClosing:
 
         Who does not sign it takes no part: it would refuse the session's MODELs, and others pay.
         """
-        frame = self._frame(keys, rounds.session, Tag.RESULT, self.result)
-        digest, signed = hashlib.sha256(self.result).digest(), list[bytes]()
-        attendance, parts = rounds.attendance, [frame]
-        asked = dict.fromkeys(attendance.present, parts)
+        parts = [self._frame(keys, rounds.session, Tag.RESULT, self.result)]
+        signed, absent = list[bytes](), rounds.attendance.absent
+        asked = dict.fromkeys(rounds.attendance.present, parts)
         for index, received in self.requests.ask(Call.RESULT, asked, rounds.session):
-            if isinstance(received, Absent):
-                attendance.absent[index] = replace(received, why=LEFT_OUT)
-                continue
-            try:
-                (data,) = received
-                told = parse(
-                    data, self.requests.roster, study=self.study.id, session=rounds.session
-                )
-                if told.tag is not Tag.RESULT_SIGNED or bytes(told.payload) != digest:
-                    raise ProtocolError("expected its word for the RESULT", culprit="relay")
-            except UNREADABLE as error:
-                absent = self.requests.garbled(index, str(error), "relay")
-                attendance.absent[index] = replace(absent, why=LEFT_OUT)
+            word = self._word(rounds.session, index, received)
+            if isinstance(word, Absent):
+                absent[index] = replace(word, why=LEFT_OUT)
             else:
-                signed.append(data)
-        rounds.opening = [*rounds.opening, frame, *signed]
+                signed.append(word)
+        rounds.opening = [*rounds.opening, *parts, *signed]
+
+    def _word(self, session: bytes, index: int, received: Answer) -> bytes | Absent:
+        """A silo's word for the RESULT, or why there is none."""
+        if isinstance(received, Absent):
+            return received
+        roster, digest = self.requests.roster, hashlib.sha256(self.result).digest()
+        try:
+            (data,) = received
+            told = parse(data, roster, study=self.study.id, session=session)
+            if told.tag is not Tag.RESULT_SIGNED:
+                raise ProtocolError("expected RESULT_SIGNED, got another frame", culprit="relay")
+            if bytes(told.payload) != digest:
+                raise ProtocolError(
+                    "expected its word for the RESULT that it was shown, got one for another",
+                    culprit=roster.name(index),
+                )
+        except UNREADABLE as error:
+            culprit = error.culprit if isinstance(error, ProtocolError) else ""
+            return self.requests.garbled(index, str(error), culprit or "relay")
+        return data
 
     def close(
         self, keys: Keys, sessions: Sequence[bytes], parameters: bytes

@@ -166,12 +166,13 @@ class Replay:
 
     def _show_result(self, kept: Kept, sender: str) -> None:
         """What silos were shown before a sum that is asked last, and that they signed it."""
+        if self._course is None:
+            return  # of a query that is asked at nothing that was shown, or nobody asks
         played, is_result = self._played, kept.tag is Tag.RESULT
         payload, is_early = kept.payload or b"", self._last == (0, 0)
         if is_result and is_early and kept.sender == 0 and played.result is None:
             played.result = payload
-            if self._course is not None:
-                self._course.begin_at(payload)
+            self._course.begin_at(payload)
             return
         known = hashlib.sha256(played.result or b"").digest()
         fits = is_early and played.result is not None and kept.sender in self._roster.silos
@@ -204,6 +205,11 @@ class Replay:
         if numbered and self._round_parameters.row_of(model) != self._row:
             raise ProtocolError(f"expected attempt {self._row} of the session", culprit=sender)
         self._attendance.stay(active, sender)
+        if self._played.result is not None and not active <= self._played.signers:
+            raise ProtocolError(
+                "expected a MODEL for silos that had signed the RESULT, found one for others too",
+                culprit=sender,
+            )
         if self._course is not None:
             self._course.reach(kept.round)
             self._course.expect(parameters, self._round_parameters)
