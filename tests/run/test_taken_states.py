@@ -332,6 +332,14 @@ def test_rounds_that_are_left_out_prove_no_earlier_model(silos: Path, tmp_path: 
     assert proven(found, "model.safetensors") == []
 
 
+def test_a_session_is_not_counted_twice(silos: Path, tmp_path: Path) -> None:
+    """Whoever drops one, and has another in two files, would show as many sums as are due."""
+    forger = forged(asking(silos, transcript="hashes"), tmp_path)
+    path = files(forger.folder)[0]
+    shutil.copy(path, path.with_stem(bytes(16).hex()))
+    assert any("of another session" in one.claim for one in forger.sign() if not one.holds)
+
+
 @pytest.fixture(scope="module")
 def correlated(tmp_path_factory: pytest.TempPathFactory) -> Forger:
     """A training of two epochs of noise, four attempts each."""

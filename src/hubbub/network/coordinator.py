@@ -75,10 +75,11 @@ class Coordinator:
         """From now on, what is set up is asked at this model, which silos are shown before."""
         self._closing.result = np.asarray(parameters, dtype="<f4").tobytes()
 
-    def charged(self, purpose: str) -> int:
+    def charged(self, purpose: str, begun: int) -> int:
         """Attempts of a purpose that so many silos say to have paid for as cannot all be lying.
 
-        What this run has asked for itself, its transcripts know beside that.
+        Of those that this run has begun itself one silo's word is enough, or its answer. In the
+        main query all of them count: a silo may have paid that does not come back.
         """
         roster, said = self.requests.roster, self.requests.paid.get(purpose, {})
         places = {roster.name(index): index for index in roster.silos}
@@ -90,7 +91,9 @@ class Coordinator:
             if count > believed + _LOST and (purpose, index) not in self._unbelieved:
                 self._unbelieved.add((purpose, index))
                 self.requests.warn("unbelieved", whom=roster.name(index), count=count)
-        return believed
+        if purpose != main_of(self.study).mechanism.purpose:
+            begun = min(begun, max([*most.values(), *self._answers(purpose).values()], default=0))
+        return max(believed, begun)
 
     def least_paid(self, purpose: str, name: str) -> int:
         """Attempts that a silo has paid for: what it has answered, or has said before (P15)."""
@@ -193,7 +196,7 @@ class Coordinator:
         self.answered[purpose] = self._answers(purpose)  # those of the session before, too
         self._open[purpose] = rounds
         for each in self.requests.paid:
-            self.charged(each)  # notes it
+            self.charged(each, 0)  # notes it
         self._closing.finished(purpose, rounds.session, rounds.attendance.silos)
 
     def check_approval(self) -> None:

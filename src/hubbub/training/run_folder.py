@@ -202,12 +202,9 @@ class RunFolder:
             purpose=purpose,
         )
 
-    def begun_apart(self, purpose: str) -> int:
-        """How many attempts for a purpose were begun among machines, answered or not.
-
-        Any silo may have paid for them, whatever the others say.
-        """
-        mine = self._transcripts(purpose) if self._apart else ()
+    def models_sent(self, purpose: str) -> int:
+        """How many attempts for a purpose were begun, answered or not: so many models were sent."""
+        mine = self._transcripts(purpose)
         return sum(kept.tag is Tag.MODEL for path in mine for kept in read(path))
 
     def sums_after(self, state: QueryState, purpose: str, lift: Lift | None) -> dict[int, Sum]:

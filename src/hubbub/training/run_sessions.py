@@ -56,8 +56,8 @@ class Backend(Protocol):
     def lost(self, number: int, in_a_row: int, lost: AbsentError) -> None:
         """Hear that a session was lost in a round; raise unless a new one would help."""
 
-    def charged(self, purpose: str) -> int:
-        """Attempts that were paid for in this run for a purpose."""
+    def charged(self, purpose: str, begun: int) -> int:
+        """Attempts that were paid for in this run for a purpose; so many were begun."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +101,9 @@ class RunSessions:
         return sums
 
     def charged(self, purpose: str) -> int:
-        """Attempts that were paid for in this run for a purpose, or may have been."""
-        begun = 0 if self.folder is None else self.folder.begun_apart(purpose)
-        return max(self.backend.charged(purpose), begun)
+        """Attempts that were paid for in this run for a purpose."""
+        begun = 0 if self.folder is None else self.folder.models_sent(purpose)
+        return self.backend.charged(purpose, begun)
 
     def _recorder(self, rounds: Rounds, purpose: str) -> Recorder:
         """The transcript of a session, if the run has a folder."""

@@ -187,6 +187,9 @@ def _played(
 ) -> Iterator[Finding]:
     """The sessions, the attempts and the model."""
     headers = {path: read_header(path) for path in files(folder)}
+    if len({header.session for header in headers.values()}) < len(headers):
+        yield wrong("each transcript is of another session", f"two are of the same; {RESTORE}")
+        return
     # A header's number is the aggregator's word: what is asked last is not played before the main
     # query, whose end it is asked at.
     paths = sorted(headers, key=lambda path: (_place(plan, headers[path]), path.name))
