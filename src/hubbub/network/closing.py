@@ -55,21 +55,22 @@ class StudyClosing:
         Who does not sign it takes no part: it would refuse the session's MODELs, and others pay.
         """
         parts = [self._frame(keys, rounds.session, Tag.RESULT, self.result)]
-        signed, absent = list[bytes](), rounds.attendance.absent
+        digest, signed = hashlib.sha256(self.result).digest(), list[bytes]()
+        absent = rounds.attendance.absent
         asked = dict.fromkeys(rounds.attendance.present, parts)
         for index, received in self.requests.ask(Call.RESULT, asked, rounds.session):
-            word = self._word(rounds.session, index, received)
+            word = self._word(digest, rounds.session, index, received)
             if isinstance(word, Absent):
                 absent[index] = replace(word, why=LEFT_OUT)
             else:
                 signed.append(word)
         rounds.opening = [*rounds.opening, *parts, *signed]
 
-    def _word(self, session: bytes, index: int, received: Answer) -> bytes | Absent:
-        """A silo's word for the RESULT, or why there is none."""
+    def _word(self, digest: bytes, session: bytes, index: int, received: Answer) -> bytes | Absent:
+        """A silo's word for the RESULT with a digest, or why there is none."""
         if isinstance(received, Absent):
             return received
-        roster, digest = self.requests.roster, hashlib.sha256(self.result).digest()
+        roster = self.requests.roster
         try:
             (data,) = received
             told = parse(data, roster, study=self.study.id, session=session)
