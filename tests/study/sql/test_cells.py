@@ -51,6 +51,7 @@ def _answers(home: Path, query: str) -> list[tuple[str, ...]]:
     return sorted(map(tuple, rows))
 
 
+@pytest.mark.slow
 def test_p31_a_cell_that_no_driver_hands_over_keeps_nobody_away(postgresql: Any, tmp_path: Path):
     for place, value in enumerate(DUCKDB):
         home = connect(tmp_path / f"d{place}", "north", "duckdb:///db")

@@ -291,6 +291,7 @@ def _differ_in(gone: int, query: str, everybody: Any, others: Any, alone: Any) -
     assert alone == [row for row in everybody if row[whose] == str(gone)], query
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", LET_IN)
 def test_p31_neighbouring_databases_give_results_that_differ_in_one_persons_rows(query: str):
     people = list(range(1, 25))
