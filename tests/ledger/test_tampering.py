@@ -380,3 +380,20 @@ def test_p15_a_note_of_the_head_that_was_put_back_is_written_again(path):
         _copied_over(note_of(path))
         ledger.charge(entry(ROWS + 1))
     assert note_of(path).read_text().startswith(f"{ROWS + 1:020d} ")
+
+
+def test_p15_a_log_that_another_process_takes_away_as_this_one_opens_is_no_replacement(
+    path, monkeypatch
+):
+    before, opens = Ledger(path), Chain._open
+    before.charge(entry(ROWS + 1))
+
+    def late(self: Chain) -> None:
+        before.close()  # the last to leave takes its log along
+        assert not path.with_name(path.name + "-wal").exists()
+        opens(self)
+
+    monkeypatch.setattr(Chain, "_open", late)
+    with Ledger(path) as ledger:
+        ledger.charge(entry(ROWS + 2))
+    assert verified(path) == ROWS + 2

@@ -74,7 +74,7 @@ class Chain:
             )
             self._database.text_factory = _decoded
             try:
-                self._check_files()
+                self._check_files(("",))  # until it is open, who leaves takes the others along
                 self._open()
                 self._check_files()
                 self._public = self._named_key()
@@ -225,10 +225,10 @@ class Chain:
             )
         return False
 
-    def _check_files(self) -> None:
+    def _check_files(self, ends: Sequence[str] = ("", "-wal", "-shm")) -> None:
         """The database's files are those that stand under their names; OSError if one is gone."""
         path = self._path.resolve()
-        for end in ("", "-wal", "-shm"):
+        for end in ends:
             one = path.with_name(path.name + end)
             if end and end not in self._files and not one.exists():
                 continue  # without a log SQLite has none of the two

@@ -378,8 +378,6 @@ def answers_in(folder: Path) -> dict[str, Counter[str]]:
     answers: dict[str, Counter[str]] = {}
     for path in files(folder):
         header = read_header(path)
-        counted = answers.setdefault(header.purpose, Counter())
-        counted.update(
-            header.roster.name(kept.sender) for kept in read(path) if kept.tag is Tag.MASKED
-        )
+        given = (kept.sender for kept in read(path) if kept.tag in (Tag.MASKED, Tag.DEPOSIT))
+        answers.setdefault(header.purpose, Counter()).update(map(header.roster.name, given))
     return answers
