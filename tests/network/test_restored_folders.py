@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from hubbub.cli import ledger_commands
 from hubbub.cli.main import main
 from hubbub.errors import HubbubError, IntegrityError
 from hubbub.ledger.privacy_ledger import Ledger
@@ -305,6 +306,22 @@ def test_p15_a_silo_keeps_the_newest_that_was_witnessed_of_a_ledger(tmp_path: Pa
     seat._keep_heads(said)
     assert json.loads(file.read_text()) == older.to_dict()
     assert [path.name for path in file.parent.iterdir()] == ["ann.json"]
+
+
+def test_no_row_is_missing_for_a_version_that_plans_other_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = gathered(tmp_path / "here", training={"steps": 2})
+    parties.serve(timeouts=HASTY)
+    honest = ledger_commands.kind_of
+
+    def later(query: Any) -> Any:
+        kind = honest(query)
+        return replace(kind, noise_multiplier=0.9 * kind.noise_multiplier)
+
+    monkeypatch.setattr(ledger_commands, "kind_of", later)
+    ledger, run = parties.home / "ann" / "ledger.sqlite", parties.home / "run"
+    assert json.loads(_command("missing", ledger, "ann", run, code=0))["missing"] == {"training": 0}
 
 
 def _shortened(ledger: Path, home: Path) -> dict[str, Any]:
