@@ -30,6 +30,7 @@ from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.event_log import EventLog
 from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
+from hubbub.planning.mechanism import Mechanism
 from hubbub.verification.replay.checking import verify
 from network.consortium import sent_home
 from network.relay import HASTY, NAMES, Jumping, Relay, gathered
@@ -306,6 +307,25 @@ def test_p15_a_silo_keeps_the_newest_that_was_witnessed_of_a_ledger(tmp_path: Pa
     seat._keep_heads(said)
     assert json.loads(file.read_text()) == older.to_dict()
     assert [path.name for path in file.parent.iterdir()] == ["ann.json"]
+
+
+def test_each_session_has_paid_for_an_epoch_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = gathered(tmp_path / "here", training={"steps": 5})
+
+    def stops(step: int, _row: Any) -> None:
+        if step == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parties.serve(timeouts=HASTY, progress=stops)
+    parties.serve(timeouts=HASTY)
+    with Ledger(tmp_path / "emptied.sqlite"):
+        pass
+    monkeypatch.setattr(Mechanism, "epoch", 3)
+    found = _command("missing", tmp_path / "emptied.sqlite", "ann", parties.home / "run")
+    assert json.loads(found)["missing"] == {"training": 3}  # of 4 answers and of 1
 
 
 def test_no_row_is_missing_for_a_version_that_plans_other_noise(

@@ -231,7 +231,7 @@ def _missing(options: argparse.Namespace) -> int:
             f"expected a silo of {study.name}, got {options.silo!r}; name one of "
             f"{', '.join(study.parties.names)}"
         )
-    answers, made = answers_in(options.run), plan(study)
+    answers, made = list(answers_in(options.run)), plan(study)
     with _existing(options.ledger) as ledger:
         cap, before = ledger.cap, ledger.tally
         whole = Tally()
@@ -242,9 +242,9 @@ def _missing(options: argparse.Namespace) -> int:
         for kind, count in before.counts(study.id):
             charged[kind.purpose] += count
         for query in made.queries:
-            answered = answers.get(query.purpose, Counter())[options.silo]
-            rows = ceil(answered / query.mechanism.epoch) - charged[query.purpose]
-            lost[query.purpose] = max(0, rows)
+            given = (counts[options.silo] for name, counts in answers if name == query.purpose)
+            rows = sum(ceil(count / query.mechanism.epoch) for count in given)  # by session (P9)
+            lost[query.purpose] = max(0, rows - charged[query.purpose])
             entry = Entry(
                 study=study.id,
                 session=bytes(16),
