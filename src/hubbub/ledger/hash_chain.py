@@ -164,14 +164,14 @@ class Chain:
         """All or nothing, alone on the file, on disk when it is left."""
         remedy = "nothing was sent: free the disk or the lock, then resume"
         self._written.clear()
-        with self._reported(f"{self._path} to take a row", remedy):
+        with self._reported(f"{self._path} to take a row", remedy), self._noted.writer() as note:
             with self._transaction("IMMEDIATE"):
                 self._check_files()
                 self._is_blank()  # others may have written into the file since it was opened
                 yield
             self._check_files()  # P15: a row that went elsewhere pays for nothing
             for row in self._written[-1:]:
-                self._noted.write(row.head)
+                note(row.head)
 
     def rehearse(self) -> None:
         """Within `writing`: have the disk take what stands in the file anyway, like a row."""
