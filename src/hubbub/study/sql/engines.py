@@ -16,6 +16,7 @@ import sqlite3
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -35,6 +36,7 @@ _ABOUT_NAMES = ("08", "28", "3D", "3F", "42", "53", "55", "57")
 _PLANS = ("enable_nestloop = off", "cursor_tuple_fraction = 1", "jit = off")
 # How PostgreSQL writes values as texts, whatever a role or a database has set.
 _TEXTS = (
+    "timezone = 'UTC'",
     *("datestyle = 'ISO, YMD'", "intervalstyle = 'postgres'", "bytea_output = 'hex'"),
     *("extra_float_digits = 1", "standard_conforming_strings = on"),
 )
@@ -137,6 +139,7 @@ def _duckdb(connection: Connection, statement: str) -> Generator[Rows]:
     }
     with duckdb.connect(connection.address, read_only=True, config=settings) as opened:
         opened.execute("SET enable_progress_bar = false")  # else a notebook shows one
+        opened.execute("SET TimeZone = 'UTC'")
         opened.execute("SET lock_configuration = true")
         with _interrupted(opened, connection.seconds):
             yield from _fetched(opened.execute(statement))
@@ -147,8 +150,7 @@ def _sqlite(connection: Connection, statement: str) -> Generator[Rows]:
     _refuse_absent(connection.address)
     path = Path(connection.address).resolve().as_uri()
     with closing(sqlite3.connect(f"{path}?mode=ro", uri=True, timeout=30)) as opened:
-        # Bytes that are no UTF-8, as a program of another encoding leaves them, fail nothing.
-        opened.text_factory = lambda content: content.decode("utf-8", "replace")
+        opened.text_factory = partial(_decoded, codec="utf-8")
         for pragma in ("query_only = ON", "trusted_schema = OFF", "case_sensitive_like = ON"):
             opened.execute(f"PRAGMA {pragma}")
         opened.set_authorizer(
@@ -174,8 +176,8 @@ def _postgresql(connection: Connection, statement: str) -> Generator[Rows]:
         codec = opened.info.encoding
 
         class Decoded(psycopg.adapt.Loader):
-            def load(self, data: Any) -> str:
-                return bytes(data).decode("latin-1" if codec == "ascii" else codec, "replace")
+            def load(self, data: Any) -> str | None:
+                return _decoded(bytes(data), "latin-1" if codec == "ascii" else codec)
 
         for kind in ("text", "varchar", "bpchar", "name"):
             opened.adapters.register_loader(kind, Decoded)
@@ -216,6 +218,16 @@ def _dbapi(connection: Connection, statement: str) -> Generator[Rows]:
             yield from _fetched(cursor)
         with suppress(Exception):
             opened.rollback()
+
+
+def _decoded(content: bytes, codec: str) -> str | None:
+    """A text; nothing of bytes that are none, as a program of another encoding leaves them.
+
+    No letter stands for such bytes: keys of several people would become one.
+    """
+    with suppress(UnicodeDecodeError):
+        return content.decode(codec)
+    return None
 
 
 def _fetched(cursor: Any) -> Iterator[Rows]:

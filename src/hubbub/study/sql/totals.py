@@ -23,6 +23,7 @@ from sqlglot import exp
 from hubbub.study.sql.ranges import MOST_EXPONENT, holds_whole, range_of
 from hubbub.study.sql.scope import Scope, refused
 from hubbub.study.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES, ValueRange
+from hubbub.tabular.cell_rule import number_in
 
 LONGEST = 1000  # letters of a text that is joined to another
 _NESTED = 3  # within each other, of what says its inner twice
@@ -126,10 +127,16 @@ def alike(
     if not stated:
         if ordered:
             raise refused(
-                "columns in an order, as numbers, dates or texts the query does not say",
-                "write CAST(column AS DOUBLE PRECISION), DATE or TEXT at one side",
+                "columns that are put in order, while the query does not say whether they are "
+                "numbers, dates or texts",
+                "write CAST(column AS DOUBLE PRECISION), DATE or TEXT on one side",
             )
         return [_as_text(part, scope) for part in parts] if compared else list(parts)
+    if ordered and None in kinds and any(map(_is_quoted_number, parts)):
+        raise refused(
+            "a column that is put in order with a number in quotes, as a text: '9' is after '18'",
+            "leave the quotes out, or write CAST(column AS TEXT) if it is a code",
+        )
     if DAY in stated:
         kind: Any = DAY
     elif TEXT in stated:
@@ -175,6 +182,10 @@ def _is_day(built: exp.Expr) -> bool:
     with suppress(ValueError):
         return built.is_string and date.fromisoformat(built.name).isoformat() == built.name
     return False
+
+
+def _is_quoted_number(built: exp.Expr) -> bool:
+    return built.is_string and number_in(built.name) is not None
 
 
 def _as_text(part: exp.Expr, scope: Scope) -> exp.Expr:
