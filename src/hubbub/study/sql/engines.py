@@ -139,7 +139,8 @@ def _duckdb(connection: Connection, statement: str) -> Generator[Rows]:
     }
     with duckdb.connect(connection.address, read_only=True, config=settings) as opened:
         opened.execute("SET enable_progress_bar = false")  # else a notebook shows one
-        opened.execute("SET TimeZone = 'UTC'")
+        with suppress(duckdb.Error):  # without ICU it knows no other
+            opened.execute("SET TimeZone = 'UTC'")
         opened.execute("SET lock_configuration = true")
         with _interrupted(opened, connection.seconds):
             yield from _fetched(opened.execute(statement))

@@ -49,7 +49,8 @@ _WHOLE = r"REGEXP_REPLACE({t}, '^([+-]?[0-9]+)\.0*$', '\1')"
 # Its functions end at a letter of number 0, where keys of several people may be one.
 _SQLITE_PLAIN = "CASE WHEN INSTR({t}, CHAR(0)) = 0 THEN {t} END"
 _SQLITE = "CASE TYPEOF({x}) WHEN 'real' THEN {x} ELSE {other} END COLLATE BINARY"
-_SQLITE_WHOLE = """CASE WHEN INSTR({t}, CHAR(0)) THEN NULL WHEN {t} LIKE '%.%' AND RTRIM({t}, '0') LIKE '%_.'
+_SQLITE_WHOLE = """CASE WHEN INSTR({t}, CHAR(0)) THEN NULL
+    WHEN {t} LIKE '%.%' AND RTRIM({t}, '0') LIKE '%_.'
     AND (SUBSTR({t}, 1, 1) IN ('+', '-') OR SUBSTR({t}, 1, 1) GLOB '[0-9]')
     AND {head} GLOB '*[0-9]' AND NOT SUBSTR({head}, 2) GLOB '*[^0-9]*' THEN {head}
     ELSE {t} END"""
