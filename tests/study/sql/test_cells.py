@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from tests.study.sql.test_engines import connect
 
-from hubbub.errors import StudyError
+from hubbub.errors import DataError, StudyError
 from hubbub.study.extracts.cell_stream import texts_of
 from hubbub.study.sql.connection import connection_of
 from hubbub.study.sql.engines import rows_of
@@ -145,6 +145,15 @@ def test_p31_bytes_that_are_no_text_are_nobodys_key(tmp_path: Path):
         assert [row for row in _answers(home, joined) if row[0]] == [("12", "12")]
 
 
+def test_a_sqlite_database_in_utf_16_is_refused(tmp_path: Path):
+    home = connect(tmp_path, "north", "sqlite:///db")
+    with sqlite3.connect(tmp_path / "db") as opened:
+        opened.execute("PRAGMA encoding = 'UTF-16'")
+        opened.execute("CREATE TABLE t (pid TEXT, x TEXT)")
+    with pytest.raises(DataError, match="UTF-16; copy it"):
+        _answers(home, ASKED[0])
+
+
 def test_p31_a_postgresql_domain_is_read_as_what_it_is_of(postgresql: Any, tmp_path: Path):
     url = postgresql.made(
         "domains",
@@ -170,18 +179,20 @@ def test_p31_a_postgresql_domain_is_read_as_what_it_is_of(postgresql: Any, tmp_p
     assert keys.count("7.5") == 2
 
 
-def test_p31_a_time_with_a_zone_is_written_in_one_zone(
+def test_p31_settings_of_a_site_say_nothing_of_a_cell(
     postgresql: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     made = "CREATE TABLE t AS SELECT '1' AS pid, CAST('2020-01-01 22:00+00' AS TIMESTAMPTZ) AS x"
-    url = postgresql.made("zones", made, "ALTER DATABASE zones SET timezone = 'Asia/Tokyo'")
+    own = ("timezone = 'Asia/Tokyo'", "transform_null_equals = on")
+    url = postgresql.made("zones", made, *(f"ALTER DATABASE zones SET {one}" for one in own))
     homes = [connect(tmp_path / "p", "north", url), connect(tmp_path, "north", "duckdb:///db")]
     with duckdb.connect(str(tmp_path / "db")) as opened:
         opened.execute("SET TimeZone = 'Asia/Tokyo'")
         opened.execute(made)
     for home in homes:
         assert _answers(home, "SELECT pid, x FROM t") == [("1", "2020-01-01 22:00:00+00")]
+        assert _answers(home, "SELECT pid, NULL = NULL AS x FROM t") == [("1", "")]
 
 
 def test_p31_two_people_are_never_joined_as_one(postgresql: Any, tmp_path: Path):

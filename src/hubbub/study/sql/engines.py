@@ -34,9 +34,9 @@ _ABOUT_NAMES = ("08", "28", "3D", "3F", "42", "53", "55", "57")
 # PostgreSQL cannot tell how many rows a checked CAST leaves, takes them for one, and would go
 # through a table once for each person; all joins have equal keys, and all rows are wanted.
 _PLANS = ("enable_nestloop = off", "cursor_tuple_fraction = 1", "jit = off")
-# How PostgreSQL writes values as texts, whatever a role or a database has set.
+# How PostgreSQL reads a query, and writes values as texts, whatever a role or a database has set.
 _TEXTS = (
-    "timezone = 'UTC'",
+    *("transform_null_equals = off", "timezone = 'UTC'"),
     *("datestyle = 'ISO, YMD'", "intervalstyle = 'postgres'", "bytea_output = 'hex'"),
     *("extra_float_digits = 1", "standard_conforming_strings = on"),
 )
@@ -154,6 +154,12 @@ def _sqlite(connection: Connection, statement: str) -> Generator[Rows]:
         opened.text_factory = partial(_decoded, codec="utf-8")
         for pragma in ("query_only = ON", "trusted_schema = OFF", "case_sensitive_like = ON"):
             opened.execute(f"PRAGMA {pragma}")
+        if opened.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
+            # It orders texts in another way, and has one letter for all halves of letters.
+            raise DataError(
+                "expected a SQLite database in UTF-8, found one in UTF-16; copy it, with sqlite3 "
+                "OLD .dump | sqlite3 NEW"
+            )
         opened.set_authorizer(
             lambda action, *_: (
                 sqlite3.SQLITE_OK if action in _SQLITE_ALLOWED else sqlite3.SQLITE_DENY
