@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hubbub
 from hubbub import Study
 from hubbub.cli.main import main
 from hubbub.errors import DataError, ModelError, StudyError
