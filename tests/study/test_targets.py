@@ -14,6 +14,7 @@ import hubbub
 from hubbub import Study
 from hubbub.cli.main import main
 from hubbub.errors import DataError, ModelError, StudyError
+from hubbub.report.metric_words import words_of
 from hubbub.study.drafting.table_check import checked
 from hubbub.tabular.outcome import Outcome, refuse_other_targets
 from hubbub.tabular.records import Records
@@ -253,7 +254,7 @@ def test_every_kind_of_target_is_learned(tmp_path, monkeypatch, target) -> None:
     held_back = {"time-to-event": "held_back_hazard_brier"}.get(target["kind"], "held_back_rmse")
     assert held_back in result.final
     page = (tmp_path / "run" / "report.html").read_text()
-    assert hubbub.report.words_of(metric).name in page
+    assert words_of(metric).name in page
     trained = load(tmp_path / "run")
     found = trained.predict("test.csv")
     assert found.shape == ((300, 5) if target is TIMES else (300,))

@@ -210,6 +210,11 @@ def test_a_spelling_is_a_patient_and_a_gap_is_nobody(home: Path) -> None:
         sources.records(study(), "north")
 
 
+def test_a_key_too_long_to_compose_is_nobodys():
+    assert patient_key("a" + "\u0301\u0316" * 500_000) == patient_key("7" * 1001) == ""
+    assert patient_key("7" * 1000) == "7" * 1000
+
+
 ONE_PATIENT = [
     (["7", " 7", "7.0", "7\t"], 1),
     (["Zoe\u0308", "Zo\u00eb"], 1),  # two dots of their own, and in the letter
