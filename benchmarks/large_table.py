@@ -33,7 +33,8 @@ import json, os, resource, sys, warnings
 from pathlib import Path
 import numpy as np, pyarrow.parquet, torch
 import hubbub
-from hubbub.study import Study, sources
+from hubbub.study.study import Study
+from hubbub.study import sources
 from hubbub.training.run_study import run
 warnings.simplefilter("ignore")
 folder = Path(sys.argv[1])

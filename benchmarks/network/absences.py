@@ -42,7 +42,7 @@ from hubbub.network.timeouts import Timeouts
 from hubbub.planning.plan_values import Plan
 from hubbub.queries.study_queries import plan
 from hubbub.study.study import Study
-from hubbub.training import prepared_study
+from hubbub.training import preparing
 
 ANSWER_SECONDS = 5.0
 RESTARTED = 3
@@ -154,7 +154,7 @@ def _measured(
     )
     study = consortium.study
     with (
-        patch.object(prepared_study, "plan_study", _planned(study)),
+        patch.object(preparing, "plan_study", _planned(study)),
         patch.object(node_endpoint, "plan", _planned(study)),
     ):
         sites = {name: PartyFolder.opened(folder / name) for name in consortium.members}

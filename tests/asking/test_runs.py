@@ -102,7 +102,7 @@ def test_numbers_in_a_regression_take_a_few_sums(folder: Path, kind: str) -> Non
 
 def test_answers_of_like_or_long_names_have_files_of_their_own(folder: Path) -> None:
     """What is charged is written, whatever it is called."""
-    names = ("a b", "a-b", "字" * 100, "字" * 99, "../up", "crossed", "crossed-tests")
+    names = ("a b", "a-b", "字" * 100, "字" * 99, "crossed", "crossed-tests")
     kinds = dict.fromkeys(names, KINDS["table"]) | {"crossed": KINDS["crosstab"]}
     hubbub.run(study(folder, **kinds), folder / "run")
     found = [one.name for one in (folder / "run" / "tables").iterdir()]

@@ -500,7 +500,7 @@ def test_interrupting_is_a_no_without_a_traceback(command, study, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hubbub.training.run", interrupt)
+    monkeypatch.setattr("hubbub.training.run_study.run", interrupt)
     done = command("run", study, "--json")
     assert_one_sentence(done, 130)
     assert "nothing was charged" in done.err

@@ -15,9 +15,8 @@ from hubbub.learning.operation_mode import OperationMode
 
 _PREPARED = """
 import sys
-from hubbub.study import Study
+from hubbub.study.study import Study
 from hubbub.training.preparing import prepare
-from hubbub.training import PreparedStudy
 study = Study.parse('''
 study.name = "lean"
 parties = {names = ["a", "b", "c"], colluders = 1}

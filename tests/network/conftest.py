@@ -12,7 +12,7 @@ import torch
 
 from hubbub.network import coordinator, key_files, node_endpoint, party_folder
 from hubbub.network.nats import relay_connection, server
-from hubbub.training import prepared_study
+from hubbub.training import preparing
 from network.consortium import planned, sent_home
 from network.relay import Watched, gathered
 
@@ -26,7 +26,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(relay_connection, "_PAUSES", (0.02, 0.2))
     monkeypatch.setattr(relay_connection, "_UNKNOWN_SECONDS", 0.5)
     monkeypatch.setattr(server, "_AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr(prepared_study, "plan_study", planned)
+    monkeypatch.setattr(preparing, "plan_study", planned)
     monkeypatch.setattr(node_endpoint, "plan", planned)
     monkeypatch.setattr(party_folder, "keys_of", KEYS)
     monkeypatch.setattr(key_files, "identities", IDENTITIES)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from deploy import provenance, release, verify_release
 
-from hubbub import VERSION, section
+from hubbub import VERSION
 from hubbub.study.study import Study
 
 ROOT = Path(__file__).parents[2]
@@ -246,14 +246,6 @@ def test_every_silo_of_the_trial_is_a_service_with_a_volume_of_its_own() -> None
     parties = re.findall(r"(?m)^  ([a-z-]+):\n    <<: \*party", compose)
     assert parties == ["aggregator", *names]
     assert re.findall(r'"([a-z-]+):/var/lib/hubbub"', compose) == parties
-
-
-def test_the_upgrade_notes_name_every_key_that_was_renamed() -> None:
-    page = (ROOT / "docs" / "project" / "releases.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("|")]
-    renamed = {**section._NEW_KEYS, **{old: new for (_, old), new in section._NEW_WORDS.items()}}
-    for old, new in renamed.items():
-        assert any(re.search(rf"\b{old}\b.*\|.*\b{new}\b", row) for row in rows), old
 
 
 def test_citation_and_changelog_name_the_same_version_and_day() -> None:

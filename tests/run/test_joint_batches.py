@@ -50,7 +50,7 @@ kept_list = pytest.mark.parametrize("tokens", ["per-epoch", "static"])
 
 WARD = """
 import numpy as np
-from hubbub.tabular import Records
+from hubbub.tabular.records import Records
 COUNTS = {"a": 5, "b": 6, "c": 4, "d": 5, "test": 40}
 def records(party, **_):
     generator = np.random.default_rng(len(party) + ord(party[0]))

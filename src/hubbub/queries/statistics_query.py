@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from hubbub.errors import StudyError
 from hubbub.planning.plan_values import Plan
@@ -13,20 +11,13 @@ from hubbub.planning.query import Parameters, QueryWarnings, Released
 from hubbub.queries.kept_sums import SUMS
 from hubbub.queries.statistic_sums import StatisticLayout, layout_of
 from hubbub.queries.sums_query import SumsQuery
-from hubbub.section import Section
-from hubbub.settings import Keys, keys_of, listed
-from hubbub.study.ask import Ask, Surroundings
 from hubbub.study.asked_statistics import (
     AskedStatistics,
-    statistic_keys,
-    statistics_from,
-    statistics_schema,
 )
-from hubbub.study.data import Data, columns_of
+from hubbub.study.data import Data
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.study import Study
-from hubbub.tabular.column import Column
 
 STATISTICS, ANSWERS = "statistics", "statistics.json"
 
@@ -90,51 +81,6 @@ class StatisticsQuery(SumsQuery):
             if lost
             else (),
         )
-
-
-class StatisticsAsk(Ask):
-    """Statistics of columns as they are."""
-
-    tables = ("statistics",)
-    rank = 1
-    precedence = 2
-    is_pinned = True
-    files = (SUMS, ANSWERS)
-    answers = ANSWERS
-
-    def keys(self) -> dict[str, Keys]:
-        """See `Ask`."""
-        return {"statistics": keys_of(AskedStatistics), "statistics.NAME": listed(statistic_keys())}
-
-    def schemas(self) -> dict[str, Any]:
-        """See `Ask`."""
-        return {"statistics": statistics_schema()}
-
-    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
-        """See `Ask`."""
-        table = top.table("statistics")
-        return {"statistics": statistics_from(table, around.columns, alone=around.is_main)}
-
-    def written(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return {"statistics": study.statistics.to_table()}
-
-    def canonical(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return {"statistics": study.statistics.canonical()}
-
-    def parts(self, study: Study) -> dict[str, float]:
-        """See `Ask`."""
-        part = study.statistics.epsilon
-        return {"statistics.epsilon": part} if part else {}
-
-    def query(self, study: Study, dimension: int | None = None) -> StatisticsQuery:
-        """See `Ask`."""
-        return statistics_of(study)
-
-    def cells(self, study: Study) -> Mapping[str, Column]:
-        """See `Ask`."""
-        return columns_of(study.data)
 
 
 def statistics_of(study: Study) -> StatisticsQuery:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,10 +16,7 @@ from hubbub.planning.query import Parameters, Query, QueryWarnings, Released
 from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
-from hubbub.section import Section
-from hubbub.settings import Keys, keys_of, schema
-from hubbub.study.ask import Ask, Surroundings
-from hubbub.study.data import Data, columns_of
+from hubbub.study.data import Data
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.study import Study
@@ -30,8 +26,7 @@ from hubbub.synthesis.design import MOST_UNITS, Design
 from hubbub.synthesis.drawn_cells import Table
 from hubbub.synthesis.release import SyntheticData, summary_of
 from hubbub.synthesis.synthesis_answers import CAUTION, answers_of
-from hubbub.synthesis.synthetic_keys import AskedSynthesis, synthesis_from
-from hubbub.tabular.column import Column
+from hubbub.synthesis.synthetic_keys import AskedSynthesis
 from hubbub.tabular.csv_text import csv_text
 
 SYNTHESIS = "synthetic"
@@ -187,50 +182,6 @@ def _parquet(records: Table) -> dict[str, str | bytes]:
     file = io.BytesIO()
     parquet.write_table(table, file)
     return {"synthetic.parquet": file.getvalue()}
-
-
-class SynthesisAsk(Ask):
-    """Synthetic records of columns as they are."""
-
-    tables = (SYNTHESIS,)
-    rank = 2
-    precedence = 1
-    files = (SYNTHETIC_SUMS, SYNTHETIC, SYNTHETIC_MODEL, RECORDS)
-    answers = SYNTHETIC
-
-    def keys(self) -> dict[str, Keys]:
-        """See `Ask`."""
-        return {SYNTHESIS: keys_of(AskedSynthesis)}
-
-    def schemas(self) -> dict[str, Any]:
-        """See `Ask`."""
-        return {key: schema(keys) | {"required": []} for key, keys in self.keys().items()}
-
-    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
-        """See `Ask`."""
-        table = top.table(SYNTHESIS)
-        return {SYNTHESIS: synthesis_from(table, around.columns, alone=around.is_main)}
-
-    def written(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return {SYNTHESIS: study.synthetic.to_table()}
-
-    def canonical(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return {SYNTHESIS: study.synthetic.canonical()}
-
-    def parts(self, study: Study) -> dict[str, float]:
-        """See `Ask`."""
-        part = study.synthetic.epsilon
-        return {"synthetic.epsilon": part} if part else {}
-
-    def query(self, study: Study, dimension: int | None = None) -> SynthesisQuery:
-        """See `Ask`."""
-        return synthesis_of(study)
-
-    def cells(self, study: Study) -> Mapping[str, Column]:
-        """See `Ask`."""
-        return columns_of(study.data)
 
 
 def synthesis_of(study: Study) -> SynthesisQuery:

@@ -11,7 +11,6 @@ from hubbub.planning.query import Query
 from hubbub.queries.evaluation_query import EvaluationQuery
 from hubbub.queries.standardising_query import STANDARDISED, StandardisingQuery, features_of
 from hubbub.queries.training_query import TrainingQuery
-from hubbub.queries.validation.whose_records import held_back_share
 from hubbub.section import Section
 from hubbub.settings import Keys, canonical, keys_of, listed, schema
 from hubbub.study.ask import Ask, Surroundings
@@ -132,8 +131,19 @@ class TrainingAsk(Ask):
 def training_of(study: Study, dimension: int | None = None) -> TrainingQuery:
     """The training of a study; StudyError: it trains no model."""
     _, training = learning_of(study)
-    held_back = held_back_share(study)
-    return TrainingQuery(training, study.data, study.privacy, dimension, held_back)
+    return TrainingQuery(training, study.data, study.privacy, dimension, held_back_share(study))
+
+
+def held_back_share(study: Study) -> float:
+    """Share of each silo's records that is kept from the training, for whatever evaluation."""
+    training: Training | None = study.training
+    if training is not None and training.evaluate is not None:
+        return training.evaluate.holdout
+    if study.validation is None:
+        return 0.0
+    from hubbub.queries.validation.whose_records import whose_records
+
+    return whose_records(study).share
 
 
 def _check_target(data: Data, model: Model) -> None:

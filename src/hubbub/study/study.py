@@ -269,7 +269,14 @@ class Study:
         return text
 
     def changed(self, **changes: Any) -> Study:
-        """The study with other fields or tables, by name; it keeps no text."""
+        """The study with other fields or tables; it keeps no text.
+
+        Args:
+            changes: by the name of a field, or of a table that an ask reads.
+
+        Returns:
+            A study that nothing has checked.
+        """
         return replace(self, toml="", **changes)
 
     @property

@@ -22,7 +22,7 @@ from hubbub.planning.silo_capacity import capacity_of
 from hubbub.queries.planned_answers import check_expected
 from hubbub.queries.standardising_query import features_of
 from hubbub.queries.study_queries import plan as plan_study
-from hubbub.queries.validation.whose_records import held_back_share
+from hubbub.queries.training_ask import held_back_share
 from hubbub.study import imported_code, known_code, sources
 from hubbub.study.study import Study
 from hubbub.study.training import learning_of

@@ -144,6 +144,12 @@ class TrainedModel:
     def exposures(self, table: Any) -> NDArray[np.float64] | None:
         """For how long, or of how much, each record of a table is counted; None: it says nothing.
 
+        Args:
+            table: a file, a data frame or an array.
+
+        Returns:
+            (n,) in the exposure's own unit, above 0.
+
         Raises:
             DataError: a cell is no exposure above 0.
         """

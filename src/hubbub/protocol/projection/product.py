@@ -41,7 +41,7 @@ def project(
 
     Source: the paper's Algorithm 3, steps 1 and 2; docs/privacy.md P8.
 
-    >>> from hubbub.protocol import Draw, Projection
+    >>> from hubbub.protocol.projection.matrix import Draw, Projection
     >>> small = Projection(kind="sign", parameters=4, dimension=2, clip=1.0, records=1)
     >>> y = project(np.array([1.0, 0, 0, 0]), small, Draw(seed=bytes(32), step=1))
     >>> np.abs(y).round(6).tolist()

@@ -9,10 +9,8 @@ What a run says of it is in its folder:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -35,15 +33,10 @@ from hubbub.queries.coefficients.released_model import covariates_of
 from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
-from hubbub.section import Section
-from hubbub.settings import Keys, keys_of, schema
-from hubbub.study.ask import Ask, Surroundings
-from hubbub.study.coefficients import Coefficients, check_coefficients, coefficients_from
-from hubbub.study.data import Data, columns_of, columns_with_target
+from hubbub.study.coefficients import Coefficients
+from hubbub.study.data import Data, columns_of
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
-from hubbub.study.study import Study
-from hubbub.tabular.column import Column
 from hubbub.tabular.outcome import COUNT
 
 COEFFICIENT, COEFFICIENTS = "coefficients", "coefficients.json"
@@ -180,50 +173,3 @@ class CoefficientsQuery(SumsQuery):
             files={COEFFICIENTS: json.dumps(told, indent=1)},
             copies=tables_of({NAME: answer.to_dict()}),
         )
-
-
-class CoefficientsAsk(Ask):
-    """Effects of the trained linear model."""
-
-    tables = (COEFFICIENT,)
-    rank = 4
-    files = (COEFFICIENT_SUMS, COEFFICIENTS)
-    answers = COEFFICIENTS
-
-    def keys(self) -> dict[str, Keys]:
-        """See `Ask`."""
-        return {COEFFICIENT: keys_of(Coefficients)}
-
-    def schemas(self) -> dict[str, Any]:
-        """See `Ask`."""
-        return {key: schema(keys) for key, keys in self.keys().items()}
-
-    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
-        """See `Ask`."""
-        if not around.trains:
-            raise top.refusal(COEFFICIENT, "absent where no model is trained", "remove it")
-        return {COEFFICIENT: coefficients_from(top.table(COEFFICIENT))}
-
-    def check(self, study: Study) -> None:
-        """See `Ask`."""
-        check_coefficients(study.data, study.model)
-
-    def written(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return {COEFFICIENT: study.coefficients.to_table()}
-
-    def canonical(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return self.written(study)
-
-    def parts(self, study: Study) -> dict[str, float]:
-        """See `Ask`."""
-        return {"coefficients.epsilon": study.coefficients.epsilon}
-
-    def query(self, study: Study, dimension: int | None = None) -> CoefficientsQuery:
-        """See `Ask`."""
-        return CoefficientsQuery(study.coefficients, study.data, study.privacy)
-
-    def cells(self, study: Study) -> Mapping[str, Column]:
-        """See `Ask`."""
-        return columns_with_target(study.data)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.disk import json_value, read_bytes, write_text
-from hubbub.errors import IntegrityError, StudyError
+from hubbub.errors import IntegrityError
 from hubbub.planning.mechanism import Mechanism, mechanism_of_all
 from hubbub.planning.planned_query import PlannedQuery
 from hubbub.planning.query import (
@@ -30,15 +30,9 @@ from hubbub.planning.query import (
 from hubbub.queries.validation.silo_task import SiloTask, groups_of
 from hubbub.queries.validation.validation_layout import DIAMETER, ValidationLayout, layout_of
 from hubbub.queries.validation.whose_records import WhoseRecords, whose_records
-from hubbub.section import Section
-from hubbub.settings import Keys, keys_of, schema
-from hubbub.study.ask import Ask, Surroundings
-from hubbub.study.data import Data
-from hubbub.study.import_path import IN_MEMORY
 from hubbub.study.parties import Parties
 from hubbub.study.study import Study
-from hubbub.study.training import Training
-from hubbub.study.validation import HELD_BACK, Validation, validation_from
+from hubbub.study.validation import Validation
 from hubbub.tabular.records import Records
 
 if TYPE_CHECKING:
@@ -252,67 +246,3 @@ def sums_in(folder: Path, size: int) -> Array:
             f"expected {path} as this version writes it, found something else; restore it"
         ) from None
     return sums_of({_SUMS: sums.reshape(len(sums), -1)}, size) if sums.size else np.zeros((0, size))
-
-
-class ValidationAsk(Ask):
-    """Scores of the trained model."""
-
-    tables = (VALIDATION,)
-    rank = 3
-    files = (VALIDATION_SUMS, VALIDATED)
-
-    def keys(self) -> dict[str, Keys]:
-        """See `Ask`."""
-        return {VALIDATION: keys_of(Validation)}
-
-    def schemas(self) -> dict[str, Any]:
-        """See `Ask`."""
-        return {key: schema(keys) for key, keys in self.keys().items()}
-
-    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
-        """See `Ask`."""
-        if not around.trains:
-            raise top.refusal(VALIDATION, "absent where no model is trained", "remove it")
-        stated = top.table(VALIDATION)
-        return {VALIDATION: validation_from(stated, around.columns if stated.get("by") else {})}
-
-    def check(self, study: Study) -> None:
-        """See `Ask`."""
-        _check_validation(study.validation, study.training, study.data)
-
-    def written(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return {VALIDATION: study.validation.to_table()}
-
-    def canonical(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return self.written(study)
-
-    def parts(self, study: Study) -> dict[str, float]:
-        """See `Ask`."""
-        return {"validation.epsilon": study.validation.epsilon}
-
-    def query(self, study: Study, dimension: int | None = None) -> ValidationQuery:
-        """See `Ask`."""
-        return ValidationQuery(study, dimension)
-
-
-def _check_validation(validation: Validation, training: Training, data: Data) -> None:
-    """Records that can be held back, once, and columns that silos can read."""
-    if validation.records == HELD_BACK and training.sampling == "without-replacement":
-        raise StudyError(
-            'expected no validation.records = "held-back" with sampling = "without-replacement", '
-            "got it; joint batches are drawn from all records, so none can be held back: use "
-            '"training", or Poisson sampling'
-        )
-    also = training.evaluate
-    if also is not None and also.holdout != validation.holdout:
-        raise StudyError(
-            f"expected validation.holdout = {also.holdout:g}, as training.evaluate.holdout is, "
-            f"got {validation.holdout:g}; the same records are held back for both: fix one"
-        )
-    if validation.by and not data.is_declared and data.source != IN_MEMORY:
-        raise StudyError(
-            "expected data.columns with validation.by, whose columns silos read, got "
-            f"{data.source}; leave validation.by out"
-        )

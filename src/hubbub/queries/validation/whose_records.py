@@ -14,7 +14,6 @@ from math import log, sqrt
 from hubbub.planning.model_size import model_dimension
 from hubbub.queries.validation.validation_layout import layout_of
 from hubbub.study.study import Study
-from hubbub.study.training import Training
 from hubbub.study.validation import AUTO, HELD_BACK, Validation
 
 _GOOD_ENOUGH = 0.03  # standard error of a held-back AUC, c-index or accuracy
@@ -76,14 +75,6 @@ def whose_records(study: Study) -> WhoseRecords:
         errors=errors,
         flatters=flatters,
     )
-
-
-def held_back_share(study: Study) -> float:
-    """Share of each silo's records that is kept from the training, for whatever evaluation."""
-    training: Training | None = study.training
-    if training is not None and training.evaluate is not None:
-        return training.evaluate.holdout
-    return 0.0 if study.validation is None else whose_records(study).share
 
 
 def _takes_held_back(

@@ -1,0 +1,66 @@
+"""`[coefficients]`: effects of the trained linear model. What they need is loaded when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hubbub.section import Section
+from hubbub.settings import Keys, keys_of, schema
+from hubbub.study.ask import Ask, Surroundings
+from hubbub.study.coefficients import Coefficients, check_coefficients, coefficients_from
+from hubbub.study.data import columns_with_target
+from hubbub.study.study import Study
+from hubbub.tabular.column import Column
+
+if TYPE_CHECKING:
+    from hubbub.queries.coefficients.coefficients_query import CoefficientsQuery
+
+
+class CoefficientsAsk(Ask):
+    """Effects of the trained linear model."""
+
+    tables = ("coefficients",)
+    rank = 4
+    files = ("coefficient-sums.json", "coefficients.json")
+    answers = "coefficients.json"
+
+    def keys(self) -> dict[str, Keys]:
+        """See `Ask`."""
+        return {"coefficients": keys_of(Coefficients)}
+
+    def schemas(self) -> dict[str, Any]:
+        """See `Ask`."""
+        return {key: schema(keys) for key, keys in self.keys().items()}
+
+    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
+        """See `Ask`."""
+        if not around.trains:
+            raise top.refusal("coefficients", "absent where no model is trained", "remove it")
+        return {"coefficients": coefficients_from(top.table("coefficients"))}
+
+    def check(self, study: Study) -> None:
+        """See `Ask`."""
+        check_coefficients(study.data, study.model)
+
+    def written(self, study: Study) -> dict[str, Any]:
+        """See `Ask`."""
+        return {"coefficients": study.coefficients.to_table()}
+
+    def canonical(self, study: Study) -> dict[str, Any]:
+        """See `Ask`."""
+        return self.written(study)
+
+    def parts(self, study: Study) -> dict[str, float]:
+        """See `Ask`."""
+        return {"coefficients.epsilon": study.coefficients.epsilon}
+
+    def query(self, study: Study, dimension: int | None = None) -> CoefficientsQuery:
+        """See `Ask`."""
+        from hubbub.queries.coefficients.coefficients_query import CoefficientsQuery
+
+        return CoefficientsQuery(study.coefficients, study.data, study.privacy)
+
+    def cells(self, study: Study) -> Mapping[str, Column]:
+        """See `Ask`."""
+        return columns_with_target(study.data)
