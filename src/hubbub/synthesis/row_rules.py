@@ -177,8 +177,9 @@ class RowRules:
                 return _Value(_NUMBER, np.full(rows, float(value)), (f"{float(value):.15g}",))
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 numbers = self._of(_NUMBER, inner, table, text)
-                negative = isinstance(inner, ast.Constant)
-                stated = (f"{-float(inner.value):.15g}",) if negative else ()
+                stated = (
+                    (f"{ast.literal_eval(node):.15g}",) if isinstance(inner, ast.Constant) else ()
+                )
                 return _Value(_NUMBER, -numbers, stated)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _SUMS:
                 sides = [self._of(_NUMBER, one, table, text) for one in (left, right)]
@@ -242,15 +243,13 @@ class RowRules:
         """Whether a comparison holds."""
         if _TRUTH in (one.kind, other.kind) or type(op) not in _ORDERS:
             raise _refusal(text, 'comparisons of numbers or categories, or in ("a", "b")')
-        cells = one.cells, other.cells
+        left, right = one.cells, other.cells
         if _TEXT in (one.kind, other.kind):
             if not isinstance(op, ast.Eq | ast.NotEq):
                 raise _refusal(text, "numbers where more and less is asked")
-            cells = tuple(
-                self._in_categories(value, beside.columns, text)
-                for value, beside in ((one, other), (other, one))
-            )
-        return np.asarray(_ORDERS[type(op)](*cells), dtype=np.bool_)
+            left = self._in_categories(one, other.columns, text)
+            right = self._in_categories(other, one.columns, text)
+        return np.asarray(_ORDERS[type(op)](left, right), dtype=np.bool_)
 
     def _in_categories(self, value: _Value, columns: tuple[Column, ...], text: str) -> NDArray[Any]:
         """Cells as texts, of which what is stated is spelled as categories of the columns are."""
