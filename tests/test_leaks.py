@@ -256,6 +256,7 @@ def training(nodes: int = 0, kind: str = "logistic") -> Callable[[Path], object]
     )
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("0")
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_nothing_planted_leaves_a_silo_in_a_whole_run(home, outside, nodes):
@@ -266,6 +267,7 @@ def test_nothing_planted_leaves_a_silo_in_a_whole_run(home, outside, nodes):
     assert leaks(*runs) == set()
 
 
+@pytest.mark.slow
 def test_no_clipped_sum_leaves_a_silo_before_noise_and_masks(home, outside, monkeypatch):
     sums: list[np.ndarray] = []
     spied(monkeypatch, lambda task, chosen, total: sums.append(total.copy()))
@@ -349,6 +351,7 @@ LEAKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("keeps_coded", "prints", "warns")
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
 def test_a_leak_that_is_planted_on_purpose_is_found(home, outside, monkeypatch, leak):
@@ -357,6 +360,7 @@ def test_a_leak_that_is_planted_on_purpose_is_found(home, outside, monkeypatch, 
     assert LEAKS[leak] in leaks(*runs)
 
 
+@pytest.mark.slow
 def test_a_metric_of_the_training_records_is_found(home, outside, monkeypatch):
     original = learning.evaluate_records
 
@@ -369,6 +373,7 @@ def test_a_metric_of_the_training_records_is_found(home, outside, monkeypatch):
     assert leaks(*runs) >= {(share, "file .jsonl"), (share, "screen"), (share, "caller")}
 
 
+@pytest.mark.slow
 def test_a_count_beside_the_masked_vector_is_found(home, outside, monkeypatch):
     collecting = Frame.sealed
     count = struct.pack("<I", COUNT)
@@ -420,6 +425,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.quick_cases("an open quote", "a byte that is no text", "no file", "a longer row")
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=list(SPOILT))
 def test_a_wrong_file_is_told_without_anything_that_is_in_it(home, outside, spoil):
     spoil()
@@ -441,6 +447,7 @@ PARQUET = {
 }
 
 
+@pytest.mark.quick_cases("no records", "a column is missing", "a target that is no class")
 @pytest.mark.parametrize("spoil", PARQUET.values(), ids=list(PARQUET))
 def test_a_wrong_parquet_file_at_one_silo_is_one_sentence_for_that_silo(home, outside, spoil):
     parquet, csv = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.csv")
@@ -483,6 +490,7 @@ most_per_patient = 1"""
     )
 
 
+@pytest.mark.slow
 def test_nothing_planted_leaves_a_silo_whose_records_are_asked_of_a_database(home, outside):
     act = asked(home)
     runs = [outside.places(home / str(k), act) for k in range(2)]
@@ -548,6 +556,7 @@ def quoting(inputs, outputs):
     return Quoting(inputs[0])
 
 
+@pytest.mark.slow
 def test_an_error_of_a_model_on_private_records_does_not_quote_them(home, outside):
     places = outside.places(home / "a", training(kind=f"python:{__name__}:quoting"))
     assert ModelError.__name__.encode() in places["caller"]

@@ -55,6 +55,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_a_paper_is_asked_in_one_study_and_verified(run: Path) -> None:
     told = json.loads((run / "statistics.json").read_text())["statistics"]
     assert {name for name, one in told.items() if not one["refusal"]} == {*ASKED} - {"holm"}

@@ -30,6 +30,7 @@ def planned(epsilon: float, **more: Any) -> hubbub.Plan:
     return hubbub.plan(Study.from_table(table))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])
 @pytest.mark.parametrize("name", ASKED)
 def test_the_least_epsilon_is_where_a_statistic_is_answered(name: str, relation: str) -> None:

@@ -75,6 +75,7 @@ def test_answers_are_near_the_pooled_truth(folder: Path) -> None:
     assert near(lowest.value, (age < 30).sum(), lowest.standard_error)
 
 
+@pytest.mark.quick_cases("histogram", "table", "quantiles", "crosstab")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_answered_in_one_epsilon(folder: Path, kind: str) -> None:
     asked = study(folder, q=KINDS[kind])
@@ -233,6 +234,7 @@ def leave_the_last_out(folder: Path, told: Study) -> None:
     (run / "evidence.json").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["alone", "beside"])
 def test_sums_without_the_last_one_follow_only_where_it_was_lost(folder: Path, kind: str) -> None:
     """Else whoever shows them could choose between two answers."""
@@ -253,6 +255,7 @@ def test_answers_of_no_sums_are_wrong(folder: Path) -> None:
     assert any("too few for an answer" in one.verdict for one in verify(folder / "run"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["alone", "beside"])
 def test_a_last_sum_is_made_again_from_what_was_kept_if_its_step_was_lost(
     folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -275,6 +278,7 @@ def test_a_last_sum_is_made_again_from_what_was_kept_if_its_step_was_lost(
     assert json.loads((folder / "run" / "sums.json").read_text())["kept"][0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["alone", "beside"])
 def test_what_only_the_aggregator_sent_is_no_proof_of_sums(folder: Path, kind: str) -> None:
     """Without vectors, what went down for the second sum is not known to follow from the first."""
@@ -296,6 +300,7 @@ def test_two_sums_are_as_exact_as_one(folder: Path) -> None:
     assert errors[1] == pytest.approx(errors[0], rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ON_NUMBERS)
 def test_a_run_of_several_sums_goes_on_where_it_was_killed(folder: Path, kind: str) -> None:
     asked = ON_NUMBERS[kind]
@@ -381,6 +386,7 @@ def beside(folder: Path) -> dict[str, Any]:
     return table | model
 
 
+@pytest.mark.slow
 def test_a_model_and_statistics_share_the_epsilon(folder: Path) -> None:
     told = Study.from_table(beside(folder))
     found = hubbub.run(told, folder / "run")
@@ -406,6 +412,7 @@ def test_sums_beside_a_model_that_were_forged_are_found(folder: Path) -> None:
     assert any("sums.json" in one for one in wrong)
 
 
+@pytest.mark.slow
 def test_a_run_with_both_goes_on_without_asking_statistics_again(folder: Path) -> None:
     def stop(_step: int, _row: Mapping[str, float]) -> None:
         raise KeyboardInterrupt
@@ -437,6 +444,7 @@ def test_the_commands_show_what_is_expected_and_what_was_found(
     assert "chi-square test, noise taken into account" in shown
 
 
+@pytest.mark.slow
 def test_two_purposes_with_equal_noise_are_counted_apart(folder: Path) -> None:
     """A ledger that counted by the noise would let one use up what the other may ask."""
     table = beside(folder)

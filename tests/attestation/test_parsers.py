@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.attestation.parties import NOW, Parties, role_of, study_of
@@ -36,6 +37,7 @@ VALUES = st.one_of(
 SESSION = Parties(study=study_of({"silo": role_of()}))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES), st.sampled_from(sorted(PLATFORMS)))
 def test_a_policy_is_read_or_refused(table: dict[str, object], platform: str) -> None:

@@ -73,6 +73,7 @@ def test_what_real_documents_say() -> None:
     assert said["nitro"].measurements["pcr0"].hex().startswith("f4d48b81")
 
 
+@pytest.mark.quick_cases("software", "milan", "turin")
 @named
 def test_a_change_of_a_bit_or_of_the_length_is_refused(name: str) -> None:
     sample = ALL[name]
@@ -90,6 +91,7 @@ def test_every_bit_and_every_length_is_refused(name: str) -> None:
     assert accepted(ALL[name], range(8 * size), range(size)) == 0
 
 
+@pytest.mark.slow
 def test_the_padding_of_a_tdx_quote_is_covered() -> None:
     """Nobody has signed it: its length and its zeros are demanded."""
     sample, end = GOOD["tdx"], 4936
@@ -181,6 +183,7 @@ def changed(draw: st.DrawFn, document: bytes) -> bytes:
     return document
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_no_changed_document_raises_another_error(data: st.DataObject) -> None:
     sample = ALL[data.draw(st.sampled_from(sorted(ALL)))]

@@ -175,6 +175,7 @@ def test_plan_prints_what_the_design_of_the_study_means(ask, study):
     assert found == json.loads(json.dumps(hubbub.plan(Study.load(study)).to_dict()))
 
 
+@pytest.mark.slow
 def test_plan_looks_at_the_ledgers_that_a_run_would_charge(ask, command, study, tmp_path):
     assert "ledgers" not in ask("plan", study)
     ask("run", study, "--out", "runs/one")
@@ -218,6 +219,7 @@ def test_run_prints_where_it_wrote_and_what_it_promises(ask, study, tmp_path):
     assert 0.5 < found["final"]["auc"] <= 1
 
 
+@pytest.mark.quick_cases("trusted", "local-dp")
 @pytest.mark.parametrize("baseline", BASELINES)
 def test_run_takes_a_baseline(ask, study, baseline):
     found = ask("run", study, "--out", "run", "--baseline", baseline)
@@ -225,6 +227,7 @@ def test_run_takes_a_baseline(ask, study, baseline):
     assert isfinite(found["final"]["loss"])
 
 
+@pytest.mark.slow
 def test_run_makes_a_folder_of_its_own_below_runs(ask, study, tmp_path):
     one, two = ask("run", study)["out"], ask("run", study)["out"]
     assert one != two
@@ -232,6 +235,7 @@ def test_run_makes_a_folder_of_its_own_below_runs(ask, study, tmp_path):
     assert Study.load(Path(one) / "study.toml").id == Study.load(study).id
 
 
+@pytest.mark.slow
 def test_run_writes_the_ledgers_where_it_is_told(ask, study):
     ask("run", study, "--out", "run", "--ledgers", "books/mine")
     assert ask("ledger", "verify", "books/mine/hungary.sqlite")["entries"] == 5
@@ -251,6 +255,7 @@ def short_demo(monkeypatch):
     monkeypatch.setenv("HUBBUB_DATA", "nowhere")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_demo")
 def test_demo_compares_every_mode_and_leaves_the_study_that_was_run(ask):
     found = ask("demo", "--splits", "1", "--out", "demo")
@@ -271,6 +276,7 @@ def test_demo_compares_every_mode_and_leaves_the_study_that_was_run(ask):
     assert "Quantiles of age" in Path("demo/statistics/report.html").read_text()
 
 
+@pytest.mark.slow
 def test_ledger_show_prints_what_was_spent(ask, ledger):
     found = ask("ledger", "show", ledger)
     assert found["entries"] == 5
@@ -374,6 +380,7 @@ def test_a_study_that_never_ends_is_refused_at_once(command):
     assert_one_sentence(command("plan", "/dev/zero"), 2)
 
 
+@pytest.mark.slow
 def test_commands_for_people_print_a_line_and_succeed(command, study, ledger, monkeypatch):
     monkeypatch.setattr(bench_command, "_COORDINATES", 3000)
     monkeypatch.setattr(bench_command, "_ROUNDS", 1)
@@ -618,6 +625,7 @@ def shelf(tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["", " --json"])
 @pytest.mark.parametrize("line", BAD_VALUES)
 def test_a_bad_value_is_one_sentence_and_exit_code_2(command, shelf, line, flag):
@@ -785,6 +793,7 @@ def process(*arguments: str, stdout=subprocess.PIPE, unbuffered: bool = False, *
     )
 
 
+@pytest.mark.slow
 def test_a_process_prints_one_object_and_nothing_else():
     done = process(*QUICK, "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -800,6 +809,7 @@ def test_a_terminal_of_few_letters_is_shown_tables_all_the_same(trained):
     assert done.stdout.isascii()
 
 
+@pytest.mark.slow
 def test_what_a_module_of_ones_own_prints_is_not_on_stdout(command, tmp_path, monkeypatch):
     (tmp_path / "talkative.py").write_text(
         "from hubbub.study import datasets\n"
@@ -827,6 +837,7 @@ def test_a_study_that_an_editor_has_begun_with_a_byte_order_mark_is_read(ask, st
     assert ask("plan", study)["dimension"] == 27
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("flag0-True", "flag1-False")
 @pytest.mark.parametrize("unbuffered", [False, True])
 @pytest.mark.parametrize("flag", [[], ["--json"]])
@@ -840,6 +851,7 @@ def test_a_reader_who_hangs_up_causes_no_noise(flag, unbuffered):
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_closed_output_causes_no_traceback(closed):
     line = f"{shlex.join([*START, *QUICK])} {closed}"
@@ -848,6 +860,7 @@ def test_closed_output_causes_no_traceback(closed):
     assert bool(done.stdout) == (closed == "2>&-")
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("False")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("unbuffered", [False, True])
@@ -859,6 +872,7 @@ def test_output_that_cannot_be_written_is_no_success(unbuffered):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_accountants_commands_work_without_torch():
     script = (
         "import sys\n"
@@ -873,6 +887,7 @@ def test_the_accountants_commands_work_without_torch():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("audit")
 @pytest.mark.parametrize("name", ["run", "audit"])
 def test_training_without_torch_says_what_to_install(name, tmp_path):

@@ -156,6 +156,12 @@ AFTER = {
 }
 
 
+@pytest.mark.quick_cases(
+    "plan --json-a model",
+    "plan --json-a model and statistics",
+    "plan --json-nodes and drop-outs",
+    "plan --json-projected",
+)
 @pytest.mark.parametrize("kind", STUDIES)
 @pytest.mark.parametrize("command", BEFORE)
 def test_every_command_answers_for_every_kind_of_study(
@@ -178,6 +184,12 @@ def test_every_command_answers_for_every_kind_of_study(
         assert said.out
 
 
+@pytest.mark.quick_cases(
+    "ledger show-joint batches",
+    "ledger verify-joint batches",
+    "ledger export-evaluated and standardised",
+    "ledger head-a model and statistics",
+)
 @pytest.mark.parametrize("kind", STUDIES)
 @pytest.mark.parametrize("command", AFTER)
 def test_every_command_answers_for_a_run_of_every_kind(
@@ -200,6 +212,7 @@ def test_every_command_answers_for_a_run_of_every_kind(
         assert why in said.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STUDIES)
 def test_an_interrupted_run_of_every_kind_goes_on_and_holds(
     kind: str,
@@ -288,6 +301,7 @@ def test_scores_that_are_no_numbers_are_no_prediction(
     assert not (folder / "scores.csv").exists()
 
 
+@pytest.mark.slow
 def test_python_runs_the_command_line_by_the_packages_name() -> None:
     said = subprocess.run(
         [sys.executable, "-m", "hubbub", "--version"], capture_output=True, text=True, check=True

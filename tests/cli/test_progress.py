@@ -100,6 +100,7 @@ def test_without_a_terminal_lines_go_to_stderr(
     assert "step 1 of 5" not in said.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("evaluate", "words"),
     [
@@ -132,6 +133,7 @@ sampling = "full-batch"
     assert words in capsys.readouterr().out
 
 
+@pytest.mark.quick_cases("local-dp")
 @pytest.mark.parametrize("baseline", WHO)
 def test_a_baseline_names_itself_and_the_adversary_of_its_epsilon(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], baseline: str
@@ -147,6 +149,7 @@ def test_a_baseline_names_itself_and_the_adversary_of_its_epsilon(
     assert ("epsilon" in said.err) == (baseline != "non-private")
 
 
+@pytest.mark.slow
 def test_json_is_all_that_is_printed_and_names_the_adversary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,6 +182,7 @@ def interrupted(
     return said.err
 
 
+@pytest.mark.slow
 def test_ctrl_c_names_the_folder_and_the_command_that_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def rows_of(folder: Path) -> int:
         return sum(row.kind.purpose == "coefficients" for row in book.entries())
 
 
+@pytest.mark.slow
 def test_odds_ratios_are_told_with_intervals_and_made_again(files: Path, tmp_path: Path) -> None:
     result = run(study_of(files), tmp_path / "run")
     answer = result.statistics[NAME]
@@ -61,6 +62,7 @@ def test_odds_ratios_are_told_with_intervals_and_made_again(files: Path, tmp_pat
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "quantity", "wanted", "sums"),
     [  # of a year, and of men: by which they were made up
@@ -85,6 +87,7 @@ def test_amounts_have_slopes_and_times_hazard_ratios(
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "changed", "quantity", "wanted"),
     [  # of a year, and of men: what statsmodels says of these files
@@ -117,6 +120,7 @@ def test_counts_several_classes_and_logarithms_have_ratios(
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_they_stand_beside_a_validation_and_statistics(files: Path, tmp_path: Path) -> None:
     more: dict[str, Any] = {
         "validation": {"epsilon": 1.0},
@@ -129,6 +133,7 @@ def test_they_stand_beside_a_validation_and_statistics(files: Path, tmp_path: Pa
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["coefficients.json", "coefficient-sums.json"])
 def test_what_was_altered_is_found(files: Path, tmp_path: Path, name: str) -> None:
     run(study_of(files), tmp_path / "run")
@@ -143,6 +148,7 @@ def test_what_was_altered_is_found(files: Path, tmp_path: Path, name: str) -> No
     assert any(name in one.claim for one in wrong)
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_before_them_asks_for_them_once_when_it_goes_on(
     files: Path, tmp_path: Path
 ) -> None:
@@ -159,6 +165,7 @@ def test_a_run_that_stops_before_them_asks_for_them_once_when_it_goes_on(
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("sums", [1, 2])
 def test_a_sum_that_was_charged_and_lost_is_not_asked_again_and_the_model_stays(
@@ -177,6 +184,7 @@ def test_a_sum_that_was_charged_and_lost_is_not_asked_again_and_the_model_stays(
     assert result.model is not None
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_between_two_sums_takes_the_second_where_the_first_one_led(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +212,7 @@ def test_a_run_that_stops_between_two_sums_takes_the_second_where_the_first_one_
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_patients_are_the_unit(tmp_path: Path) -> None:
     write_silos(tmp_path / "data", 400, most=3)
     patients = {"patient": "who", "most_per_patient": 3, "records": 700}

@@ -99,6 +99,7 @@ def read_by(question: BoardQuestion, facts: Facts) -> Iterator[str]:
     yield from sentence_of(question, facts).fields
 
 
+@pytest.mark.slow
 def test_every_sentence_of_an_honest_run_is_shown_but_those_that_nothing_shows(
     facts: Facts,
 ) -> None:

@@ -81,6 +81,7 @@ def test_clean_files_are_no_trouble(home, check):
     assert check() == (0, "a run can read the files of north, south, west\n")
 
 
+@pytest.mark.quick_cases("tabs", "latin-1 bytes", "UTF-16 without a mark", "mixed case labels")
 @pytest.mark.parametrize("case", CASES)
 def test_what_the_check_calls_wrong_is_what_a_run_refuses(case, home):
     for name in SILOS:
@@ -300,6 +301,7 @@ def people(count: int) -> list[str]:
     return [f"{i * 7919},{80 + i * 37 % 997 / 10},{30 + i % 60},{i % 2}" for i in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("but", ["", "number"])
 def test_rows_that_stand_twice_are_noted_and_those_that_chance_repeats_are_not(
     home: Path, capsys: pytest.CaptureFixture[str], but: str
@@ -314,6 +316,7 @@ def test_rows_that_stand_twice_are_noted_and_those_that_chance_repeats_are_not(
     assert not any("copies" in one for one in noted(home, coarse, capsys))
 
 
+@pytest.mark.slow
 def test_numbers_that_a_spreadsheet_has_cut_are_noted(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -89,6 +89,7 @@ def write(made: dict[str, list[list[str]]]) -> list[str]:
     return [f"{name}.csv" for name in made]
 
 
+@pytest.mark.quick_cases("dates", "CRLF", "CR", "byte order mark")
 @pytest.mark.parametrize("case", CASES)
 def test_a_draft_of_messy_files_is_planned_and_its_tidy_copies_are_read(ask, case):
     found = ask("init", *files(case))
@@ -265,6 +266,7 @@ def test_one_large_cost_does_not_make_all_others_alike(ask):
     assert "lie beyond" in Path("study.toml").read_text()
 
 
+@pytest.mark.slow
 def test_a_model_of_a_rare_outcome_begins_at_its_log_odds_in_halves(ask):
     lay_cohort("rare", Path(), 400)
     found = ask("init", *COHORT, "--target", "died_30d")
@@ -358,6 +360,7 @@ def test_parties_are_called_after_their_files(names, wanted, pattern):
     assert party_names([Path(name) for name in names]) == (wanted, pattern)
 
 
+@pytest.mark.slow
 def test_many_records_have_a_validation_and_the_plan_takes_it(ask):
     made = clean()
     made["north"] = [made["north"][0], *made["north"][1:] * 200]
@@ -497,6 +500,7 @@ def test_rare_categories_are_pooled_and_stand_in_no_study(command):
     assert len(sources.records(study, "west")) == 40
 
 
+@pytest.mark.slow
 def test_of_many_codes_the_commonest_are_categories_and_the_rest_is_pooled(ask):
     lay_cohort("wide", Path(), 400)
     ask("init", *COHORT)
@@ -518,6 +522,7 @@ def test_names_and_free_text_are_still_left_out(ask):
     assert "free text" in ask("init", *write(made))["left_out"]["note"]
 
 
+@pytest.mark.slow
 def test_a_long_tail_is_clipped_and_a_gap_counts_as_a_typical_value(ask):
     lay_cohort("counts", Path(), 400)
     found = ask("init", *COHORT)
@@ -563,6 +568,7 @@ def test_a_column_that_is_mostly_empty_is_not_guessed_as_the_target(command):
     assert "died, death: only in some" in err
 
 
+@pytest.mark.slow
 def test_of_many_columns_only_the_first_are_named(ask):
     made = clean()
     for rows in made.values():
@@ -614,6 +620,7 @@ def test_a_parquet_file_is_drafted_from_and_used_where_it_is(ask):
     assert len(sources.records(study, "west")) == 40
 
 
+@pytest.mark.slow
 def test_a_grid_ends_where_a_tenth_of_the_records_are_followed_and_lies_on_visits(ask):
     """Staggered entry over sixty months, by dates and by visits every three months."""
 

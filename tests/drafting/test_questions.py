@@ -41,6 +41,7 @@ def drafted(column: str) -> Study:
     return study
 
 
+@pytest.mark.slow
 def test_repeated_keys_are_asked_for_and_nothing_is_written_until_they_are_answered(init):
     lay("visits", Path(), ROWS)
     code, found = init(*FILES)
@@ -64,6 +65,7 @@ def test_rows_that_people_say_are_units_leave_the_key_out_of_the_features(init):
     assert drafted("readmitted").data.patient == ""
 
 
+@pytest.mark.slow
 def test_a_time_and_its_event_are_asked_for_and_become_one_target(init):
     lay("survival", Path(), ROWS)
     code, found = init(*FILES)
@@ -94,6 +96,7 @@ def test_the_time_is_found_where_only_the_event_is_named(init):
     assert drafted("futime").data.outcome.event == "status"
 
 
+@pytest.mark.slow
 def test_who_learns_the_status_alone_has_no_follow_up_time_among_the_features(init):
     lay("survival", Path(), ROWS)
     code, found = init(*FILES, "--target", "status")
@@ -140,6 +143,7 @@ def test_a_count_is_a_count_and_what_is_filled_only_where_it_happened_tells_it(i
     assert found["left_out"]["first_reason"].endswith("it tells the target")
 
 
+@pytest.mark.slow
 def test_columns_that_are_filled_only_for_the_dead_are_named_as_telling_who_died(init):
     lay("rare", Path(), 500)
     code, found = init(*FILES)
@@ -148,6 +152,7 @@ def test_columns_that_are_filled_only_for_the_dead_are_named_as_telling_who_died
         assert "only where 'died_30d' is 1: it tells the target" in found["left_out"][name]
 
 
+@pytest.mark.slow
 def test_several_likely_targets_are_asked_for(init):
     lay("rare", Path(), ROWS)
     for path in FILES:
@@ -161,6 +166,7 @@ def test_several_likely_targets_are_asked_for(init):
     assert (code, found["guessed"]) == (0, False)
 
 
+@pytest.mark.slow
 def test_a_share_for_the_test_is_held_back_and_told_with_noise(init):
     lay("counts", Path(), ROWS)
     assert init(*FILES, "--test-share", ".3")[0] == 0

@@ -46,6 +46,7 @@ def followed(capsys, words: list[str], trial: list[str]) -> list[str]:
     raise AssertionError(typed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COHORTS)
 @pytest.mark.parametrize("steps", [3, pytest.param(150, marks=pytest.mark.slow)])
 def test_a_cohort_becomes_a_scored_report_by_what_is_printed_alone(

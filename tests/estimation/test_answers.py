@@ -120,6 +120,7 @@ def off_the_grid(seed: int, records: int, shape: float) -> dict[str, np.ndarray]
     return {"time": np.minimum(time, left), "died": (time <= left) * 1.0}
 
 
+@pytest.mark.quick_cases("1.0", "1.7")
 @pytest.mark.parametrize("shape", [0.7, 1.0, 1.7])
 def test_times_off_the_grid_bias_neither_curves_nor_numbers_at_risk_nor_medians(
     shape: float,
@@ -240,6 +241,7 @@ def held_slopes(fan: float, releases: int) -> float:
     return float(np.mean(held))
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("fan", [0.0, 0.3])
 def test_intervals_of_slopes_hold_where_residuals_fan_out(
@@ -308,6 +310,7 @@ def held_quantiles(law: str, bins: int, high: float, records: int, sigma: float)
     return np.array(held)
 
 
+@pytest.mark.slow
 @pytest.mark.quick_cases("bell-120-40.0")
 @pytest.mark.parametrize(
     ("law", "high", "sigma"), [("bell", 120, 5.0), ("bell", 120, 40.0), ("tail", 600, 5.0)]
@@ -319,6 +322,7 @@ def test_intervals_of_quantiles_hold_as_often_as_they_say(
     assert 0.93 <= held_quantiles(law, 64, high, 2000, sigma).mean() <= 0.97
 
 
+@pytest.mark.slow
 def test_log_bins_tell_quantiles_of_a_long_tail() -> None:
     """64 equal bins up to 8,000 would have most records in the first."""
     from scipy import stats
@@ -339,10 +343,12 @@ def test_log_bins_tell_quantiles_of_a_long_tail() -> None:
     assert wide < 20
 
 
+@pytest.mark.slow
 def test_ends_within_a_bin_that_holds_most_records_are_its_edges() -> None:
     assert held_quantiles("tail", 8, 4000, 2000, 5.0).all()
 
 
+@pytest.mark.quick_cases("asked0-20.0", "asked0-4.0", "asked4-4.0", "asked4-20.0")
 @pytest.mark.parametrize("sigma", [4.0, 20.0])
 @pytest.mark.parametrize(
     "asked", [TABLE, AGES, CURVE, CROSS, Histogram(column=AGE, edges=(20, 40, 60, 90))]
@@ -381,6 +387,7 @@ def held_of_told(asked: Table | Survival, sigma: float, releases: int) -> list[b
     return [one.rows[0].low <= exact.value <= one.rows[0].high for one in told]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("asked", "sigma", "releases"), [(TABLE, 420.0, 800), (CURVE, 50.0, 250)])
 def test_what_is_told_by_luck_holds_as_often_as_it_says(
     asked: Table | Survival, sigma: float, releases: int, monkeypatch: pytest.MonkeyPatch
@@ -457,6 +464,7 @@ def test_what_is_below_the_noise_is_refused_before_and_after(asked: OneSum | Ite
     assert not answer(asked, 1.0).refusal
 
 
+@pytest.mark.quick_cases("asked3-300.0", "asked3-3000.0", "asked3-3.0", "asked3-0.1")
 @pytest.mark.parametrize("sigma", [0.1, 3.0, 30.0, 300.0, 3000.0])
 @pytest.mark.parametrize(
     "asked", [GROUPS, COX, COX_ON_AGE, LINEAR, logistic(DIED, (AGE, BY_STAGE))]
@@ -539,6 +547,7 @@ def test_a_time_at_which_survival_is_told_is_an_edge_of_the_grid():
     assert values == pytest.approx({t: (until > t).mean() for t in (3.0, 5.0)}, abs=0.008)
 
 
+@pytest.mark.quick_cases("1.5", "0.8")
 @pytest.mark.parametrize("power", [0.5, 0.8, 1.5, 2.5])
 def test_a_hazard_that_changes_in_wide_bins_leaves_the_curve_where_it_is(power):
     """Six bins, two thirds lost before the horizon; a constant hazard in each errs by up to .01."""

@@ -116,6 +116,7 @@ def test_risks_are_compared_as_statsmodels_does_without_noise() -> None:
         assert (row.value, row.low, row.high) == pytest.approx(PEERS[quantity], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_survival_at_a_time_is_that_of_the_curve_and_means_that_of_lifelines() -> None:
     fine = tuple(np.arange(0, 24.01, 0.05))
     asked = Survival(time=TIME, event=DIED, edges=fine, by=BY_SEX, at=(6.0, 12.0))
@@ -165,6 +166,7 @@ def nothing_differs(rng: np.random.Generator, records: int) -> dict[str, np.ndar
     }
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("by0-2.0", "by1-2.0")
 @pytest.mark.parametrize("sigma", [2.0, 20.0])
 @pytest.mark.parametrize("by", [BY_SEX, BY_STAGE])
@@ -177,6 +179,7 @@ def test_tests_of_a_table_know_the_noise(by: Levels, sigma: float) -> None:
     assert 6 <= below <= 36
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [2.0, 15.0])
 def test_intervals_of_compared_risks_hold_as_often_as_they_say(sigma: float) -> None:
     """Of 300 releases at a true ratio; .91 is three deviations below .95."""

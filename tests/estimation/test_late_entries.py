@@ -133,6 +133,7 @@ def cohort(
     return {name: values[there] for name, values in cells.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [0.7, 1.0, 1.7])
 def test_entries_off_the_grid_bias_neither_curves_nor_numbers_at_risk(shape: float) -> None:
     cells = cohort(np.random.default_rng(1), 200_000, shape)
@@ -144,6 +145,7 @@ def test_entries_off_the_grid_bias_neither_curves_nor_numbers_at_risk(shape: flo
     assert np.abs(curve.at_risk - at_risk).max() < 900  # where entries end at once: 1 %
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("1.0")
 @pytest.mark.parametrize("sigma", [1.0, 5.0])
 def test_intervals_of_late_entries_hold_as_often_as_they_say(sigma: float) -> None:
@@ -158,6 +160,7 @@ def test_intervals_of_late_entries_hold_as_often_as_they_say(sigma: float) -> No
     assert 0.92 <= np.mean(held) <= 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("1.0")
 @pytest.mark.parametrize("sigma", [1.0, 5.0])
 def test_tests_of_late_entries_know_the_noise(sigma: float) -> None:
@@ -171,6 +174,7 @@ def test_tests_of_late_entries_know_the_noise(sigma: float) -> None:
     assert plain(asked, sigma, 1, cohort(rng, 1500, twice=True)).tests[0].p_value < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("0.5")
 @pytest.mark.parametrize("sigma", [0.5, 3.0])
 def test_hazard_ratios_of_late_entries_hold_as_often_as_they_say(sigma: float) -> None:
@@ -302,6 +306,7 @@ def of_causes(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("1.0-1.0", "3.0-1.0")
 @pytest.mark.parametrize("sigma", [1.0, 4.0])
 @pytest.mark.parametrize("death", [1.0, 3.0])

@@ -110,6 +110,7 @@ def largest_distance(vectors: np.ndarray) -> float:
     return math.sqrt(max(float(between.max()), 0.0))
 
 
+@pytest.mark.quick_cases("table of numbers", "histogram", "rates", "quantiles by group")
 @pytest.mark.parametrize("kind", KINDS)
 def test_p23_no_worst_case_record_exceeds_sensitivity_or_diameter(kind: str) -> None:
     found = blocks(kind, worst_records())
@@ -125,6 +126,7 @@ def test_p23_sensitivities_are_reached(kind: str) -> None:
     assert found >= KINDS[kind].sensitivity * (1 - 1e-9)
 
 
+@pytest.mark.quick_cases("rates", "linear on numbers", "histogram", "rates by group")
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - ON_NUMBERS))
 def test_p23_diameters_are_reached_within_a_sixth(kind: str) -> None:
     assert largest_distance(blocks(kind, worst_records())) >= KINDS[kind].diameter * 5 / 6
@@ -165,6 +167,7 @@ def test_p23_no_inner_numbers_of_a_linear_regression_are_further_apart(
     assert np.linalg.norm(found[0] - found[1]) <= asked.diameter * ROUNDING
 
 
+@pytest.mark.quick_cases("table of classes", "quantiles", "linear", "linear on numbers")
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60)
 @given(
@@ -212,6 +215,7 @@ def cox_at(rng: np.random.Generator, stop: float) -> np.ndarray:
     ).astype(np.float32)
 
 
+@pytest.mark.quick_cases("0.1", "-1.0", "0.2", "0.75")
 @pytest.mark.parametrize("stop", [-1.0, 0.1, 0.2, 0.35, 0.58, 0.75, 0.9, 1.2, 2.0, 4.0, 9.0])
 def test_p23_no_record_of_a_cox_regression_exceeds_them_at_any_parameters(stop: float) -> None:
     rng, records, longest = np.random.default_rng(1), worst_records(), 0.0
@@ -300,6 +304,7 @@ def test_p23_no_stacked_record_moves_the_sum_by_more_than_one(
     assert 0.7 < reached < 1
 
 
+@pytest.mark.slow
 def test_p23_the_sum_is_exact_in_any_order_and_any_pieces() -> None:
     """A neighbour changes the sum by its own vector, and by no rounding of the others'."""
     cells = worst_records()

@@ -89,6 +89,7 @@ def test_ranks_are_compared_as_scipy_does_without_noise() -> None:
     assert of_three.statistic == pytest.approx(several.statistic, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("1.0-by0", "1.0-by1")
 @pytest.mark.parametrize("by", [BY_SEX, BY_STAGE])
 @pytest.mark.parametrize("sigma", [1.0, 6.0])
@@ -177,6 +178,7 @@ def test_centres_are_told_with_their_funnel_and_drawn_to_the_whole() -> None:
     assert found.tests[0].statistic == pytest.approx(exact.statistic, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("1.0")
 @pytest.mark.parametrize("sigma", [1.0, 8.0])
 def test_a_centre_does_not_stand_out_by_noise(sigma: float) -> None:
@@ -189,6 +191,7 @@ def test_a_centre_does_not_stand_out_by_noise(sigma: float) -> None:
     assert any_ <= 21
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("1.0-asked0-incidence", "1.0-asked1-rate", "1.0-asked2-rate ratio")
 @pytest.mark.parametrize(
     ("asked", "quantity"),
@@ -279,6 +282,7 @@ def test_rates_of_a_number_of_events_know_how_much_people_differ() -> None:
     assert test.p_value > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [1.0, 0.0])
 def test_intervals_of_noisy_rates_hold_in_19_of_20_and_a_poisson_numbers_do_not(
     spread: float,

@@ -81,6 +81,7 @@ def drawn(
     return sums
 
 
+@pytest.mark.slow
 def test_a_newton_regression_has_nine_tenths_of_the_budget_in_its_answer() -> None:
     """Of ten sums the first finds the root; four of which one is left out would have 9 % more.
 
@@ -184,6 +185,7 @@ def of_two_effects(rng: np.random.Generator, astray: float) -> Together:
     )
 
 
+@pytest.mark.slow
 def test_noise_alone_makes_sums_contradict_each_other_in_one_of_ten_thousand_releases() -> None:
     """Of 5,000 draws, where .7 % would be 35; more than 7 are less likely than one in a million.
 
@@ -242,6 +244,7 @@ def test_intervals_of_an_effect_that_wanes_hold_that_of_the_population() -> None
     assert np.mean(held) >= 0.93
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["logistic", "cox"])
 def test_a_regression_without_an_answer_says_which_class_hides_all_others(
     monkeypatch: pytest.MonkeyPatch, kind: str

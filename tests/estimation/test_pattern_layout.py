@@ -107,6 +107,7 @@ def released(asked: Logistic | Cox, draws: int) -> tuple[np.ndarray, np.ndarray,
     return np.array(found), truth.covariance, truth.sampling
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [LOGISTIC, COX], ids=["logistic", "cox"])
 def test_what_is_said_of_noise_is_what_draws_show_and_less_than_that_of_one_hot_vectors(
     asked: Logistic | Cox,

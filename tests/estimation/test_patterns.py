@@ -121,6 +121,7 @@ def release(rng: np.random.Generator, shape: float, sigma: float) -> float:
     return test.p_value
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("0.1")
 @pytest.mark.parametrize("sigma", [0.1, 6.0])
 def test_hazards_that_are_proportional_are_rejected_as_seldom_as_said(sigma: float) -> None:
@@ -130,6 +131,7 @@ def test_hazards_that_are_proportional_are_rejected_as_seldom_as_said(sigma: flo
     assert sum(release(rng, 1.8, sigma) < 0.05 for _ in range(20)) >= 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.5, 6.0])
 def test_intervals_of_subgroups_trends_and_strata_hold_as_often_as_they_say(sigma: float) -> None:
     """The made-up patients' own numbers, which noise alone moves: nearly always held."""

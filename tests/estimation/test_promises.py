@@ -117,6 +117,7 @@ QUESTIONS: dict[str, OneSum | Iterated] = {
 NARROW = Linear(outcome=Column(name="y", low=-30, high=30), on=(Column(name="x", low=-3, high=3),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviation", [4.0, 0.05])
 def test_a_linear_regression_is_answered_however_narrow_its_residuals_are(deviation: float) -> None:
     """Within bounds of 60; noise drowns the variance of residuals of .05, and not that of 4.
@@ -171,6 +172,7 @@ def refused_of_sixty(asked: OneSum | Iterated, cells: dict[str, np.ndarray], sig
     return refused
 
 
+@pytest.mark.quick_cases("crosstab")
 @pytest.mark.slow_cases("cox on numbers")
 @pytest.mark.parametrize("kind", QUESTIONS)
 def test_what_is_planned_is_answered_where_records_are_skewed(kind: str) -> None:
@@ -180,6 +182,7 @@ def test_what_is_planned_is_answered_where_records_are_skewed(kind: str) -> None
     assert refused_of_sixty(asked, skewed(number, np.random.default_rng(7)), sigma) <= 1
 
 
+@pytest.mark.slow
 def test_a_cox_regression_is_answered_where_most_records_are_followed_out() -> None:
     """Two of three have the event, a class a quarter of an equal share; at most one is refused."""
     asked, number, rng = QUESTIONS["cox"], 1180, np.random.default_rng(8)

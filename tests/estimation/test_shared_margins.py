@@ -125,6 +125,7 @@ def test_together_blocks_know_a_number_as_well_as_least_squares_say() -> None:
     assert np.mean(found) == pytest.approx(1500, abs=5 * best / np.sqrt(2000))
 
 
+@pytest.mark.slow
 def test_intervals_of_margins_that_are_shared_hold_the_truth() -> None:
     """60 releases of shares and curves; at least 93 of 100 intervals hold the pooled number."""
     stacked, rng = stack(asked(*COLUMNS)), np.random.default_rng(4)

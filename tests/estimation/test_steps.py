@@ -105,6 +105,7 @@ def test_several_visits_in_a_bin_count_for_the_part_that_they_are():
     )
 
 
+@pytest.mark.slow
 def test_losses_of_one_arm_alone_are_no_difference_of_hazards():
     """At a size of .05, 13 or more of 60 are rejected with a chance of 4e-6; without the step a
     hundred times as many are."""

@@ -75,6 +75,7 @@ def small(experiment, tmp_path_factory):
     return played
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("utility", "projection", "effective_rate", "joining", "degradation")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_writes_table_figure_and_how_it_was_made(small, name):
@@ -362,6 +363,7 @@ def test_a_summary_holds_mean_least_and_largest(experiment, tmp_path):
     assert row == expected | {"twice": "aa"}
 
 
+@pytest.mark.slow
 def test_every_number_in_the_page_is_in_a_committed_table():
     """Decimals in the tables of docs/experiments.md are roundings of cells of the CSV files."""
     cells = set()
@@ -399,6 +401,7 @@ def test_correlated_noise_is_rehearsed_beside_independent_noise(small):
     assert noise["correlated"] > noise["independent"]
 
 
+@pytest.mark.slow
 def test_the_quick_training_has_the_noise_of_the_plan(experiment):
     """Its multiplier, and rows of noise that C turns into independent ones."""
     settings, training = experiment("correlated_settings"), experiment("correlated_training")
@@ -466,6 +469,7 @@ def test_flamby_hearts_have_its_sizes_and_folds_leave_its_test_records_out(exper
         hearts("test", fold=3)
 
 
+@pytest.mark.slow
 def test_flamby_small_trains_on_hearts_and_scores_every_centre(small):
     rows, _ = small("flamby")
     assert {(row["data"], row["method"], row["scored_silos"]) for row in rows} == {
@@ -501,6 +505,7 @@ def test_committed_runs_are_ahead_of_flambys_with_privacy_and_without(data, epsi
     assert mean(found) >= least
 
 
+@pytest.mark.slow
 def test_the_experiment_on_audits_has_a_row_for_each_kind_of_study(experiment, tmp_path):
     kinds = ["Poisson", "one list"]
     experiment("audit_power").main(["--small", "--out", str(tmp_path), "--kind", *kinds])

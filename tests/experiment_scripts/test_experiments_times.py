@@ -60,6 +60,7 @@ def small(module, tmp_path_factory):
     return played
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("fat_clients", "scaling")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_writes_table_summary_figure_and_how_it_was_made(small, module, name):
@@ -72,6 +73,7 @@ def test_every_experiment_writes_table_summary_figure_and_how_it_was_made(small,
     assert said["command"].startswith(f"python -m experiments.{name} --small")
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("scaling", "fat_clients")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_finished_run_is_not_made_again_and_a_lost_one_is(small, module, monkeypatch, name):
@@ -186,6 +188,7 @@ def is_whole(silos: int, degree: int, gone: Collection[int]) -> bool:
     return not left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("silos", "nodes", "degree"), [(4, 2, None), (5, 0, 4), (7, 0, 2)])
 def test_clear_and_masked_steps_have_the_same_sum(module, monkeypatch, silos, nodes, degree):
     """Without noise, with all records and in their order, which leaves nothing to chance."""
@@ -235,6 +238,7 @@ def test_a_watched_party_answers_as_it_is_and_forgets_its_time_when_asked(module
         watched.no_such_thing  # noqa: B018  # the access is the test
 
 
+@pytest.mark.slow
 def test_parties_that_are_apart_hash_what_they_receive(module, monkeypatch):
     """In one process the sender's hash is taken over; on a path that would be too little."""
     times = module("experiments.step_times")
@@ -259,6 +263,7 @@ def test_parties_that_are_apart_hash_what_they_receive(module, monkeypatch):
     assert counts[0] < counts[1]
 
 
+@pytest.mark.slow
 def test_torchs_threads_are_as_before(module):
     times = module("experiments.step_times")
     before = torch.get_num_threads()

@@ -17,6 +17,7 @@ sampling = pytest.importorskip(
 STEPS, RATE, EPSILON, DELTA = 20, 0.1, 1.0, 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("off", [1.0, 0.9])
 def test_a_separation_of_one_is_poisson_sampling(off: float) -> None:
     noise = least_noise(1, STEPS, RATE, EPSILON, DELTA, "add-remove")
@@ -25,6 +26,7 @@ def test_a_separation_of_one_is_poisson_sampling(off: float) -> None:
     assert (abs(value - DELTA) < 5 * error) == (off == 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tilt", [0.0, 0.3])
 def test_losses_of_any_sampling_have_the_mass_of_a_law(tilt: float) -> None:
     """E exp(-loss) = 1 under the record's presence, whatever the samples were drawn by."""

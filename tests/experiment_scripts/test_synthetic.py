@@ -78,6 +78,7 @@ def test_kept_rows_are_near_the_better_of_trusted_curators(kept: list[Row]) -> N
         assert many < variation(kept, table, epsilon, "pooled twins, 67 sites")
 
 
+@pytest.mark.slow
 def test_the_figure_shows_every_table(kept: list[Row], tmp_path: Path) -> None:
     figure = pytest.importorskip("experiments.synthetic_figure")  # needs the extra experiments
     figure.draw(kept, list(HORIZONS), tmp_path / "figure.png")

@@ -21,12 +21,14 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_the_small_experiment_makes_its_row(tmp_path: Path) -> None:
     wide.main(["--small", "--out", str(tmp_path), "--runs", "1"])
     (row,) = rows_of(tmp_path / "wide.csv")
     assert 0.5 < float(row["auc"]) < float(row["auc_no_privacy"]) + 0.05
 
 
+@pytest.mark.slow
 def test_a_drafted_study_is_scored_beside_no_privacy(tmp_path: Path, monkeypatch) -> None:
     folder = tmp_path / "visits"
     folder.mkdir()

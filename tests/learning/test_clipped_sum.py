@@ -215,6 +215,9 @@ def made(name, records, dtype=torch.float64):
     return model.to(dtype), inputs, classes(records)
 
 
+@pytest.mark.quick_cases(
+    "inplace-relu-dtype0", "partly-frozen-dtype1", "unused-layer-dtype1", "inplace-relu-dtype1"
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_sum_is_that_of_a_naive_loop(name, dtype):
@@ -223,6 +226,9 @@ def test_the_sum_is_that_of_a_naive_loop(name, dtype):
     assert_right(model, halves, inputs, targets, chunk=4)
 
 
+@pytest.mark.quick_cases(
+    "frequency-scaled-embedding", "inplace-relu", "linear-on-tokens", "partly-frozen"
+)
 @pytest.mark.parametrize("name", sorted(set(ARCHITECTURES) - {"branches"}))
 def test_the_self_check_picks_a_method_that_is_right(name):
     model, inputs, targets = made(name, 5)
@@ -233,6 +239,7 @@ def test_the_self_check_picks_a_method_that_is_right(name):
     assert_right(model, CROSS_ENTROPY, inputs, targets, method=method)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     widths=st.lists(st.integers(1, 5), min_size=1, max_size=4),
@@ -306,6 +313,7 @@ def test_a_loss_that_holds_a_parameter_still_gives_the_true_gradient():
     assert_right(model, loss, torch.randn(5, 4).double(), classes(5))
 
 
+@pytest.mark.slow
 def test_a_model_that_takes_gradients_itself_still_gives_the_true_gradient():
     def force(m, x):
         return m.head(torch.func.grad(lambda v: m.energy(v).tanh().sum())(x))
@@ -375,6 +383,7 @@ def test_a_branch_that_the_whole_batch_decides_is_refused_at_set_up():
         checked_method(model, CROSS_ENTROPY, inputs, targets)
 
 
+@pytest.mark.slow
 def test_time_first_attention_is_refused_at_set_up():
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)  # reads (time, batch, features)
     model = Net(lambda m, x: m.head(m.body(x).mean(1)), body=layer, head=nn.Linear(8, 3))
@@ -438,6 +447,7 @@ def test_factors_are_rounded_towards_zero_denormal_ones_included(clip, norm):
     assert 0 <= float(clip_factors(norms, clip, torch.float32)) <= double
 
 
+@pytest.mark.quick_cases("chain")
 @pytest.mark.parametrize("method", ["chain", "vmap", "loop"])
 def test_the_sum_of_one_record_is_within_the_clip_in_exact_arithmetic(method):
     for seed in range(20):

@@ -79,6 +79,7 @@ def test_a_gpu_that_is_not_there_is_refused_with_what_to_take():
         device_of("cuda:99")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_sum_comes_back_in_float64_and_is_that_of_the_default(kind):
     usual, named, best = summed(kind), summed(kind, device="cpu"), summed(kind, device="auto")
@@ -283,6 +284,7 @@ def modes() -> list[object]:
     return known + [get() for get, _ in torch_settings._MODES]
 
 
+@pytest.mark.quick_cases("gradients-loop", "inference-vmap", "inference-loop", "gradients-vmap")
 @pytest.mark.parametrize("method", ["vmap", "loop"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_no_change_that_a_forward_makes_lengthens_a_record_or_stays(precision, change, method):

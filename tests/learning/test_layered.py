@@ -179,6 +179,12 @@ def shapes_of(model):
 # The sum ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(
+    "mlp-auto-torch.float64",
+    "mlp-chain-torch.float64",
+    "mlp-auto-torch.float32",
+    "mlp-vmap-torch.float32",
+)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize(("name", "method"), BY_METHOD)
 def test_the_sum_is_that_of_records_projected_by_the_formula_and_then_clipped(name, method, dtype):
@@ -210,6 +216,7 @@ def test_with_as_many_numbers_as_the_model_has_nothing_is_projected():
     assert np.array_equal(projection.lift(found.numpy(), KEY), found.numpy())
 
 
+@pytest.mark.quick_cases("mlp-auto", "tied-loop", "mlp-chain", "tied-auto")
 @pytest.mark.parametrize(("name", "method"), BY_METHOD)
 def test_an_empty_batch_gives_zeros_and_one_record_its_own_part(name, method):
     model, inputs, targets = made(name, dtype=torch.float32)
@@ -277,6 +284,7 @@ def square(vector):
     return sum(Fraction(float(x)) ** 2 for x in vector)
 
 
+@pytest.mark.quick_cases("loop-lined_up", "loop-all_zero")
 @pytest.mark.slow_cases(
     "chain-all_zero", "vmap-ordinary", "vmap-lined_up", "loop-huge", "loop-overflowing"
 )
@@ -356,6 +364,7 @@ def test_what_is_lifted_is_right_on_average():
     assert statistics_of(3 / 2).max() > 5
 
 
+@pytest.mark.slow
 def test_the_mean_square_of_the_projected_length_is_that_of_the_gradient():
     shapes, gradient = ((12, 10), (30,)), np.random.default_rng(1).normal(size=150)
     squares = [

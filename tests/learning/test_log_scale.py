@@ -39,6 +39,7 @@ def test_a_held_back_score_is_named_after_logarithms() -> None:
     assert value == pytest.approx(0.5 * np.log(100.0))
 
 
+@pytest.mark.slow
 def test_a_long_tail_is_learned_better_by_its_logarithm() -> None:
     random = np.random.default_rng(0)
     inputs = random.uniform(-1, 1, (3000, 3))
@@ -57,6 +58,7 @@ def test_a_long_tail_is_learned_better_by_its_logarithm() -> None:
 # Means, and rates -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zeros", [0.0, 0.3, 0.8])
 def test_amounts_with_zeros_are_foretold_by_their_mean(zeros: float) -> None:
     """Without noise, within 4 % of the mean whatever part is 0; a median is .5 of it, or 0."""
@@ -93,6 +95,7 @@ def test_a_model_begins_at_the_declared_mean_whatever_the_scale() -> None:
     assert Amount(low=0.0, high=10.0).predicted(still).tolist() == [5.0, 5.0]
 
 
+@pytest.mark.slow
 def test_rates_are_learned_from_exposures_of_three_orders_of_magnitude() -> None:
     random = np.random.default_rng(0)
     inputs = random.uniform(-1, 1, (3000, 2)).astype(np.float32)

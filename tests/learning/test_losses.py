@@ -158,6 +158,9 @@ LOSSES = {
 }
 
 
+@pytest.mark.quick_cases(
+    "before and at the end-84.0", "uniform-84.0", "staggered-84.0", "exponential-84.0"
+)
 @pytest.mark.parametrize("visits", [0.0, 84.0])
 @pytest.mark.parametrize("losses", LOSSES)
 def test_survival_is_foretold_as_kaplan_and_meier_see_it_however_records_are_lost(
@@ -208,6 +211,7 @@ def test_what_is_beyond_the_grid_is_not_seen() -> None:
 # What a record can do --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target_type", GOALS, ids=repr)
 def test_every_method_gives_the_same_gradients(target_type: TargetType) -> None:
     model = model_for(target_type)
@@ -225,6 +229,7 @@ def test_every_method_gives_the_same_gradients(target_type: TargetType) -> None:
     torch.testing.assert_close(sums[1], sums[2], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target_type", GOALS, ids=repr)
 def test_a_records_part_is_at_most_the_clip_whatever_its_target(target_type: TargetType) -> None:
     targets = hostile(target_type)
@@ -260,6 +265,7 @@ def test_targets_that_no_file_can_hold_add_at_most_the_clip_too(
     assert float(found.vector.double().norm()) <= 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target_type", GOALS, ids=repr)
 def test_one_record_more_moves_an_evaluation_by_at_most_one(target_type: TargetType) -> None:
     targets = hostile(target_type)

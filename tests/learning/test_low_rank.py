@@ -129,6 +129,7 @@ def moved(model: nn.Module) -> nn.Module:
     return model
 
 
+@pytest.mark.slow
 def test_the_clipped_sum_is_that_of_a_loop_over_adapters_and_head(home: Path) -> None:
     model, records = moved(model_of(study(), (LENGTH,))), texts("silo-1")
     assert method_for(model, (LENGTH,), records.targets) == "vmap"
@@ -163,6 +164,7 @@ def test_the_clipped_sum_is_that_of_a_loop_over_adapters_and_head(home: Path) ->
         np.testing.assert_allclose(found, wanted.numpy(), rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_only_adapters_and_head_are_summed_and_frozen_weights_stay(home: Path) -> None:
     asked = study()
     assert plan(asked).dimension == TRAINED
@@ -185,6 +187,7 @@ def test_only_adapters_and_head_are_summed_and_frozen_weights_stay(home: Path) -
     np.testing.assert_array_equal(again.predict(some), result.predict(some))
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on(home: Path) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -255,6 +258,7 @@ def test_a_head_of_zeros_hides_no_records_that_mix() -> None:
         method_for(tangled(), (LENGTH,), np.zeros(0, np.int64))
 
 
+@pytest.mark.slow
 def test_a_head_of_zeros_hides_from_no_evaluation_that_records_mix() -> None:
     """docs/privacy.md A2, P16: a record that is exchanged moves its own part alone."""
     model, records, whole = tangled(), texts("silo-1"), np.arange(40)
@@ -367,6 +371,7 @@ def test_a_record_whose_features_are_no_numbers_has_features_of_zero(
     assert not found[~known].any()
 
 
+@pytest.mark.slow
 def test_a_probe_learns_from_features_of_a_module(home: Path) -> None:
     kept = dict.fromkeys(("rank", "target_modules"))
     whole = {"steps": 1, "sampling": "full-batch", "optimizer": {"name": "sgd", "lr": 1.0}}

@@ -187,6 +187,9 @@ def moved(kind: type, carry: Callable[[Kept, torch.Tensor], Any]) -> float:
     return float(np.linalg.norm(sums[1] - sums[0]))
 
 
+@pytest.mark.quick_cases(
+    "EvaluationTask-appended", "EvaluationTask-in_the_class", "EvaluationTask-hooked"
+)
 @pytest.mark.slow_cases(*(f"EvaluationTask-rarely_{one.__name__}" for one in KEPT))
 @pytest.mark.parametrize("carry", [*KEPT, *DRAWN, *map(rarely, KEPT)])
 @pytest.mark.parametrize("kind", [TrainingTask, EvaluationTask])
@@ -194,6 +197,7 @@ def test_one_record_moves_nobody_elses_part_whatever_the_model_keeps(kind, carry
     assert 0.1 < moved(kind, carry) <= (1 + MARGIN if kind is TrainingTask else 3**0.5)
 
 
+@pytest.mark.quick_cases("EvaluationTask-rarely_buffered", "EvaluationTask-rarely_in_a_gradient")
 @pytest.mark.parametrize("carry", [*map(rarely, IN_TENSORS)])
 @pytest.mark.parametrize("kind", [TrainingTask, EvaluationTask])
 def test_what_is_kept_in_tensors_moves_nobody_elses_part(kind, carry) -> None:
@@ -201,6 +205,7 @@ def test_what_is_kept_in_tensors_moves_nobody_elses_part(kind, carry) -> None:
     assert moved(kind, carry) <= (1 + MARGIN if kind is TrainingTask else 3**0.5)
 
 
+@pytest.mark.quick_cases("buffered", "in_a_gradient", "in_the_class", "counter")
 @pytest.mark.parametrize("carry", [*KEPT, *IN_TENSORS])
 def test_a_model_that_keeps_something_of_a_record_is_refused_at_set_up(carry) -> None:
     with pytest.raises(ModelError, match=r"leaves the model's attributes alone|remembers|buffers"):
@@ -243,6 +248,7 @@ def test_memory_that_random_layers_would_hide_is_seen() -> None:
         method_for(model_of(hidden), (3,), np.zeros(1, np.int64))
 
 
+@pytest.mark.slow
 def test_rows_that_meet_behind_random_layers_are_refused() -> None:
     def meeting(m: Kept, x: torch.Tensor) -> torch.Tensor:
         return torch.rand(x.shape) + x.mean(0)
@@ -282,6 +288,7 @@ def test_attributes_are_put_back_whatever_was_written(carry) -> None:
     assert not torch.equal(again, said[0])
 
 
+@pytest.mark.quick_cases("attribute", "of_torch", "dictionary", "in_an_object")
 @pytest.mark.parametrize("carry", [*KEPT, *DRAWN])
 def test_a_frozen_module_that_remembers_gives_each_record_its_own_features(carry) -> None:
     inputs = torch.from_numpy(records().inputs)

@@ -117,6 +117,7 @@ def evaluated(model: nn.Module, known: Records) -> EvaluationTask:
     return EvaluationTask(model, known)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases(*(f"{write.__name__}-patients" for write in WRITES[1:]))
 @pytest.mark.parametrize("units", [0, 2], ids=["records", "patients"])
 @pytest.mark.parametrize("write", WRITES)
@@ -143,6 +144,7 @@ def test_a_model_that_writes_at_chosen_weights_alone_keeps_nothing_and_adds_zero
     assert quiet[0].any()
 
 
+@pytest.mark.slow
 def test_a_record_that_makes_the_model_write_moves_nobody_elses_part() -> None:
     class Picky(Remembering):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -182,6 +184,7 @@ class Renormed(nn.Module):
         return self.last(functional.embedding(codes, self.table, max_norm=1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direct", [False, True])
 def test_a_table_that_may_be_shortened_is_refused_though_today_it_is_short(direct) -> None:
     model = Renormed(direct)
@@ -235,6 +238,7 @@ def test_writes_that_change_nothing_are_seen_where_they_are_looked_for() -> None
 # Frozen layers, which see records one by one ---------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_records_features_are_the_same_bits_whatever_other_records_there_are(tmp_path) -> None:
     with torch.random.fork_rng([]):
         torch.manual_seed(0)

@@ -279,6 +279,7 @@ def silent(party: str, *, records: int) -> Records:
     return Records(inputs=np.zeros((many, WIDTH), np.float32), targets=np.ones(many, np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("records", [0, 900])
 def test_the_noise_of_a_step_does_not_depend_on_how_many_records_were_drawn(records):
     result = run(Study.parse(SILENT.format(module=__name__, records=records)))
@@ -501,6 +502,7 @@ def test_features_of_a_study_are_computed_once_and_lie_where_only_their_owner_re
     assert len(list(folder.glob("*.npy"))) == 1
 
 
+@pytest.mark.slow
 def test_silos_that_store_the_same_features_at_once_do_not_spoil_them(tmp_path):
     inputs, extractor = torch.randn(200, 50), nn.Linear(50, 40)
     expected = extractor(inputs).detach().numpy()
@@ -667,6 +669,7 @@ def in_double(model, inputs):
     return model.double(), tuple(x.double() if x.is_floating_point() else x for x in inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "vmap", "loop"])
 def test_several_inputs_of_a_record_are_summed_and_evaluated(method):
     model, inputs, targets = pairs(11)
@@ -694,6 +697,7 @@ def test_several_targets_of_a_record_reach_the_loss_together():
         clipped_sum(model, weighted, (inputs[0], inputs[1][:3]), targets, 0.3)
 
 
+@pytest.mark.slow
 def test_attention_with_padding_an_own_token_and_a_tied_head_is_summed():
     torch.manual_seed(6)
     model, words = Masked().double(), torch.randint(9, (8, 5))
@@ -762,6 +766,7 @@ class Widest(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+@pytest.mark.quick_cases("100", "7")
 @pytest.mark.parametrize("chunk", [1, 7, 100])
 def test_a_setting_bounds_how_many_records_are_held_at_once(chunk):
     model = build_model("mlp", inputs=(4,), outputs=3, hidden=[6], seed=b"x")
@@ -810,6 +815,7 @@ class Dividing(nn.Module):
         return (self.head(x) / x[:, :1]).squeeze(-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["vmap", "loop"])
 def test_a_silos_records_without_a_finite_gradient_add_nothing_and_are_told_to_nobody(method):
     rng = np.random.default_rng(9)

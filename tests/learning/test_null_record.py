@@ -152,6 +152,7 @@ def neighbours(relation: str, patients: int) -> tuple[Records, Records]:
     return table(CAPACITY, -0.8, patients=patients), table(CAPACITY, 0.7, patients=patients)
 
 
+@pytest.mark.slow
 @pytest.mark.quick_cases(*(f"{kind.__name__}-{case}" for kind in MODELS for case in QUICK))
 @pytest.mark.parametrize("patients", [0, 2], ids=["records", "patients"])
 @pytest.mark.parametrize("relation", ["add-remove", "substitution"])
@@ -173,6 +174,7 @@ def test_a_null_record_that_raises_lets_one_record_move_no_sum(kind, relation, p
     assert np.linalg.norm(total) > 1
 
 
+@pytest.mark.slow
 def test_a_null_record_that_raises_by_its_dropout_lets_one_record_move_no_sum() -> None:
     """Its mask follows from the row, so that it may raise in one row and not in the last."""
     with torch.random.fork_rng([]):

@@ -75,6 +75,7 @@ def rows_with(generator: np.random.Generator, others: int, size: int) -> tuple[n
 # Neighbours ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["chain", "vmap"])
 def test_one_record_more_moves_the_sum_by_no_more_than_the_clip(method: str) -> None:
     generator = np.random.default_rng(2)
@@ -91,6 +92,7 @@ def test_one_record_more_moves_the_sum_by_no_more_than_the_clip(method: str) -> 
     assert max(moved) > 0.5
 
 
+@pytest.mark.slow
 def test_one_record_more_moves_an_evaluation_by_itself_only() -> None:
     generator = np.random.default_rng(3)
     for others in (3, 7, 15):
@@ -123,6 +125,7 @@ def test_batches_of_another_shape_would_move_it_by_more() -> None:
     assert differ
 
 
+@pytest.mark.quick_cases("chain", "vmap")
 @pytest.mark.parametrize("method", ["chain", "vmap", "loop"])
 def test_one_record_more_shifts_nobodys_dropout(method: str) -> None:
     """Masks follow from the silo's secret source and the row, so all others keep theirs."""
@@ -191,6 +194,7 @@ def convolution() -> nn.Module:
     )
 
 
+@pytest.mark.quick_cases("mlp-6-chain")
 @pytest.mark.parametrize(
     ("model", "features", "method"),
     [
@@ -263,6 +267,7 @@ class Cholesky(nn.Module):
         return self.last(torch.linalg.cholesky(matrix).diagonal(dim1=-2, dim2=-1) * x)
 
 
+@pytest.mark.quick_cases("0-vmap")
 @pytest.mark.parametrize("method", ["vmap", "loop"])
 @pytest.mark.parametrize("place", [0, 3, 11])
 def test_a_record_at_which_the_model_raises_adds_zero_and_moves_nobody(method, place) -> None:
@@ -292,6 +297,7 @@ def test_a_model_that_raises_at_the_chosen_weights_is_answered_with_zeros() -> N
     assert task.clipped_sum(vector_of(model) * 0, np.arange(12)).shape == parameters.shape
 
 
+@pytest.mark.slow
 def test_an_evaluation_leaves_a_record_out_at_which_the_model_raises() -> None:
     inputs = np.random.default_rng(10).uniform(0.1, 1, (12, 3)).astype(np.float32)
     inputs[4, 0] = -1.0
@@ -315,6 +321,7 @@ def test_a_model_that_takes_no_made_up_record_is_refused_before_anything_is_char
         method_for(Never(), (3,), np.zeros(1, np.int64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [2, 50])
 def test_a_table_of_words_can_be_used(words: int) -> None:
     class Table(nn.Module):
@@ -443,6 +450,7 @@ def evaluated_without_and_with_one(
     return tuple(map(VECTOR.sums_of, sums))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [branching, branchless])
 @pytest.mark.parametrize(("low", "high"), [(10, 1e9), (40, 60), (49.9, 50.1)])
 def test_rows_that_meet_at_rare_values_do_not_meet_in_an_evaluation(share, low, high) -> None:
@@ -481,6 +489,7 @@ def test_a_kind_of_wild_rows_that_a_model_does_not_take_hides_no_other() -> None
     assert np.abs(whole - without).max() <= 1 + 1e-12
 
 
+@pytest.mark.slow
 def test_a_loss_whose_rows_meet_does_not_let_them_meet_in_an_evaluation(monkeypatch) -> None:
     def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         found = nn.functional.cross_entropy(outputs, targets, reduction="none")
@@ -506,6 +515,7 @@ def exact_square(values: torch.Tensor) -> Fraction:
     return sum((Fraction(float(one)) ** 2 for one in values.flatten()), Fraction(0))
 
 
+@pytest.mark.quick_cases("1e+30-dtype0", "1e+30-dtype1", "1.0-dtype0", "1.0-dtype1")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("clip", [1e-30, 1e-3, 1.0, 1e30])
 def test_no_outer_product_passes_the_clip_however_small_one_side_is(dtype, clip) -> None:

@@ -121,6 +121,7 @@ def trained(source: str, steps: int) -> float:
     return result.final["accuracy"]
 
 
+@pytest.mark.slow
 def test_a_transformer_learns_made_up_mails_through_the_protocol_with_noise():
     # From ten first weights 0.85 to 0.96 were reached, by 6 steps only 0.56 to 0.85; guessing stays
     # below 0.6 but for once in 1e9.
@@ -142,12 +143,14 @@ def test_a_transformer_learns_to_find_real_spam_through_the_protocol_with_noise(
     assert trained(f'python:experiments.datasets:spam"\n{OPTIONS}', 60) > chance + 0.1
 
 
+@pytest.mark.slow
 def test_a_transformer_is_not_left_to_the_slow_loop():
     with torch.random.fork_rng(devices=[]):
         model = build_model(f"python:{__name__}:transformer", inputs=(LENGTH,), outputs=1, seed=b"")
     assert method_for(model, (LENGTH,), np.zeros(1, np.float32)) == "vmap"
 
 
+@pytest.mark.slow
 def test_a_model_with_padding_is_evaluated_as_it_is_trained():
     torch.manual_seed(3)
     model, known = Padded().eval(), mails("test")
@@ -173,6 +176,7 @@ def test_a_model_that_gives_a_column_is_refused_with_the_remedy():
         method_for(model, (3,), np.zeros(1, np.float32))
 
 
+@pytest.mark.slow
 def test_a_word_outside_the_vocabulary_adds_nothing_and_is_not_quoted(caplog):
     model, known = Transformer().eval(), mails("silo-1")
     records = Records(inputs=known.inputs.copy(), targets=known.targets)

@@ -123,6 +123,7 @@ def looped(model: nn.Module, records: Records, most: int, clip: float) -> np.nda
 # Against the loop ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases(
     "small-1", "small-5", "wide-2", "wide-5", "words-1", "words-5", "images-1", "images-5"
 )
@@ -149,6 +150,7 @@ def test_every_way_to_hold_a_layer_is_among_these_models() -> None:
     assert isinstance(from_positions(ones(2, 5, 3), ones(2, 5, 8)), Stack)
 
 
+@pytest.mark.slow
 def test_a_record_of_each_patient_is_a_record() -> None:
     records = records_for("wide", np.arange(12))
     plain = Records(inputs=records.inputs, targets=records.targets)
@@ -184,6 +186,7 @@ def changed(records: Records, rows: np.ndarray, targets: np.ndarray) -> Records:
     return Records(inputs=inputs, targets=labels, patients=records.patients)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("wide-vmap")
 @pytest.mark.parametrize(
     ("name", "method"), [("wide", "chain"), ("wide", "vmap"), ("small", "chain")]
@@ -345,6 +348,7 @@ def test_a_patient_is_clipped_once_before_a_gaussian_projection() -> None:
 # Nobody else --------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases("small-chain")
 @pytest.mark.parametrize(
     ("name", "method"), [("wide", "chain"), ("small", "chain"), ("words", "vmap")]
 )

@@ -73,6 +73,7 @@ def seen(model: nn.Module) -> tuple[str, bool]:
 LENGTHS = [to_padding_of_zeros, to_padding_of_nan, as_the_first_number_says, to_a_mark]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", LENGTHS)
 def test_a_loop_to_a_records_own_length_is_seen(length, caplog) -> None:
     with caplog.at_level(logging.WARNING):
@@ -84,6 +85,7 @@ def test_a_branch_on_what_a_record_holds_is_seen() -> None:
     assert seen(Branching()) == ("loop", True)
 
 
+@pytest.mark.slow
 def test_the_same_work_for_every_record_is_not_warned_of(caplog) -> None:
     with caplog.at_level(logging.WARNING):
         assert seen(Recurrent(whole)) == ("loop", False)
@@ -92,6 +94,7 @@ def test_the_same_work_for_every_record_is_not_warned_of(caplog) -> None:
     assert not caplog.text
 
 
+@pytest.mark.slow
 def test_what_made_up_records_do_not_show_is_not_seen() -> None:
     """Why no difference shows nothing, as the pages say."""
     assert seen(Recurrent(to_a_rare_number)) == ("loop", False)

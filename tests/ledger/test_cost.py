@@ -60,6 +60,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.quick_cases(
     "add-remove--poisson",
     "add-remove-sign-poisson",

@@ -139,6 +139,7 @@ def test_threads_that_make_one_ledger_at_the_same_moment_all_get_it(tmp_path):
     assert verified(place) == 4
 
 
+@pytest.mark.slow
 def test_a_ledger_that_one_thread_reads_while_others_charge_counts_every_entry_once(path):
     failures: list[Exception] = []
 

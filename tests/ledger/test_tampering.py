@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from ledger.book import (
     assert_one_sentence,
     behind_its_back,
     cap_for,
+    charges,
     digests,
     entry,
     insert,
@@ -380,3 +383,45 @@ def test_p15_a_note_of_the_head_that_was_put_back_is_written_again(path):
         _copied_over(note_of(path))
         ledger.charge(entry(ROWS + 1))
     assert note_of(path).read_text().startswith(f"{ROWS + 1:020d} ")
+
+
+def test_p15_a_log_that_another_process_takes_away_as_this_one_opens_is_no_replacement(
+    path, monkeypatch
+):
+    before, opens = Ledger(path), Chain._open
+    before.charge(entry(ROWS + 1))
+
+    def late(self: Chain) -> None:
+        before.close()  # the last to leave takes its log along
+        assert not path.with_name(path.name + "-wal").exists()
+        opens(self)
+
+    monkeypatch.setattr(Chain, "_open", late)
+    with Ledger(path) as ledger:
+        ledger.charge(entry(ROWS + 2))
+    assert verified(path) == ROWS + 2
+
+
+def test_p15_a_process_without_a_free_descriptor_charges_nothing(path, monkeypatch):
+    """A row whose answer is refused costs all the same, at every try."""
+    opens = os.open
+
+    def none_is_left(name: object, *given: int) -> int:
+        if name == note_of(path):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opens(name, *given)
+
+    with Ledger(path) as ledger, monkeypatch.context() as patch:
+        patch.setattr(os, "open", none_is_left)
+        with pytest.raises(IntegrityError, match=r"expected to read .*, got: Too many open files"):
+            ledger.verify()
+    with Ledger(path) as ledger:
+        ledger.charge(entry(ROWS + 1))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", none_is_left)
+            for _ in range(2):
+                with pytest.raises(IntegrityError, match="Too many open files"):
+                    ledger.charge(entry(ROWS + 2))
+            assert charges(path) == ROWS + 1
+        ledger.charge(entry(ROWS + 2))
+    assert note_of(path).read_text().startswith(f"{ROWS + 2:020d} ")

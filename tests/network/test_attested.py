@@ -269,7 +269,7 @@ def test_a_trial_of_evidence_that_would_not_do_says_why(
 ) -> None:
     parties = attested(tmp_path)
     wrong = showing(measurement=bytes(48))
-    monkeypatch.setattr(checkup.attestation, "MachineAttester", lambda _: wrong)
+    monkeypatch.setattr(checkup, "MachineAttester", lambda _: wrong)
     (found,) = checkup._evidence(parties.sites["hungary"])
     assert not found.well
     assert "another build" in found.found

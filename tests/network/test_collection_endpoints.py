@@ -485,6 +485,31 @@ def test_p30_a_withdrawal_that_cannot_tell_whose_a_key_is_says_so_and_erases_wha
     assert not (other / "key").exists()
 
 
+@pytest.mark.parametrize("method", ["erase", "has"])
+def test_p30_a_key_that_cannot_be_erased_keeps_no_other_from_it(
+    table: Table, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    table.opened()
+    site, home = table.parties.sites["node-1"], table.parties.home / "node-1" / "collections"
+    first, honest = home / "00ff", getattr(KeptFrames, method)
+    shutil.copytree(home / table.id.hex(), first)
+
+    def failing(self: KeptFrames, name: str) -> Any:
+        if self.folder == first and method == "erase":
+            raise IntegrityError("expected to use it, the disk says: Input/output error; see")
+        if self.folder == first:
+            raise OSError(errno.EIO, "Input/output error")
+        return honest(self, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeptFrames, method, failing)
+        with pytest.raises(IntegrityError, match="withdraw it again"):
+            site.withdraw(table.parties.study.id)
+    assert not (home / table.id.hex() / "key").exists()
+    site.withdraw(table.parties.study.id)
+    assert not (first / "key").exists()
+
+
 # Equivocation -------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from hubbub.network.coordinator import Coordinator
 from hubbub.network.party_folder import PartyFolder
 from hubbub.session.session_offer import SessionOffer
 from hubbub.study.standardisation import Standardisation
+from hubbub.training.run_folder import answers_in
 from hubbub.verification.evidence.finding import SIGNED
 from hubbub.verification.replay.checking import verify
 from hubbub.verification.transcript.frame_records import read, read_header
@@ -63,6 +65,7 @@ def test_a_study_of_one_sum_is_collected_and_its_run_is_verified(
     assert [one["silo"] for one in evidence["silos"]] == sorted(HOSPITALS)
     assert all(one["attempts"] == 1 and one["closed"] for one in evidence["silos"])
     assert [len(rows(parties, name)) for name in HOSPITALS] == [1, 1, 1, 1]
+    assert [*answers_in(tmp_path / "run")] == [("statistics", Counter(HOSPITALS))]
 
 
 def test_with_hashes_of_vectors_the_sum_is_not_verifiable_and_all_else_is(tmp_path: Path) -> None:

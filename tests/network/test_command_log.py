@@ -67,6 +67,7 @@ def test_whoever_became_another_user_is_named(home, monkeypatch):
         "tls://ada:pa\nS3cret@hub.example",
         "tls://ada:S3cret%40hub.example",
         "tls://ada:S3cret\uff20hub.example",
+        "ada:S3cret\ufe6bhub.example",
         "tls://S3cret@hub.example?x=@",
         "tls://hub.example?password=S3cret@",
     ],

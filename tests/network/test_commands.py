@@ -359,6 +359,9 @@ def closed(tmp_path_factory) -> Path:
     return home
 
 
+@pytest.mark.quick_cases(
+    "descriptor-\\n", "descriptor-\\nsecret", "descriptor-\\ufeff\\n", "descriptor-\\x00"
+)
 @pytest.mark.parametrize("content", ["", "\n", " \t\r\n", "\nsecret", "\ufeff\n", "\0"])
 @pytest.mark.parametrize("source", ["descriptor", "credential", "prompt"])
 def test_a_source_of_a_passphrase_that_is_empty_is_no_wish_for_open_keys(

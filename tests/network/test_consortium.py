@@ -39,6 +39,7 @@ def audited(tmp_path_factory):
     return parties, audit(parties.study, runs=2, canaries=50, confidence=0.99999).to_dict()
 
 
+@pytest.mark.slow
 def test_the_aggregator_puts_an_audit_into_the_evidence(audited):
     parties, found = audited
     parties.aggregator.keep_audit(parties.study.id, {**found, "study": "00" * 32})

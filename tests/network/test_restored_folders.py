@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from hubbub.cli import ledger_commands
 from hubbub.cli.main import main
 from hubbub.errors import HubbubError, IntegrityError
 from hubbub.ledger.privacy_ledger import Ledger
@@ -29,9 +30,10 @@ from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.event_log import EventLog
 from hubbub.network.requests import Requests
 from hubbub.network.silo_endpoint import SiloEndpoint
+from hubbub.planning.mechanism import Mechanism
 from hubbub.verification.replay.checking import verify
 from network.consortium import sent_home
-from network.relay import HASTY, NAMES, Jumping, gathered
+from network.relay import HASTY, NAMES, Jumping, Relay, gathered
 from network.restored_folders import CollectionGame, Images, SessionGame, check_fresh, deposits
 
 __all__ = ["deposits"]
@@ -150,12 +152,13 @@ def test_p15_a_silo_that_is_set_back_in_the_middle_of_a_run_is_refused_at_once(
         parties.serve(timeouts=timeouts, progress=happens)
     else:
         with pytest.raises(
-            IntegrityError, match="2 paid attempts of this study, it has answered 4"
+            IntegrityError, match="it has answered or told of 4: its folder was set back"
         ):
             parties.serve(timeouts=timeouts, progress=happens)
     assert len(parties.rows("ann")) == 2
     assert any(
-        "ann says that it has paid for 2 attempts, it has answered 4" in one for one in parties.said
+        "ann says that it has paid for 2 attempts, it has answered or told of 4" in one
+        for one in parties.said
     )
     run = parties.home / "run"
     found = json.loads(_command("missing", parties.home / "ann" / "ledger.sqlite", "ann", run))
@@ -185,7 +188,9 @@ def test_p15_an_aggregator_that_is_started_again_knows_what_was_answered(tmp_pat
         parties.serve(timeouts=HASTY, progress=stops)
     back.restore("ann")
     (parties.home / "aggregator" / "paid").unlink(missing_ok=True)
-    with pytest.raises(IntegrityError, match="2 paid attempts of this study, it has answered 4"):
+    with pytest.raises(
+        IntegrityError, match="it has answered or told of 4: its folder was set back"
+    ):
         parties.serve(timeouts=HASTY)
 
 
@@ -238,6 +243,105 @@ def test_p15_a_ledger_that_lost_rows_of_another_study_is_refused_and_silos_keep_
         found = requests._witnessed("ann", fewer, witness)
         assert found is not None
         assert found.why == "set-back"
+
+
+def test_p15_what_a_party_says_of_attempts_is_noted_for_it_alone(tmp_path: Path) -> None:
+    """A purpose with a line of another silo's in it, a purpose of no study, a node that counts."""
+    parties = gathered(tmp_path / "here", 1, training={"steps": 2})
+    ann, node, study = parties.seats["ann"], parties.seats["node-1"], parties.study
+    forged, honest = f"x\n{study.id.hex()}:training:2:999\n", ann.ready
+    more = {forged: 5, "unheard-of": 7}
+
+    def ready(study: Any) -> dict[str, Any]:
+        said = honest(study)
+        return said | {"attempts": said["attempts"] | more}
+
+    ann.ready = ready  # type: ignore[method-assign]
+    node.ready = lambda study: honest(study) | {"attempts": {"training": 3}}  # type: ignore[method-assign]
+    parties.serve(timeouts=HASTY)
+    noted = parties.aggregator.home / "paid"
+    lines = noted.read_text().split() if noted.exists() else []
+    assert not [one for one in lines if not one.startswith(f"{study.id.hex()}:training:1:")]
+    assert {path.stem for path in (parties.home / "bob" / "witnessed").iterdir()} == {*NAMES}
+
+
+def test_p15_who_was_set_back_ends_no_run_that_others_can_go_on_with(tmp_path: Path) -> None:
+    """Another silo is late; once it is there, there are enough."""
+    parties = gathered(
+        tmp_path / "here", 1, parties={"dropouts": 1, "colluders": 0}, training={"steps": 2}
+    )
+    (parties.aggregator.home / "paid").write_text(f"{parties.study.id.hex()}:training:1:2\n")
+    late = [True]
+
+    def lost_once(name: str, party: str, blob: Any) -> Any:
+        if late and name == "open" and party == "bob":
+            late.clear()
+            return None
+        return blob
+
+    relay = Relay(parties.phase, tells=lost_once)
+    timeouts = replace(HASTY, grace=0.0, waiting=600.0, clock=Jumping())
+    assert parties.serve(relay, timeouts=timeouts).scores is not None
+    assert not late
+    assert any("ann says that it has paid for 0" in one for one in parties.said)
+
+
+def test_p15_a_silo_keeps_the_newest_that_was_witnessed_of_a_ledger(tmp_path: Path) -> None:
+    parties = gathered(tmp_path / "here", training={"steps": 2})
+    seat = parties.seats["bob"]
+    assert isinstance(seat, SiloEndpoint)
+    with (
+        Ledger(tmp_path / "ann.sqlite") as ledger,
+        Witness(tmp_path / "one") as one,
+        Witness(tmp_path / "other") as other,
+    ):
+        older = one.sign(ledger.statement(""))
+        ledger.close_study(parties.study.id)
+        newer = other.sign(ledger.statement(""))
+    file = parties.home / "bob" / "witnessed" / "ann.json"
+    for head in (newer, older):
+        said = {"ann": head.to_dict(), "../ann": head.to_dict(), "cyn": {"statement": 3}}
+        seat._keep_heads(said)
+        assert json.loads(file.read_text()) == newer.to_dict()
+    file.write_text("{")
+    seat._keep_heads(said)
+    assert json.loads(file.read_text()) == older.to_dict()
+    assert [path.name for path in file.parent.iterdir()] == ["ann.json"]
+
+
+def test_each_session_has_paid_for_an_epoch_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = gathered(tmp_path / "here", training={"steps": 5})
+
+    def stops(step: int, _row: Any) -> None:
+        if step == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parties.serve(timeouts=HASTY, progress=stops)
+    parties.serve(timeouts=HASTY)
+    with Ledger(tmp_path / "emptied.sqlite"):
+        pass
+    monkeypatch.setattr(Mechanism, "epoch", 3)
+    found = _command("missing", tmp_path / "emptied.sqlite", "ann", parties.home / "run")
+    assert json.loads(found)["missing"] == {"training": 3}  # of 4 answers and of 1
+
+
+def test_no_row_is_missing_for_a_version_that_plans_other_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = gathered(tmp_path / "here", training={"steps": 2})
+    parties.serve(timeouts=HASTY)
+    honest = ledger_commands.kind_of
+
+    def later(query: Any) -> Any:
+        kind = honest(query)
+        return replace(kind, noise_multiplier=0.9 * kind.noise_multiplier)
+
+    monkeypatch.setattr(ledger_commands, "kind_of", later)
+    ledger, run = parties.home / "ann" / "ledger.sqlite", parties.home / "run"
+    assert json.loads(_command("missing", ledger, "ann", run, code=0))["missing"] == {"training": 0}
 
 
 def _shortened(ledger: Path, home: Path) -> dict[str, Any]:

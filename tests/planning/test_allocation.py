@@ -13,6 +13,7 @@ allocation = pytest.importorskip(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "epsilon"), [(3.0, 2.0), (2.0, 4.0)])
 def test_an_epoch_of_one_attempt_is_a_gaussian_step(noise, epsilon):
     exact = hubbub.delta(noise_multiplier=noise, steps=3, sampling="full-batch", epsilon=epsilon)

@@ -133,6 +133,7 @@ def studies(draw, most=40):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None, phases=WITHOUT_SHRINKING)
 @given(studies())
 def test_the_stated_adversary_gets_at_most_the_epsilon_of_the_study(one):
@@ -374,6 +375,7 @@ def test_numpys_own_dimension_is_one():
     assert made.to_json() == plan_in_short(study(), dimension=27).to_json()
 
 
+@pytest.mark.slow
 def test_the_certificate_grows_with_steps_dimension_and_silos():
     base = plan_in_short(study(), dimension=1000).certificate
     for other in (
@@ -672,6 +674,7 @@ EVERY_KIND = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("one2")
 @pytest.mark.parametrize("one", EVERY_KIND)
 def test_the_certificate_is_added_to_every_exposure_and_at_every_step(one):
@@ -710,6 +713,7 @@ def joint(**training):
     )
 
 
+@pytest.mark.slow
 def test_p10_the_exposures_charge_what_each_adversary_knows_of_a_joint_batch():
     made = plan(joint())
     known = {row.adversary: row.known_records for row in made.exposures}
@@ -778,6 +782,7 @@ def test_p8_without_sampling_an_exchange_is_one_vector_of_twice_the_length():
     assert two.noise_multiplier == pytest.approx(2 * one.noise_multiplier, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_p8_where_three_distances_matter_the_slack_is_paid_three_times_in_every_step():
     steps = 4
     joint = {"sampling": "without-replacement", "sample_rate": 0.02, "steps": steps}
@@ -834,6 +839,7 @@ def test_p8_the_split_of_delta_is_near_the_best(kind):
         assert ours.lower < 1.01 * other.upper
 
 
+@pytest.mark.slow
 def test_a_projection_sends_its_own_numbers_and_is_certified_for_them():
     whole = plan_in_short(study(), dimension=10**6)
     made = plan_in_short(study(training={"projection": 400}), dimension=10**6)

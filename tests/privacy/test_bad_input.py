@@ -61,11 +61,18 @@ def arguments(function: str) -> list[str]:
     return [*GOOD[function], *extra]
 
 
+@pytest.mark.quick_cases("projection_bound", "attack_power", "malicious_epsilon", "epsilon")
 @pytest.mark.parametrize("function", GOOD)
 def test_good_arguments_are_accepted(function: str) -> None:
     assert getattr(hubbub, function)(**GOOD[function]) is not None
 
 
+@pytest.mark.quick_cases(
+    "epsilon-noise_multiplier--1.0",
+    "epsilon-noise_multiplier-0.0",
+    "epsilon-noise_multiplier-nan",
+    "epsilon-noise_multiplier-inf",
+)
 @pytest.mark.parametrize(
     ("function", "name", "value"),
     [

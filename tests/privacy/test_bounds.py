@@ -51,6 +51,12 @@ def holds(bound: hubbub.Bound, truth: oracle.Estimate) -> None:
 # The committed values --------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(
+    "epsilon-add-remove-poisson-10.0-0.99-50-1e-06",
+    "epsilon-substitute-full-batch-5.0-1.0-10-1e-05",
+    "delta-substitute-without-replacement-2.0-0.008-1250-1.9",
+    "delta-substitute-full-batch-10.0-1.0-10-1.0",
+)
 @pytest.mark.slow_cases(
     "power-substitute-0.01",
     "power-substitute-0.3",
@@ -79,11 +85,23 @@ def test_a_question_without_a_committed_value_is_noticed() -> None:
 # Against them ----------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases(
+    "epsilon-add-remove-without-replacement-2.0-0.008-1250-1e-05",
+    "epsilon-add-remove-full-batch-1.0-1.0-1-1e-05",
+    "epsilon-add-remove-full-batch-1000.0-1.0-1000000-1e-12",
+    "epsilon-substitute-poisson-4.0-0.008-1250-1e-11",
+)
 @every(EPSILONS)
 def test_epsilon_interval_holds_the_truth_and_is_narrow(question: Question) -> None:
     holds(hubbub.epsilon(**said(question)), truth(question))
 
 
+@pytest.mark.quick_cases(
+    "delta-substitute-full-batch-10.0-1.0-10-1.0",
+    "delta-substitute-poisson-4.0-0.05-1250-2.0",
+    "delta-substitute-without-replacement-2.0-0.008-1250-1.9",
+    "delta-add-remove-without-replacement-4.0-0.01-10000-2.0",
+)
 @every(DELTAS)
 def test_delta_interval_holds_the_truth_and_is_narrow(question: Question) -> None:
     exact, bound = truth(question), hubbub.delta(**said(question))
@@ -100,6 +118,7 @@ def test_unlike_steps_together_hold_the_truth(question: Question) -> None:
     holds(hubbub.composed_epsilon(steps, delta=1e-6, **said(question)), truth(question))
 
 
+@pytest.mark.quick_cases("malicious-0", "malicious-500")
 @every(MALICIOUS)
 def test_malicious_interval_holds_the_exact_mixture(question: Question) -> None:
     bound = hubbub.malicious_epsilon(
@@ -108,6 +127,7 @@ def test_malicious_interval_holds_the_exact_mixture(question: Question) -> None:
     holds(bound, truth(question))
 
 
+@pytest.mark.quick_cases("projected-1000-1.133", "projected-100-1.3633")
 @every(PROJECTED)
 def test_projected_interval_holds_the_exact_mixture(question: Question) -> None:
     bound = hubbub.projected_epsilon(sample_rate=0.008, steps=1250, delta=1e-5, **said(question))

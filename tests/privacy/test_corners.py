@@ -106,6 +106,7 @@ def test_no_corner_ends_in_anything_but_a_bound_or_a_study_error() -> None:
         assert bound.lower <= bound.upper
 
 
+@pytest.mark.slow
 def test_round_off_of_a_mixtures_weights_is_no_lost_mass() -> None:
     bound = hubbub.malicious_epsilon(
         records=50_000, batch=500, malicious=25_000, noise_multiplier=1000, steps=10**6, delta=1e-12
@@ -128,6 +129,7 @@ def test_numbers_of_numpy_count_as_pythons_do(kind: type) -> None:
     assert bounds[0] == bounds[1]
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("0.8")
 @pytest.mark.parametrize(
     ("noise", "least", "most"), [(0.5, 0.0067, 0.0073), (0.8, 0.00044, 0.00046)], ids=["0.5", "0.8"]
@@ -163,6 +165,7 @@ def test_a_heavy_tail_of_shifts_is_bracketed_where_guesses_are_five_times_too_la
     assert exact(found.upper) <= goal <= exact(found.lower)
 
 
+@pytest.mark.slow
 def test_far_negative_losses_take_no_cells() -> None:
     """A million of them were made where the record is added, whose losses reach to -600."""
     law = Reversed(law=Removal(rate=1e-3, shift=30.0))

@@ -192,6 +192,7 @@ def test_p25_words_have_room_for_noise_that_grows() -> None:
     assert one.to_dict()["correlated_noise"]["window_bytes"] == 8 * 3 * 27
 
 
+@pytest.mark.slow
 def test_auto_takes_the_bands_of_least_error_and_says_by_how_much() -> None:
     made = hubbub.plan(study())
     assert isinstance(made.mechanism.noise, Correlation)
@@ -203,6 +204,7 @@ def test_auto_takes_the_bands_of_least_error_and_says_by_how_much() -> None:
     assert made.to_dict()["correlated_noise"]["bands"] == min(errors, key=lambda b: errors[b])
 
 
+@pytest.mark.slow
 def test_auto_leaves_noise_independent_with_adam_and_where_nothing_is_gained() -> None:
     adam = hubbub.plan(study(optimizer={"name": "adam", "lr": 0.1}))
     assert adam.mechanism.noise == INDEPENDENT

@@ -39,6 +39,7 @@ def test_shorthands_say_what_events_say() -> None:
     assert projected == hubbub.epsilon(events=[PROJECTED], delta=DELTA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "relation"), [(JOINT, "substitute"), (PROJECTED, "add-remove")], ids=["joint", "sent"]
 )
@@ -109,6 +110,7 @@ def test_the_least_noise_of_events_is_that_of_equal_steps_and_never_overspends()
     assert 0.999 < hubbub.epsilon(events=both(beside), delta=DELTA).upper <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("events", "relation"),
     [
@@ -139,6 +141,7 @@ def test_what_has_no_least_noise_is_refused(said, says) -> None:
 MANY = {"records": 10_000, "batch": 1_500, "malicious": 3_000, "noise_multiplier": 5.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 300])
 def test_p10_few_rates_enclose_all_that_are_likely(monkeypatch, count: int) -> None:
     """By the accountant, at every threshold, of one step and of many."""

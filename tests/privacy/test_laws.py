@@ -174,6 +174,7 @@ def test_gaussian_mechanism_has_its_closed_form(
     assert bound.lower == pytest.approx(truth, rel=1e-9)
 
 
+@pytest.mark.slow
 @fewest
 @given(questions(), st.floats(0.1, 8.0))
 def test_calibration_never_overspends_and_wastes_at_most_a_thousandth(
@@ -191,6 +192,7 @@ def test_calibration_never_overspends_and_wastes_at_most_a_thousandth(
     assert hubbub.epsilon(noise_multiplier=noise * 0.997, **common).upper > target * (1 - 1e-3)
 
 
+@pytest.mark.slow
 @few
 @given(questions())
 def test_delta_at_the_upper_epsilon_is_the_delta_asked_for(setting: PreparedStudy) -> None:
@@ -235,6 +237,7 @@ def simulated_delta(
     return float(gain.mean()), float(gain.std() / sqrt(RUNS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "relation", "sampling", "noise", "rate", "steps", "eps"),
     [

@@ -67,6 +67,7 @@ def kinds(number: int, seed: int) -> list[Step]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "delta"), [(9, 1e-5), (14, 1e-9)])
 def test_the_bracket_of_many_kinds_holds_the_inversions_value(number: int, delta: float) -> None:
     events = kinds(number, number)
@@ -78,6 +79,7 @@ def test_the_bracket_of_many_kinds_holds_the_inversions_value(number: int, delta
     assert epsilon.lower - 1e-6 <= truth <= epsilon.upper + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])
 def test_few_frequencies_say_what_all_of_them_say(relation: str) -> None:
     events = [*kinds(20, 3), Step(noise_multiplier=0.5, sample_rate=1e-5, count=10_000)]

@@ -83,6 +83,7 @@ def test_unsampled_gaussian_has_its_closed_form(
     assert found.error < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("0.8-1.5")
 @pytest.mark.parametrize(("rate", "shift"), [(0.5, 1.0), (0.9, 0.5), (0.8, 1.5)])
 def test_two_sampled_steps_equal_the_direct_integral(rate: float, shift: float) -> None:
@@ -92,6 +93,7 @@ def test_two_sampled_steps_equal_the_direct_integral(rate: float, shift: float) 
         assert found.value == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.quick_cases("rem")
 @pytest.mark.parametrize("kind", ["rem", "add", "plus-minus"])
 def test_fifty_digits_agree(kind: str) -> None:
@@ -117,6 +119,7 @@ def test_nodes_carry_two_probability_laws(c: float, turn: float) -> None:
         assert np.exp(mass - loss).sum() == pytest.approx(1, abs=1e-13)
 
 
+@pytest.mark.slow
 def test_twelve_gauss_nodes_replace_the_whole_hypergeometric_sum() -> None:
     members = np.arange(0, 61)
     weights = hypergeom(600, 300, 60).pmf(members)

@@ -25,6 +25,11 @@ def meets(bound: hubbub.Bound, printed: str) -> bool:
     return bound.lower <= float(printed) + half and bound.upper >= float(printed) - half
 
 
+@pytest.mark.quick_cases(
+    "0.008-4.0-0.497-0.636-0.549-1.066",
+    "0.049-2.68-5.898-8.82-7.30-13.915",
+    "0.049-11.0-1.194-1.293-1.216-2.581",
+)
 @pytest.mark.parametrize(
     ("rate", "noise", "poisson", "provable", "attack", "printed"),
     [
@@ -56,6 +61,7 @@ def test_substitution_at_the_papers_noise(
     assert bound.upper < theirs.lower
 
 
+@pytest.mark.slow
 def test_a_static_list_of_tokens_breaks_the_account_per_step() -> None:
     """P9: the likelihood ratio over all tokens, for views simulated with a fixed seed.
 
@@ -107,6 +113,7 @@ def test_ten_silos_of_which_some_collude(colluding: int, printed: str) -> None:
 MALICIOUS: dict[str, Any] = {"records": 50_000, "batch": 500, "noise_multiplier": 2.0, **LENGTH}
 
 
+@pytest.mark.slow
 def test_malicious_silos_cost_almost_nothing() -> None:
     nobody = hubbub.malicious_epsilon(**MALICIOUS, malicious=0)
     half = hubbub.malicious_epsilon(**MALICIOUS, malicious=25_000)
@@ -115,6 +122,7 @@ def test_malicious_silos_cost_almost_nothing() -> None:
     assert nobody.upper < half.lower
 
 
+@pytest.mark.slow
 def test_the_quantile_of_the_honest_batch_costs_much_more() -> None:
     quantile = hubbub.malicious_epsilon(**MALICIOUS, malicious=25_000, slack=1e-10)
     assert meets(quantile, "3.25")
@@ -174,6 +182,7 @@ def test_projection_bound(dimension: int, factors: tuple[str, ...]) -> None:
         assert abs(found - float(printed)) < 6e-4
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("100-0.937-1.83-0.930", "1000-1.260-1.62-1.259")
 @pytest.mark.parametrize(
     ("dimension", "mixture", "union", "clipped"),

@@ -97,6 +97,12 @@ def exceeded(squares: Array, dimension: int) -> list[float]:
     return found
 
 
+@pytest.mark.quick_cases(
+    "[16, 17, 18, 19]-a pair",
+    "[0, 2, 4, 6, 8, 10, 12, 14, 16, 19]-one hot",
+    "[3, 19]-a pair with opposite signs",
+    "slice(0, 40, None)-a pair with opposite signs",
+)
 @pytest.mark.parametrize("name", ADVERSARIAL)
 @pytest.mark.parametrize("columns", [ALL, slice(0, 20), LAST, TEN, [3, 19]], ids=str)
 def test_adversarial_vectors_are_not_longer_than_the_bound(
@@ -180,6 +186,12 @@ STICKS = [
 LEVELS = [0.3, 0.9, 0.999, 1.0, 1.001, 1.02, 1.3, 3.0, 30.0]
 
 
+@pytest.mark.quick_cases(
+    "0.01-add-remove-1-addition_stick-1.0",
+    "0.3-add-remove-1-addition_stick-1.0",
+    "1.0-add-remove-0-removal_stick-1.0",
+    "0.01-add-remove-0-removal_stick-1.0",
+)
 @pytest.mark.parametrize(("relation", "way", "stick", "apart"), STICKS)
 @pytest.mark.parametrize("rate", [0.01, 0.3, 1.0])
 def test_every_hockey_stick_is_convex_in_the_distance_between_the_two(
@@ -213,6 +225,12 @@ def pairs_of(law: ProjectedRemoval | Mixture) -> list[tuple[float, float]]:
     return [(cast(ExchangedRecord, one).rate, cast(ExchangedRecord, one).shift) for one in law.laws]
 
 
+@pytest.mark.quick_cases(
+    "add-remove-1-addition_stick-1.0-10",
+    "add-remove-0-removal_stick-1.0-10",
+    "add-remove-0-removal_stick-1.0-400",
+    "add-remove-1-addition_stick-1.0-2",
+)
 @pytest.mark.slow_cases("substitute-0-exchange_stick-2.0-10", "substitute-0-exchange_stick-2.0-400")
 @pytest.mark.parametrize("k", [2, 10, 400])
 @pytest.mark.parametrize(("relation", "way", "stick", "apart"), STICKS)
@@ -272,6 +290,7 @@ def test_signs_are_dearer_than_gaussian_entries_and_cheaper_than_one_bound(
         assert sign.upper < bound.lower
 
 
+@pytest.mark.quick_cases("100-1.057-1.92")
 @pytest.mark.parametrize(
     ("dimension", "add_remove", "substitute"),
     [(10, 0.694, 1.438), (100, 1.057, 1.920), (1000, 1.319, 2.213)],
@@ -284,6 +303,7 @@ def test_the_numbers_of_the_table(dimension: int, add_remove: float, substitute:
         assert Composition([one]).epsilon(1e-5).upper == pytest.approx(stated, abs=6e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases(
     "poisson-0.02-add-remove",
     "without-replacement-0.02-add-remove",
@@ -325,6 +345,7 @@ def test_where_nothing_is_sampled_an_exchange_is_one_vector_of_twice_the_length(
     assert same.upper < other.upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1e-5])
 def test_all_shifts_at_once_have_the_masses_of_one_after_the_other(rate: float) -> None:
     """Cells of every width, at both ends of the losses and far out, relative to themselves."""
@@ -359,6 +380,7 @@ def test_kinds_without_a_mixture_are_refused(kind: Any) -> None:
 # Finite precision, P8 (8) ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.quick_cases("add-remove-0-removal_stick-1.0-3", "add-remove-1-addition_stick-1.0-30")
 @pytest.mark.parametrize("k", [2, 3, 30])
 @pytest.mark.parametrize(("relation", "way", "stick", "apart"), STICKS[:2])
@@ -446,6 +468,7 @@ def test_a_kind_that_means_nothing_is_refused(training: dict[str, Any], words: l
     assert [word for word in words if word not in message] == []
 
 
+@pytest.mark.slow
 def test_the_plan_says_how_signs_are_charged() -> None:
     made = plan(projected("sign", 5))
     found = made.to_dict()["projection"]
@@ -465,6 +488,7 @@ def test_the_plan_says_how_signs_are_charged() -> None:
     assert exact.to_dict()["projection"]["exact"]
 
 
+@pytest.mark.slow
 def test_under_substitution_both_kinds_are_charged_by_the_same_tail() -> None:
     signs = plan(projected("sign", 9, relation="substitute"))
     gaussian = plan(projected("gaussian", 9, relation="substitute"))
@@ -488,6 +512,7 @@ def test_signs_in_joint_batches_pay_slack_for_their_own_tail() -> None:
     )
 
 
+@pytest.mark.slow
 def test_layers_are_charged_as_if_nothing_were_projected() -> None:
     for relation in ("add-remove", "substitute"):
         made = plan(projected("layers", 8, relation=relation))

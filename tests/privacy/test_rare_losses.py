@@ -91,6 +91,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "rate", "steps", "goal", "truth"), VALUES)
 def test_p13_rare_losses_leave_a_narrow_bracket_around_the_truth(
     noise: float, rate: float, steps: int, goal: float, truth: float
@@ -109,6 +110,7 @@ def test_the_committed_value_is_the_inversions(
     assert inverted(noise, rate, steps, goal, truth) == pytest.approx(truth, abs=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("0.5-1e-06-1000000-1e-09", "0.45-1e-07-1000000-1e-09")
 @pytest.mark.parametrize(
     ("noise", "rate", "steps", "goal"),
@@ -121,6 +123,7 @@ def test_other_rare_losses_leave_a_narrow_bracket(
     assert found.upper - found.lower <= 1e-3
 
 
+@pytest.mark.slow
 def test_two_hundred_kinds_of_steps_have_a_narrow_bracket() -> None:
     kinds = [
         hubbub.Step(noise_multiplier=1 + i / 100, sample_rate=0.01, count=10) for i in range(200)
@@ -217,6 +220,7 @@ def test_losses_beyond_floats_are_refused_at_once_by_what_they_are() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "noise", "steps"), [(1e-6, 20.0, 10**6), (1e-4, 10.0, 10**4)])
 def test_a_profile_is_sharp_where_the_whole_loss_is_tiny(
     rate: float, noise: float, steps: int
@@ -243,6 +247,7 @@ def test_one_nearly_free_step_has_the_delta_of_its_closed_form() -> None:
     assert exact <= upper <= 1.02 * exact
 
 
+@pytest.mark.slow
 def test_a_nearly_free_study_is_let_in_nearly_for_nothing() -> None:
     """(P24) Five thousandths of an epsilon, and not twice of it."""
 

@@ -28,6 +28,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.quick_cases("setting4", "setting2")
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_curve_is_never_below_the_exact_values_and_close_to_them(
     setting: dict[str, Any],

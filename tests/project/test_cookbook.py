@@ -34,6 +34,7 @@ def added(to: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
     return {key: made[key] for key in made if key not in GONE.get(tuple(sorted(piece)), ())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [{}, *PIECES], ids=str)
 def test_a_piece_of_a_study_is_planned(piece: dict[str, Any]) -> None:
     study = hubbub.Study.from_table(added(BASE, piece))
@@ -46,6 +47,7 @@ def test_a_command_is_one(command: str) -> None:
     assert _parser().parse_args(shlex.split(command))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_programs_run_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

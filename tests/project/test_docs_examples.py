@@ -66,6 +66,7 @@ def study_with(example: dict[str, Any]) -> hubbub.Study:
     return hubbub.Study.from_table(made)
 
 
+@pytest.mark.quick_cases("synthetic-1", "synthetic-2", "statistics-3", "statistics-4")
 @pytest.mark.parametrize("text", list(blocks("toml")))
 def test_an_example_of_a_study_can_be_planned(text: str) -> None:
     assert plan(study_with(tomllib.loads(text))).stated.epsilon <= 2.0
@@ -84,6 +85,7 @@ def slope(table: Any) -> Any:
     return float(np.nanmean(np.asarray(table["age"], dtype=float)[died]))
 
 
+@pytest.mark.quick_cases("synthetic-1")
 @pytest.mark.parametrize("text", list(blocks("python")))
 def test_an_example_in_python_runs(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -29,6 +29,7 @@ def faults(context: str) -> int:
     return int(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(_glibc() is None, reason="only glibc is told")
 def test_large_vectors_fault_once_while_pages_are_kept() -> None:
     alone = faults("nullcontext()")
@@ -36,6 +37,7 @@ def test_large_vectors_fault_once_while_pages_are_kept() -> None:
     assert faults("kept_pages(10**7)") < alone / 8
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(_glibc() is None, reason="only glibc is told")
 def test_small_vectors_are_left_to_the_library_and_the_last_to_leave_gives_all_back() -> None:
     few = faults("kept_pages(10)")
@@ -44,6 +46,7 @@ def test_small_vectors_are_left_to_the_library_and_the_last_to_leave_gives_all_b
     assert faults(inside) > 16
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(_glibc() is None, reason="only glibc is told")
 def test_who_asks_within_and_is_done_takes_nothing_from_who_asked_before() -> None:
     nested = "kept_pages(10**7):\n  with kept_pages(10**7): np.ones(10**7)\n  with nullcontext()"
@@ -74,6 +77,7 @@ with kept_pages({numbers}):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(_glibc() is None, reason="only glibc is told")
 def test_a_line_joins_large_messages_in_memory_that_it_had_before() -> None:
     found = [

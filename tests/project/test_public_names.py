@@ -101,6 +101,7 @@ def test_a_room_hands_out_what_its_stub_imports(stub: Path) -> None:
         room.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_the_usual_question_and_the_usual_plan_load_no_more_than_they_need() -> None:
     """Imports take longer than both answers."""
     python(
@@ -130,6 +131,7 @@ def test_import_of_hubbub_loads_neither_torch_nor_an_engine() -> None:
     )
 
 
+@pytest.mark.slow
 def test_commands_that_fail_and_statistics_wait_for_no_torch(tmp_path: Path) -> None:
     """It takes seconds to load, and none of them has a model yet."""
     python(

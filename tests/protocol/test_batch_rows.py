@@ -55,6 +55,7 @@ def test_a_joint_batch_has_as_many_rows_whichever_tokens_are_drawn(
         assert sorted(found) == [EMPTY] * (rows - count) + [*range(count)]
 
 
+@pytest.mark.slow
 def test_coins_are_tossed_again_where_heads_exceed_the_rows_and_places_are_alike() -> None:
     """The law on all outcomes of three places, two records and two rows, against its definition."""
     rate, records, capacity = 0.1, 2, 3

@@ -35,6 +35,7 @@ def drawn(draw: random.Random) -> list[Operation]:
     return [(name, draw.getrandbits(12), draw.getrandbits(12)) for name in names]
 
 
+@pytest.mark.slow
 @MANY
 @WORLDS
 def test_no_random_schedule_breaks_a_law(w: World, schedules: int) -> None:
@@ -51,6 +52,7 @@ def test_no_random_schedule_breaks_a_law(w: World, schedules: int) -> None:
     assert refusals > schedules
 
 
+@pytest.mark.quick_cases("15-pairwise", "17-pairwise", "18-pairwise", "21-nodes")
 @WORLDS
 @pytest.mark.parametrize("seed", range(30))
 def test_after_any_faults_an_orderly_round_is_right(w: World, seed: int) -> None:
@@ -219,6 +221,7 @@ BROKEN: dict[Callable[[pytest.MonkeyPatch], None], tuple[World, str]] = {
 }
 
 
+@pytest.mark.quick_cases("pays_later", "mask_without_attempt", "no_noise", "forgets")
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
 def test_random_schedules_find_a_broken_party(
     broken: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,7 @@ def play(fuzz: ModuleType, inputs: list[bytes]) -> None:
         fuzz.check(data)
 
 
+@pytest.mark.quick_cases("offers", "wire", "collection")
 @pytest.mark.parametrize("fuzz", TARGETS, indirect=True)
 def test_every_kept_input_and_seed_is_read_or_refused_as_promised(fuzz: ModuleType) -> None:
     corpus = ROOT / "fuzz" / "corpus" / fuzz.__name__.removeprefix("fuzz.")

@@ -90,6 +90,7 @@ def sample() -> Array:
 # The standard normal ----------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases("2", "3")
 @pytest.mark.parametrize("order", range(1, 7))
 def test_moments_are_the_normal_ones(sample, order):
     def double_factorial(n: int) -> int:
@@ -109,6 +110,7 @@ def test_the_scale_is_one_and_no_other(sample):
         assert not fits_scale(sample, wrong)
 
 
+@pytest.mark.slow
 def test_kolmogorov_and_smirnov_accept_the_normal_and_refuse_its_like(sample):
     part = sample[:300_000]
     assert kstest(part, "norm").pvalue > FALSE_ALARM
@@ -116,6 +118,7 @@ def test_kolmogorov_and_smirnov_accept_the_normal_and_refuse_its_like(sample):
         assert kstest(wrong, "norm").pvalue < FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_the_density_is_right_in_four_thousand_cells(sample):
     # The edges of the ziggurat's layers, where a wrong wedge would show, lie in different cells.
     heights = ndtr(sample[:10_000_000])

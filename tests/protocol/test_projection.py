@@ -166,6 +166,7 @@ def test_lift_is_the_transpose(kind: str) -> None:
     assert not lift(np.zeros(50), one, DRAW).any()
 
 
+@pytest.mark.slow
 @BOTH
 def test_lift_after_project_is_the_identity_on_average(kind: str) -> None:
     """E[P P^T] = I: mean over 400 draws of a (3 x 3) corner; six sigma, false alarm 2e-8."""
@@ -193,6 +194,7 @@ def test_gaussian_entries_have_gaussian_moments() -> None:
 MOMENTS = [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96), (6, 15, 10395 - 225)]
 
 
+@pytest.mark.slow
 @BOTH
 def test_columns_and_rows_are_uncorrelated(kind: str) -> None:
     """All pairs among 200 rows or columns, at 6.5 standard errors (false alarm 4e-6)."""
@@ -239,6 +241,7 @@ def test_the_lemma_behind_the_tail_bound() -> None:
         assert left >= 0.77 * tanh(g + step) ** 10  # both sides grow with g
 
 
+@pytest.mark.slow
 @BOTH
 def test_norms_stay_below_the_accounted_tail(kind: str) -> None:
     """P(|P^T a|^2 >= x) <= (x e^(1-x))^(k/2): for a flat, a lone and a sparse vector.

@@ -137,6 +137,7 @@ FRAMES = st.lists(
 )
 
 
+@pytest.mark.quick_cases("anchors")
 @pytest.mark.parametrize("receiver", RECEIVERS.values(), ids=RECEIVERS)
 @settings(max_examples=60, deadline=None)
 @given(frames=FRAMES)

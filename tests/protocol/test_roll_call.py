@@ -68,6 +68,7 @@ def test_silos_that_drop_out_of_a_session_of_some_may_be_left_out_up_to_the_quor
     assert summed(w, sessions, (1, 2, 5)) == [1, 1, 0, 0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("away", [0, 3, 6])
 def test_the_graph_is_the_studys_on_those_who_are_there(away: int) -> None:
     w = world(40, quorum=34, degree=8)

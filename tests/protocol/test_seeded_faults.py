@@ -40,6 +40,7 @@ def drawn(draw: random.Random) -> list[Operation]:
     return [(name, draw.getrandbits(12), draw.getrandbits(12)) for name in names]
 
 
+@pytest.mark.slow
 @MANY
 @WORLDS
 def test_no_random_schedule_breaks_a_law(w: World, schedules: int) -> None:
@@ -58,6 +59,7 @@ def test_no_random_schedule_breaks_a_law(w: World, schedules: int) -> None:
     assert seeds > schedules / 2
 
 
+@pytest.mark.quick_cases("3-pairwise", "4-pairwise", "4-nodes", "7-pairwise")
 @WORLDS
 @pytest.mark.parametrize("seed", range(20))
 def test_after_any_faults_an_orderly_round_is_right(w: World, seed: int) -> None:

@@ -322,6 +322,7 @@ def test_effects_on_each_class_and_in_each_subgroup_have_their_own_p_values() ->
     ]
 
 
+@pytest.mark.slow
 def test_whatever_columns_are_called_no_format_takes_it_for_its_own() -> None:
     """A name with a tag, LaTeX's characters, and a class that could be an argument of a line."""
     name, level = "<b>a_b & 5%#", "[0,1)*"
@@ -342,6 +343,7 @@ def test_whatever_columns_are_called_no_format_takes_it_for_its_own() -> None:
     assert any(level in cell.text for cell in found.tables[1].columns[0].cells)
 
 
+@pytest.mark.slow
 def test_figures_are_files_of_each_kind(paper: Manuscript) -> None:
     pytest.importorskip("matplotlib")
     begins = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}
@@ -352,6 +354,7 @@ def test_figures_are_files_of_each_kind(paper: Manuscript) -> None:
             assert file == figure_file(drawn.figure, kind)
 
 
+@pytest.mark.slow
 def test_a_word_document_has_all_tables(paper: Manuscript) -> None:
     docx = pytest.importorskip("docx")
     file = written(paper, "docx")["tables.docx"]
@@ -487,6 +490,7 @@ class Tags(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
+@pytest.mark.quick_cases("script", "hidden formula", "control")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_whatever_things_are_called_it_is_text_in_each_format(text: str) -> None:
     paper = manuscript_of(called(text))
@@ -504,6 +508,7 @@ def test_whatever_things_are_called_it_is_text_in_each_format(text: str) -> None
         ET.fromstring(figure_file(drawn.figure, "svg").decode())  # noqa: S314 (made here)
 
 
+@pytest.mark.quick_cases("script", "hidden formula", "control", "signs")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_whatever_things_are_called_latex_has_its_own_commands_alone(text: str) -> None:
     paper = manuscript_of(called(text))
@@ -518,6 +523,7 @@ def test_whatever_things_are_called_latex_has_its_own_commands_alone(text: str) 
     assert not re.search(r"\\caption\{[^}]*\n", bare)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [HOSTILE["control"], HOSTILE["script"]], ids=["control", "script"])
 def test_whatever_things_are_called_a_word_document_opens(text: str) -> None:
     docx = pytest.importorskip("docx", reason="needs the extra paper")
@@ -528,6 +534,7 @@ def test_whatever_things_are_called_a_word_document_opens(text: str) -> None:
     assert len(document.tables) == len(manuscript_of(called(text)).tables)
 
 
+@pytest.mark.quick_cases("formula", "long", "here")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_files_of_a_paper_stay_in_their_folder(text: str, tmp_path: Path) -> None:
     run = tmp_path / "deep" / "er" / "run"
@@ -569,6 +576,7 @@ def test_a_study_does_not_call_a_statistic_what_is_no_plain_text(name: str) -> N
         statistics_from(table, COLUMNS, alone=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED)
 def test_answers_that_were_altered_end_in_a_sentence(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -589,6 +597,9 @@ def test_answers_that_were_altered_end_in_a_sentence(
 NO_ANSWERS = ("", "[]", "null", "{}", '{"study": "\\ud800"}', "\0", "[" * 10**5)
 
 
+@pytest.mark.quick_cases(
+    "statistics.json-0", "statistics.json-3", "validation.json-4", "statistics.json-1"
+)
 @pytest.mark.parametrize("text", NO_ANSWERS, ids=range(len(NO_ANSWERS)))
 @pytest.mark.parametrize("name", ["statistics.json", "validation.json", "plan.json"])
 def test_what_is_no_file_of_a_run_ends_in_a_sentence(

@@ -236,6 +236,7 @@ def same(found: list[tuple[float, float]], expected: list[tuple[float, float]]) 
 MODES = (None, "trusted", "local-dp", "alone", "non-private")
 
 
+@pytest.mark.quick_cases("alone-no-trusted", "alone-no-alone", "alone-no-None", "alone-no-local-dp")
 @pytest.mark.parametrize("baseline", MODES)
 @pytest.mark.parametrize("metrics", [[], some_metrics(1), some_metrics()], ids=["no", "one", "six"])
 @pytest.mark.parametrize("comparison", [None, COMPARISON], ids=["alone", "compared"])

@@ -76,6 +76,7 @@ def of_epsilon(found: list[Finding]) -> list[str]:
     return [one.verdict for one in found if one.claim.startswith(about)]
 
 
+@pytest.mark.slow
 def test_a_run_with_a_silo_missing_is_made_again_by_the_announced_shares(folder: Path) -> None:
     assert {len(one) for one in sets_of(folder)} == {3, 4}
     stated = json.loads((folder / "plan.json").read_text())

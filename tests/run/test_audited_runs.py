@@ -81,6 +81,7 @@ def _found(content: dict[str, Any], keys: Keys, path: Path) -> list[Finding]:
     return check(path)
 
 
+@pytest.mark.slow
 def test_the_evidence_holds_the_audit_and_verify_says_so(made: Path) -> None:
     found, content = json.loads((made / "found.json").read_text()), load(made / "run" / FILE)
     assert content["audit"] == found == json.loads((made / "run" / AUDIT).read_text())
@@ -106,6 +107,7 @@ def test_an_unchanged_audit_holds_whoever_signs(lied: Callable[..., str]) -> Non
     assert lied(lambda _audit: None) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
@@ -168,10 +170,12 @@ def contradicting(found: dict[str, Any], steps: int = 3) -> dict[str, Any]:
     return {**found, **more}
 
 
+@pytest.mark.slow
 def test_evidence_with_an_audit_that_contradicts_it_is_wrong(lied: Callable[..., str]) -> None:
     assert "more was seen than they may tell" in lied(lambda a: a.update(contradicting(dict(a))))
 
 
+@pytest.mark.slow
 def test_no_run_begins_with_an_audit_that_contradicts_it(made: Path, tmp_path: Path) -> None:
     study, audit = hubbub.Study.load(made / "study.toml"), tmp_path / "bad.json"
     audit.write_text(json.dumps(contradicting(json.loads((made / "found.json").read_text()))))
@@ -215,6 +219,7 @@ def _stopped(made: Path, out: Path, audit: Path | None) -> None:
             hubbub.run(study, out, audit=audit)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_still_has_it(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +257,7 @@ def test_where_it_cannot_be_written_nothing_is_played(
         assert "expected --out" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_was_found_is_shown_before_it_is_written(
     made: Path,
     tmp_path: Path,
@@ -285,6 +291,7 @@ def test_an_audit_of_a_model_whose_size_was_not_known_yet_is_taken(
     assert taken["rule"] == found["rule"]
 
 
+@pytest.mark.slow
 def test_an_audit_that_this_runs_plan_makes_a_contradiction_is_refused(
     made: Path, tmp_path: Path
 ) -> None:
@@ -317,6 +324,7 @@ def _between(
     raise AssertionError
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("None", "40.0")
 @pytest.mark.parametrize("bound", [None, 40.0, 0.51, -0.1, "0.5"])
 def test_where_no_plan_can_be_made_an_audit_is_held_against_the_studys_epsilon(
@@ -353,6 +361,7 @@ def test_the_file_and_the_evidence_say_the_same(made: Path, tmp_path: Path) -> N
     assert "audit.json is what evidence.json says" in wrongs(verify(folder))
 
 
+@pytest.mark.slow
 def test_a_ledger_that_stops_a_run_before_it_begins_leaves_no_folder_without_its_audit(
     made: Path, tmp_path: Path
 ) -> None:
@@ -420,6 +429,7 @@ def test_nothing_in_an_audit_moves_the_cursor(
     assert line.isprintable()
 
 
+@pytest.mark.slow
 def test_an_audit_is_written_though_nobody_reads_what_it_says(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,6 +452,7 @@ def test_no_audit_is_believed_of_what_cannot_be_audited(made: Path, tmp_path: Pa
         audit_finding(found, study, None)
 
 
+@pytest.mark.slow
 def test_an_audit_that_is_put_into_a_stopped_run_is_held_against_its_plan(
     made: Path, tmp_path: Path
 ) -> None:

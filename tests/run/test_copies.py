@@ -38,6 +38,7 @@ def rows(home: Path) -> int:
         return ledger.rows
 
 
+@pytest.mark.slow
 def test_a_second_run_on_the_same_ledgers_is_refused_before_it_charges(tmp_path: Path) -> None:
     study, refusals = a_study(steps=2), []
 
@@ -56,6 +57,7 @@ def test_a_second_run_on_the_same_ledgers_is_refused_before_it_charges(tmp_path:
     assert rows(tmp_path) == 1 + 2 * 2
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_resumed_beside_the_run_is_refused(tmp_path: Path) -> None:
     folder = interrupted(tmp_path)
     shutil.copytree(folder, tmp_path / "copy")
@@ -68,6 +70,7 @@ def test_a_copy_that_is_resumed_beside_the_run_is_refused(tmp_path: Path) -> Non
     assert rows(tmp_path) == 1 + STEPS
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_resumed_second_says_what_it_made_and_its_evidence_is_true(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +102,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     os.umask(before)
 
 
+@pytest.mark.slow
 def test_who_may_read_a_run_does_not_depend_on_the_umask(tmp_path: Path, umask: int) -> None:
     hubbub.run(a_study(steps=1), tmp_path / "run")
     files = [one for one in (tmp_path / "run").rglob("*") if one.is_file()]

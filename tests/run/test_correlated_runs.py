@@ -123,6 +123,7 @@ def test_p25_a_rehearsal_has_the_noise_of_a_run(monkeypatch: pytest.MonkeyPatch)
     assert len(made) == 1
 
 
+@pytest.mark.quick_cases("non-private")
 @pytest.mark.parametrize("baseline", ["trusted", "local-dp", "alone", "non-private"])
 def test_baselines_have_the_batches_and_the_noise_of_the_study(baseline: str) -> None:
     result = hubbub.run(study(4), baseline=baseline)

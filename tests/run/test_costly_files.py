@@ -107,6 +107,7 @@ def test_the_graph_of_a_crowd_is_weighed_in_few_terms(monkeypatch: pytest.Monkey
     assert len(round_parameters) < 3 * 20_000
 
 
+@pytest.mark.slow
 def test_evidence_of_a_costly_study_is_not_checked_and_no_pass(
     made: tuple[Path, Federation],
     tmp_path: Path,

@@ -83,6 +83,7 @@ def wrongs(found: list[Finding]) -> str:
     return "\n".join(f"{one.claim}? {one.verdict}" for one in found if not one.holds)
 
 
+@pytest.mark.slow
 def test_the_evidence_of_a_run_is_as_its_schema_says(evidence: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="checks the published schema")
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
@@ -146,6 +147,7 @@ def test_fewer_attempts_cost_less_and_are_counted_as_the_accountant_does(evidenc
     assert values[steps] == plan.stated.epsilon
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_is_noticed(evidence: Path) -> None:
     content = evidence.read_bytes()
     chance = random.Random(8)
@@ -405,6 +407,7 @@ def test_a_silos_word_that_is_no_last_word_is_not_taken_into_evidence(
         checked_part(other, keys.identity, **given)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(
@@ -445,6 +448,7 @@ print("holds")
 """
 
 
+@pytest.mark.slow
 def test_another_machine_needs_no_torch_and_no_run_folder(evidence: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -153,6 +153,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 # Batches --------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases("static", "per-epoch")
 @every_policy
 def test_lists_are_made_as_often_as_the_policy_says(drawn: Drawn, tokens: str) -> None:
     run(study(tokens), plan=planned(tokens))
@@ -235,6 +236,7 @@ def times_drawn(drawn: Drawn) -> np.ndarray:
     return np.array([counted[silo, k] for silo, n in enumerate(COUNTS, 1) for k in range(n)])
 
 
+@pytest.mark.slow
 @MANY
 def test_every_record_is_in_a_batch_as_often_as_any_other(drawn: Drawn, rounds: int) -> None:
     numbers = round_parameters(rounds)
@@ -628,6 +630,7 @@ def hospitals(colluders: int, silos: int = 6) -> hubbub.Study:
     return hubbub.Study.from_table(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("0", "3")
 @pytest.mark.parametrize("colluders", [0, 1, 3])
 def test_the_plan_compares_joint_batches_with_poisson_for_every_number_of_colluders(

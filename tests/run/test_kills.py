@@ -206,6 +206,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases(
     "Transcript-seal-after",
     "loop-train-before",
@@ -236,6 +237,7 @@ def test_killed_at_a_named_point(tmp_path: Path, place, after) -> None:
     assert_nothing_lost(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_reused_time_would_be_noticed(tmp_path: Path) -> None:
     assert outcome(child(lambda: step(tmp_path), tmp_path, lambda: None)) == 0
     assert_nothing_lost(tmp_path)
@@ -245,6 +247,7 @@ def test_a_reused_time_would_be_noticed(tmp_path: Path) -> None:
         assert_nothing_lost(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_lost_row_would_be_noticed(tmp_path: Path) -> None:
     def forget() -> None:
         Ledger.charge = lambda *_arguments, **_options: None

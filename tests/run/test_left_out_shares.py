@@ -43,6 +43,7 @@ def spoilt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Masking, "shares", shares)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transcript", ["full", "hashes"])
 def test_a_run_that_left_a_silo_out_for_its_share_holds(
     tmp_path: Path, transcript: str, spoilt: None
@@ -73,6 +74,7 @@ def late(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
     return [*kept[:at], *kept[at + 1 : after], kept[at], *kept[after:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -156,6 +158,7 @@ def answered_late(kept: list[Kept], _: Federation) -> list[Kept | bytes]:
     return [*kept[:at], *kept[at + 1 : after + 1], kept[at], *kept[after + 1 :]]
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases(
     *(f"{change}--full" for change in ("made_up_of_one", "made_up_of_none", "share_twice")),
     *(f"{change}--hashes" for change in ("twice_said", "unasked", "share_lost")),

@@ -106,6 +106,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrueFile]:
     return made
 
 
+@pytest.mark.quick_cases("resumed", "full shares", "correlated", "patients")
 @pytest.mark.parametrize("kind", MADE)
 def test_every_claim_about_a_true_file_that_is_re_derived_is_true(
     files: dict[str, TrueFile], kind: str, tmp_path: Path
@@ -122,6 +123,7 @@ def test_every_claim_about_a_true_file_that_is_re_derived_is_true(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", MADE)
 def test_no_mutation_of_an_evidence_file_has_something_untrue_confirmed(

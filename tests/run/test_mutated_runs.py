@@ -273,6 +273,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Forger]:
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutations", [6, pytest.param(80, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", studies(Path()))
 def test_nothing_that_a_mutation_has_made_false_is_told_as_computed_again(

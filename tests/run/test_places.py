@@ -116,6 +116,7 @@ def test_every_flipped_bit_of_a_checkpoint_is_noticed(tmp_path: Path) -> None:
         newest_checkpoint(tmp_path)
 
 
+@pytest.mark.slow
 def test_without_its_newest_checkpoint_a_run_takes_the_step_from_its_transcript(tmp_path, plan):
     folder = stopped_run(tmp_path, plan)
     newest = max((folder / "checkpoints").iterdir())
@@ -133,6 +134,7 @@ def test_without_its_newest_checkpoint_a_run_takes_the_step_from_its_transcript(
 # Other files ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.json", "study.toml"])
 def test_a_run_whose_notes_were_altered_is_not_resumed(tmp_path, plan, name):
     folder = stopped_run(tmp_path, plan)
@@ -146,6 +148,7 @@ def test_a_run_whose_notes_were_altered_is_not_resumed(tmp_path, plan, name):
     assert charges(tmp_path) == 4
 
 
+@pytest.mark.slow
 def test_an_older_copy_of_a_ledger_stops_the_run(tmp_path, plan):
     folder = stopped_run(tmp_path, plan, at=2)
     shutil.copytree(tmp_path / "ledgers", tmp_path / "older")
@@ -162,6 +165,7 @@ def interrupted(_step: int, _row: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_resumed(tmp_path, plan):
     run(STUDY, tmp_path / "run", plan=plan)
     with pytest.raises(UserError, match="finished"):
@@ -169,12 +173,14 @@ def test_a_finished_run_is_not_resumed(tmp_path, plan):
     assert charges(tmp_path) == STEPS
 
 
+@pytest.mark.slow
 def test_a_report_on_an_interrupted_run_does_not_end_it(tmp_path, plan):
     folder = stopped_run(tmp_path, plan)
     write_report(folder)
     assert resume(folder).final["step"] == STEPS
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_run_that_is_resumed_too_makes_no_attempt_beyond_the_plan(tmp_path, plan):
     folder = stopped_run(tmp_path, plan)
     shutil.copytree(folder, tmp_path / "copy")
@@ -183,6 +189,7 @@ def test_a_copy_of_a_run_that_is_resumed_too_makes_no_attempt_beyond_the_plan(tm
     assert charges(tmp_path) == STEPS
 
 
+@pytest.mark.slow
 def test_two_processes_that_share_a_run_make_no_attempt_beyond_the_plan(
     tmp_path, plan, monkeypatch
 ):
@@ -199,6 +206,7 @@ def test_two_processes_that_share_a_run_make_no_attempt_beyond_the_plan(
     assert charges(tmp_path) == STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"sessions": {}}, {"sessions": {"training": ["00" * 16]}}])
 def test_sessions_that_were_taken_out_of_the_notes_are_counted(tmp_path, plan, change):
     folder = stopped_run(tmp_path, plan)
@@ -210,6 +218,7 @@ def test_sessions_that_were_taken_out_of_the_notes_are_counted(tmp_path, plan, c
     assert charges(tmp_path) == STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -244,6 +253,7 @@ def test_ledgers_that_vanished_before_the_first_checkpoint_stop_the_run(
         resume(tmp_path / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"noise_multiplier": 9.0}'])
 def test_a_plan_that_was_altered_stops_the_run(tmp_path, plan, text):
     folder = stopped_run(tmp_path, plan)
@@ -269,6 +279,7 @@ def test_a_baseline_is_not_resumed(tmp_path, plan):
 # Disks, locks, clocks ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_process_on_the_same_run_is_refused(tmp_path, plan):
     folder = stopped_run(tmp_path, plan)
     with RunFolder.again(folder):
@@ -334,6 +345,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path, plan):
     one_sentence(caught.value)
 
 
+@pytest.mark.slow
 def test_nothing_depends_on_the_clock(tmp_path, plan, monkeypatch):
     folder = stopped_run(tmp_path, plan)
     for name in ("time", "monotonic", "time_ns"):
@@ -343,6 +355,7 @@ def test_nothing_depends_on_the_clock(tmp_path, plan, monkeypatch):
     assert resume(folder).final["step"] == STEPS
 
 
+@pytest.mark.slow
 def test_a_cap_that_is_raised_lets_the_run_go_on(tmp_path, plan):
     (tmp_path / "ledgers").mkdir()
     with Ledger(tmp_path / "ledgers" / "hungary.sqlite") as book:

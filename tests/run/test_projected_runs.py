@@ -187,6 +187,7 @@ def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_rows, "injected", lambda _source, chosen, _rows: chosen)
 
 
+@pytest.mark.quick_cases("sign-pairwise", "sign-nodes", "layers-nodes", "gaussian-nodes")
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 @pytest.mark.usefixtures("in_order")
 @every_kind
@@ -285,6 +286,7 @@ def two_sided(found: np.ndarray, sigma: float, alarm: float = 1e-7) -> bool:
     return chi2.ppf(alarm / 2, found.size) < statistic < chi2.isf(alarm / 2, found.size)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_the_revealed_numbers_have_the_planned_noise(kind: str) -> None:
@@ -345,6 +347,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_a_study_that_sends_ten_numbers_of_twenty_seven_trains(
@@ -361,6 +364,7 @@ def test_a_study_that_sends_ten_numbers_of_twenty_seven_trains(
     assert {len(frame) - HEADER_BYTES - SIGNATURE_BYTES for frame in frames} == {sent}
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("gaussian-0", "sign-0")
 @pytest.mark.parametrize(
     ("kind", "dropouts"), [("gaussian", 0), ("sign", 0), ("sign", 1), ("layers", 0), ("layers", 1)]
@@ -396,6 +400,7 @@ def test_every_step_is_taken_along_the_lifted_sum(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_with_hardly_any_noise_it_learns(kind: str) -> None:
@@ -429,6 +434,7 @@ def test_an_unprojected_plan_sends_all_parameters() -> None:
     assert whole.upload_bytes_per_step == WHOLE * whole.word_bits // 8 + 32 + OVERHEAD
 
 
+@pytest.mark.quick_cases("layers-non-private")
 @pytest.mark.slow_cases(
     "gaussian-trusted", "gaussian-local-dp", "gaussian-alone", "gaussian-non-private"
 )
@@ -464,6 +470,7 @@ def test_baselines_project_too_unless_they_keep_no_privacy(
 # Drop-outs --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "nodes"), [("sign", 0), ("layers", 0), ("layers", 2)])
 def test_without_a_silo_that_does_not_reveal_the_attempt_is_repeated_and_charged(
     tmp_path: Path, revealed: list[bytes], kind: str, nodes: int
@@ -509,6 +516,7 @@ def links_time(frame: bytes) -> tuple[int, tuple[int, int]]:
     return sender_of(frame), (number(frame[50:54]), number(frame[54:58]))
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("gaussian")
 @every_kind
 def test_every_ledger_holds_the_projected_studys_epsilon(tmp_path: Path, kind: str) -> None:

@@ -47,6 +47,7 @@ def three(tmp_path_factory):
     return home, first, second, str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_run_says_what_its_records_have_spent_in_all_and_which_charge_it_was(three):
     home, first, second, _ = three
     assert (first.spending.charge, second.spending.charge) == (1, 2)
@@ -59,6 +60,7 @@ def test_a_run_says_what_its_records_have_spent_in_all_and_which_charge_it_was(t
     assert json.loads((home / "b" / "spending.json").read_text()) == second.spending.to_dict()
 
 
+@pytest.mark.slow
 def test_the_study_proposes_a_cap_which_a_ledger_without_one_takes_and_keeps(three):
     home, first, _, refused = three
     assert first.spending.cap == 1.5
@@ -82,6 +84,7 @@ def test_the_first_line_says_that_one_studys_epsilon_is_not_all_that_was_spent(t
     assert "that is what holds for them now" not in write_report(home / "a").read_text()
 
 
+@pytest.mark.slow
 def test_the_command_prints_it_and_puts_it_into_its_json(tmp_path, capsys):
     Path(tmp_path / "s.toml").write_text(TEXT)
     asked = ["run", str(tmp_path / "s.toml"), "--ledgers", str(tmp_path / "books"), "--out"]

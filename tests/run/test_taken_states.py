@@ -172,6 +172,7 @@ def given(found: list[Finding]) -> list[str]:
     return [one for name in (*SCORES, *EFFECTS) for one in proven(found, name)]
 
 
+@pytest.mark.slow
 def test_all_that_an_honest_run_gives_is_computed_again(silos: Path, tmp_path: Path) -> None:
     forger = forged(asking(silos), tmp_path)
     found = forger.sign()
@@ -181,6 +182,7 @@ def test_all_that_an_honest_run_gives_is_computed_again(silos: Path, tmp_path: P
     assert given(forger.sign()) == given(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1, 2, 9])
 def test_a_validation_of_another_model_is_found_whatever_headers_say(
     silos: Path, tmp_path: Path, number: int
@@ -197,6 +199,7 @@ def without_rounds(kept: list[Kept]) -> list[Kept]:
     return [one for one in kept if not one.round]
 
 
+@pytest.mark.slow
 def test_an_empty_training_proves_no_model_and_nothing_that_is_asked_of_it(
     silos: Path, tmp_path: Path
 ) -> None:
@@ -208,6 +211,7 @@ def test_an_empty_training_proves_no_model_and_nothing_that_is_asked_of_it(
     assert [*given(found), *proven(found, "model.safetensors")] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [elsewhere, lambda parameters: parameters])
 def test_where_a_training_was_kept_as_hashes_nothing_that_is_asked_of_its_model_is_proven(
     silos: Path, tmp_path: Path, change: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
@@ -252,6 +256,7 @@ BEGUN = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @BEGUN
 def test_a_first_state_that_carries_an_earlier_sum_is_found(
     silos: Path, tmp_path: Path, transcript: str, step: int
@@ -263,6 +268,7 @@ def test_a_first_state_that_carries_an_earlier_sum_is_found(
     assert given(found) == []
 
 
+@pytest.mark.quick_cases("hashes-1")
 @BEGUN
 def test_statistics_that_begin_with_sums_of_nobody_are_found(
     silos: Path, tmp_path: Path, transcript: str, step: int
@@ -279,6 +285,7 @@ def test_statistics_that_begin_with_sums_of_nobody_are_found(
     assert proven(found, "statistics.json") == []
 
 
+@pytest.mark.slow
 def test_a_sum_that_was_made_counts_though_no_session_followed(silos: Path, tmp_path: Path) -> None:
     forger = forged(asking(silos, sums=2), tmp_path)
     path = forger.folder / "validation-sums.json"
@@ -294,6 +301,7 @@ def test_a_sum_that_was_made_counts_though_no_session_followed(silos: Path, tmp_
     assert query.layout.size == len(kept["sums"][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [False, True])
 def test_answers_that_lack_a_sum_are_not_proven(silos: Path, tmp_path: Path, last: bool) -> None:
     forger = forged(asking(silos), tmp_path)
@@ -310,6 +318,7 @@ def test_answers_that_lack_a_sum_are_not_proven(silos: Path, tmp_path: Path, las
     assert proven(found, "coefficients.json") == []
 
 
+@pytest.mark.slow
 def test_rounds_that_are_left_out_prove_no_earlier_model(silos: Path, tmp_path: Path) -> None:
     forger = forged(asking(silos), tmp_path)
     forger.rewrite("training", lambda kept: [one for one in kept if one.round < 3])
@@ -333,6 +342,7 @@ def test_whom_a_session_was_set_up_with_only_its_aggregator_says() -> None:
     assert verdict == "signed"
 
 
+@pytest.mark.slow
 def test_what_is_asked_last_is_no_collection(
     silos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,6 +361,7 @@ def test_what_is_asked_last_is_no_collection(
     assert "first weights" in wrong.verdict
 
 
+@pytest.mark.slow
 def test_what_rests_on_a_first_model_that_was_taken_is_not_proven(
     silos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

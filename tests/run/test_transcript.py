@@ -301,6 +301,7 @@ except IntegrityError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_in_a_sentence_and_what_was_kept_before_is_whole(
     tmp_path: Path,
 ) -> None:

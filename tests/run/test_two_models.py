@@ -144,6 +144,7 @@ def test_p4_a_silo_that_alone_saw_another_model_is_left_out_where_the_others_are
     assert found.rounds.attendance.named_absent.keys() == {"silo-4"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transcript", ["full", "hashes"])
 @pytest.mark.parametrize("nodes", ["0", "2"])
 def test_verify_says_that_silos_were_shown_different_models(
@@ -158,6 +159,7 @@ def test_verify_says_that_silos_were_shown_different_models(
     assert "round 1" in wrong.verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transcript", ["full", "hashes"])
 def test_verify_says_that_all_were_shown_one(tmp_path: Path, transcript: str) -> None:
     finished(a_study(steps=1, transcript=transcript), tmp_path / "run")

@@ -94,6 +94,7 @@ GAUSSIAN = ((CLIP, f"{CLIP}projection = 9\n"),)
 ADAM = '{ name = "adam", lr = 0.1 }'
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("gaussian-projection", "sign-projection")
 @pytest.mark.parametrize(
     "changes",
@@ -155,6 +156,7 @@ def test_evidence_of_another_study_is_wrong_beside_the_run(a_run: Callable[..., 
     ]
 
 
+@pytest.mark.slow
 def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +178,7 @@ def test_sums_besides_the_training_that_no_plan_pays_for_are_wrong(
     )
 
 
+@pytest.mark.slow
 def test_evaluations_that_are_due_only_after_more_attempts_are_wrong(tmp_path: Path) -> None:
     changes = ((CLIP, CLIP + "evaluate = { every = 2, epsilon = 0.1 }\n"),)
     result, parties = finished(a_study(steps=4, changes=changes), tmp_path / "run")
@@ -184,6 +187,7 @@ def test_evaluations_that_are_due_only_after_more_attempts_are_wrong(tmp_path: P
     assert "the messages that are listed are of 4 attempts at least" in found.verdict
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("per-step")
 @pytest.mark.parametrize("tokens", ["per-step", "per-epoch"])
 def test_an_honest_run_with_joint_batches_holds(tmp_path: Path, tokens: str) -> None:
@@ -227,6 +231,7 @@ def test_a_pipe_among_the_transcripts_is_called_wrong(a_run: Callable[..., Run])
     assert "no ordinary file" in wrongs(verify(folder))[0].verdict
 
 
+@pytest.mark.slow
 def test_sessions_besides_the_training_are_played_too(tmp_path: Path) -> None:
     records = 'source = "hubbub.datasets:heart"\n'
     changes = (
@@ -249,6 +254,7 @@ def test_sessions_besides_the_training_are_played_too(tmp_path: Path) -> None:
     assert "standardisation.json" in wrong.claim
 
 
+@pytest.mark.slow
 def test_attempts_that_a_refusal_ended_are_counted_and_cost_nothing_in_the_sums(
     tmp_path: Path,
 ) -> None:
@@ -263,6 +269,7 @@ def test_attempts_that_a_refusal_ended_are_counted_and_cost_nothing_in_the_sums(
     assert "every sum, and every step along it" in claims(found, REDERIVED)
 
 
+@pytest.mark.slow
 def test_of_hashes_signatures_and_order_are_checked_and_what_is_not_is_said(
     a_run: Callable[..., Run],
 ) -> None:
@@ -279,6 +286,7 @@ class StoppedError(Exception):
     """The run is stopped here, as a crash would stop it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", [(3,), (1, 4), (2, 2)])
 def test_a_run_that_was_resumed_is_made_again_over_all_its_sessions(
     tmp_path: Path, stops: tuple[int, ...]
@@ -306,6 +314,7 @@ def test_a_run_that_was_resumed_is_made_again_over_all_its_sessions(
     assert "holds the model that the last step gave" in claims(found, REDERIVED)
 
 
+@pytest.mark.slow
 def test_a_resumed_session_that_begins_where_none_came_to_is_refused(
     a_run: Callable[..., Run],
 ) -> None:
@@ -501,6 +510,7 @@ def no_links(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
     return [one for one in kept if one.tag is not Tag.SEED_LINK]
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("revealed_late--")
 @pytest.mark.parametrize(
     ("change", "place", "why"),
@@ -544,6 +554,7 @@ def stranger(kept: list[Kept], parties: Federation) -> list[Kept | bytes]:
     return [*kept[:at], as_bytes(kept[at], parties.keys[1], sender=77), *kept[at + 1 :]]
 
 
+@pytest.mark.quick_cases("out_of_order--", "repeated--", "stranger--", "swapped_model--")
 @pytest.mark.parametrize(
     ("change", "place", "why"),
     [
@@ -751,6 +762,7 @@ def test_a_whole_number_with_a_point_in_the_header_is_found(
     assert name in found.verdict
 
 
+@pytest.mark.slow
 def test_more_attempts_than_the_evidence_or_a_ledger_counts_are_found(
     tmp_path: Path,
 ) -> None:
@@ -829,6 +841,7 @@ def test_the_verifier_takes_the_same_step_as_the_training(
 # Damage ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flips", [500, pytest.param(2500, marks=pytest.mark.slow)])
 def test_every_flipped_byte_of_a_finished_run_is_noticed_and_its_file_named(
     a_run: Callable[..., Run], flips: int

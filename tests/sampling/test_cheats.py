@@ -64,6 +64,7 @@ LISTS = {
 }
 
 
+@pytest.mark.quick_cases("not shuffled", "dropped", "almost shuffled")
 @pytest.mark.parametrize(("change", "says"), LISTS.values(), ids=LISTS)
 def test_a_mixer_whose_list_is_wrong_is_named_by_everybody(
     change: Callable[[list[bytes]], list[bytes]], says: str

@@ -112,6 +112,7 @@ def far_from_uniform(orders: list[tuple[int, ...]]) -> bool:
     return sum((c - expected) ** 2 for c in table) / expected > chi2.isf(FALSE_ALARM, 5)
 
 
+@pytest.mark.slow
 def test_the_order_of_the_list_is_a_uniform_permutation(lists: list[Made]) -> None:
     assert not far_from_uniform([one.order for one in lists])
 
@@ -212,6 +213,7 @@ def test_they_can_once_the_mixer_whose_key_they_lack_skips_its_shuffle() -> None
     )
 
 
+@pytest.mark.slow
 def test_they_can_once_both_skip_their_shuffle_and_not_if_only_one_does() -> None:
     right = Counter[int]()
     for number in range(100):

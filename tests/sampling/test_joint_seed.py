@@ -64,6 +64,7 @@ def reveals(
 # What it promises -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_all_who_take_part_and_the_aggregator_have_one_seed_for_each_attempt(
@@ -116,6 +117,7 @@ def test_a_chain_kept_in_part_is_the_whole_chain(length: int) -> None:
     assert all(chain.link(number) == links[number] for number in some if number <= length)
 
 
+@pytest.mark.slow
 def test_a_chain_of_a_million_links_is_kept_in_a_thousand() -> None:
     chain = joint_seed._Chain(b"", 10**6, bytes(32))
     assert len(chain._kept) <= 10**6 // 1024 + 2

@@ -50,6 +50,7 @@ def test_all_parties_as_machines_over_bytes_have_the_same_list() -> None:
     assert sorted(places) == list(range(sum(COUNTS)))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     counts=st.lists(st.integers(0, 6), min_size=2, max_size=4).filter(any),

@@ -132,6 +132,7 @@ def pair_statistic(scheme: Scheme, rounds: int) -> float:
     return float(np.sum((counts - rounds / 20) ** 2) / (rounds / 20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [without_replacement, partition])
 def test_every_set_of_records_is_as_likely(scheme: Scheme) -> None:
     assert pair_statistic(scheme, 6000) < chi2.isf(FALSE_ALARM, 19)

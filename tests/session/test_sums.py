@@ -55,6 +55,7 @@ def plain_sum(vectors: list[NDArray[np.int64]]) -> list[int]:
 # Exact -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_cases("2-0-32", "2-0-64", "2-1-16", "2-1-32")
 @pytest.mark.slow_cases(
     "2-0-16",
     "2-1-64",
@@ -79,6 +80,7 @@ def test_the_secure_sum_is_the_plain_sum(silos, nodes, word_bits):
     assert total.tolist() == plain_sum(vectors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silos", [40, pytest.param(100, marks=pytest.mark.slow)])
 def test_the_secure_sum_of_many_silos_with_pairwise_masks_is_the_plain_sum(silos):
     vectors = integers(silos, 16, length=2)
@@ -151,6 +153,7 @@ def test_the_vectors_are_left_as_they_were():
     assert all((now == then).all() for now, then in zip(vectors, before, strict=True))
 
 
+@pytest.mark.quick_cases("0-16", "0-32", "0-64", "1-32")
 @WORDS
 @pytest.mark.parametrize("masks", [0, 1, 2, 70])
 def test_threads_add_the_same_masks_at_every_length_about_where_they_begin(word_bits, masks):
@@ -166,6 +169,7 @@ def test_threads_add_the_same_masks_at_every_length_about_where_they_begin(word_
         assert bool(expected.any()) == (masks > 0 and length > 0)
 
 
+@pytest.mark.quick_cases("0-1-64", "0-2-64", "0-1-16", "0-1-32")
 @WORDS
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("nodes", [0, 2])

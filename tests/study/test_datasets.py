@@ -42,6 +42,7 @@ def test_the_test_set_holds_a_fifth_of_every_hospital():
     assert len(heart("test")) == sum(round(0.2 * rows) for rows in ROWS.values())
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(split=st.integers(0, 2**40))
 def test_silos_and_test_set_hold_every_record_once(split):

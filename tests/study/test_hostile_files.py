@@ -288,6 +288,7 @@ def test_a_parquet_file_of_more_cells_than_bytes_can_say_is_refused(tmp_path) ->
     assert pa.default_memory_pool().max_memory() <= before + 2**20
 
 
+@pytest.mark.slow
 def test_a_parquet_file_of_equal_cells_takes_little_memory(tmp_path) -> None:
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -83,6 +83,7 @@ def test_parts_give_the_records_and_cells_of_one_file(here: Path, whose: dict[st
         assert len(column) >= len(cells[0].columns[name])
 
 
+@pytest.mark.slow
 def test_a_run_reads_parts_and_keeps_them(here: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(here)
     Path("study.toml").write_text(study().as_toml())

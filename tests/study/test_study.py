@@ -497,12 +497,14 @@ def _is_proper(outcome):
     return is_one_sentence(str(outcome))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(_keys, _values, max_size=7))
 def test_any_table_is_a_study_or_a_study_error(table):
     assert _is_proper(_outcome(Study.from_table, table))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_study_with_any_one_entry_changed_is_a_study_or_a_study_error(data):
@@ -519,6 +521,7 @@ _column = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text(max_size=4), _column | _values, max_size=2))
 def test_any_table_of_columns_is_a_study_or_a_study_error(columns):
@@ -742,6 +745,7 @@ def _categorical(draw):
     return {"categories": categories, "missing": [missing], "default": categories[-1]}
 
 
+@pytest.mark.slow
 @settings(max_examples=70, deadline=None)
 @given(name=st.text("a\"'\\#=[]{}\u00e9\U0001f600 ", min_size=1, max_size=9), options=_settings)
 def test_any_options_are_written_anew_as_they_were(name, options):
@@ -752,6 +756,7 @@ def test_any_options_are_written_anew_as_they_were(name, options):
     assert says_the_same(study.as_toml(), study)
 
 
+@pytest.mark.slow
 @settings(max_examples=70, deadline=None)
 @given(st.dictionaries(_words, _numeric() | _categorical(), min_size=1, max_size=4))
 def test_any_columns_are_written_anew_in_their_order(columns):

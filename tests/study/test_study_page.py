@@ -78,6 +78,7 @@ def test_the_page_names_the_keys_that_are_accepted() -> None:
     assert {name: set(rows) for name, rows in SHOWN.items()} == accepted
 
 
+@pytest.mark.slow
 def test_the_defaults_on_the_page_are_the_real_ones() -> None:
     """A required key cannot be left out; to write a default leaves the id as it is."""
     ids = {text: Study.parse(text).id for text in STUDIES}

@@ -14,6 +14,7 @@ import hubbub
 from hubbub import Study
 from hubbub.cli.main import main
 from hubbub.errors import DataError, ModelError, StudyError
+from hubbub.report.metric_words import words_of
 from hubbub.study.drafting.table_check import checked
 from hubbub.tabular.outcome import Outcome, refuse_other_targets
 from hubbub.tabular.records import Records
@@ -240,6 +241,7 @@ def test_a_functions_targets_must_be_of_the_studys_kind(target, targets) -> None
 REACHED = {"numeric": 1.6, "count": 1.6, "time-to-event": 0.68}
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("count")
 @pytest.mark.parametrize("target", [AMOUNT, COUNT, TIMES], ids=METRIC)
 def test_every_kind_of_target_is_learned(tmp_path, monkeypatch, target) -> None:
@@ -252,7 +254,7 @@ def test_every_kind_of_target_is_learned(tmp_path, monkeypatch, target) -> None:
     held_back = {"time-to-event": "held_back_hazard_brier"}.get(target["kind"], "held_back_rmse")
     assert held_back in result.final
     page = (tmp_path / "run" / "report.html").read_text()
-    assert hubbub.report.words_of(metric).name in page
+    assert words_of(metric).name in page
     trained = load(tmp_path / "run")
     found = trained.predict("test.csv")
     assert found.shape == ((300, 5) if target is TIMES else (300,))
@@ -263,6 +265,7 @@ def test_every_kind_of_target_is_learned(tmp_path, monkeypatch, target) -> None:
     ))  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_free_form_has_an_output_for_each_interval(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(written(tmp_path, "time-to-event"))
     proportional, free = (
@@ -278,6 +281,7 @@ def test_a_free_form_has_an_output_for_each_interval(tmp_path, monkeypatch) -> N
     assert min(proportional.final["c_index"], free.final["c_index"]) > 0.6
 
 
+@pytest.mark.slow
 def test_runs_are_compared_by_the_telling_metric_and_which_way_is_better(
     tmp_path, monkeypatch, capsys
 ) -> None:
@@ -296,6 +300,7 @@ def test_runs_are_compared_by_the_telling_metric_and_which_way_is_better(
         compare(study, repeats=1, metric="auc", modes=("alone",))
 
 
+@pytest.mark.slow
 def test_fit_takes_targets_of_every_kind() -> None:
     def silo(kind: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
         table = columns_of(kind, 60, seed)
@@ -316,6 +321,7 @@ def test_fit_takes_targets_of_every_kind() -> None:
         hubbub.fit(dict.fromkeys(SILOS, silo("numeric", 1)), target="numeric", epsilon=3)
 
 
+@pytest.mark.slow
 def test_rates_are_foretold_in_one_unit_and_for_a_rows_own_exposure(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(written(tmp_path, "count"))
     for name in SILOS:
@@ -369,6 +375,7 @@ def test_check_notes_records_that_are_lost_within_an_interval_and_visits_off_the
 # First drafts and checks -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
@@ -466,6 +473,7 @@ def with_own(loss: str = "", metrics: tuple[str, ...] = (), **more: Any) -> Stud
     return study_of(AMOUNT, data={"test": "test.csv"}, model=model, training=training, **more)
 
 
+@pytest.mark.slow
 def test_a_loss_and_a_metric_of_ones_own_are_used_and_named(own, capsys) -> None:
     study = with_own("absolute", ("within_one",))
     assert study.own_code == ("python:centre_code:absolute", "python:centre_code:within_one")
@@ -499,6 +507,7 @@ def test_a_metric_that_gives_no_number_is_refused_before_anything_is_charged(own
     assert not list(own.glob("ledgers/*"))
 
 
+@pytest.mark.slow
 def test_the_source_of_own_code_is_part_of_the_study_where_it_says_so(own) -> None:
     from hubbub.study.code_hashes import source_hash
 

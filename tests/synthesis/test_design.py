@@ -38,6 +38,7 @@ def sent(design: Design, rows: list[list[float]], numbers: np.ndarray) -> np.nda
     return design.sum(cells, numbers)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_no_vector_is_longer_than_one_nor_two_further_apart_than_the_diameter(

@@ -81,6 +81,7 @@ def broken(table: dict[str, list[Any]]) -> dict[str, float]:
     return {name: float(one.mean()) for name, one in off.items()}
 
 
+@pytest.mark.slow
 def test_no_record_is_impossible_where_the_study_says_what_is(made: SyntheticData) -> None:
     assert set(broken(made.draw(1000)).values()) == {0.0}
     assert set(broken(next(made.tables(1))).values()) == {0.0}
@@ -90,6 +91,7 @@ def test_no_record_is_impossible_where_the_study_says_what_is(made: SyntheticDat
     assert made.draw(200, seed=4) == made.draw(200, seed=4)
 
 
+@pytest.mark.slow
 def test_rules_leave_shares_about_where_they_were(made: SyntheticData) -> None:
     kept, free = made.draw(4000), replace(made, rules=None).draw(4000)
     for name in ("plan a", "plan_b", "plan_c", "any"):

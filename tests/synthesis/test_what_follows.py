@@ -185,6 +185,7 @@ def _held(shares: list[float], found: list[share_intervals.Share]) -> Counter[bo
     return Counter(one.low <= true <= one.high for true, one in zip(shares, found, strict=True))
 
 
+@pytest.mark.slow
 def test_intervals_of_measured_shares_hold_and_are_not_too_wide(
     many: list[SyntheticData], population: dict[tuple[int, int], np.ndarray]
 ) -> None:
@@ -198,6 +199,7 @@ def test_intervals_of_measured_shares_hold_and_are_not_too_wide(
     assert 0.92 < held[True] / held.total() < 0.98
 
 
+@pytest.mark.slow
 def test_intervals_of_unmeasured_pairs_hold(
     many: list[SyntheticData], population: dict[tuple[int, int], np.ndarray]
 ) -> None:
@@ -211,6 +213,7 @@ def test_intervals_of_unmeasured_pairs_hold(
     assert held[True] / held.total() > 0.93
 
 
+@pytest.mark.slow
 def test_twenty_tables_hold_where_one_table_alone_does_not(
     population: dict[tuple[int, int], np.ndarray],
 ) -> None:
@@ -328,6 +331,7 @@ def _intercept(counts: np.ndarray, slope: float) -> float:
     return low
 
 
+@pytest.mark.slow
 def test_intervals_of_coefficients_hold_and_noise_widens_them(many: list[SyntheticData]) -> None:
     """95 % of 60: fewer than 51 have a chance below 1 in 1,000."""
     design, cells = dependent(1_000_000, seed=77)

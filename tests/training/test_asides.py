@@ -90,6 +90,7 @@ def test_a_changed_extra_makes_another_study_and_is_written_to_its_file():
 # What it costs ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_evaluations_and_standardisation_are_part_of_the_studys_epsilon():
     plain, both = hubbub.plan(study()), hubbub.plan(BOTH)
     assert both.noise_multiplier > 1.02 * plain.noise_multiplier
@@ -131,6 +132,7 @@ def test_the_epsilon_so_far_counts_the_evaluations_so_far():
     assert plan.epsilon_after(STEPS) == plan.stated.epsilon
 
 
+@pytest.mark.slow
 def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
     result = run(BOTH, tmp_path / "run")
     plan = result.plan
@@ -150,6 +152,7 @@ def test_every_sum_has_its_row_in_every_ledger(tmp_path: Path):
 # What is told ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_revealed_statistic_has_the_planned_noise():
     wanted = study("every = 1, epsilon = 2.0")
     prepared = prepare(wanted)
@@ -194,6 +197,7 @@ def meeting(inputs: tuple[int, ...], outputs: int) -> torch.nn.Module:
     return Meeting(*inputs, outputs)
 
 
+@pytest.mark.slow
 def test_a_record_moves_an_evaluation_of_a_users_model_by_its_own_part():
     text = study("every = 5, epsilon = 2.0").toml.replace(
         'kind = "logistic"', f'kind = "python:{__name__}:meeting"\ninputs = [26]'
@@ -232,6 +236,7 @@ def test_what_is_held_back_is_decided_by_each_record_alone():
     assert not np.array_equal(learning.held_back(records, 0.25, b"other"), back)
 
 
+@pytest.mark.slow
 def test_the_evaluation_says_what_the_model_does_on_held_back_records(tmp_path: Path):
     generous = study("every = 6, epsilon = 18.0", "", epsilon=20.0)
     prepared = prepare(generous)
@@ -304,6 +309,7 @@ def test_no_choice_of_shift_and_scale_has_a_silo_refuse_its_own_records():
     assert found[0, 2] == 2.0
 
 
+@pytest.mark.slow
 def test_a_resumed_run_uses_the_same_standardisation_and_asks_for_no_new_one(tmp_path: Path):
     def stop(step: int, _row: object) -> None:
         if step == 7:
@@ -319,6 +325,7 @@ def test_a_resumed_run_uses_the_same_standardisation_and_asks_for_no_new_one(tmp
         assert sum(row.kind.sampling == "full-batch" for row in book.entries()) == 1 + STEPS // 5
 
 
+@pytest.mark.slow
 def test_sums_that_were_charged_and_lost_are_not_asked_for_again(tmp_path: Path, monkeypatch):
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
@@ -333,6 +340,7 @@ def test_sums_that_were_charged_and_lost_are_not_asked_for_again(tmp_path: Path,
         assert len(book) == 1
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_was_charged_and_lost_leaves_a_gap(tmp_path: Path, monkeypatch):
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
@@ -349,6 +357,7 @@ def test_an_evaluation_that_was_charged_and_lost_leaves_a_gap(tmp_path: Path, mo
         assert sum(row.kind.sampling == "full-batch" for row in book.entries()) == 2
 
 
+@pytest.mark.slow
 def test_noise_is_calibrated_beside_a_release_that_takes_nearly_all() -> None:
     """Its own estimate passes epsilon, which says nothing of what is left for the training."""
     asked = study(standardise="epsilon = 0.9", epsilon=1.0)

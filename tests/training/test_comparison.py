@@ -67,6 +67,7 @@ def ratios_by_chance(*samples: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
+@pytest.mark.slow
 def test_numbers_that_vary_together_are_compared_as_fewer() -> None:
     """One number 27 times over is one: an F law of 380 would call one in ten ratios another law.
 
@@ -82,6 +83,7 @@ def test_numbers_that_vary_together_are_compared_as_fewer() -> None:
     assert independent[0] > 0.5  # so half of the noise is seen
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases(', projection = 20, broadcast_dtype = "bfloat16"')
 @pytest.mark.parametrize("more", ["", ', projection = 20, broadcast_dtype = "bfloat16"'])
 def test_a_rehearsal_has_the_law_of_a_run(more):
@@ -101,6 +103,7 @@ def test_a_rehearsal_has_the_law_of_a_run(more):
     assert low < ratio < high
 
 
+@pytest.mark.slow
 def test_a_rehearsal_with_the_noise_of_a_trusted_party_would_be_noticed():
     """Of full batches, where the 27 numbers are noise alone and independent, of half the variance.
 
@@ -114,6 +117,7 @@ def test_a_rehearsal_with_the_noise_of_a_trusted_party_would_be_noticed():
     assert trusted.var(0).mean() / federated.var(0).mean() < low
 
 
+@pytest.mark.slow
 def test_batches_of_all_silos_at_once_have_the_law_of_each_alone():
     """How many records of each silo, and that each is as likely as any other."""
     records, capacities, rate, times = (3, 0, 9), (5, 4, 9), 0.3, 3000
@@ -141,6 +145,7 @@ def test_batches_of_all_silos_at_once_have_the_law_of_each_alone():
             assert stats.chisquare(counted).pvalue > 1e-6
 
 
+@pytest.mark.slow
 def test_own_files_are_compared_by_noise_alone_and_charged_once(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
@@ -184,6 +189,7 @@ privacy = {epsilon = 2.0, delta = 1e-5}
     assert "--repeats between 1 and 10000" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_models_of_which_only_the_end_is_compared_are_evaluated_only_there(monkeypatch):
     seen = []
     monkeypatch.setattr(
@@ -202,6 +208,7 @@ def test_a_study_without_test_records_cannot_be_compared():
         compare(study, repeats=1)
 
 
+@pytest.mark.slow
 def test_rehearse_says_what_it_is(tmp_path, capsys):
     (tmp_path / "study.toml").write_text(HEART.format(steps=2, more=""))
     assert main(["rehearse", str(tmp_path / "study.toml"), "--repeats", "2"]) == 0

@@ -56,6 +56,7 @@ def entries(folder: Path) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
+@pytest.mark.slow
 def test_with_pairwise_masks_the_round_is_repeated_without_the_missing_silo(tmp_path: Path) -> None:
     one = study(dropouts=1)
     capped(tmp_path / "ledgers", one, steps=3)
@@ -77,6 +78,7 @@ def test_with_pairwise_masks_the_round_is_repeated_without_the_missing_silo(tmp_
     assert rows[-1]["epsilon"] == pytest.approx(result.epsilon)
 
 
+@pytest.mark.slow
 def test_with_compute_nodes_a_missing_silo_costs_no_attempt(tmp_path: Path) -> None:
     one = study(dropouts=1, compute_nodes=2)
     capped(tmp_path / "ledgers", one, steps=3)
@@ -86,6 +88,7 @@ def test_with_compute_nodes_a_missing_silo_costs_no_attempt(tmp_path: Path) -> N
     assert len(found["hungary"]) < STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_without_room_for_drop_outs_the_run_stops_and_names_the_silo(
     tmp_path: Path, nodes: int

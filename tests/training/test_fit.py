@@ -30,6 +30,7 @@ SILOS = {"north": silo(1), "south": silo(2), "east": silo(3)}
 SHORT = {"epsilon": 8.0, "steps": 3}
 
 
+@pytest.mark.slow
 def test_arrays_learn_what_the_built_in_source_does():
     silos = {name: (heart(name).inputs, heart(name).targets) for name in HEART_SILOS}
     test = heart("test")
@@ -39,6 +40,7 @@ def test_arrays_learn_what_the_built_in_source_does():
     assert result.plan.study.data.records == 735
 
 
+@pytest.mark.slow
 def test_silos_are_charged_and_the_folder_can_be_verified(tmp_path):
     result = hubbub.fit(SILOS, **SHORT, out=tmp_path / "run", test=silo(4))
     assert {path.name for path in (tmp_path / "ledgers").iterdir()} >= {
@@ -98,6 +100,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.slow
 def test_statistics_are_asked_beside_the_training_for_their_part_of_epsilon(tmp_path):
     silos, asked = frames_of_patients(), {"kind": "crosstab", "rows": "sex", "columns": "state"}
     both = {"epsilon": 3.0, "baseline": {"kind": "table"}, "who": asked}
@@ -136,6 +139,7 @@ def test_statistics_that_cannot_be_asked_are_refused_before_anything_is_charged(
     assert not (tmp_path / "ledgers").exists()
 
 
+@pytest.mark.slow
 def test_the_second_class_is_the_positive_one():
     silos = {name: (x, np.where(y > 0, "ill", "well")) for name, (x, y) in SILOS.items()}
     result = hubbub.fit(silos, epsilon=8, steps=40, classes=["well", "ill"])
@@ -303,6 +307,7 @@ def test_a_study_from_keywords_is_checked_like_a_file():
 # What a result tells beyond its promise --------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_nobody_stated_is_read_off_and_named_in_the_summary():
     texts = {name: (x, np.where(y > 0, "ill", "well")) for name, (x, y) in SILOS.items()}
     result = hubbub.fit(texts, **SHORT)
@@ -323,6 +328,7 @@ def test_what_nobody_stated_is_read_off_and_named_in_the_summary():
     assert found.made_public == ("the number of patients (90)",)
 
 
+@pytest.mark.slow
 def test_a_stated_number_hides_one_record_from_the_divisor():
     """A record more or less moved the divisor, from 40.0 to 39.8."""
     fewer = {**SILOS, "north": tuple(part[1:] for part in SILOS["north"])}
@@ -371,6 +377,7 @@ def test_a_silo_without_records_is_refused(classes):
         hubbub.fit(empty, **SHORT, classes=classes)
 
 
+@pytest.mark.slow
 def test_learning_again_without_a_common_ledger_warns(tmp_path):
     """Not the first time, and not where one folder of ledgers counts all."""
     silos = {f"once-{name}": silo for name, silo in SILOS.items()}
@@ -389,6 +396,7 @@ def test_learning_again_without_a_common_ledger_warns(tmp_path):
         hubbub.fit(fresh, **SHORT)
 
 
+@pytest.mark.slow
 def test_the_warning_names_every_silo_or_how_many_more_there_are():
     silos = {f"ward-{k}": silo(k) for k in range(4)}
     hubbub.fit(silos, **SHORT)
@@ -400,6 +408,7 @@ def test_the_warning_names_every_silo_or_how_many_more_there_are():
         hubbub.fit(silos, **SHORT)
 
 
+@pytest.mark.slow
 def test_patients_after_records_are_refused_before_anything_is_written(tmp_path):
     hubbub.fit(SILOS, **SHORT, out=tmp_path / "one")
     before = {path.name: path.read_bytes() for path in (tmp_path / "ledgers").glob("*.sqlite")}
@@ -415,6 +424,7 @@ def test_patients_after_records_are_refused_before_anything_is_written(tmp_path)
     assert again.spending.charge == 2
 
 
+@pytest.mark.slow
 def test_records_that_say_how_many_a_patient_has_go_beside_patients(tmp_path):
     hubbub.fit(SILOS, **SHORT, most_per_patient=2, out=tmp_path / "one")
     patients = {name: np.arange(60) // 2 for name in SILOS}
@@ -451,6 +461,7 @@ def test_a_data_frame_that_does_not_fit_is_refused_by_the_names_of_its_columns(c
         )
 
 
+@pytest.mark.slow
 def test_a_validation_scores_the_model_on_the_silos_own_records(tmp_path):
     silos = frames_of_patients()
     asked = {"epsilon": 4.0, "records": "held-back", "by": {"sex": "categories"}, "centres": True}
@@ -475,6 +486,7 @@ def test_a_validation_scores_the_model_on_the_silos_own_records(tmp_path):
     assert "How good the model is on patients" in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_validation_may_be_its_epsilon_alone_and_counts_for_patients():
     patients = {name: np.arange(60) // 2 for name in SILOS}
     more = {"patients": patients, "most_per_patient": 2, "validation": 2.0}
@@ -504,6 +516,7 @@ def test_a_result_without_any_score_says_how_to_have_one():
     assert "state test or validation" in result._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_notebook_says_whether_the_model_is_better_than_guessing():
     shown = hubbub.fit(SILOS, epsilon=20, test=silo(7, 400))._repr_html_()
     assert "better than guessing (0.500)" in shown

@@ -137,6 +137,7 @@ def said_in_a_sentence(capsys: pytest.CaptureFixture[str], command: str, folder:
     return code
 
 
+@pytest.mark.quick_cases("status-pipe", "status-folder", "predict-device", "status-device")
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and links of POSIX")
 @pytest.mark.slow_cases(*(f"run --resume-{kind}" for kind in ("junk", "brackets", "folder")))
 @pytest.mark.parametrize("kind", KINDS)
@@ -194,6 +195,12 @@ def replaced(text: str, place: tuple[Any, ...], value: object) -> str:
     return json.dumps(plain)
 
 
+@pytest.mark.quick_cases(
+    "standardisation.json-predict-'<b>'",
+    "standardisation.json-predict-100000000000",
+    "standardisation.json-predict-1e+308",
+    "standardisation.json-predict-None",
+)
 @pytest.mark.slow_cases(
     *(f"plan.json-report-{value}" for value in (10**9, -1, [], {})),
     *(f"standardisation.json-run --resume-{value}" for value in (10**9, -1, [], {})),

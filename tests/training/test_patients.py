@@ -164,6 +164,7 @@ def test_a_patients_row_without_an_account_is_left_open(training: dict[str, Any]
     assert any("epsilon of both is at most" in one for one in whole.warnings)
 
 
+@pytest.mark.slow
 def test_the_plan_and_the_report_show_the_row(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,6 +208,11 @@ def test_a_spelling_is_a_patient_and_a_gap_is_nobody(home: Path) -> None:
     Path("north.csv").write_text("dose,ill\n0.1,1\n")
     with pytest.raises(DataError, match="expected a column 'pid'"):
         sources.records(study(), "north")
+
+
+def test_a_key_too_long_to_compose_is_nobodys():
+    assert patient_key("a" + "\u0301\u0316" * 500_000) == patient_key("7" * 1001) == ""
+    assert patient_key("7" * 1000) == "7" * 1000
 
 
 ONE_PATIENT = [
@@ -317,6 +323,7 @@ def test_a_functions_records_say_whose_they_are_where_the_study_does() -> None:
 # Whole runs ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_everything_that_trains_knows_patients(home: Path) -> None:
     changes = {
         "data": {"standardise": {"epsilon": 0.5}},
@@ -330,6 +337,7 @@ def test_everything_that_trains_knows_patients(home: Path) -> None:
     assert hubbub.audit(one, runs=2, canaries=50).canaries == 50  # each is a unit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -361,6 +369,7 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[set[int]]]:
     return seen
 
 
+@pytest.mark.slow
 def test_a_patient_is_in_at_most_one_of_so_many_correlated_steps(
     home: Path, sums: dict[int, list[set[int]]]
 ) -> None:

@@ -140,6 +140,7 @@ def encoded(monkeypatch) -> list[np.ndarray]:
     return seen
 
 
+@pytest.mark.quick_cases("2-0-32", "2-1-64", "3-0-64", "2-0-16")
 @pytest.mark.slow_cases(
     *(f"100-0-{bits}" for bits in (16, 32, 64)), "100-1-16", "100-1-64", "100-3-16", "100-3-32"
 )
@@ -194,6 +195,7 @@ def on_the_wire(monkeypatch, *, nodes: int, word_bits: int, masked: bool):
         return parties.sum(1, PARAMETERS), sent
 
 
+@pytest.mark.quick_cases("1-32", "0-16", "1-16", "0-32")
 @pytest.mark.parametrize("word_bits", [16, 32, 64])
 @pytest.mark.parametrize("nodes", [0, 1, 3])
 def test_masks_leave_the_sum_as_it_is_and_make_every_vector_uniform(monkeypatch, nodes, word_bits):
@@ -231,6 +233,7 @@ def planned(nodes: int = 0, steps: int = 20) -> Plan:
     return hubbub.plan(heart(nodes=nodes, steps=steps))
 
 
+@pytest.mark.quick_cases("non-private-0")
 @pytest.mark.slow_cases("trusted-2", "local-dp-2", "alone-2", "non-private-2")
 @pytest.mark.parametrize("nodes", [0, 2])
 @pytest.mark.parametrize("mode", ["federated", *BASELINES])
@@ -262,6 +265,7 @@ def test_a_run_learns_and_leaves_a_whole_folder(tmp_path, mode, nodes):
     assert not list(folder.glob("*.part"))
 
 
+@pytest.mark.slow
 def test_the_public_name_runs_a_study_and_writes_nothing_unless_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = hubbub.run(heart(steps=2), plan=planned(steps=2))
@@ -341,6 +345,7 @@ def ledger(home: Path, name: str, question):
         return question(book)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_every_ledger_holds_every_step_and_the_plans_epsilon(tmp_path, nodes):
     study, plan = heart(nodes=nodes), planned(nodes)
@@ -359,6 +364,7 @@ def test_every_ledger_holds_every_step_and_the_plans_epsilon(tmp_path, nodes):
     assert result.epsilon == plan.epsilon("aggregator + 1 silo")
 
 
+@pytest.mark.slow
 def test_two_studies_on_the_same_records_add_up(tmp_path):
     for number in (1, 2):
         run(heart(steps=2), tmp_path / f"run-{number}", plan=planned(steps=2))
@@ -370,6 +376,7 @@ def test_two_studies_on_the_same_records_add_up(tmp_path):
     assert once * 1.1 < both < 2 * once + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_the_charge_is_on_disk_before_the_masked_vector_exists(tmp_path, monkeypatch, nodes):
     original, seen = Masking.masked, []
@@ -425,6 +432,7 @@ def test_a_silo_over_its_cap_sends_nothing_more_and_is_named(tmp_path, monkeypat
     assert spent <= 4.0
 
 
+@pytest.mark.slow
 def test_a_cap_at_the_promised_epsilon_lets_the_study_finish(tmp_path):
     set_cap(tmp_path, "hungary", 8.0)
     run(heart(), ledgers=tmp_path, plan=planned())
@@ -506,6 +514,7 @@ def test_csv_files_train_an_mlp(at_home):
     assert result.plan.dimension == 37
 
 
+@pytest.mark.slow
 def test_the_built_in_records_train_an_mlp():
     result = run(heart(steps=2, kind='"mlp"\nhidden = [4]'))
     assert sizes(result) == [4 * 26, 4, 4, 1]
@@ -599,6 +608,7 @@ def test_a_source_that_is_no_function_is_one_sentence(source):
     assert_one_sentence(str(caught.value))
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("alone")
 @pytest.mark.parametrize("baseline", [None, "alone"])
 def test_a_model_that_has_diverged_leaves_a_run_that_verifies(tmp_path, baseline):
@@ -753,6 +763,7 @@ def test_a_model_that_keeps_what_it_sees_in_its_weights_is_refused_before_a_char
     assert not (pictures / "ledgers").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ['"logistic"', '"mlp"\nhidden = [4]'])
 def test_a_run_on_pictures_of_a_shape_that_is_not_stated_verifies(pictures, kind):
     study = own('source = "python:pictures_of_test_run:records"', f"kind = {kind}")
@@ -835,6 +846,7 @@ def frames(monkeypatch) -> list[bytes]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_no_frame_file_log_or_screen_of_a_whole_run_holds_a_record(
     planted, frames, caplog, capfd, nodes
@@ -962,6 +974,7 @@ def test_smaller_shares_for_trusted_hardware_are_refused():
     refused("parties.trust", heart(dropouts='0\ntrust = "tee"'))
 
 
+@pytest.mark.slow
 def test_full_shares_train_as_compressed_ones_do(tmp_path: Path) -> None:
     result = run(heart(nodes=2, dropouts='0\nshares = "full"'), tmp_path / "run")
     assert result.final["auc"] > 0.5

@@ -83,6 +83,12 @@ QUICK = {
 }
 
 
+@pytest.mark.quick_cases(
+    "28-FederatedClassifier-check_classifiers_one_label",
+    "49-FederatedClassifier-check_requires_y_none",
+    "60-FederatedRegressor-check_estimators_unfitted",
+    "152-OfTimes-check_estimators_unfitted",
+)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("estimator", "check"),
@@ -98,6 +104,7 @@ def table(rows: int = 300):
     return inputs / np.abs(inputs).max(), np.where(labels > 0, "ill", "well")
 
 
+@pytest.mark.slow
 def test_groups_say_whose_record_each_row_is():
     inputs, labels = table()
     hospital = np.repeat(["north", "south", "east"], [150, 100, 50])
@@ -113,6 +120,7 @@ def test_groups_say_whose_record_each_row_is():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hubbub.errors.UnnoisedWarning")
 def test_it_goes_into_pipelines_and_cross_validation():
     inputs, labels = table()
@@ -121,6 +129,7 @@ def test_it_goes_into_pipelines_and_cross_validation():
     assert clone(model).get_params()["federatedclassifier__epsilon"] == 8
 
 
+@pytest.mark.slow
 def test_what_nobody_states_is_named_and_what_is_stated_hides_a_row():
     inputs, labels = table()
     read_off = FederatedClassifier(steps=1).fit(inputs, labels).result_
@@ -138,6 +147,7 @@ def test_what_nobody_states_is_named_and_what_is_stated_hides_a_row():
     assert model.predict_proba(inputs[:2]).shape == (2, 3)
 
 
+@pytest.mark.slow
 def test_every_fit_is_charged_to_one_ledger_where_out_is_stated(tmp_path, monkeypatch):
     monkeypatch.setattr(uncounted, "_ledgers_of", {})  # as in a program that begins
     inputs, labels = table()
@@ -220,6 +230,7 @@ def followed(inputs, seed: int = 1):
     return np.minimum(died, left), died <= left
 
 
+@pytest.mark.slow
 def test_a_regressor_predicts_in_the_unit_of_y_and_names_no_bound_that_was_stated():
     inputs, hospital = features()
     amounts = 500 + 300 * inputs[:, 0]
@@ -236,6 +247,7 @@ def test_a_regressor_predicts_in_the_unit_of_y_and_names_no_bound_that_was_state
     assert 0 < low < 500 < high < 1000
 
 
+@pytest.mark.slow
 def test_a_count_regressor_gives_rates_and_is_scored_by_deviance():
     inputs, hospital = features()
     counts = np.random.default_rng(3).poisson(np.exp(0.5 + inputs[:, 0]))
@@ -250,6 +262,7 @@ def test_a_count_regressor_gives_rates_and_is_scored_by_deviance():
         FederatedPoissonRegressor(high=12).fit(inputs, counts - 0.5)
 
 
+@pytest.mark.slow
 def test_a_survival_model_gives_curves_and_risks_and_takes_both_forms_of_y():
     inputs, hospital = features()
     times, events = followed(inputs)
@@ -265,6 +278,7 @@ def test_a_survival_model_gives_curves_and_risks_and_takes_both_forms_of_y():
         assert model.result_.made_public == ()
 
 
+@pytest.mark.quick_cases("FederatedPoissonRegressor-the largest count \\\\(3\\\\)")
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
@@ -306,6 +320,7 @@ def test_targets_and_bounds_that_cannot_be_are_a_value_error(model, y, words):
         model.fit(features()[0], y)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_kind_goes_into_pipelines_and_keeps_ledgers(tmp_path):
     inputs, hospital = features()
@@ -326,6 +341,7 @@ def rows_of(seed: int, n: int = 60) -> tuple[np.ndarray, np.ndarray]:
     return inputs, (inputs[:, 0] + 0.3 * draw.normal(size=n) > 0).astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_search_and_a_cross_validation_are_told_what_their_fits_cost():
     from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -338,6 +354,7 @@ def test_a_search_and_a_cross_validation_are_told_what_their_fits_cost():
         cross_val_score(one, inputs, labels, cv=2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::hubbub.errors.UncountedWarning")
 def test_a_scaler_that_has_seen_all_silos_rows_is_no_private_one():
     from sklearn.pipeline import make_pipeline
@@ -365,6 +382,7 @@ def frame_of_patients(rows: int = 900):
 COLUMNS = {"age": {"low": 20, "high": 90}, "sex": {"categories": ["f", "m"]}}
 
 
+@pytest.mark.slow
 def test_an_estimator_is_scored_privately_and_asks_statistics_of_a_frame():
     frame, ill = frame_of_patients()
     model = FederatedClassifier(
@@ -386,6 +404,7 @@ def test_an_estimator_is_scored_privately_and_asks_statistics_of_a_frame():
         model.predict(np.zeros((2, 3)))
 
 
+@pytest.mark.slow
 def test_every_kind_of_estimator_has_a_validation():
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, (900, 2))

@@ -91,6 +91,7 @@ def refused(capsys: pytest.CaptureFixture[str], *typed: object) -> None:
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [("predict", "run", "new.csv"), ("export", "run", "--onnx", "a.onnx")]
 )
@@ -103,6 +104,7 @@ def test_a_command_that_needs_the_module_says_whose_code_it_would_run(
     assert mark.exists()
 
 
+@pytest.mark.slow
 def test_load_runs_what_is_trusted_and_still_compares_its_hash(folder, mark) -> None:
     with pytest.raises(StudyError, match="trust_code=True"):
         hubbub.load(folder)
@@ -120,6 +122,7 @@ def test_load_runs_what_is_trusted_and_still_compares_its_hash(folder, mark) -> 
         hubbub.load(folder)  # once is not for ever
 
 
+@pytest.mark.slow
 def test_a_module_that_is_handed_over_needs_no_code(folder, mark) -> None:
     torch = pytest.importorskip("torch")
     own = torch.nn.Sequential(torch.nn.Linear(26, 1), torch.nn.Flatten(0))
@@ -127,6 +130,7 @@ def test_a_module_that_is_handed_over_needs_no_code(folder, mark) -> None:
     assert not mark.exists()
 
 
+@pytest.mark.slow
 def test_a_run_of_strangers_is_not_gone_on_with_unless_trusted(stopped, mark, capsys) -> None:
     refused(capsys, "run", "--resume", "run")
     with pytest.raises(StudyError, match="trust_code=True"):
@@ -136,12 +140,14 @@ def test_a_run_of_strangers_is_not_gone_on_with_unless_trusted(stopped, mark, ca
     assert mark.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["verify", "report", "status"])
 def test_commands_that_only_look_run_nothing(folder, mark, command) -> None:
     main([command, "run"])
     assert not mark.exists()
 
 
+@pytest.mark.slow
 def test_what_this_user_has_run_is_known_until_it_is_another(mark) -> None:
     hubbub.run(a_study(pinned=False), "run")
     assert hubbub.load("run").shape == (26,)
@@ -191,6 +197,7 @@ def test_what_others_can_have_put_there_makes_no_code_known(mark, forgery) -> No
     assert not known_code.knows(NAME, "00")
 
 
+@pytest.mark.slow
 def test_approvals_that_lie_beside_a_strangers_run_make_nothing_known(folder, mark) -> None:
     approved = Path("hubbub-home/approved")
     approved.mkdir(parents=True)

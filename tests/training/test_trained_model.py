@@ -203,6 +203,7 @@ def test_a_run_that_is_not_finished_has_no_model(tmp_path):
         hubbub.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_built_in_columns_read_the_hospitals_own_file(tmp_path):
     from importlib import resources
 

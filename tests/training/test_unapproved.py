@@ -67,6 +67,7 @@ def test_a_plan_that_needs_what_only_code_knows_says_what_to_state(sprung) -> No
     assert not sprung.exists()
 
 
+@pytest.mark.slow
 def test_an_audit_reads_no_data_of_a_strangers(sprung) -> None:
     found = hubbub.audit(Study.parse(of_its_own()), runs=2, canaries=10)
     assert found.audited <= found.promised
@@ -94,6 +95,7 @@ def test_approve_runs_nothing_and_names_what_a_run_would_run(sprung, capsys, mon
     assert not sprung.exists()
 
 
+@pytest.mark.slow
 def test_a_run_calls_what_its_study_names(tmp_path, monkeypatch) -> None:
     """What planning does not look at, the run does: its plan knows the model's size."""
     (tmp_path / "ward_of_unapproved.py").write_text(

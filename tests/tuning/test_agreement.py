@@ -80,6 +80,7 @@ def fitted(targets: Any, settings: Settings, rate: float, baseline: str, **what:
     )
 
 
+@pytest.mark.quick_cases("two classes")
 @pytest.mark.parametrize("case", CASES)
 def test_without_noise_and_coins_every_step_is_that_of_fit(case: str) -> None:
     head, targets, what = CASES[case]
@@ -96,6 +97,7 @@ def test_without_noise_and_coins_every_step_is_that_of_fit(case: str) -> None:
             assert found.intercepts[k] == pytest.approx(weights[-1], abs=CLOSE)
 
 
+@pytest.mark.slow
 def test_with_noise_and_coins_losses_have_the_mean_of_fits_and_another_noise_has_not() -> None:
     """Means of 25 fits and 400 rehearsals: 4 standard errors apart in 1 of 10,000 cases."""
     head, targets, what = CASES["two classes"]

@@ -92,6 +92,7 @@ def test_a_made_up_column_is_encoded_as_a_real_one() -> None:
     assert {*np.unique(inputs[:, 5])} == {0.0, 1.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CLASS, NUMBER, COUNT, TIME])
 def test_what_is_chosen_beats_settings_that_are_off_by_far(target: str) -> None:
     found = tune(study_of(target), draws=2)
@@ -193,6 +194,7 @@ def test_no_silos_file_is_opened(
     assert "--replace" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_public_file_and_a_synthetic_table_are_chosen_by(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,6 +98,7 @@ def task(kind: str, seed: int, centre: int, places: int) -> SiloTask:
     return SiloTask(layout, evaluation, groups_of(layout, records, centre, places))
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     kind=st.sampled_from(sorted(KINDS)),

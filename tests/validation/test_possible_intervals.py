@@ -127,6 +127,7 @@ LAWS = {
 }
 
 
+@pytest.mark.quick_cases("even", "right")
 @pytest.mark.parametrize("law", LAWS)
 def test_the_auc_is_that_of_the_chances_wherever_they_lie(law: str) -> None:
     """Of 20,000 records, with noise of 2: within 6 standard errors, and no interval is wide.

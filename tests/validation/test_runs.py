@@ -46,6 +46,7 @@ TELLING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(TARGETS))
 def test_every_kind_of_target_is_scored_on_records_that_no_silo_trained_on(
     files: Path, tmp_path: Path, kind: str
@@ -67,6 +68,7 @@ def test_every_kind_of_target_is_scored_on_records_that_no_silo_trained_on(
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_groups_and_centres_have_scores_of_their_own(files: Path, tmp_path: Path) -> None:
     asked = {"by": {**BY, "ward": "categories"}, "centres": True}
     result = run(study_of(files, validation=asked), tmp_path / "run")
@@ -102,6 +104,7 @@ def exactly(study: Study) -> dict[tuple[str, str], float]:
     return {(block.by, group): table.counts.sum() for block, group, table in tables}
 
 
+@pytest.mark.slow
 def test_exactly_the_records_that_are_held_back_are_counted(files: Path) -> None:
     study = study_of(files, validation={"by": BY, "centres": True})
     tables = exactly(study)
@@ -123,6 +126,7 @@ def test_records_are_held_back_by_the_study_id_alone(files: Path) -> None:
         assert not held_back(silo.records, 0.3, study.id).any()
 
 
+@pytest.mark.slow
 def test_all_records_of_a_patient_are_on_one_side(tmp_path: Path) -> None:
     write_silos(tmp_path / "data", 400, most=3)
     patients = {"patient": "who", "most_per_patient": 3, "records": 700}
@@ -135,6 +139,7 @@ def test_all_records_of_a_patient_are_on_one_side(tmp_path: Path) -> None:
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_validation_that_was_altered_is_found(files: Path, tmp_path: Path) -> None:
     run(study_of(files), tmp_path / "run")
     (tmp_path / "run" / "evidence.json").unlink()
@@ -145,6 +150,7 @@ def test_a_validation_that_was_altered_is_found(files: Path, tmp_path: Path) -> 
     assert any("validation.json" in one.claim for one in wrong)
 
 
+@pytest.mark.slow
 def test_sums_that_no_transcript_makes_are_found(files: Path, tmp_path: Path) -> None:
     run(study_of(files), tmp_path / "run")
     (tmp_path / "run" / "evidence.json").unlink()

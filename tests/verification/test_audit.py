@@ -536,6 +536,7 @@ def test_groups_are_told_of_canaries_that_are_not_there_as_of_those_that_are() -
         assert np.all(np.abs(np.bincount(told[canaries.coins == side]) - 1500) < 283)
 
 
+@pytest.mark.slow
 def test_another_rule_is_chosen_only_if_it_surely_shows_more() -> None:
     made, generator = hubbub.plan(study()), np.random.default_rng(23)
     choice, foreseen = Choice(made.study, 1.0, 0.95), Rule(threshold=0.5, says=True)
@@ -551,6 +552,7 @@ def test_another_rule_is_chosen_only_if_it_surely_shows_more() -> None:
         assert expected[1] in (None, rule)
 
 
+@pytest.mark.slow
 def test_what_is_shown_needs_less_than_the_noise_there_is() -> None:
     """Rates that the account's pair has with more noise are not shown to need less."""
     asked = study(steps=10)

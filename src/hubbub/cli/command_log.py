@@ -32,8 +32,8 @@ _PLACES = ("home", "ledger", "out")  # options that name such a folder, or a fil
 _NOBODY = 2**32 - 1  # the login of a process that nobody's login started
 _SYSTEM = Path("/dev/log")
 # All before the last @, which a password may hold, a list repeat, and a URL spell as %40.
-_BEFORE_HOST = re.compile(r".*(?:@|\uff20|%40)", re.DOTALL)
-_ADDRESS = re.compile(r"(?:--[\w-]+=)?(?:\w+://[\w.%-]*(?:\[[\w:.%]*\])?(?::\d*)?/*,?\s*)+")
+_BEFORE_HOST = re.compile(r"\A.*(?:[@\uff20\ufe6b]|%40)", re.DOTALL)
+_ADDRESS = re.compile(r"(?:--[\w-]+=)?(?:\w++://[\w.%-]*+(?:\[[\w:.%]*\])?(?::\d*)?/*,?\s*)+")
 
 
 @dataclass(kw_only=True)

@@ -231,29 +231,30 @@ def _missing(options: argparse.Namespace) -> int:
             f"expected a silo of {study.name}, got {options.silo!r}; name one of "
             f"{', '.join(study.parties.names)}"
         )
-    answers, made = answers_in(options.run), plan(study)
+    answers, made = list(answers_in(options.run)), plan(study)
     with _existing(options.ledger) as ledger:
         cap, before = ledger.cap, ledger.tally
         whole = Tally()
         for entry in ledger.entries():
             whole.add(entry)
         lost: dict[str, int] = {}
+        charged = Counter[str]()  # by purpose: the version that wrote a row may have planned others
+        for kind, count in before.counts(study.id):
+            charged[kind.purpose] += count
         for query in made.queries:
-            kind, epoch = kind_of(query), query.mechanism.epoch
-            answered = answers.get(query.purpose, Counter())[options.silo]
-            rows = ceil(answered / epoch) - before.attempts(study.id, kind)
-            lost[query.purpose] = max(0, rows)
-            for row in range(lost[query.purpose]):
-                whole.add(
-                    Entry(
-                        study=study.id,
-                        session=bytes(16),
-                        round=row + 1,
-                        attempt=0,
-                        kind=kind,
-                        certificate=query.certificate,
-                    )
-                )
+            given = (counts[options.silo] for name, counts in answers if name == query.purpose)
+            rows = sum(ceil(count / query.mechanism.epoch) for count in given)  # by session (P9)
+            lost[query.purpose] = max(0, rows - charged[query.purpose])
+            entry = Entry(
+                study=study.id,
+                session=bytes(16),
+                round=1,
+                attempt=0,
+                kind=kind_of(query),
+                certificate=query.certificate,
+            )
+            for _ in range(lost[query.purpose]):
+                whole.add(entry)
     goal = cap or study.privacy
     spent, truly = (
         finite(one.epsilon(delta=goal.delta, relation=goal.relation)) for one in (before, whole)
@@ -263,9 +264,10 @@ def _missing(options: argparse.Namespace) -> int:
         {"study": study.id.hex(), "missing": lost, "epsilon": spent, "epsilon_with": truly}
         | {"delta": goal.delta, "relation": goal.relation},
         *(f"{purpose}: {rows} rows are missing" for purpose, rows in lost.items() if rows),
-        *([] if any(lost.values()) else ["no row is missing of what the transcripts show"]),
         f"spent in all: epsilon {number(spent)} as the ledger says, {number(truly)} with them, at "
-        f"delta {goal.delta:g} ({goal.relation}); lower the cap by the difference",
+        f"delta {goal.delta:g} ({goal.relation}); lower the cap by the difference"
+        if any(lost.values())
+        else "no row is missing of what the transcripts show",
     )
     return 1 if any(lost.values()) else 0
 

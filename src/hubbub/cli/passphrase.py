@@ -29,17 +29,12 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 def unlock(options: argparse.Namespace) -> Callable[[], str]:
     """What gives the passphrase, where it is needed."""
-
-    def opened() -> str:
-        given = _given(options)
-        return _asked("Passphrase of this party's keys: ", options) if given is None else given
-
-    return opened
+    return lambda: _given(options) or _asked("Passphrase of this party's keys: ", options)
 
 
 def chosen(options: argparse.Namespace) -> str:
     """A new passphrase; empty only where none is wanted."""
-    if (given := _given(options)) is not None:
+    if given := _given(options):
         return given
     if not options.passphrase:
         return ""
@@ -49,8 +44,8 @@ def chosen(options: argparse.Namespace) -> str:
     return first
 
 
-def _given(options: argparse.Namespace) -> str | None:
-    """The passphrase that nobody has to be asked for; None if no source of one is named."""
+def _given(options: argparse.Namespace) -> str:
+    """The passphrase that nobody has to be asked for; empty only if no source of one is named."""
     number = options.passphrase_fd
     if number is not None:
         try:
@@ -64,11 +59,11 @@ def _given(options: argparse.Namespace) -> str | None:
         return _line(content, f"on descriptor {number}")
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     if not folder:
-        return None
+        return ""
     try:
         content = (Path(folder) / CREDENTIAL).read_bytes()
     except FileNotFoundError:  # the directory is there for any credential
-        return None
+        return ""
     except OSError as error:
         raise UserError(
             f"expected systemd's credential {CREDENTIAL} to be readable, got: {why_of(error)}; see "

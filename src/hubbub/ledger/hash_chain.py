@@ -74,7 +74,7 @@ class Chain:
             )
             self._database.text_factory = _decoded
             try:
-                self._check_files()
+                self._check_files(("",))  # until it is open, who leaves takes the others along
                 self._open()
                 self._check_files()
                 self._public = self._named_key()
@@ -164,14 +164,14 @@ class Chain:
         """All or nothing, alone on the file, on disk when it is left."""
         remedy = "nothing was sent: free the disk or the lock, then resume"
         self._written.clear()
-        with self._reported(f"{self._path} to take a row", remedy):
+        with self._reported(f"{self._path} to take a row", remedy), self._noted.writer() as note:
             with self._transaction("IMMEDIATE"):
                 self._check_files()
                 self._is_blank()  # others may have written into the file since it was opened
                 yield
             self._check_files()  # P15: a row that went elsewhere pays for nothing
             for row in self._written[-1:]:
-                self._noted.write(row.head)
+                note(row.head)
 
     def rehearse(self) -> None:
         """Within `writing`: have the disk take what stands in the file anyway, like a row."""
@@ -225,10 +225,10 @@ class Chain:
             )
         return False
 
-    def _check_files(self) -> None:
+    def _check_files(self, ends: Sequence[str] = ("", "-wal", "-shm")) -> None:
         """The database's files are those that stand under their names; OSError if one is gone."""
         path = self._path.resolve()
-        for end in ("", "-wal", "-shm"):
+        for end in ends:
             one = path.with_name(path.name + end)
             if end and end not in self._files and not one.exists():
                 continue  # without a log SQLite has none of the two

@@ -68,6 +68,11 @@ class HeadStatement:
         """What is signed."""
         return _content(self.ledger, self.rows, self.head, self.time)
 
+    def follows(self, earlier: HeadStatement) -> bool:
+        """Whether both can be true of one ledger that only grows, or are of two."""
+        same = (self.rows, self.head) == (earlier.rows, earlier.head)
+        return same or self.rows > earlier.rows or self.ledger != earlier.ledger
+
     def to_dict(self) -> dict[str, Any]:
         """The statement as JSON knows it."""
         return {
@@ -139,8 +144,14 @@ def countersign(
     Raises:
         IntegrityError: the two contradict each other, which proves that the ledger was set back.
     """
-    if earlier is not None:
-        _check_agreement(statement, earlier)
+    if earlier is not None and not statement.follows(earlier):
+        kind = "fewer rows" if statement.rows < earlier.rows else "another head"
+        raise IntegrityError(
+            f"expected ledger {statement.ledger.hex()[:16]} to go on from the {earlier.rows} rows "
+            f"witnessed at {earlier.time}, it states {kind} ({statement.rows} rows at "
+            f"{statement.time}): it was set back; keep both statements as the proof, and ask its "
+            "owner to restore the newest copy"
+        )
     signature = sign(_witnessed(statement))
     return Witnessed(statement=statement, witness=witness, signature=signature)
 
@@ -152,20 +163,6 @@ def _parsing(wanted: str) -> Iterator[None]:
         yield
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         raise IntegrityError(f"expected {wanted}, found something else; ask for it again") from None
-
-
-def _check_agreement(statement: HeadStatement, earlier: HeadStatement) -> None:
-    """Both can be true of one ledger that only grows."""
-    if statement.rows < earlier.rows or (
-        statement.rows == earlier.rows and statement.head != earlier.head
-    ):
-        kind = "fewer rows" if statement.rows < earlier.rows else "another head"
-        raise IntegrityError(
-            f"expected ledger {statement.ledger.hex()[:16]} to go on from the {earlier.rows} rows "
-            f"witnessed at {earlier.time}, it states {kind} ({statement.rows} rows at "
-            f"{statement.time}): it was set back; keep both statements as the proof, and ask its "
-            "owner to restore the newest copy"
-        )
 
 
 def _content(ledger: bytes, rows: int, head: bytes, time: str) -> bytes:

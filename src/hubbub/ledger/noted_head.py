@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from hubbub.disk import PRIVATE, read_bytes
+from hubbub.disk import PRIVATE, read_bytes, why_of
 from hubbub.errors import IntegrityError
 from hubbub.ledger.row import Head
 
@@ -27,14 +29,24 @@ class NotedHead:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write(self, head: Head) -> None:
-        """Note a head that is on disk."""
-        line = f"{head.number:020d} {head.digest.hex()}\n".encode()
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, PRIVATE)
-        try:
-            os.pwrite(descriptor, line, 0)  # of one length always, so that nothing is cut off
-        finally:
-            os.close(descriptor)
+    @contextmanager
+    def writer(self) -> Iterator[Callable[[Head], None]]:
+        """What notes a head that is on disk, open before it is: else it may cost what none gets."""
+        with ExitStack() as stack:
+
+            def opened(flags: int) -> int:
+                descriptor = os.open(self.path, flags, PRIVATE)
+                stack.callback(os.close, descriptor)
+                return descriptor
+
+            before = opened(os.O_WRONLY) if self.path.exists() else None
+
+            def write(head: Head) -> None:
+                descriptor = opened(os.O_WRONLY | os.O_CREAT) if before is None else before
+                line = f"{head.number:020d} {head.digest.hex()}\n".encode()
+                os.pwrite(descriptor, line, 0)  # of one length always, so that nothing is cut off
+
+            yield write
 
     def read(self) -> Head | None:
         """What was noted; None if nothing was, or a power cut took it."""
@@ -58,8 +70,11 @@ class NotedHead:
                 stored = read_bytes(self.path, most=_MOST_BYTES)
             except FileNotFoundError:
                 return b""
-            except OSError:
-                return b"?"  # no note, whatever it is
+            except OSError as error:
+                raise IntegrityError(
+                    f"expected to read {self.path}, got: {why_of(error)}; see to the disk and who "
+                    "may read it, or restore it from a backup"
+                ) from None
             if stored == before:
                 return stored
             before = stored

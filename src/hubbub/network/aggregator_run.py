@@ -8,6 +8,7 @@ new ones, and what the silos say that they have paid for counts as spent (docs/p
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -74,7 +75,8 @@ def serve(
     whose = [sources.TEST] if sources.has_test_set(study) else []
     prepared = prepare(study, whose=whose, folder=data or party_folder.home)
     with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
-        coordinator.answered = answers_in(folder.path)
+        for purpose, answers in answers_in(folder.path):
+            coordinator.answered.setdefault(purpose, Counter()).update(answers)
         witness = stack.enter_context(Witness(party_folder.home / WITNESS))
         coordinator.requests.witness = witness
         sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)

@@ -61,7 +61,6 @@ class Coordinator:
         self._patience = Patience(timeouts=requests.timeouts, pause=_PAUSE)
         self._open: dict[str, Rounds] = {}  # the newest session of each purpose
         self.answered: dict[str, Counter[str]] = {}  # attempts in sessions before, by purpose
-        requests.least_paid = self.least_paid
         self._unbelieved: set[tuple[str, int]] = set()  # silos that were told of, by purpose
         self._doubted: set[str] = set()  # who did not do its part, since the last sum
         self._gathering = Gathering(requests=requests)
@@ -81,8 +80,7 @@ class Coordinator:
         What this run has asked for itself, its transcripts know beside that.
         """
         roster, said = self.requests.roster, self.requests.paid.get(purpose, {})
-        places = {roster.name(index): index for index in roster.silos}
-        told = {places[name]: count for name, count in said.items() if name in places}
+        told = {index: said[name] for index in roster.silos if (name := roster.name(index)) in said}
         most = self.party_folder.notes.most_paid(self.study.id, purpose, told)
         liars = max(1, self.study.parties.colluders)
         believed = ([*sorted(most.values(), reverse=True), *[0] * (liars + 1)])[liars]
@@ -92,12 +90,12 @@ class Coordinator:
                 self.requests.warn("unbelieved", whom=roster.name(index), count=count)
         return believed
 
-    def least_paid(self, purpose: str, name: str) -> int:
-        """Attempts that a silo has paid for: what it has answered, or has said before (P15)."""
-        roster = self.requests.roster
-        index = next(i for i in roster.silos if roster.name(i) == name)
+    def _least_paid(self, purpose: str) -> dict[str, int]:
+        """Attempts that silos have paid for: what each has answered, or has said before (P15)."""
         noted = self.party_folder.notes.most_paid(self.study.id, purpose, {})
-        return max(self._answers(purpose)[name], noted.get(index, 0))
+        names = {index: self.requests.roster.name(index) for index in self.requests.roster.silos}
+        answers = self._answers(purpose)
+        return {name: max(answers[name], noted.get(index, 0)) for index, name in names.items()}
 
     def _answers(self, purpose: str) -> Counter[str]:
         """How many attempts each silo has answered, in all sessions of this run."""
@@ -142,9 +140,9 @@ class Coordinator:
                 if error.begun:
                     self._patience.begun()
                 self._doubt(error, in_round=False)
-                if any(one.why == SET_BACK for one in error.absent.values()):
-                    raise IntegrityError(f"{error}; then serve again") from None
                 parties = self.study.parties
+                if sum(one.why == SET_BACK for one in error.absent.values()) > parties.dropouts:
+                    raise IntegrityError(f"{error}; then serve again") from None
                 needed = self._gathering.failed(error, parties.colluders)
                 liars = [
                     absence
@@ -251,6 +249,8 @@ class Coordinator:
             doubted=self._doubted_places,
         )
         self.requests.expect(wanted.purpose, wanted.round_parameters, self.study.data.counts)
+        purposes = [query.purpose for query in wanted.plan.queries]
+        self.requests.least_paid = {purpose: self._least_paid(purpose) for purpose in purposes}
         return replace(made, away=self._gathering.away(made)).open_session()
 
     def lost(self, number: int, _in_a_row: int, lost: AbsentError) -> None:

@@ -67,8 +67,8 @@ _SENTENCES = {
     "version": "{whom}: {said}; install the same everywhere",
     "unbelieved": "{whom} says that it has paid for {count} attempts, which too few others say; "
     "the run goes on as if it had not",
-    "set-back": "{whom} says that it has paid for {count} attempts, it has answered {least}: its "
-    "folder was set back; it takes no part until the newest copy is there",
+    "set-back": "{whom} says that it has paid for {count} attempts, it has answered or told of "
+    "{least}: its folder was set back; it takes no part until the newest copy is there",
     "older": "the ledger of {whom} has {rows} rows, it has stated {before} before: its folder was "
     "set back; it takes no part until the newest copy is there",
     "garbled": "from {whom}, nothing that can be used: {said}",

@@ -342,17 +342,19 @@ class PartyFolder:
         for folder in folders:
             extract.forget(study, self.name, folder)
         approval.remove()
-        unreadable = []
+        left = []
         for kept, its_study in open_keys(self.home):
-            if its_study == study:
-                kept.erase(KEY)
-            elif its_study is None:
-                unreadable.append(kept.folder)
-        if unreadable:
+            try:
+                if its_study == study:
+                    kept.erase(KEY)
+                elif its_study is None:
+                    left.append(kept.folder)
+            except IntegrityError:
+                left.append(kept.folder)
+        if left:
             raise IntegrityError(
-                f"expected to read which study a collection's key is of, in {unreadable[0]} it "
-                "cannot be read; the study is withdrawn: see who may read that, and withdraw it "
-                "again"
+                f"expected to erase the keys of the study's collections, {left[0]} cannot be read "
+                "or written; the study is withdrawn: see to the disk, and withdraw it again"
             )
         return there
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hubbub import VERSION
@@ -55,7 +55,7 @@ class Requests(Peers):
         timeouts: how long answers are waited for.
 
     Attributes:
-        least_paid: how many attempts a silo must have paid for, by purpose and its name.
+        least_paid: how many attempts silos must have paid for, by purpose and name.
         witness: signs what silos state of their ledgers, unless it contradicts what they stated.
         heads: what it has signed last, by silo.
     """
@@ -66,7 +66,7 @@ class Requests(Peers):
         super().__init__(roster)
         self.event_log, self.timeouts = event_log, timeouts
         self.paid: dict[str, dict[str, int]] = {}  # attempts that silos have paid for, by purpose
-        self.least_paid: Callable[[str, str], int] = lambda _purpose, _name: 0
+        self.least_paid: Mapping[str, Mapping[str, int]] = {}
         self.witness: Witness | None = None
         self.heads: dict[str, Witnessed] = {}
         self.twice: set[str] = set()  # who was seen to take part in two processes
@@ -159,17 +159,30 @@ class Requests(Peers):
                 raise ProtocolError("expected a READY, got another frame", culprit="relay")
             whole = json.loads(bytes(frame.payload))
             self._note_version(name, whole.get("version"))
-            for purpose, count in whole.get("attempts", {}).items():
-                if type(count) is not int or not 0 <= count <= _MOST_ATTEMPTS:
-                    raise ValueError("no count of attempts")
-                if count < (least := self.least_paid(purpose, name)):
-                    return self._set_back(name, count, least)
-                self.paid.setdefault(purpose, {})[name] = count
-            if self.witness is not None and "ledger" in whole:
-                return self._witnessed(name, whole["ledger"], self.witness) or answer[1:]
+            if index in self.roster.silos and (refused := self._behind(name, whole)) is not None:
+                return refused
         except UNREADABLE as error:
             return Absent(why="garbled", said=f"its READY cannot be used: {error}")
         return answer[1:]
+
+    def _behind(self, name: str, whole: Mapping[str, Any]) -> Absent | None:
+        """Take in what a silo says of its ledger; or why not, if that is not the newest (P15)."""
+        for purpose, least in self.least_paid.items():
+            count = whole.get("attempts", {}).get(purpose, 0)
+            if type(count) is not int or not 0 <= count <= _MOST_ATTEMPTS:
+                raise ValueError("no count of attempts")
+            if count < least[name]:
+                self.warn("set-back", whom=name, count=count, least=least[name])
+                said = (
+                    f"its ledger has {count} paid attempts of this study, it has answered or told "
+                    f"of {least[name]}: its folder was set back; restore the newest copy of it "
+                    "there, or find what is missing with hubbub ledger missing"
+                )
+                return Absent(why=SET_BACK, said=said)
+            self.paid.setdefault(purpose, {})[name] = count
+        if self.witness is None or "ledger" not in whole:
+            return None
+        return self._witnessed(name, whole["ledger"], self.witness)
 
     def _witnessed(self, name: str, plain: object, witness: Witness) -> Absent | None:
         """Sign what a silo states of its ledger; or why not, of whichever study rows are missing.
@@ -182,27 +195,16 @@ class Requests(Peers):
         except IntegrityError as error:
             return Absent(why="garbled", said=f"its READY cannot be used: {error}")
         before = witness.known.get(stated.ledger)
-        if before is not None and (
-            stated.rows < before.rows or (stated.rows == before.rows and stated.head != before.head)
-        ):
+        if before is not None and not stated.follows(before):
             self.warn("older", whom=name, rows=stated.rows, before=before.rows)
             said = (
                 f"its ledger has {stated.rows} rows, where it has stated {before.rows}, or others, "
-                "before: its folder was set back; restore the newest copy of it there"
+                "before: its folder was set back; restore the newest copy of it there, or see "
+                "the runbook if that is lost"
             )
             return Absent(why=SET_BACK, said=said)
         self.heads[name] = witness.sign(stated)
         return None
-
-    def _set_back(self, name: str, count: int, least: int) -> Absent:
-        """P15: whoever answers has paid, so its ledger is not the newest; it is refused."""
-        self.warn("set-back", whom=name, count=count, least=least)
-        return Absent(
-            why=SET_BACK,
-            said=f"its ledger has {count} paid attempts of this study, it has answered {least}: "
-            "its folder was set back; restore the newest copy of it there, or find what is missing "
-            "with hubbub ledger missing",
-        )
 
     def _note_version(self, name: str, version: object) -> None:
         """Another version with the same numbers may take part; people should know."""

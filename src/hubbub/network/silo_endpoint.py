@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hubbub import learning
-from hubbub.disk import write_text
+from hubbub.disk import json_value, read_text, write_text
 from hubbub.errors import DataError, HubbubError, IntegrityError, ProtocolError
 from hubbub.ledger.head_statement import Witnessed
 from hubbub.ledger.privacy_ledger import Ledger
@@ -57,6 +57,7 @@ from hubbub.verification.evidence.collecting import part_of
 
 WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
 _TELL_EVERY = 5.0
+_UNUSABLE = (HubbubError, ValueError, LookupError, TypeError, OSError)
 _PACE = 0.02  # seconds; an answer leaves at a multiple of it
 
 
@@ -354,9 +355,8 @@ class SiloEndpoint(Endpoint):
             raise ProtocolError("expected CLOSE and RESULT, got other frames", culprit="relay")
         payload = self._from_aggregator(state, parts[0], Tag.CLOSE)
         known = self._known(state.study)
-        told = _sessions(bytes(payload), self.roster.name(0))
-        self._keep_heads(bytes(payload))
-        listed = {bytes.fromhex(session) for session in told}
+        listed, heads = _told(bytes(payload), self.roster.name(0))
+        self._keep_heads(heads)
         plan = known.plain.plan
         self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
         self._ledger.close_study(state.study.id)  # P15: before anything is signed, and for ever
@@ -419,22 +419,23 @@ class SiloEndpoint(Endpoint):
             )
         return parameters
 
-    def _keep_heads(self, payload: bytes) -> None:
-        """What the aggregator has witnessed of everybody's ledgers, for who lost what followed.
+    def _keep_heads(self, heads: Any) -> None:
+        """What the aggregator has witnessed of everybody's ledgers, the newest of each.
 
         It is of use where a folder is restored: nothing here rests on it, so what cannot be read of
         it is left out.
         """
-        with suppress(HubbubError, ValueError, LookupError, TypeError, AttributeError, OSError):
-            heads = {
-                name: Witnessed.of(json.loads(payload)["heads"][name]).to_dict()
-                for name in {*map(self.roster.name, self.roster.silos)}
-                & json.loads(payload)["heads"].keys()
-            }
-            folder = self.party_folder.home / WITNESSED
-            folder.mkdir(exist_ok=True)
-            for name, head in heads.items():
-                write_text(folder / f"{name}.json", json.dumps(head) + "\n", durable=False)
+        folder = self.party_folder.home / WITNESSED
+        for name in map(self.roster.name, self.roster.silos):
+            path = folder / f"{name}.json"
+            with suppress(*_UNUSABLE):
+                head = Witnessed.of(heads[name])
+                with suppress(*_UNUSABLE):
+                    before = Witnessed.of(json_value(read_text(path)))
+                    if not head.statement.follows(before.statement):
+                        continue
+                folder.mkdir(exist_ok=True)
+                write_text(path, json.dumps(head.to_dict()) + "\n", durable=False)
 
     def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes | memoryview:
         """The payload of a control message to everybody."""
@@ -456,10 +457,11 @@ def _check_count(study: Study, name: str, records: int) -> None:
         )
 
 
-def _sessions(payload: bytes, sender: str) -> list[str]:
-    """The sessions of a study, hexadecimal, as the aggregator lists them."""
+def _told(payload: bytes, sender: str) -> tuple[set[bytes], Any]:
+    """What a CLOSE lists: the sessions of a study, and heads of ledgers, if any."""
     try:
-        return [bytes.fromhex(session).hex() for session in json.loads(payload)["sessions"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        told = json.loads(payload)
+        return {*map(bytes.fromhex, told["sessions"])}, told.get("heads")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         found = "another"
     raise ProtocolError(f"expected the sessions of a study, got {found}", culprit=sender)

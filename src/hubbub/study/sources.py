@@ -165,7 +165,7 @@ def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> 
         return coded_cells(_built_in_cells(study, party), columns, party)
     data = study.data
     named = [*map(attrgetter("name"), columns), *filter(None, [data.patient])]
-    cells = _site_cells(path, named, party, folder or Path())
+    cells = _site_cells(path, named, party, folder or Path(), data.patient)
     unified = target_unified(data, cells)
     return coded_cells(
         unified, columns, path.name, patient=data.patient, most=data.most_per_patient
@@ -294,12 +294,12 @@ def file_of(study: Study, party: str, folder: Path) -> Path | None:
     return folder / named if named else None
 
 
-def _site_cells(path: Path, named: Sequence[str], party: str, folder: Path) -> Cells:
+def _site_cells(path: Path, named: Sequence[str], party: str, folder: Path, patient: str) -> Cells:
     """The cells of a file as the study names and spells them: by the site's mapping, if it has one.
 
     A test file is everybody's.
     """
-    mapping = {} if party == TEST else mapping_of(party, home_of(folder))
+    mapping = {} if party == TEST else mapping_of(party, home_of(folder), patient)
     return mapped(read_cells(path, sources_of(named, mapping)), mapping)
 
 
@@ -314,7 +314,7 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
     named = [*data.targets, *filter(None, [patient]), *(feature.name for feature in data.features)]
     try:
         wanted = [*dict.fromkeys([*named, *grouping])] if data.features else ()
-        cells = _site_cells(path, wanted, party, folder)
+        cells = _site_cells(path, wanted, party, folder, patient)
         read_records = records_of_cells(data, cells, path.name, patient=patient)
         if not by:
             return read_records

@@ -19,7 +19,7 @@ and 0 for the common one, its `reference`, leaves most of them short (`experimen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, isnan
+from math import ceil, floor, isnan, log10
 from typing import Annotated, NoReturn
 
 import numpy as np
@@ -40,6 +40,7 @@ from hubbub.tabular.cell_rule import (
 )
 
 _MOST_STEPS = 10**9
+_MOST_SIZE = 1e12  # of a number, in steps: it has 15 digits
 _OFF_STEP = 1e-6  # steps by which a bound may miss one: what its last digits leave out
 
 
@@ -225,8 +226,11 @@ class Column:
         Returns:
             A value of a column with a step.
         """
-        low, high = self.bounds
-        return high if number == self.steps else float(f"{low + number * (self.step or 0.0):.15g}")
+        (low, high), steps = self.bounds, self.steps
+        if number in (0, steps):
+            return high if number else float(low)
+        places = 14 - floor(log10(max(abs(low), abs(high))))
+        return round(low + number * (self.step or 0.0), places) + 0.0
 
     def steps_below(self, cut: float) -> int:
         """How many values of a column with a step lie below a number.
@@ -410,6 +414,12 @@ class Column:
             self._refuse(
                 f"step to be a number above 0, at most {_MOST_STEPS:,} of them between the bounds",
                 *(step, "correct it, or leave it out"),
+            )
+        size = max(abs(float(self.low or 0.0)), abs(float(self.high or 0.0)))
+        if size > _MOST_SIZE * step:
+            self._refuse(
+                "step to show in numbers as large as low and high",
+                *(step, "write values less a round number near low, or leave it out"),
             )
         many = span / step
         if not many > 0.5 or abs(many - round(many)) > _OFF_STEP:

@@ -74,12 +74,17 @@ class Levels:
         """One name for each class."""
         if self.column.categories:
             return self.column.categories
-        if self.column.step:
+        step, (low, high) = self.column.step, self.column.bounds
+        if step:
             ends = [tuple(map(self.column.at_step, pair)) for pair in self._values]
-            return tuple(f"{a:g} to {b:g}" if a < b else f"{a:g}" for a, b in ends)
-        edges = (self.column.bounds[0], *self.cuts, self.column.bounds[1])
-        below = [f"{a:g} to <{b:g}" for a, b in pairwise(edges[:-1])]
-        return (*below, f"{edges[-2]:g} to {edges[-1]:g}")
+        else:
+            ends = list(pairwise((low, *self.cuts, high)))
+        numbers = {end for pair in ends for end in pair}
+        digits = 6 if len({f"{one:.6g}" for one in numbers}) == len(numbers) else 15
+        said = [(f"{a:.{digits}g}", f"{b:.{digits}g}") for a, b in ends]
+        if step:
+            return tuple(f"{a} to {b}" if a != b else a for a, b in said)
+        return (*(f"{a} to <{b}" for a, b in said[:-1]), "{} to {}".format(*said[-1]))
 
     @property
     def _values(self) -> list[tuple[int, int]]:

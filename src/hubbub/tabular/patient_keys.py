@@ -4,8 +4,9 @@ Spaces at the ends of a key say nothing, a whole number is the same in every for
 so is a letter that Unicode composes in two ways. Case, zeros in front and all else tell patients
 apart, as hospitals' keys do: what looks alike is for `hubbub check` to show, not to join, since two
 people in one unit would exchange a part of it where each should be there or not (docs/privacy.md
-P21). A key that is missing is nobody's: it is refused, never one patient. This file knows keys; it
-must not know where they come from.
+P21). A key that is missing is nobody's: it is refused, never one patient; so is a text of more than
+`_LONGEST` letters, since to compose a very long one takes hours. This file knows keys; it must not
+know where they come from.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from hubbub.errors import DataError
 from hubbub.tabular.cell_rule import canonical
 
+_LONGEST = 1000
 _EXACT = 2.0**53  # from here on several whole numbers are one float
 # What is written for a missing value by programs, beside nothing.
 _MISSING = frozenset({"", "nan", "NaN", "None", "NaT", "<NA>"})
@@ -30,7 +32,8 @@ def patient_key(value: object) -> str:
     >>> patient_key(" 7.0"), patient_key(7), patient_key("07"), patient_key(float("nan"))
     ('7', '7', '07', '')
     """
-    key = canonical(unicodedata.normalize("NFC", str(value)))
+    text = str(value)
+    key = canonical(unicodedata.normalize("NFC", text)) if len(text) <= _LONGEST else ""
     return "" if key in _MISSING else key
 
 

@@ -367,19 +367,15 @@ def _usable(path: Path, *, apart: bool = False) -> Iterator[None]:
         ) from None
 
 
-def answers_in(folder: Path) -> dict[str, Counter[str]]:
-    """How many attempts each silo has answered in the transcripts of a run, by purpose.
+def answers_in(folder: Path) -> Iterator[tuple[str, Counter[str]]]:
+    """Of each session of a run its purpose, and how many attempts each silo has answered in it.
 
     Each was charged before it was answered (docs/privacy.md P15). No signature is looked at.
 
     Raises:
         IntegrityError: a transcript was altered.
     """
-    answers: dict[str, Counter[str]] = {}
     for path in files(folder):
         header = read_header(path)
-        counted = answers.setdefault(header.purpose, Counter())
-        counted.update(
-            header.roster.name(kept.sender) for kept in read(path) if kept.tag is Tag.MASKED
-        )
-    return answers
+        given = (kept.sender for kept in read(path) if kept.tag in (Tag.MASKED, Tag.DEPOSIT))
+        yield header.purpose, Counter(map(header.roster.name, given))

@@ -25,6 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_two_sites_with_other_exports_of_the_same_people_come_to_the_same_records(here: Path):
     shutil.copy(EXAMPLE / "mapping.toml", here)
     assert main(["check", "study.toml"]) == 0
@@ -38,6 +39,7 @@ def test_two_sites_with_other_exports_of_the_same_people_come_to_the_same_record
     assert {*north.targets} == {0, 1}
 
 
+@pytest.mark.slow
 def test_a_check_says_what_each_site_has_to_map(here: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["check", "study.toml"]) == 2
     said = capsys.readouterr().out

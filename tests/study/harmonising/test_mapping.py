@@ -127,7 +127,7 @@ def test_a_first_mapping_is_written_from_a_sites_cells(here: Path):
         'decimal = ","\n# factor = 18.0156: hardly a value is within the bounds',
     ):
         assert part in text
-    assert set(mapping_of("south", _as_mapping(text, here))) == {"pid", "sex", "glucose"}
+    assert set(mapping_of("south", _as_mapping(text, here), "pid")) == {"pid", "sex", "glucose"}
     assert main(["check", "study.toml", "--silo", "south", "--mapping", "m.toml"]) != 0
     assert main(["check", "study.toml", "--mapping", "n.toml"]) != 0
 
@@ -170,7 +170,7 @@ def test_a_cell_becomes_what_its_mapping_says_or_stays(mapping: Any, cell: str, 
 def test_a_mapping_that_is_none_is_refused(tmp_path: Path, text: str):
     (tmp_path / "mapping.toml").write_text(text)
     with pytest.raises((UserError, StudyError), match="expected"):
-        mapping_of("north", tmp_path)
+        mapping_of("north", tmp_path, "pid")
 
 
 def test_a_data_dictionary_says_what_each_column_means(
@@ -212,3 +212,15 @@ def test_truth_values_of_an_event_are_mapped_as_those_of_a_class() -> None:
     assert mapping_draft(table, "north", Study.parse(timed).data) == (
         '[north.died]\nspellings = { "0" = "no", "1" = "yes" }\n'
     )
+
+
+@pytest.mark.parametrize(
+    "more",
+    ['decimal = ","', "factor = 0.5", "offset = 1", 'spellings = { b = "a" }', 'date = "%Y"'],
+)
+def test_p21_a_mapping_names_the_column_of_keys_and_changes_none(tmp_path: Path, more: str):
+    (tmp_path / "mapping.toml").write_text('[north.pid]\nfrom = "nr"')
+    assert mapping_of("north", tmp_path, "pid")["pid"].source == "nr"
+    (tmp_path / "mapping.toml").write_text(f'[north.pid]\nfrom = "nr"\n{more}')
+    with pytest.raises(UserError, match="may make one patient of several"):
+        mapping_of("north", tmp_path, "pid")

@@ -127,6 +127,7 @@ def described(rows: list[tuple[str, tuple[Any, ...]]]) -> dict[str, Any] | None:
     }
 
 
+@pytest.mark.slow
 def test_a_cohort_says_what_is_read_by_hand(people: made_up.Rows):
     query = compiled(study().data.omop)  # type: ignore[arg-type]
     with duckdb.connect() as opened:
@@ -143,6 +144,7 @@ def test_a_cohort_says_what_is_read_by_hand(people: made_up.Rows):
             assert cell == (pytest.approx(value) if isinstance(value, float) else value), name
 
 
+@pytest.mark.slow
 def test_p31_engines_that_hold_the_same_people_give_the_same_bytes(
     people: made_up.Rows, postgresql: Any, tmp_path: Path
 ):

@@ -59,6 +59,7 @@ def test_three_sites_come_to_a_table_1_a_survival_curve_and_a_model(example: str
     assert telling == ["sources.toml"]
 
 
+@pytest.mark.slow
 def test_three_sites_that_run_apart_come_to_the_same(example: str, tmp_path: Path):
     """Each has its own folder, with its own connection alone."""
     own = re.findall(r"(?m)^\[(\w+)\]\n((?:[a-z]+ = .*\n)+)", Path("sources.toml").read_text())

@@ -153,6 +153,7 @@ def test_p31_engines_that_hold_the_same_rows_in_any_order_give_the_same_bytes(
     assert len(sources.records(study(), "north", folder=embedded["duckdb"])) > 80
 
 
+@pytest.mark.slow
 def test_a_patients_first_rows_are_told_by_the_order_of_the_study(embedded: dict[str, Path]):
     made = study(most_per_patient=1)
     records = sources.records(made, "north", folder=embedded["sqlite"])
@@ -164,6 +165,7 @@ def test_a_patients_first_rows_are_told_by_the_order_of_the_study(embedded: dict
     assert first == [days[many.patients == one].min() for one in range(many.units)]
 
 
+@pytest.mark.slow
 def test_a_table_that_changes_while_a_study_goes_on_changes_nothing(embedded: dict[str, Path]):
     home = embedded["sqlite"]
     before = arrays(home)
@@ -177,6 +179,7 @@ def test_a_table_that_changes_while_a_study_goes_on_changes_nothing(embedded: di
         arrays(home)
 
 
+@pytest.mark.slow
 def test_a_view_that_changes_between_steps_changes_nothing(embedded: dict[str, Path]):
     home = embedded["duckdb"]
     with duckdb.connect(str(home / "registry")) as opened:
@@ -189,6 +192,7 @@ def test_a_view_that_changes_between_steps_changes_nothing(embedded: dict[str, P
     assert arrays(home, made=study(records=201)) != before  # another study reads anew
 
 
+@pytest.mark.slow
 def test_an_extract_is_for_its_owner_alone_and_refused_once_it_was_altered(
     embedded: dict[str, Path],
 ):
@@ -204,6 +208,7 @@ def test_an_extract_is_for_its_owner_alone_and_refused_once_it_was_altered(
         arrays(home)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_reading_that_failed(embedded: dict[str, Path]):
     home = embedded["duckdb"]
     with pytest.raises(DataError):
@@ -211,6 +216,7 @@ def test_nothing_is_left_of_a_reading_that_failed(embedded: dict[str, Path]):
     assert list((home / "extracts").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_embedded_engines_only_read(embedded: dict[str, Path], tmp_path: Path):
     (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
     attacks = [
@@ -315,6 +321,7 @@ def test_no_sentence_of_a_database_has_a_cell(postgresql: Any, tmp_path: Path):
         assert error.__cause__ is error.__context__ is None
 
 
+@pytest.mark.slow
 def test_a_lock_a_limit_of_time_and_a_dropped_line_are_errors_of_the_database(
     postgresql: Any, tmp_path: Path, embedded: dict[str, Path]
 ):
@@ -385,6 +392,12 @@ def test_a_connection_is_shown_by_its_engine_alone(tmp_path: Path):
         connection_of("south", tmp_path / "no", {"HUBBUB_SOURCE": ""})
 
 
+@pytest.mark.quick_cases(
+    'url = "duckdb:///x"\\nminutes = "hunter2"',
+    'url = "duckdb:///x"\\nminutes = [["hunter2"]]',
+    'url = "duckdb:///x"\\nschema = ["hunter2"]',
+    'url = "dbapi:x"\\ndriver = ["hunter2"]\\ndialect = "sqlite"',
+)
 @pytest.mark.parametrize(
     "lines",
     [
@@ -425,6 +438,7 @@ ENDLESS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["duckdb", "sqlite", "dbapi"])
 def test_a_query_ends_with_the_minutes_of_its_site(embedded: dict[str, Path], engine: str):
     home = embedded["sqlite" if engine == "dbapi" else engine]
@@ -445,6 +459,7 @@ def test_a_query_ends_with_the_minutes_of_its_site(embedded: dict[str, Path], en
     assert "hubbub-minutes" not in [one.name for one in threading.enumerate()]
 
 
+@pytest.mark.slow
 def test_duckdb_leaves_nothing_beside_its_database(
     embedded: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ):
@@ -460,6 +475,7 @@ def test_duckdb_leaves_nothing_beside_its_database(
     assert set(home.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_duckdb_tells_a_notebook_nothing_of_how_far_it_is(embedded: dict[str, Path]):
     work = (
         "import sys; from pathlib import Path\n"
@@ -474,6 +490,7 @@ def test_duckdb_tells_a_notebook_nothing_of_how_far_it_is(embedded: dict[str, Pa
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="root alone can be somebody else")
 @pytest.mark.parametrize(("mode", "said"), [("DELETE", "[[(1,)]]"), ("WAL", "readonly")])
 def test_a_sqlite_file_that_may_only_be_read_is_read_and_one_in_wal_mode_says_why(
@@ -579,6 +596,7 @@ def test_a_day_of_a_site_that_writes_dates_otherwise_stays_that_day(
     assert str(row[1]) == "2020-03-04"
 
 
+@pytest.mark.slow
 def test_another_engine_is_reached_by_the_driver_that_the_site_names(embedded: dict[str, Path]):
     home = embedded["sqlite"]
     before = arrays(home)
@@ -623,6 +641,7 @@ def test_p31_a_table_of_nobody_is_read_as_one_of_no_records(tmp_path: Path):
     assert len(sources.statistic_cells(study(), "north", folder=home)) == 0
 
 
+@pytest.mark.slow
 def test_an_extract_shows_nothing_of_what_it_holds_and_opens_in_its_own_folder_alone(
     embedded: dict[str, Path],
 ):

@@ -52,6 +52,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_study_is_drafted_from_a_query_and_its_check_finds_nothing(here: Path):
     assert main(["init", *ASKED, "--patient", "pid", "--target", "died"]) == 0
     study = Study.load("study.toml")
@@ -77,6 +78,7 @@ def test_a_check_lists_all_that_is_wrong_in_a_database(here: Path):
     assert main(["check", "study.toml", "--silo", "north"]) == 0
 
 
+@pytest.mark.slow
 def test_the_next_step_after_messy_cells_is_one_that_works(
     here: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -142,6 +144,7 @@ def _lay(kind: str, name: str) -> list[str]:
     return []
 
 
+@pytest.mark.slow
 def test_a_draft_says_of_a_database_and_of_parts_what_it_says_of_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -194,6 +197,7 @@ def test_of_very_many_rows_the_first_are_looked_at():
     assert [fault.refused for fault in table.faults] == [False]
 
 
+@pytest.mark.slow
 def test_what_duckdb_read_as_truth_values_is_told_and_mapped(
     here: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -332,6 +332,7 @@ def _asked(homes: dict[str, list[Path]], number: int, seed: int) -> None:
             assert one == first, text
 
 
+@pytest.mark.slow
 def test_p31_random_queries_show_no_person_and_no_engine(embedded: dict[str, list[Path]]):
     _asked(embedded, 12, seed=1)
 

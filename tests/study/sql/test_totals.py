@@ -122,6 +122,7 @@ def test_p31_a_day_of_no_calendar_is_missing_in_every_engine(postgresql: Any, tm
         assert [x is not None for _, x in found] == list(DAYS.values())
 
 
+@pytest.mark.slow
 def test_p31_no_cell_makes_an_expression_fail_and_all_engines_agree(
     postgresql: Any, tmp_path: Path
 ):

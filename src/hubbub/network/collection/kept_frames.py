@@ -167,9 +167,11 @@ def open_keys(home: Path) -> Iterator[tuple[KeptFrames, bytes | None]]:
     folder = home / FOLDER
     for one in sorted(folder.iterdir()) if folder.exists() else ():
         kept = KeptFrames(one)
-        if kept.has(KEY):
-            try:
-                opened = kept.parts(OPENED)
-                yield kept, unverified(opened[0]).study if opened else b""
-            except (IntegrityError, ProtocolError):
-                yield kept, None
+        try:
+            if not kept.has(KEY):
+                continue
+            opened = kept.parts(OPENED)
+            study = unverified(opened[0]).study if opened else b""
+        except (IntegrityError, ProtocolError, OSError):
+            study = None
+        yield kept, study

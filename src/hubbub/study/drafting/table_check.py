@@ -65,7 +65,9 @@ def read_site(study: Study, name: str, folder: Path) -> RawTable:
     path = sources.file_of(study, name, folder)
     assert path is not None  # noqa: S101 (the study's records come from files)
     table = read_raw(path)
-    return table if name == sources.TEST else _mapped(table, mapping_of(name, home_of(folder)))
+    if name == sources.TEST:
+        return table
+    return _mapped(table, mapping_of(name, home_of(folder), study.data.patient))
 
 
 def _mapped(table: RawTable, mapping: SiteMapping) -> RawTable:

@@ -25,7 +25,7 @@ def opened(data: Data, party: str, folder: Path) -> CellStream:
     from hubbub.study.omop import compiling
     from hubbub.study.sql import source
 
-    mapping = mapping_of(party, home_of(folder))
+    mapping = mapping_of(party, home_of(folder), data.patient)
     if data.files:
         return mapped_stream(
             table_parts.stream(folder / data.files.replace("{name}", party)), mapping

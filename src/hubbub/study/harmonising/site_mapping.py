@@ -78,11 +78,16 @@ class ColumnMapping:
 SiteMapping = Mapping[str, ColumnMapping]
 
 
-def mapping_of(party: str, folder: Path) -> SiteMapping:
+def mapping_of(party: str, folder: Path, patient: str) -> SiteMapping:
     """A silo's mapping; nothing where there is none.
 
+    Args:
+        party: the silo.
+        folder: with the file.
+        patient: the study's column of whose a row is, which keeps its keys (docs/privacy.md P21).
+
     Raises:
-        UserError: the file cannot be read as one.
+        UserError: the file cannot be read as one, or changes the keys of patients.
     """
     path = folder / FILE
     if not path.is_file():
@@ -96,7 +101,13 @@ def mapping_of(party: str, folder: Path) -> SiteMapping:
             f"expected a table for each silo and column in {path}, such as [{party}.age], found "
             "something else; fix it"
         )
-    return {name: _column(Section(f"{party}.{name}", one, _KEYS)) for name, one in own.items()}
+    found = {name: _column(Section(f"{party}.{name}", one, _KEYS)) for name, one in own.items()}
+    if patient in found and found[patient] != ColumnMapping(source=found[patient].source):
+        raise UserError(
+            f"expected [{party}.{patient}] in {path} to have `from` alone, found more, which may "
+            "make one patient of several; remove it, and mend keys at the source"
+        )
+    return found
 
 
 def mapped(cells: Cells, mapping: SiteMapping) -> Cells:

@@ -81,7 +81,7 @@ PLACES = {
 _OTHERS = "its value depends on other people's rows"
 _READS = "it reads what is not in the tables of data.tables"
 _VARIES = "it gives another value at each reading, so one person would not stay one person's change"
-_ORDER = "it adds in an order that other people's rows may change; compute it in a view of the site"
+_ORDER = "it adds in an order that other people's rows may change"
 _WHY: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
     ((exp.Window,), f"a window: {_OTHERS}"),
     ((exp.Sum, exp.Avg, exp.Stddev, exp.Variance, exp.GroupConcat), f"an aggregate: {_ORDER}"),
@@ -107,17 +107,38 @@ PARTS = {
     "limit": f"LIMIT or FETCH: {_OTHERS}, which it may push out",
     "offset": f"OFFSET: {_OTHERS}",
     "order": "ORDER BY: a result has no order here; name data.order for the rows of a patient",
-    "having": "HAVING: filter in a SELECT around it",
+    "having": "HAVING: WHERE of a SELECT around it does the same",
     "windows": f"a window: {_OTHERS}",
     "qualify": f"QUALIFY: {_OTHERS}",
     "sample": f"a sample: {_VARIES}",
-    "laterals": "LATERAL: join on the person's key",
+    "laterals": "LATERAL: a JOIN on the person's key does the same",
     "locks": "a lock: the query only reads",
     "into": "INTO: the query only reads",
     "connect": f"CONNECT BY: {_OTHERS}",
     "match": f"MATCH_RECOGNIZE: {_OTHERS}",
     "pivots": f"PIVOT: {_OTHERS}",
 }
+
+
+# What to write for what is often written.
+_INSTEAD: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
+    ((exp.Subquery, exp.Exists), "JOIN (SELECT key, COUNT(*) AS n … GROUP BY key) on the key"),
+    ((exp.Sum, exp.CountIf), "COUNT(CASE WHEN … THEN 1 END) to count"),
+    ((exp.Round,), "CAST(… AS INTEGER)"),
+    ((exp.ILike,), "LOWER(…) LIKE"),
+    ((exp.Concat, exp.ConcatWs), "a || b"),
+    ((exp.Left,), "SUBSTRING(…, 1, 3)"),
+    ((exp.Pow,), "a * a"),
+    ((exp.Greatest, exp.Least, exp.Filter), "CASE WHEN … THEN … ELSE … END"),
+    ((exp.CurrentDate, exp.CurrentTimestamp), "a day, such as '2024-05-31'"),
+    ((exp.Interval,), "CAST(a AS DATE) - CAST(b AS DATE) <= 30"),
+)
+
+
+def instead_of(node: exp.Expr) -> str:
+    """What to do about an expression that is refused."""
+    found = next((said for kinds, said in _INSTEAD if isinstance(node, kinds)), "it in another way")
+    return f"write {found}, or compute it in a view of the site"
 
 
 def why_not(node: exp.Expr) -> str:

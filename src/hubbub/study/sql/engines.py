@@ -16,6 +16,7 @@ import sqlite3
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -33,8 +34,9 @@ _ABOUT_NAMES = ("08", "28", "3D", "3F", "42", "53", "55", "57")
 # PostgreSQL cannot tell how many rows a checked CAST leaves, takes them for one, and would go
 # through a table once for each person; all joins have equal keys, and all rows are wanted.
 _PLANS = ("enable_nestloop = off", "cursor_tuple_fraction = 1", "jit = off")
-# How PostgreSQL writes values as texts, whatever a role or a database has set.
+# How PostgreSQL reads a query, and writes values as texts, whatever a role or a database has set.
 _TEXTS = (
+    *("transform_null_equals = off", "timezone = 'UTC'"),
     *("datestyle = 'ISO, YMD'", "intervalstyle = 'postgres'", "bytea_output = 'hex'"),
     *("extra_float_digits = 1", "standard_conforming_strings = on"),
 )
@@ -137,6 +139,8 @@ def _duckdb(connection: Connection, statement: str) -> Generator[Rows]:
     }
     with duckdb.connect(connection.address, read_only=True, config=settings) as opened:
         opened.execute("SET enable_progress_bar = false")  # else a notebook shows one
+        with suppress(duckdb.Error):  # without ICU it knows no other
+            opened.execute("SET TimeZone = 'UTC'")
         opened.execute("SET lock_configuration = true")
         with _interrupted(opened, connection.seconds):
             yield from _fetched(opened.execute(statement))
@@ -147,10 +151,15 @@ def _sqlite(connection: Connection, statement: str) -> Generator[Rows]:
     _refuse_absent(connection.address)
     path = Path(connection.address).resolve().as_uri()
     with closing(sqlite3.connect(f"{path}?mode=ro", uri=True, timeout=30)) as opened:
-        # Bytes that are no UTF-8, as a program of another encoding leaves them, fail nothing.
-        opened.text_factory = lambda content: content.decode("utf-8", "replace")
+        opened.text_factory = partial(_decoded, codec="utf-8")
         for pragma in ("query_only = ON", "trusted_schema = OFF", "case_sensitive_like = ON"):
             opened.execute(f"PRAGMA {pragma}")
+        if opened.execute("PRAGMA encoding").fetchone() != ("UTF-8",):
+            # It orders texts in another way, and has one letter for all halves of letters.
+            raise DataError(
+                "expected a SQLite database in UTF-8, found one in UTF-16; copy it, with sqlite3 "
+                "OLD .dump | sqlite3 NEW"
+            )
         opened.set_authorizer(
             lambda action, *_: (
                 sqlite3.SQLITE_OK if action in _SQLITE_ALLOWED else sqlite3.SQLITE_DENY
@@ -174,8 +183,8 @@ def _postgresql(connection: Connection, statement: str) -> Generator[Rows]:
         codec = opened.info.encoding
 
         class Decoded(psycopg.adapt.Loader):
-            def load(self, data: Any) -> str:
-                return bytes(data).decode("latin-1" if codec == "ascii" else codec, "replace")
+            def load(self, data: Any) -> str | None:
+                return _decoded(bytes(data), "latin-1" if codec == "ascii" else codec)
 
         for kind in ("text", "varchar", "bpchar", "name"):
             opened.adapters.register_loader(kind, Decoded)
@@ -216,6 +225,16 @@ def _dbapi(connection: Connection, statement: str) -> Generator[Rows]:
             yield from _fetched(cursor)
         with suppress(Exception):
             opened.rollback()
+
+
+def _decoded(content: bytes, codec: str) -> str | None:
+    """A text; nothing of bytes that are none, as a program of another encoding leaves them.
+
+    No letter stands for such bytes: keys of several people would become one.
+    """
+    with suppress(UnicodeDecodeError):
+        return content.decode(codec)
+    return None
 
 
 def _fetched(cursor: Any) -> Iterator[Rows]:

@@ -16,6 +16,7 @@ from hubbub.study.sql.constructs import (
     PLACES,
     SCALARS,
     TYPES,
+    instead_of,
     why_not,
 )
 from hubbub.study.sql.ranges import range_of
@@ -52,7 +53,7 @@ def value_of(node: exp.Expr, scope: Scope, groups: list[exp.Column] | None = Non
     if isinstance(node, exp.Case):
         return _case(node, scope, groups)
     if type(node) not in SCALARS:
-        raise refused(why_not(node), "write it in another way, or in a view of the site")
+        raise refused(why_not(node), instead_of(node))
     return _scalar(node, scope, groups)
 
 
@@ -180,14 +181,14 @@ def _ordered(named: str, inner: exp.Expr, scope: Scope) -> exp.Expr:
     kind = range_of(built, scope).kind
     if kind not in ORDERED:
         raise refused(
-            f"{named} of what has no one text for equal values",
+            f"{named} of what may be written in several ways, such as 1 and 1.0",
             f"write {named}(CAST(… AS INTEGER)), BIGINT, DOUBLE PRECISION or DATE",
         )
     if kind is not exp.DataType.Type.DOUBLE:
         return built
     number = real(built, scope)  # a numeric's scale is gone, and so is -0.0:
     zero = exp.EQ(this=exp.Paren(this=number.copy()), expression=exp.Literal.number(0))
-    return exp.Case(ifs=[exp.If(this=zero, true=exp.Literal.number(0))], default=number)
+    return exp.Case(ifs=[exp.If(this=zero, true=exp.Literal.number("0.0"))], default=number)
 
 
 def _column(node: exp.Column, scope: Scope) -> exp.Column:

@@ -318,6 +318,6 @@ def _of_group(built: exp.Expr, scope: Scope, groups: list[exp.Column] | None) ->
             raise refused(
                 "a column of GROUP BY as it stands, of whose equal values the database shows one "
                 "or another",
-                "write CAST(column AS INTEGER), BIGINT or DATE",
+                "write CAST(column AS INTEGER), BIGINT or DATE, or join the groups to its table",
             )
     return built

@@ -8,7 +8,7 @@ So all that a query asks of a table is read as it comes out of it, before anythi
     a whole number   its digits
     a real number    the fewest digits that say it, without `.0`; nothing if it is none
     a decimal one    without zeros at its end
-    anything else    as the engine writes it
+    anything else    as the engine writes it; nothing if a letter of it has the number 0
 
 with letters that differ as different ones, whatever the column's collation. Keys are written by the
 one rule for what is the same (`hubbub.tabular.canonical`): of a text that is a whole number `.0` is
@@ -31,22 +31,26 @@ _TEXT = {
             CASE {t} WHEN 'nan' THEN NULL WHEN '-nan' THEN NULL WHEN '-0.0' THEN '0'
             ELSE REGEXP_REPLACE({t}, '\\.0$', '') END
         WHEN TYPEOF({x}) LIKE 'DECIMAL%' AND {t} LIKE '%.%' THEN RTRIM(RTRIM({t}, '0'), '.')
-        ELSE {other} END COLLATE "C\"""",
+        WHEN NOT CONTAINS({t}, CHR(0)) THEN {other} END COLLATE "C\"""",
     "postgres": """CASE
-        WHEN PG_TYPEOF({x}) = CAST('boolean' AS REGTYPE) THEN
+        WHEN PG_TYPEOF(COALESCE({x}, NULL)) = CAST('boolean' AS REGTYPE) THEN
             CASE {t} WHEN 'true' THEN '1' WHEN 'false' THEN '0' END
-        WHEN PG_TYPEOF({x}) IN (CAST('real' AS REGTYPE), CAST('double precision' AS REGTYPE)) THEN
+        WHEN PG_TYPEOF(COALESCE({x}, NULL))
+            IN (CAST('real' AS REGTYPE), CAST('double precision' AS REGTYPE)) THEN
             CASE {t} WHEN 'NaN' THEN NULL WHEN '-0' THEN '0' WHEN 'Infinity' THEN 'inf'
             WHEN '-Infinity' THEN '-inf' ELSE CASE WHEN {t} ~ 'e\\+(0[0-9]|1[0-5])$'
             THEN CAST(CAST({t} AS NUMERIC) AS TEXT) ELSE {t} END END
-        WHEN PG_TYPEOF({x}) = CAST('numeric' AS REGTYPE) THEN
+        WHEN PG_TYPEOF(COALESCE({x}, NULL)) = CAST('numeric' AS REGTYPE) THEN
             CASE {t} WHEN 'NaN' THEN NULL WHEN 'Infinity' THEN 'inf' WHEN '-Infinity' THEN '-inf'
             ELSE CASE WHEN {t} LIKE '%.%' THEN RTRIM(RTRIM({t}, '0'), '.') ELSE {t} END END
-        ELSE {other} END COLLATE "C\"""",
+        ELSE {other} END""",
 }
 _WHOLE = r"REGEXP_REPLACE({t}, '^([+-]?[0-9]+)\.0*$', '\1')"
-_SQLITE = "CASE TYPEOF({x}) WHEN 'real' THEN {x} ELSE CAST({x} AS TEXT) END COLLATE BINARY"
-_SQLITE_WHOLE = """CASE WHEN {t} LIKE '%.%' AND RTRIM({t}, '0') LIKE '%_.'
+# Its functions end at a letter of number 0, where keys of several people may be one.
+_SQLITE_PLAIN = "CASE WHEN INSTR({t}, CHAR(0)) = 0 THEN {t} END"
+_SQLITE = "CASE TYPEOF({x}) WHEN 'real' THEN {x} ELSE {other} END COLLATE BINARY"
+_SQLITE_WHOLE = """CASE WHEN INSTR({t}, CHAR(0)) THEN NULL
+    WHEN {t} LIKE '%.%' AND RTRIM({t}, '0') LIKE '%_.'
     AND (SUBSTR({t}, 1, 1) IN ('+', '-') OR SUBSTR({t}, 1, 1) GLOB '[0-9]')
     AND {head} GLOB '*[0-9]' AND NOT SUBSTR({head}, 2) GLOB '*[^0-9]*' THEN {head}
     ELSE {t} END"""
@@ -73,10 +77,14 @@ def column_of(column: exp.Expr, engine: str, kind: str) -> exp.Expr:
     """
     name = column.sql(dialect=engine)
     text = f"CAST({name} AS TEXT)"
+    if engine == "sqlite" and kind:
+        return _sqlite_text(column, key=kind == KEY)
     if engine == "sqlite":
-        return _sqlite_text(column, key=kind == KEY) if kind else exp.var(_SQLITE.format(x=name))
+        return _sql(_SQLITE, x=name, other=_SQLITE_PLAIN.format(t=text))
     if engine not in _TEXT:
         return column
+    if engine == "postgres":  # a collation of the site's may refuse what is asked of a text
+        text = f'({text} COLLATE "C")'
     other = _WHOLE.format(t=text) if kind == KEY else text
     return _sql(_TEXT[engine], x=name, t=text, other=other)
 
@@ -99,7 +107,7 @@ def _sqlite_text(value: exp.Expr, *, key: bool) -> exp.Expr:
     name = value.sql(dialect="sqlite")
     text, printed = f"CAST({name} AS TEXT)", f"PRINTF('%!.15g', {name})"
     head = f"SUBSTR({text}, 1, LENGTH(RTRIM({text}, '0')) - 1)"
-    other = _SQLITE_WHOLE.format(t=text, head=head) if key else text
+    other = (_SQLITE_WHOLE if key else _SQLITE_PLAIN).format(t=text, head=head)
     return _sql(_SQLITE_TEXT, x=name, t=other, p=printed, exact=exact(printed))
 
 

@@ -19,8 +19,7 @@ from hubbub.study.sql.ranges import MOST_WHOLE
 from hubbub.study.sql.readings import column_of, number_of, text_of
 from hubbub.study.sql.scope import BASE, READ
 from hubbub.study.sql.text_forms import day_of
-from hubbub.study.sql.totals import KNOWN, TEXTS, TRUTH
-from hubbub.study.sql.totals import READ as AS_READ
+from hubbub.study.sql.totals import COLUMN, KNOWN, TEXTS, TRUTH
 from hubbub.study.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES
 
 _SQLITE_PARTS = {"YEAR": "%Y", "MONTH": "%m", "DAY": "%d"}
@@ -128,15 +127,15 @@ def _cast(node: exp.Expr, engine: str) -> exp.Expr:
     """A value of a type, from one that is written so; nothing from another."""
     kind, known = node.args["to"].this, node.meta.get(KNOWN, "")
     if kind is DAY:
-        return _date(node, engine) if known in ("", AS_READ) else node
-    if kind is TEXT and known == AS_READ:
+        return _date(node, engine) if known in ("", COLUMN) else node
+    if kind is TEXT and known == COLUMN:
         return text_of(node, engine)
     if kind not in (*WHOLES, REAL) or known == TRUTH:
         return node
     if known in [one.value for one in WHOLES] and kind is not REAL:
         return exp.cast(_paren(node.this), WHOLE)
     number: exp.Expr = exp.cast(_paren(node.this), REAL)
-    if known in ("", AS_READ):
+    if known in ("", COLUMN):
         number = number_of(node.this, engine)
     return number if kind is REAL else _whole(number)
 

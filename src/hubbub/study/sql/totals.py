@@ -23,11 +23,12 @@ from sqlglot import exp
 from hubbub.study.sql.ranges import MOST_EXPONENT, holds_whole, range_of
 from hubbub.study.sql.scope import Scope, refused
 from hubbub.study.sql.value_range import DAY, REAL, TEXT, WHOLE, WHOLES, ValueRange
+from hubbub.tabular.cell_rule import number_in
 
 LONGEST = 1000  # letters of a text that is joined to another
 _NESTED = 3  # within each other, of what says its inner twice
 KNOWN = "known"  # in a CAST's meta: the type of what is cast, where that is a number or a day
-READ = "read"  # there, of a column as it was read
+COLUMN = "column"  # there, of a column as it was read
 TRUTH = "truth"  # there, of a condition
 TEXTS = "texts"  # in a comparison's meta: whether it puts texts in order
 _PAIRS = (exp.Add, exp.Sub, exp.Mul, exp.Div)
@@ -126,10 +127,16 @@ def alike(
     if not stated:
         if ordered:
             raise refused(
-                "columns in an order, as numbers, dates or texts the query does not say",
-                "write CAST(column AS DOUBLE PRECISION), DATE or TEXT at one side",
+                "columns that are put in order, while the query does not say whether they are "
+                "numbers, dates or texts",
+                "write CAST(column AS DOUBLE PRECISION), DATE or TEXT on one side",
             )
         return [_as_text(part, scope) for part in parts] if compared else list(parts)
+    if ordered and None in kinds and any(map(_is_quoted_number, parts)):
+        raise refused(
+            "a column that is put in order with a number in quotes, as a text: '9' is after '18'",
+            "leave the quotes out, or write CAST(column AS TEXT) if it is a code",
+        )
     if DAY in stated:
         kind: Any = DAY
     elif TEXT in stated:
@@ -177,16 +184,15 @@ def _is_day(built: exp.Expr) -> bool:
     return False
 
 
+def _is_quoted_number(built: exp.Expr) -> bool:
+    return built.is_string and number_in(built.name) is not None
+
+
 def _as_text(part: exp.Expr, scope: Scope) -> exp.Expr:
     """A value of which the query does not say the type, as a text."""
     if (column := scope.text(part)) is not None:
         return column
     return part if isinstance(part, exp.Null) else _cast(part, TEXT, scope)
-
-
-def _parts(made: exp.Expr, name: str) -> list[exp.Expr]:
-    part = made.args.get(name)
-    return [] if part is None else [part]
 
 
 def _set_alike(
@@ -208,12 +214,12 @@ def _case(made: exp.Case, scope: Scope) -> None:
         made.set("this", first)
         for one, part in zip(ifs, others, strict=True):
             one.set("this", part)
-    given = [one.args["true"] for one in ifs] + _parts(made, "default")
-    parts = alike(given, scope)
-    for one, part in zip(ifs, parts, strict=False):
+    default = made.args.get("default")
+    given = [one.args["true"] for one in ifs]
+    *parts, last = alike([*given, exp.Null() if default is None else default], scope)
+    for one, part in zip(ifs, parts, strict=True):
         one.set("true", part)
-    if made.args.get("default") is not None:
-        made.set("default", parts[-1])
+    made.set("default", last)
 
 
 def _cast(built: exp.Expr, kind: Any, scope: Scope) -> exp.Expr:
@@ -239,7 +245,7 @@ def _cast(built: exp.Expr, kind: Any, scope: Scope) -> exp.Expr:
         found, known = ValueRange(kind), True
     if kind is not TEXT:
         _check_nested(built, known=known)
-    made.meta[KNOWN] = found.kind.value if known else READ if found.kind is None else ""
+    made.meta[KNOWN] = found.kind.value if known else COLUMN if found.kind is None else ""
     return made
 
 
@@ -247,8 +253,7 @@ def _in_branches(built: exp.Case, kind: Any, scope: Scope) -> exp.Case:
     """A CAST of each thing that a CASE gives: what is cast is said twice, and no condition is."""
     for branch in built.args["ifs"]:
         branch.set("true", _cast(branch.args["true"], kind, scope))
-    if built.args.get("default") is not None:
-        built.set("default", _cast(built.args["default"], kind, scope))
+    built.set("default", _cast(built.args["default"], kind, scope))
     return built
 
 
