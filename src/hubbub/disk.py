@@ -56,6 +56,7 @@ _NPY_HEADER = re.compile(
 # A file may say that it has any number of zeros and take no room on the disk. So large, and so many
 # times as large as its room, is nothing that a file system has packed.
 _ALL_HOLE, _PACKED = 1 << 30, 1000
+_DEVICE = re.compile(r"^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)  # of Windows
 _MOST_LETTERS = 50  # of a file's name, of up to four bytes each, of which disks take 255
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)
 
@@ -216,14 +217,17 @@ def file_name(text: str, is_free: Callable[[str], bool] = lambda _: True) -> str
 
     Args:
         text: what a person has called something.
-        is_free: whether nothing else has this name; a number is added until it is.
+        is_free: whether nothing else has this name, which is given in small letters, as many disks
+            tell no others apart; a number is added until it is.
 
-    >>> file_name("../../by arm"), file_name("/srv/x"), file_name(""), file_name("~")
-    ('by-arm', 'srv-x', 'unnamed', 'unnamed')
+    >>> file_name("../../by arm"), file_name("/srv/x"), file_name(""), file_name("NUL.x")
+    ('by-arm', 'srv-x', 'unnamed', 'NUL-.x')
     """
     plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in text)
     name = plain.lstrip(".-")[:_MOST_LETTERS] or "unnamed"
-    return next(filter(is_free, chain([name], (f"{name}-{number}" for number in count(2)))))
+    name = _DEVICE.sub(r"\1-", name, count=1)
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(one for one in names if is_free(one.casefold()))
 
 
 def inside(folder: Path, name: str) -> Path:

@@ -19,6 +19,7 @@ from tests.asking.made_up import COLUMNS, KINDS, SILOS, table_of_study, write_si
 import hubbub
 from hubbub import learning
 from hubbub.cli.main import main
+from hubbub.errors import UncountedWarning
 from hubbub.network.key_files import read_roster
 
 NO_MODEL_HERE = {"compare", "rehearse", "audit", "predict", "export", "run --baseline"}
@@ -249,6 +250,26 @@ def test_files_have_one_ledger_wherever_results_go(
     apart = "run study.toml --out apart/run --ledgers apart/own --json"
     assert ask(apart, folder, monkeypatch) == 0
     assert "nobody counts their sum" in capsys.readouterr().err
+
+
+def test_files_have_one_ledger_by_every_door_and_under_no_other_silos_name(
+    place: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = place("an amount")
+    monkeypatch.chdir(folder)
+    study = hubbub.Study.load("study.toml")
+    hubbub.run(study, "first/run")
+    hubbub.run(study, "second/run")
+    assert not (folder / "second" / "ledgers").exists()
+    names = {name: f"{name}x" for name in study.parties.names}
+    text = (folder / "study.toml").read_text()
+    for name, other in names.items():
+        text = text.replace(f'"{name}"', f'"{other}"')
+        (folder / f"{other}.csv").symlink_to(f"{name}.csv")
+    renamed = hubbub.Study.parse(text)
+    assert renamed.parties.names == (*names.values(),)
+    with pytest.warns(UncountedWarning, match="nobody counts their sum"):
+        hubbub.run(renamed, "third/run")
 
 
 def spent(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> int:

@@ -9,6 +9,7 @@ import csv
 import io
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 HEADER = ("patient", "age", "sex", "pressure", "smoker", "died")
@@ -167,11 +168,26 @@ def nameless(rows: Rows) -> None:
     added(rows, "", str, 0)
 
 
+NO_RECORDS: dict[str, Callable[[Rows], None]] = {
+    "title": lambda rows: rows.insert(0, ["Cohort, as of May"]),
+    "title, with separators": lambda rows: rows.insert(0, ["Cohort", "2024", "", "", "", ""]),
+    "comments": lambda rows: rows.insert(0, ["# by us"]) or rows.insert(0, ["# for you"]),
+    "header again": lambda rows: rows.insert(20, [*rows[0]]),
+    "means": lambda rows: rows.extend([[""] * 6, ["Mean:", "50.2", "", "99.1", "", ".336"]]),
+    "n beside": lambda rows: rows.append(["", "", "", "", "N", "40"]),
+}
 CASES: dict[str, Callable[[], Files]] = {
     "clean": lambda: every(lambda _: None),
     "semicolons": lambda: written(lambda rows: text(rows, ";").encode()),
     "semicolons with decimal commas": lambda: written(
         lambda rows: (decimal_comma(rows), text(rows, ";").encode())[1]
+    ),
+    **{
+        f"lines that are no records: {name}": partial(every, change)
+        for name, change in NO_RECORDS.items()
+    },
+    "a title over semicolons": lambda: written(
+        lambda rows: b"# Cohort, as of May\n\n" + text(rows, ";").encode()
     ),
     "tabs": lambda: written(lambda rows: text(rows, "\t").encode(), all_of_them=False),
     "latin-1 bytes": lambda: written(

@@ -107,6 +107,26 @@ def test_a_draft_of_messy_files_is_planned_and_its_tidy_copies_are_read(ask, cas
             assert len(read)
 
 
+@pytest.mark.parametrize("case", [one for one in CASES if "no records" in one or "title" in one])
+def test_lines_that_are_no_records_are_told_and_are_in_no_draft(ask, case):
+    found = ask("init", *files(case))
+    assert {one["file"] for one in found["faults"] if one["refused"]} >= {"north.csv", "west.csv"}
+    ask(*shlex.split(found["next"])[1:])
+    data = Study.load("study.toml").data
+    assert {*data.positive, *data.negative} == {"yes", "no"}
+    assert {column.name for column in data.columns} == {"age", "sex", "pressure", "smoker"}
+    assert next(one for one in data.columns if one.name == "sex").categories == ("F", "M")
+    assert len(read_raw(Path("tidy/north.csv")).rows) == 40
+
+
+def test_a_word_of_totals_that_records_have_too_is_a_record(ask):
+    names = files("clean")
+    for name in names:
+        with Path(name).open("a") as file:
+            file.write("x1,50,f,120,Total,yes\nx2,,f,120,Total,no\n")
+    assert not [one for one in ask("init", *names)["faults"] if "sums others up" in one["found"]]
+
+
 def test_clean_files_are_used_where_they_are_and_nothing_is_copied(ask):
     before = set(files("clean"))
     found = ask("init", *sorted(before))

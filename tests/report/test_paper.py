@@ -23,6 +23,7 @@ from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Levels, OneSum
+from hubbub.queries.answer_csv import tables_of
 from hubbub.report.answer_figures import figure_of
 from hubbub.report.answer_tables import _cell, estimate_words, p_words, printed, table_of
 from hubbub.report.notebook_view import shown_in_notebook
@@ -544,6 +545,20 @@ def test_files_of_a_paper_stay_in_their_folder(text: str, tmp_path: Path) -> Non
     assert {path.parent for path in there} == {run / "paper"}
 
 
+def test_files_of_things_called_alike_are_kept_apart_by_every_disk() -> None:
+    """Also by such as tell no large letters from small ones, and have devices of some names."""
+    known = told(1e-6)
+    answers = [json.dumps(known["statistics"]["died"])] * 6
+    names = ("Arm", "arm", "ARM-2", "con", "NUL.x", "falcon")
+    known["statistics"] = dict(zip(names, map(json.loads, answers), strict=True))
+    tables = tables_of(known["statistics"])
+    for files in ([*written(manuscript_of(known), "csv")], [*tables]):
+        stems = [Path(one.casefold()).name.split(".")[0] for one in files]
+        assert len({one.casefold() for one in files}) == len(files)
+        assert not {"con", "nul"} & {*stems}
+        assert "falcon" in stems
+
+
 def test_a_link_in_a_run_carries_no_file_elsewhere(tmp_path: Path, capsys: Any) -> None:
     run, other = tmp_path / "run", tmp_path / "other"
     run.mkdir(), other.mkdir()
@@ -558,7 +573,7 @@ def test_a_link_in_a_run_carries_no_file_elsewhere(tmp_path: Path, capsys: Any) 
 def test_a_study_does_not_call_a_statistic_what_is_no_plain_text(name: str) -> None:
     table = {name: {"kind": "quantiles", "column": "age"}}
     with pytest.raises(StudyError, match="name of a statistic"):
-        statistics_from(table, COLUMNS, trains=False)
+        statistics_from(table, COLUMNS, alone=True)
 
 
 @pytest.mark.slow

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from hubbub import Study
-from hubbub.errors import StudyError
+from hubbub.errors import HubbubError, StudyError, loggable
 from hubbub.study.code_hashes import source_hash
 from hubbub.study.imported_code import bind, keep
-from hubbub.study.sources import named_object
+from hubbub.study.sources import attempted, named_object
 
 HONEST = "def records(party):\n    return 'honest'\n"
 EVIL = "def records(party):\n    return 'evil'\n"
@@ -253,3 +253,14 @@ def test_a_module_that_came_after_the_sources_were_read_does_not_run(ward) -> No
     (ward / "late_of_pins.py").write_text(EVIL)
     with pytest.raises(StudyError, match="no module named 'late_of_pins'"):
         named_object(source, "data.source")
+
+
+def test_what_own_code_says_of_records_is_in_no_log_whatever_error_it_raises() -> None:
+    def source() -> None:
+        raise StudyError("record 7 has 41.5")
+
+    with pytest.raises(HubbubError, match=r"record 7 has 41\.5") as raised:
+        attempted(source)
+    assert "41.5" not in loggable(raised.value)
+    with pytest.raises(StudyError):
+        attempted(source, quotes=True)  # code that sees no record

@@ -128,6 +128,14 @@ def test_a_study_keeps_its_rules_in_its_table_and_none_where_none_are_said() -> 
         {"follows": {"age": "menopause"}},
         {"follows": {"menopause": '"peri" if age > 50 else "pre"'}},
         {"follows": ["age"]},
+        {"follows": {"menopause": "any"}},
+        {"possible": [f"age < 0x{'f' * 280}"]},
+        {"possible": ["age < 1e999"]},
+        {"possible": [r"menopause == '\ud800'"]},
+        {"possible": [r"menopause == '\d'"]},
+        {"possible": ["menopause == ('pre' if age > 50 else 'perhaps')"]},
+        {"possible": ["any == age"]},
+        {"possible": ["age > 3"] * 201},
     ],
     ids=str,
 )
@@ -179,3 +187,59 @@ def test_rules_that_hold_in_every_row_of_files_are_proposed_and_chance_is_not() 
     mixed = {name: list(rng.permutation(column)) for name, column in texts.items()}
     by_chance = likely_rules(list(COLUMNS.values()), mixed)
     assert (by_chance.follows, by_chance.possible) == ({}, ())
+
+
+def test_a_text_of_a_rule_is_a_category_in_every_record_and_not_the_first_alone() -> None:
+    rules = RowRules(
+        columns=COLUMNS,
+        follows=(("menopause", "'post' if age > 50 else ' pre'"),),
+        possible=("menopause == ('post' if age > 50 else 'pre')", "any == (1 if age > 50 else 0)"),
+    )
+    table: dict[str, list[Any]] = {name: [None] * 2 for name in COLUMNS}
+    table |= {"age": [51, 20], "menopause": ["post", "post"], "any": ["1", "0"]}
+    assert rules.broken(table) == [1]
+    assert rules.unfollowed(table) == [1]
+    assert rules.followed(table)["menopause"] == ["post", "pre"]
+    assert rules.broken({name: [] for name in COLUMNS}) == []
+
+
+def test_a_name_of_a_column_is_read_as_it_is_whatever_it_looks_like() -> None:
+    names = ("k_61", "k_zz", "class", "_", "it's")
+    columns = {name: Column(name=name, low=0, high=9) for name in names}
+    columns["kept"] = Column(name="kept", categories=("a`b", "c`d"))
+    said = ("k_61 < 5", "k_zz < 5", "`class` < 5", "_ < 5", "`it's` < 5", 'kept in ("a`b", "c`d")')
+    for text in said:
+        rules = RowRules(columns=columns, possible=(text,))
+        assert rules.broken({name: [4, 6] for name in names} | {"kept": ["a`b", "?"]}) == [1]
+
+
+@pytest.mark.parametrize(
+    ("level", "levels"), [("(1 if {} in(0,0,0,0,0,0)else 2)", 9), ("(1 if 0<{}<1 else 2)", 16)]
+)
+def test_a_part_of_a_rule_is_evaluated_once(
+    level: str, levels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "age"
+    for _ in range(levels):
+        text = level.format(text)
+    parts = 0
+    part = RowRules._part
+
+    def counted(*given: Any) -> Any:
+        nonlocal parts
+        parts += 1
+        assert parts <= len(text)
+        return part(*given)
+
+    monkeypatch.setattr(RowRules, "_part", counted)
+    RowRules(columns=COLUMNS, possible=(f"{text}<3",))
+
+
+def test_rules_are_proposed_by_round_numbers_and_only_such_as_a_study_can_read() -> None:
+    age = Column(name="class", low=0, high=100)
+    wide = Column(name="x" * 290, low=0, high=100)
+    columns = [age, wide, Column(name="old", categories=("no", "yes"), complete=True)]
+    values = [f"{41.37 + k / 1000}" for k in range(100)] + [f"{52.91 + k}" for k in range(40)]
+    cells = {"class": values, wide.name: values, "old": ["no"] * 100 + ["yes"] * 40}
+    rules = likely_rules(columns, cells)
+    assert (rules.follows, rules.possible) == ({"old": "`class` > 50"}, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ import hubbub
 from hubbub import Study
 from hubbub.cli.main import main
 from hubbub.errors import DataError, StudyError, UserError
-from hubbub.planning.query import SiloData
+from hubbub.planning.query import QueryState, SiloData
+from hubbub.queries.study_queries import plan
 from hubbub.queries.synthesis_query import synthesis_of
 from hubbub.synthesis.design import MOST_UNITS
 from hubbub.tabular.table import CodedCells
@@ -281,3 +283,23 @@ def test_a_program_asks_of_tables_in_memory_once() -> None:
     frame = made.to_frame(30)
     assert list(frame.columns) == ["age", "sex"]
     assert len(frame) == 30
+
+
+def test_sums_that_are_spent_say_the_rest_where_no_record_keeps_the_rules(run: Path) -> None:
+    study = Study.load(run / "study.toml")
+    query = synthesis_of(study)
+    sums = query.restored(run, QueryState(parameters=query.layout.start)).parameters
+    query = replace(query, asked=replace(query.asked, possible=("1 > 2",)))
+    given = query.released(plan(study), sums)
+    assert set(given.files) == {"synthetic.json", "synthetic-model.json"}
+    assert not given.copies
+    assert "no records: expected records that keep the rules" in given.files["synthetic.json"]
+
+
+def test_the_study_id_knows_in_which_order_columns_follow() -> None:
+    rules = (
+        'follows = {age = "age", died = "sex == \'f\'"}',
+        'follows = {died = "sex == \'f\'", age = "age"}',
+    )
+    studies = [Study.parse(STUDY.replace("[synthetic]", f"[synthetic]\n{one}")) for one in rules]
+    assert studies[0].id != studies[1].id

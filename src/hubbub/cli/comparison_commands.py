@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.cli.output import add_command, bar, emit, number, say, table
+from hubbub.cli.output import add_command, bar, emit, number, say, table, warnings_told
 from hubbub.cli.training_commands import margin, new_folder
 from hubbub.errors import UserError
 from hubbub.report.adversary_words import spoken
@@ -46,7 +46,10 @@ def _compare(options: argparse.Namespace) -> int:
     study, repeats = Study.load(options.study), _repeats(options)
     modes = _modes(options.baselines)
     out = options.out or new_folder(f"compare-{study.name}")
-    with bar(study.name, repeats * len(modes), quiet=options.json, lines=True) as progress:
+    with (
+        warnings_told(),
+        bar(study.name, repeats * len(modes), quiet=options.json, lines=True) as progress,
+    ):
         comparison = compare(
             study,
             repeats=repeats,

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
@@ -18,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hubbub.disk import why_of
-from hubbub.errors import UserError
+from hubbub.errors import UncountedWarning, UserError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -96,6 +97,15 @@ def writing(path: Path, what: str = "file") -> Iterator[None]:
 def warn(text: str) -> None:
     """A line on stderr."""
     print(f"hubbub: {_printable(text)}", file=sys.stderr)
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Every warning is a line on stderr, without the place in the code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UncountedWarning)
+        warnings.showwarning = lambda message, *_, **__: warn(str(message))
+        yield
 
 
 def table(

@@ -24,6 +24,7 @@ from hubbub.cli.output import (
     show_answers,
     table,
     warn,
+    warnings_told,
 )
 from hubbub.disk import file_name
 from hubbub.errors import UserError
@@ -186,21 +187,17 @@ def _asked(options: argparse.Namespace) -> tuple[Study, Path]:
 def _started(options: argparse.Namespace, study: Study, out: Path) -> Result:
     """A new run."""
     from hubbub.training.run_study import run
-    from hubbub.training.uncounted import folder_for
 
-    ledgers = options.ledgers
-    if options.baseline is None:
-        ledgers, elsewhere = folder_for(study, out, options.ledgers)
-        if elsewhere:
-            warn(elsewhere)
-    with bar(
-        _title(study, options.baseline), steps_of(study), quiet=options.json, lines=True
-    ) as progress:
+    title = _title(study, options.baseline)
+    with (
+        warnings_told(),
+        bar(title, steps_of(study), quiet=options.json, lines=True) as progress,
+    ):
         return run(
             study,
             out,
             baseline=options.baseline,
-            ledgers=ledgers,
+            ledgers=options.ledgers,
             progress=lambda step, row: progress.reach(step, _note(row)),
             device=options.device,
             audit=options.audit,

@@ -26,7 +26,7 @@ def tables_of(answers: Mapping[str, Any]) -> dict[str, str]:
 def _own_name(name: str, taken: set[str]) -> str:
     """What the files of an answer are called, as no other's are; their names are then taken."""
     own = file_name(name, lambda one: not taken & {*_files(one)})
-    taken.update(_files(own))
+    taken.update(_files(own.casefold()))
     return own
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from hubbub.errors import StudyError
+from hubbub.errors import StudyError, UserError
 from hubbub.planning.plan_rows import PlanRow
 from hubbub.planning.plan_values import Plan
 from hubbub.planning.planned_query import PlannedQuery
@@ -139,26 +139,29 @@ class SynthesisQuery(SumsQuery):
         )
 
     def released(self, plan: Plan, parameters: Parameters) -> Released:
-        """Records, the model that they are drawn from, and how both compare with the sums."""
+        """Records, the model that they are drawn from, and how both compare with the sums.
+
+        Where hardly a record keeps the rules there are none: the sums are spent and say the rest.
+        """
         planned, data = plan.planned(SYNTHESIS), self.synthetic(plan, parameters)
         assert planned is not None, "a plan of this query"  # noqa: S101
         answers, summary = answers_of(data), dict(summary_of(data))
         model = {"caution": CAUTION, **{key: summary.pop(key) for key in ("cliques",)}}
+        files, copies = {SYNTHETIC_MODEL: json.dumps(model)}, {}
+        try:
+            records = data.draw()
+        except UserError as error:
+            name, first = next(iter(answers.items()))
+            answers[name] = replace(first, notes=(f"no records: {error}", *first.notes))
+        else:
+            files[RECORDS], copies = records_text(records), _parquet(records)
         told = {
             **promise_of(plan, planned),
             "statistics": {name: one.to_dict() for name, one in answers.items()},
             "synthetic": summary,
         }
-        records = data.draw()
-        return Released(
-            answers=answers,
-            files={
-                SYNTHETIC: json.dumps(told, indent=1),
-                SYNTHETIC_MODEL: json.dumps(model),
-                RECORDS: records_text(records),
-            },
-            copies=_parquet(records),
-        )
+        files[SYNTHETIC] = json.dumps(told, indent=1)
+        return Released(answers=answers, files=files, copies=copies)
 
 
 def records_text(records: Table) -> str:

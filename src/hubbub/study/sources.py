@@ -113,13 +113,15 @@ def attempted(work: Callable[[], Any], *, quotes: bool = False) -> tuple[Any, st
     What it prints goes to stderr, since a command's stdout may be for machines.
 
     Raises:
-        HubbubError: as the code raised it.
+        HubbubError: as the code raised it; of code that sees records one that no log has.
     """
     try:
         with redirect_stdout(sys.stderr):
             return work(), ""
-    except HubbubError:
-        raise
+    except HubbubError as error:
+        if quotes or not error.free_of_records:
+            raise
+        raise DataError(str(error)) from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 (the code is the user's, and raises what it likes)
         return None, _quoted(error) if quotes else type(error).__name__
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,12 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.tabular.cell_rule import canonical
 from hubbub.tabular.column import Column
 
 Table = dict[str, list[Any]]
-_LONGEST = 300  # letters of an expression
+_LONGEST, _MOST_RULES = 300, 200  # letters of an expression; expressions
+_MOST = 1e300  # what a number of an expression is below
 _NUMBER, _TEXT, _TRUTH = "a number", "a category", "a truth value"
+_QUOTED = re.compile(r"""`([^`]*)`|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""")  # a name, or a text
 _SUMS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -51,7 +53,8 @@ class _Value(NamedTuple):
 
     kind: str
     cells: NDArray[Any]
-    column: Column | None = None  # whose category it is
+    stated: tuple[str, ...] = ()  # if it is out of what the expression states, what that is
+    columns: tuple[Column, ...] = ()  # of whose categories it may be
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +82,8 @@ class RowRules:
 
     def __post_init__(self) -> None:
         """Evaluates every expression once."""
+        if len(self.follows) + len(self.possible) > _MOST_RULES:
+            raise StudyError(f"expected at most {_MOST_RULES} rules in [synthetic]; leave some out")
         one: Table = {
             name: [column.categories[0] if column.categories else column.bounds[0]]
             for name, column in self.columns.items()
@@ -92,9 +97,12 @@ class RowRules:
             if found.kind not in wanted or (found.kind == _TRUTH and len(column.categories) != 2):
                 expected = _TEXT if column.categories else _NUMBER
                 raise _refusal(text, f"{expected}, as column {name} has them")
-            for constant in ast.walk(self._parsed[text]) if found.kind == _TEXT else ():
-                if isinstance(constant, ast.Constant) and found.column is None:
-                    _ = self._category(str(constant.value), column, text)
+            if found.kind == _TEXT:
+                _ = self._in_categories(found, (column,), text)
+            for other in found.columns:
+                if not {*other.categories} <= {*column.categories}:
+                    names = ", ".join(column.categories)
+                    raise _refusal(text, f"one of {names} of column {name}, as {other.name} is not")
 
     def followed(self, table: Table) -> Table:
         """The table with the columns that follow from others; in place."""
@@ -117,8 +125,11 @@ class RowRules:
     def _following(self, name: str, text: str, table: Table) -> Iterator[tuple[int, Any]]:
         """What a column is to be, row by row, where what it follows from is known."""
         (found, known), column = self._read(text, table), self.columns[name]
+        cells = found.cells
+        if found.kind == _TEXT:
+            cells = self._in_categories(found, (column,), text)
         for row in map(int, np.flatnonzero(known)):
-            value = found.cells[row]
+            value = cells[row]
             if found.kind == _NUMBER:
                 yield row, column.nearest(float(value))
             else:
@@ -134,12 +145,9 @@ class RowRules:
 
     def _read(self, text: str, table: Table) -> tuple[_Value, NDArray[np.bool_]]:
         """An expression of each record, and whether no cell that it reads is missing."""
-        read = {
-            self._name(one.id) for one in ast.walk(self._parsed[text]) if isinstance(one, ast.Name)
-        }
+        read = {one.id for one in ast.walk(self._parsed[text]) if isinstance(one, ast.Name)}
         gone = [[cell is None for cell in table[name]] for name in read]
-        with np.errstate(all="ignore"):
-            found = self._evaluated(text, table)
+        found = self._evaluated(text, table)
         known = ~np.any([np.zeros(len(found.cells), np.bool_), *map(np.array, gone)], axis=0)
         if found.kind == _NUMBER:
             known &= np.isfinite(found.cells)
@@ -147,29 +155,32 @@ class RowRules:
 
     @cached_property
     def _parsed(self) -> Mapping[str, ast.expr]:
-        """Each expression, whose names are numbers of columns."""
+        """Each expression, whose names are those of columns."""
         texts = (*(text for _, text in self.follows), *self.possible)
         return {text: _tree(text) for text in texts}
 
-    def _name(self, stated: str) -> str:
-        """The column that a name in a tree stands for."""
-        return bytes.fromhex(stated[2:]).decode() if stated.startswith(_QUOTED) else stated
-
     def _evaluated(self, text: str, table: Table) -> _Value:
-        return self._part(self._parsed[text], table, text)
+        with np.errstate(all="ignore"):
+            return self._part(self._parsed[text], table, text)
 
     def _part(self, node: ast.expr, table: Table, text: str) -> _Value:
         """A part of an expression, for each record."""
         rows = len(next(iter(table.values())))
         match node:
             case ast.Name():
-                return self._column(self._name(node.id), table, text)
+                return self._column(node.id, table, text)
             case ast.Constant(value=str() as value):
-                return _Value(_TEXT, np.full(rows, value, dtype=object))
-            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-                return _Value(_NUMBER, np.full(rows, float(value)))
+                return _Value(_TEXT, np.full(rows, value, dtype=object), (value,))
+            case ast.Constant(value=int() | float() as value) if (
+                not isinstance(value, bool) and value < _MOST
+            ):
+                return _Value(_NUMBER, np.full(rows, float(value)), (f"{float(value):.15g}",))
             case ast.UnaryOp(op=ast.USub(), operand=inner):
-                return _Value(_NUMBER, -self._of(_NUMBER, inner, table, text))
+                numbers = self._of(_NUMBER, inner, table, text)
+                stated = (
+                    (f"{ast.literal_eval(node):.15g}",) if isinstance(inner, ast.Constant) else ()
+                )
+                return _Value(_NUMBER, -numbers, stated)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _SUMS:
                 sides = [self._of(_NUMBER, one, table, text) for one in (left, right)]
                 return _Value(_NUMBER, _SUMS[type(op)](*sides))
@@ -178,7 +189,11 @@ class RowRules:
                 one, other = self._part(body, table, text), self._part(orelse, table, text)
                 if one.kind != other.kind:
                     raise _refusal(text, f"{one.kind} on both sides of else")
-                return _Value(one.kind, np.where(held, one.cells, other.cells))
+                both = one.stated + other.stated
+                if one.kind == _NUMBER and not (one.stated and other.stated):
+                    both = ()
+                cells = np.where(held, one.cells, other.cells)
+                return _Value(one.kind, cells, both, one.columns + other.columns)
         return _Value(_TRUTH, self._held(node, table, text))
 
     def _held(self, node: ast.expr, table: Table, text: str) -> NDArray[np.bool_]:
@@ -190,18 +205,31 @@ class RowRules:
                 parts = [self._of(_TRUTH, one, table, text) for one in values]
                 join = np.all if isinstance(op, ast.And) else np.any
                 return np.asarray(join(parts, axis=0))
+            case ast.Compare(
+                left=left,
+                ops=[ast.In() | ast.NotIn() as op],
+                comparators=[ast.Tuple(elts=[_, *_] as listed) | ast.List(elts=[_, *_] as listed)],
+            ):
+                value = self._part(left, table, text)
+                others = [self._part(one, table, text) for one in listed]
+                equal = [self._compared(value, ast.Eq(), one, text) for one in others]
+                return np.asarray(np.any(equal, axis=0) == isinstance(op, ast.In))
             case ast.Compare(left=left, ops=ops, comparators=rest):
-                sides = zip((left, *rest), ops, rest, strict=False)
-                held = [self._compared(a, op, b, table, text) for a, op, b in sides]
+                sides = [self._part(one, table, text) for one in (left, *rest)]
+                pairs = zip(sides, ops, sides[1:], strict=False)
+                held = [self._compared(one, op, other, text) for one, op, other in pairs]
                 return np.asarray(np.all(held, axis=0))
-        raise _refusal(text, "columns, numbers, texts, + - * /, comparisons, in, and, or, not, if")
+        raise _refusal(
+            text,
+            'columns, numbers, texts, + - * /, comparisons, in ("a", "b"), and, or, not, if else',
+        )
 
     def _column(self, name: str, table: Table, text: str) -> _Value:
         column = self.columns.get(name)
         if column is None:
-            raise _refusal(text, f"columns out of {', '.join(self.columns)}, not {name}")
+            raise _refusal(text, f"columns out of {', '.join(self.columns)}, not {name!r}")
         if column.categories:
-            return _Value(_TEXT, np.array(table[name], dtype=object), column)
+            return _Value(_TEXT, np.array(table[name], dtype=object), columns=(column,))
         return _Value(_NUMBER, np.array(table[name], dtype=np.float64))
 
     def _of(self, kind: str, node: ast.expr, table: Table, text: str) -> NDArray[Any]:
@@ -211,54 +239,60 @@ class RowRules:
             raise _refusal(text, f"{kind} where there is {found.kind}")
         return found.cells
 
-    def _compared(
-        self, left: ast.expr, op: ast.cmpop, right: ast.expr, table: Table, text: str
-    ) -> NDArray[np.bool_]:
+    def _compared(self, one: _Value, op: ast.cmpop, other: _Value, text: str) -> NDArray[np.bool_]:
         """Whether a comparison holds."""
-        if isinstance(op, ast.In | ast.NotIn):
-            if not isinstance(right, ast.Tuple | ast.List) or not right.elts:
-                raise _refusal(text, 'a list after in, such as ("a", "b")')
-            equal = [self._compared(left, ast.Eq(), one, table, text) for one in right.elts]
-            return np.asarray(np.any(equal, axis=0) == isinstance(op, ast.In))
-        one, other = self._part(left, table, text), self._part(right, table, text)
         if _TRUTH in (one.kind, other.kind) or type(op) not in _ORDERS:
-            raise _refusal(text, "comparisons of numbers or categories")
+            raise _refusal(text, 'comparisons of numbers or categories, or in ("a", "b")')
+        left, right = one.cells, other.cells
         if _TEXT in (one.kind, other.kind):
             if not isinstance(op, ast.Eq | ast.NotEq):
                 raise _refusal(text, "numbers where more and less is asked")
-            one, other = self._as_category(one, other, text), self._as_category(other, one, text)
-        return np.asarray(_ORDERS[type(op)](one.cells, other.cells), dtype=np.bool_)
+            left = self._in_categories(one, other.columns, text)
+            right = self._in_categories(other, one.columns, text)
+        return np.asarray(_ORDERS[type(op)](left, right), dtype=np.bool_)
 
-    def _as_category(self, value: _Value, other: _Value, text: str) -> _Value:
-        """A constant as the category of the column that it is compared with."""
-        if value.column or not other.column:
-            return value
-        stated = value.cells[0] if value.kind == _TEXT else f"{value.cells[0]:.15g}"
-        spelled = self._category(stated, other.column, text)
-        return _Value(_TEXT, np.full(len(value.cells), spelled, dtype=object))
+    def _in_categories(self, value: _Value, columns: tuple[Column, ...], text: str) -> NDArray[Any]:
+        """Cells as texts, of which what is stated is spelled as categories of the columns are."""
+        if value.kind == _NUMBER and not value.stated:
+            raise _refusal(text, f"{_TEXT} where there is {_NUMBER}")
+        if not columns:
+            return value.cells
+        spelled = {stated: self._category(stated, columns, text) for stated in value.stated}
+        stated = (f"{one:.15g}" if value.kind == _NUMBER else one for one in value.cells)
+        return np.array([spelled.get(one, one) for one in stated], dtype=object)
 
     @staticmethod
-    def _category(stated: str, column: Column, text: str) -> str:
-        for category in column.categories:
-            if column.spelled(category) == column.spelled(canonical(stated)):
-                return category
-        names = ", ".join(column.categories)
-        raise _refusal(text, f"one of {names} of column {column.name}, not {stated}")
+    def _category(stated: str, columns: tuple[Column, ...], text: str) -> str:
+        for column in columns:
+            for category in column.categories:
+                if column.spelled(category) == column.spelled(stated):
+                    return category
+        names = ", ".join(columns[0].categories)
+        raise _refusal(text, f"one of {names} of column {columns[0].name}, not {stated!r}")
 
 
-_QUOTED = "k_"  # begins what stands for a name in backticks, in hexadecimal
+class _Unquoted(ast.NodeTransformer):
+    """What stands for a name in backticks becomes one."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """`_["a name"]` as the name."""
+        match node:
+            case ast.Subscript(value=ast.Name(id="_"), slice=ast.Constant(value=str() as name)):
+                return ast.Name(id=name)
+        return node
 
 
 def _tree(text: str) -> ast.expr:
     """An expression as Python's parser reads it."""
     if len(text) > _LONGEST:
         raise _refusal(text, f"at most {_LONGEST} letters")
-    quoted = re.sub(r"`([^`]*)`", lambda one: _QUOTED + one[1].encode().hex(), text)
+    quoted = _QUOTED.sub(lambda one: one[0] if one[1] is None else f"_[{one[1]!r}]", text)
     try:
-        return ast.parse(quoted.strip(), mode="eval").body
+        with warnings.catch_warnings(action="error"):  # what Python will no longer read
+            body: ast.expr = _Unquoted().visit(ast.parse(quoted.strip(), mode="eval")).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass
-    raise _refusal(text, "an expression such as age >= 18")
+        raise _refusal(text, "an expression such as age >= 18") from None
+    return body
 
 
 def _refusal(text: str, expected: str) -> StudyError:

@@ -142,6 +142,7 @@ class AskedSynthesis:
     def canonical(self) -> dict[str, Any]:
         """What all parties agree on: every setting written out."""
         asked = {"targets": [], "cuts": {}, "epsilon": 0.0} | self.to_table()
+        asked |= {"follows": list(map(list, self.follows))} if self.follows else {}  # in this order
         return {name: canonical(value) for name, value in asked.items()}
 
 

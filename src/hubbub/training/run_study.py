@@ -37,6 +37,7 @@ from hubbub.training import (
     run_folder,
     run_sessions,
     spending,
+    uncounted,
 )
 from hubbub.training.conclusion import conclude
 from hubbub.training.preparing import prepare
@@ -72,8 +73,8 @@ def run(
         study: what to train.
         out: folder for the results; must not hold a run already. None: write nothing.
         baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
-        ledgers: folder of the silos' ledgers; `ledgers` beside `out` if None, and none at all if
-            `out` is None too.
+        ledgers: folder of the silos' ledgers; that in which their files were counted before if
+            None, else `ledgers` beside `out`, and none at all if `out` is None too.
         progress: called after every step with its number, from 1, and the newest metrics; True
             shows a bar, False none, and None one in a notebook.
         plan: a plan made for this study, or for one that differs in the data's options only.
@@ -138,7 +139,7 @@ def run_prepared(
         home = Path(ledgers) if ledgers is not None else None
         if out is not None:
             run_folder.make_room(Path(out))
-            home = home or Path(out).parent / "ledgers"
+            home = uncounted.folder_for(study, Path(out), home) if baseline is None else None
         books = local_backend.opened_ledgers(home, study, stack) if baseline is None else {}
         for book in books.values():
             book.check_units(prepared.plan)
@@ -149,7 +150,7 @@ def run_prepared(
                     Path(out),
                     prepared.plan,
                     baseline=baseline,
-                    ledgers=home.absolute() if home else None,
+                    ledgers=home,
                     audit=audit,
                 )
             )

@@ -160,6 +160,6 @@ def synthetic(folder: str | Path) -> SyntheticData:
     if not query.is_enough(state.parameters):
         raise UserError(
             f"expected a run in {home} that has made its sums, it has {state.step} of "
-            f"{query.mechanism.steps}; go on with hubbub resume"
+            f"{query.mechanism.steps}; go on with hubbub run --resume"
         )
     return query.synthetic(plan(study), state.parameters)

@@ -110,7 +110,7 @@ class TrainedModel:
             ModelError: a prediction is no finite number.
         """
         predicted = learning.scores(self.scorer, self.features(table))
-        finite = np.asarray(np.isfinite(predicted).reshape(len(predicted), -1).all(1))
+        finite = np.asarray(np.isfinite(predicted).all(tuple(range(1, predicted.ndim))))
         if not finite.all():
             raise ModelError(
                 f"expected finite predictions, found others for {int((~finite).sum())} of "

@@ -3,8 +3,8 @@
 Each release keeps its own promise. Two that no common ledger adds up promise less together, and
 nobody sees how much. The names of silos are remembered for as long as the program runs, with where
 their ledgers are, and nothing of their records; whether two silos of one name hold the same records
-is not known here. Of a file of records this user's state remembers, by its path, which folders of
-ledgers have counted it, in `$XDG_STATE_HOME/hubbub/ledgers` or `~/.local/state/hubbub/ledgers`.
+is not known here. Of a file of records this user's state remembers, by its path, which ledgers
+have counted it, in `$XDG_STATE_HOME/hubbub/ledgers` or `~/.local/state/hubbub/ledgers`.
 """
 
 from __future__ import annotations
@@ -51,39 +51,40 @@ def warn_if_uncounted(ledgers: Mapping[str, Path | str | None]) -> None:
         )
 
 
-def folder_for(study: Study, out: Path, stated: Path | None) -> tuple[Path, str]:
+def folder_for(study: Study, out: Path, stated: Path | None) -> Path:
     """The folder of a run's ledgers, which is the one that its files have, wherever results go.
+
+    Who lets another folder count them, or has them counted under another silo's name, is warned
+    (`UncountedWarning`).
 
     Args:
         study: whose files of records are looked up, and remembered.
         out: of the run; ledgers of files that have none are beside it.
         stated: the folder that somebody names.
-
-    Returns:
-        The folder, and what to tell people where another one has counted the same files.
     """
     here = (stated or counted_in(study) or out.parent / "ledgers").resolve()
-    apart = {
-        name: homes
-        for name, path in _files(study).items()
-        if (homes := [home for home in _noted(path, name) if home != here])
-    }
-    for path in _files(study).values():
-        _note(path, here)
-    if not apart:
-        return here, ""
-    where = ", ".join(sorted({str(home) for homes in apart.values() for home in homes}))
-    return here, (
-        f"the same files of {_few([*apart])} have been counted in {where}, which {here} does not "
-        "hold: the epsilons of both add up, and nobody counts their sum; name one folder with "
-        "--ledgers each time"
-    )
+    apart: dict[str, list[Path]] = {}
+    for name, path in _files(study).items():
+        own, known = here / f"{name}.sqlite", _noted(path)
+        if others := [book for book in known if book != own]:
+            apart[name] = others
+        _note(path, [*others, own])
+    if apart:
+        where = ", ".join(sorted({str(book) for books in apart.values() for book in books}))
+        warnings.warn(
+            f"the same files of {_few([*apart])} have been counted in {where}, which this run does "
+            f"not add to, but to {here}: the epsilons of both add up, and nobody counts their sum; "
+            "name one folder with --ledgers each time, and call each silo as before",
+            UncountedWarning,
+            stacklevel=2,
+        )
+    return here
 
 
 def counted_in(study: Study) -> Path | None:
     """The folder of ledgers that has counted a study's files last, if one has."""
-    homes = (_noted(path, name) for name, path in _files(study).items())
-    return next((known[-1] for known in homes if known), None)
+    books = [book for path in _files(study).values() for book in _noted(path)[-1:]]
+    return books[0].parent if books else None
 
 
 def _files(study: Study) -> dict[str, Path]:
@@ -94,22 +95,21 @@ def _files(study: Study) -> dict[str, Path]:
     return {name: path.resolve() for name, path in named.items() if path is not None}
 
 
-def _noted(path: Path, silo: str) -> list[Path]:
-    """The folders of ledgers that have counted a silo's file, the last one last."""
+def _noted(path: Path) -> list[Path]:
+    """The ledgers that have counted a file, the last one last."""
     with suppress(OSError, ValueError, RuntimeError):
-        homes = map(Path, read_text(_state_of(path)).splitlines())
-        return [home for home in homes if (home / f"{silo}.sqlite").is_file()]
+        return [
+            book for one in read_text(_state_of(path)).splitlines() if (book := Path(one)).is_file()
+        ]
     return []
 
 
-def _note(path: Path, home: Path) -> None:
-    """Remember one; where nothing can be written, nothing is."""
+def _note(path: Path, books: list[Path]) -> None:
+    """Remember ledgers; where nothing can be written, nothing is."""
     with suppress(OSError, ValueError, RuntimeError):
         state = _state_of(path)
-        known = read_text(state).splitlines() if state.is_file() else []
         state.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        homes = [*(one for one in known if one != str(home)), str(home)]
-        write_text(state, "".join(f"{one}\n" for one in homes), mode=PRIVATE)
+        write_text(state, "".join(f"{book}\n" for book in books), mode=PRIVATE)
 
 
 def _state_of(path: Path) -> Path:

@@ -150,7 +150,7 @@ def _files(names: Iterable[str]) -> Iterator[str]:
     taken: set[str] = set()
     for name in names:
         own = file_name(name, lambda one: one not in taken)
-        taken.add(own)
+        taken.add(own.casefold())
         yield own
 
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations, product
-from math import floor, log10
+from itertools import combinations, islice, permutations, product
+from keyword import iskeyword
+from math import ceil, floor, log10
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.errors import StudyError
 from hubbub.study.drafting.column_draft import NOT_RECORDED
+from hubbub.synthesis.row_rules import RowRules
 from hubbub.tabular.cell_rule import CellFault
 from hubbub.tabular.column import Column
 
@@ -45,7 +49,8 @@ def likely_rules(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) 
     classes = [one for one in some if one.categories]
     follows: dict[str, str] = {}
     for one, number in product(classes, numbers):
-        if text := _follows(one, number, values):
+        text = _follows(one, number, values)
+        if text and _is_read(some, follows=((one.name, text),)):
             follows.setdefault(one.name, text)
     possible = [
         *(rule for pair in combinations(classes, 2) for rule in _exclusive(*pair, values)),
@@ -57,7 +62,17 @@ def likely_rules(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) 
             for rule in _bounded(one, number, values)
         ),
     ]
-    return LikelyRules(follows=follows, possible=tuple(possible[:_MOST_RULES]))
+    read = (text for text in possible if _is_read(some, possible=(text,)))
+    return LikelyRules(follows=follows, possible=tuple(islice(read, _MOST_RULES)))
+
+
+def _is_read(columns: Sequence[Column], **rules: Any) -> bool:
+    """Whether a study may say so; a long name or an odd one fits no expression."""
+    try:
+        _ = RowRules(columns={one.name: one for one in columns}, **rules)
+    except StudyError:
+        return False
+    return True
 
 
 def _values(column: Column, cells: Sequence[str]) -> Values:
@@ -96,8 +111,10 @@ def _follows(a: Column, number: Column, values: Mapping[str, Values]) -> str:
     if min(len(below), len(above)) < _EXPECTED:
         return ""
     if below.max() < above.min():
-        return f"{_name(number)} > {below.max():.15g}"
-    return f"{_name(number)} <= {above.max():.15g}" if above.max() < below.min() else ""
+        return f"{_name(number)} > {_between(below.max(), above.min()):.12g}"
+    if above.max() < below.min():
+        return f"{_name(number)} <= {_between(above.max(), below.min()):.12g}"
+    return ""
 
 
 def _bounded(a: Column, number: Column, values: Mapping[str, Values]) -> Iterator[str]:
@@ -131,4 +148,13 @@ def _is(column: Column, category: str) -> str:
 
 def _name(column: Column) -> str:
     """A column as an expression has it."""
-    return column.name if column.name.isidentifier() else f"`{column.name}`"
+    name = column.name
+    return name if name.isidentifier() and name.isascii() and not iskeyword(name) else f"`{name}`"
+
+
+def _between(least: float, most: float) -> float:
+    """The roundest number from the first on that is below the second."""
+    unit = 10.0 ** floor(log10(most - least) + 1)
+    while ceil(least / unit) * unit >= most:
+        unit /= 10
+    return ceil(least / unit) * unit

@@ -23,11 +23,16 @@ from typing import Any
 
 from hubbub.disk import open_ordinary, why_of
 from hubbub.errors import DataError
-from hubbub.study.drafting.cell_text import decimal_of, is_date, is_missing, plain_number
+from hubbub.study.drafting.cell_text import decimal_of, folded, is_date, is_missing, plain_number
 from hubbub.tabular.cells import read_cells
 from hubbub.tabular.csv_text import cell_text
 
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_SUMMARIES = {
+    *("mean", "average", "avg", "median", "total", "totals", "grand total", "subtotal", "sum"),
+    *("n", "count", "sd", "std", "std dev", "stdev", "se", "iqr", "range", "min", "max"),
+    *("mittelwert", "summe", "gesamt", "moyenne", "somme", "media", "totale"),
+}
 _SAMPLE = 1 << 16  # letters in which the separator is looked for
 SAVE = "save it as “CSV UTF-8 (comma delimited)”"
 
@@ -168,11 +173,11 @@ class _Reading:
         """The table in a file's bytes."""
         text = self._without_mark(self._text(raw))
         separator = self._separator(text)
-        lines = self._lines(text, separator)
+        lines = self._without_title(self._lines(text, separator))
         named = bool(lines) and not _is_record(lines[0], lines[1:])
         header, body = self._header(lines, named)
         header, body = self._narrowed(header, body)
-        rows = self._squared(body, len(header))
+        rows = self._squared(body, header)
         if not rows:
             self._say("there are no records in it", "put the right file there, or leave it out")
         return RawTable(
@@ -246,6 +251,16 @@ class _Reading:
             self._say("its first line is blank", "let the file begin with the header")
         return [[cell.strip() for cell in line] for line in parsed if line]
 
+    def _without_title(self, lines: list[list[str]]) -> list[list[str]]:
+        """Without lines above the header that have far fewer cells than the table."""
+        width = Counter(map(len, lines)).most_common(1)[0][0] if lines else 0
+        first = next((k for k, line in enumerate(lines) if 2 * sum(map(bool, line)) > width), 0)
+        if first and width > 1:
+            said = f"above the names of the columns there is {' '.join(filter(None, lines[0]))!r}"
+            self._say(said, "let the file begin with the header", count=first)
+            return lines[first:]
+        return lines
+
     def _header(self, lines: list[list[str]], named: bool) -> tuple[list[str], list[list[str]]]:
         """The names of the columns, which may have to be made up, and the rest."""
         if not lines:
@@ -271,10 +286,20 @@ class _Reading:
             body = [row[:width] + [c for c in row[width:] if c] for row in body]
         return header[:width], body
 
-    def _squared(self, body: list[list[str]], width: int) -> dict[int, tuple[str, ...]]:
-        """By number the rows as wide as the header, without those that are all empty."""
+    def _squared(self, body: list[list[str]], header: list[str]) -> dict[int, tuple[str, ...]]:
+        """By number the rows as wide as the header, without those that are no records."""
+        width, summed = len(header), _summed(body)
         empty = [k for k, row in enumerate(body) if not any(row)]
+        again = [k for k, row in enumerate(body) if row == header]
         ragged = [k for k, row in enumerate(body) if any(row) and len(row) != width]
+        no_record = {*again, *summed}
+        ragged = [k for k in ragged if k not in no_record]
+        if again:
+            said = "it is the names of the columns again"
+            self._say(said, "remove it", row=again[0] + 1, count=len(again))
+        if summed:
+            said = f"it sums others up: {', '.join(filter(None, body[summed[0]]))}"
+            self._say(said, "remove it", row=summed[0] + 1, count=len(summed))
         if empty:
             said, first = "there is nothing in the row", empty[0] + 1
             self._say(said, "remove it", row=first, count=len(empty))
@@ -282,7 +307,11 @@ class _Reading:
             found = f"it has {len(body[ragged[0]])} cells, the header has {width}"
             remedy = "check the separators and quotes of that row"
             self._say(found, remedy, row=ragged[0] + 1, count=len(ragged))
-        return {k: tuple(row) for k, row in enumerate(body, 1) if any(row) and len(row) == width}
+        return {
+            k + 1: tuple(row)
+            for k, row in enumerate(body)
+            if any(row) and len(row) == width and k not in no_record
+        }
 
     def _distinct(self, header: list[str]) -> list[str]:
         """The names, where one stands twice or is missing another one."""
@@ -334,12 +363,22 @@ def _parsed(text: str, separator: str, *, strict: bool) -> list[list[str]] | Non
     return None
 
 
+def _summed(body: list[list[str]]) -> list[int]:
+    """The last rows with gaps in which a word such as "mean" stands, which is nowhere else."""
+    words = [{folded(cell).rstrip(":") for cell in row} & _SUMMARIES for row in body]
+    plain = [k for k, row in enumerate(body) if any(row) and (all(row) or not words[k])]
+    end = plain[-1] + 1 if plain else len(body)
+    above = set[str]().union(*words[:end])
+    return [k for k in range(end, len(body)) if words[k] - above]
+
+
 def _agreement(sample: str, separator: str) -> float:
     """Which share of lines is as wide as the first, if that has more than one cell."""
     lines = [line for line in _parsed(sample, separator, strict=False) or [] if any(line)][:200]
-    if not lines or len(lines[0]) < 2:
+    if not lines:
         return 0.0
-    return sum(len(line) == len(lines[0]) for line in lines) / len(lines)
+    width = len(lines[0]) if len(lines[0]) > 1 else Counter(map(len, lines)).most_common(1)[0][0]
+    return sum(len(line) == width for line in lines) / len(lines) if width > 1 else 0.0
 
 
 def _is_record(first: list[str], body: list[list[str]]) -> bool:
