@@ -114,7 +114,7 @@ def changed(ran: Path, where: Path, change: Any) -> list[str]:
 def test_an_aggregator_that_keeps_the_evidence_back_is_found_out(
     ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hubbub.protocol.Identity.verifies", lambda *_: True)
+    monkeypatch.setattr("hubbub.protocol.primitives.identity.Identity.verifies", lambda *_: True)
     assert "parties showed evidence as the study asks" in changed(
         ran, tmp_path, lambda said: said.pop("attested")
     )
@@ -143,7 +143,7 @@ def test_a_session_that_so_few_silos_name_as_may_lie_makes_no_run_wrong(
     text = study_of(ALL, nodes=2, parties=TEE, silos=HOSPITALS).as_toml()
     ran = tmp_path / "run"
     hubbub.run(Study.parse(text.replace("colluders=0", "colluders=1")), ran)
-    monkeypatch.setattr("hubbub.protocol.Identity.verifies", lambda *_: True)
+    monkeypatch.setattr("hubbub.protocol.primitives.identity.Identity.verifies", lambda *_: True)
     claim = "parties showed evidence in every session with an attempt"
 
     def named_by(silos: int) -> Any:

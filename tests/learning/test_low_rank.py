@@ -348,8 +348,7 @@ def test_a_record_at_which_the_module_raises_has_features_of_zero(
     with torch.no_grad():
         wanted = module(torch.from_numpy(records.inputs[rows])).numpy()
     np.testing.assert_allclose(found[rows], wanted, rtol=1e-4, atol=1e-6)
-    assert "raised on, or was changed by, 1 records" in caplog.text
-    assert "index" not in caplog.text  # what the module says
+    assert caplog.text == ""  # neither how many they are nor what the module says
     with pytest.raises(DataError, match=r"to take records of shape \(3, 3\)"):
         through_frozen(frozen("Encoder"), replace(records, inputs=np.ones((40, 3, 3), np.float32)))
 

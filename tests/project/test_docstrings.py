@@ -50,7 +50,7 @@ def wrong(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.quick_cases("__pycache__", "sklearn", "tuning", "tabular")
+@pytest.mark.slow
 @pytest.mark.parametrize("room", sorted(path.name for path in SOURCE.iterdir() if path.is_dir()))
 def test_docstrings_name_arguments_that_are_there(room: str) -> None:
     stale = [

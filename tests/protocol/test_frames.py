@@ -9,15 +9,11 @@ import pytest
 from hubbub.protocol.primitives.wire import (
     HEADER_BYTES,
     OVERHEAD,
-    SIGNATURE_BYTES,
     VERSION,
     Frame,
     Tag,
     doubled_by,
-    hash_of,
     parse,
-    shortened,
-    unverified,
 )
 from protocol.parties import SESSION, STUDY, flipped, refused, world
 
@@ -56,15 +52,6 @@ def test_no_bit_of_a_frame_is_outside_the_signature(place: int) -> None:
 def test_another_version_is_refused(version: int) -> None:
     with refused("relay", f"expected wire version {VERSION}, got {version}"):
         read(bytes([version]) + GOOD[1:])
-
-
-def test_a_frame_that_was_signed_under_the_version_before_can_still_be_read() -> None:
-    """As in transcripts; envelopes are of one version."""
-    header = b"\x02" + GOOD[1:HEADER_BYTES]
-    content = GOOD[HEADER_BYTES:-SIGNATURE_BYTES]
-    hashed = hash_of(Tag.MASKED, shortened(Tag.MASKED, content))
-    signature = W.keys[1].sign(b"hubbub frame v1" + header + hashed)
-    assert read(header + content + signature).tag == unverified(GOOD).tag
 
 
 @pytest.mark.parametrize("tag", [0, 39, max(Tag) + 1, 255])

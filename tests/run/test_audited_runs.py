@@ -249,9 +249,10 @@ def test_where_it_cannot_be_written_nothing_is_played(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "hubbub.verification.audit.audit", lambda *_given, **_named: pytest.fail("played")
-    )
+    def played(*_: object, **__: object) -> None:
+        pytest.fail("played")
+
+    monkeypatch.setattr("hubbub.verification.audit.canary_audit.audit", played)
     for out in (tmp_path, tmp_path / "none" / "audit.json"):
         assert main(["audit", str(made / "study.toml"), "--runs", "2", "--out", str(out)]) == 2
         assert "expected --out" in capsys.readouterr().err

@@ -11,7 +11,6 @@ from tests.validation.made_up import study_of
 import hubbub
 from hubbub.errors import StudyError, UserError
 from hubbub.training.comparison import compare
-from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.run_study import run
 
 
@@ -20,7 +19,8 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*_: object, **__: object) -> Any:
         raise AssertionError("records were read first")
 
-    monkeypatch.setattr(PreparedStudy, "of", read)
+    for module in ("comparison", "run_study"):
+        monkeypatch.setattr(f"hubbub.training.{module}.prepare", read)
 
 
 def test_a_comparison_without_a_test_set_is_refused_at_once(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from hubbub.study import file_limits, import_path
 from hubbub.study.ask import ENTRY_POINTS, Ask, Surroundings, asks
 from hubbub.study.attested_roles import Attestation, attestation_from
 from hubbub.study.contradictions import refuse_contradictions
-from hubbub.study.data import Data
+from hubbub.study.data import Data, columns_of
 from hubbub.study.data_table import data_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
@@ -297,9 +297,9 @@ class Study:
 
     @property
     def cell_columns(self) -> Mapping[str, Column]:
-        """The columns whose cells are asked of; StudyError if nothing says what they are."""
-        read = [columns for ask in self.asks if (columns := ask.cells(self)) is not None]
-        return {name: column for columns in read for name, column in columns.items()}
+        """The columns whose cells may be asked of; StudyError if nothing says what they are."""
+        asked = (ask.cells(self) or {} for ask in self.asks)
+        return dict(columns_of(self.data)) | {k: v for columns in asked for k, v in columns.items()}
 
     @property
     def own_code(self) -> tuple[str, ...]:
