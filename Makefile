@@ -5,6 +5,7 @@
 #   make test    install the developer's tools too, then check the code and run the quick tests
 #   make test-all   the same with the slow tests: random kills, every combination, long calibrations
 #   make coverage   the quick tests again: which branches of the three rooms that guarantees rest on none takes
+#   make mutants   make each listed constant of the guarantee wrong, and see a test fail
 #   make core    count the imports by which the core reaches the rest: it is to stand alone
 #   make check   formatting, lint, types and layers only; `make lint` leaves types out
 #   make docs    make these pages a site in docs/_build/html, with a search
@@ -60,7 +61,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all core coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
+.PHONY: help demo demo-network test test-all mutants core coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -81,6 +82,9 @@ test: lint core
 test-all: lint $(STRANGER)
 	$(SAY) running all tests, and checking types beside them
 	@$(call TESTED)
+
+mutants: $(TOOLS)
+	@$(BIN)/python tests/mutants/run.py $(ARGS)
 
 core: $(TOOLS)
 	@$(BIN)/python tests/house/core.py $(ARGS)
