@@ -21,6 +21,7 @@ from hubbub.errors import ProtocolError
 from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network.coordinator import WaitedError
 from hubbub.network.engine import Missing
+from hubbub.network.session_notes import PAID
 from hubbub.network.silo_endpoint import SiloEndpoint
 from hubbub.network.timeouts import Timeouts
 from hubbub.protocol.agreement.pair_secrets import PairSecret
@@ -138,8 +139,10 @@ class Played:
 
 
 def renewed(parties: Watched) -> None:
-    """The silos begin new ledgers, as if the study had never run."""
+    """The silos begin new ledgers, as if the study had never run; nobody has heard of the old."""
     parties.paid.clear()
+    for path in parties.home.glob(f"*/{PAID}"):
+        path.unlink()
     for name in NAMES:
         endpoint = parties.seats[name]
         assert isinstance(endpoint, SiloEndpoint)
@@ -263,7 +266,7 @@ def mask_without_session(patch: pytest.MonkeyPatch) -> None:
 
 def pays_nothing(patch: pytest.MonkeyPatch) -> None:
     """A silo that does not write its charges down."""
-    patch.setattr("hubbub.ledger.Ledger.charge", lambda *_, **__: None)
+    patch.setattr("hubbub.ledger.privacy_ledger.Ledger.charge", lambda *_, **__: None)
 
 
 BROKEN = {
