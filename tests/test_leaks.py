@@ -521,6 +521,7 @@ def spoiled(home, spoil):
     return act
 
 
+@pytest.mark.quick_cases("no records")
 @pytest.mark.slow_cases("a target that is no class", "a missing cell")
 @pytest.mark.parametrize("spoil", CELLS.values(), ids=list(CELLS))
 def test_p31_a_wrong_cell_of_a_database_keeps_no_silo_away(home, outside, spoil):

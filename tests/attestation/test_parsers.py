@@ -58,6 +58,7 @@ def role_from_table(role: object) -> dict[str, object]:
     return table
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(max_size=64), st.text(max_size=64).map(str.encode)), st.booleans())
 def test_a_build_is_read_or_refused(tmp_path: Path, content: bytes, wrapped: bool) -> None:

@@ -208,6 +208,7 @@ def _renamed(study: Path, other: Path) -> Path:
     return other
 
 
+@pytest.mark.slow
 def test_run_prints_where_it_wrote_and_what_it_promises(ask, study, tmp_path):
     found = ask("run", study, "--out", tmp_path / "run")
     assert found.keys() >= {"out", "final", "epsilon", "delta", "seconds"}
@@ -219,7 +220,7 @@ def test_run_prints_where_it_wrote_and_what_it_promises(ask, study, tmp_path):
     assert 0.5 < found["final"]["auc"] <= 1
 
 
-@pytest.mark.quick_cases("trusted", "local-dp")
+@pytest.mark.slow
 @pytest.mark.parametrize("baseline", BASELINES)
 def test_run_takes_a_baseline(ask, study, baseline):
     found = ask("run", study, "--out", "run", "--baseline", baseline)

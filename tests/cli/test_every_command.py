@@ -156,12 +156,7 @@ AFTER = {
 }
 
 
-@pytest.mark.quick_cases(
-    "plan --json-a model",
-    "plan --json-a model and statistics",
-    "plan --json-nodes and drop-outs",
-    "plan --json-projected",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STUDIES)
 @pytest.mark.parametrize("command", BEFORE)
 def test_every_command_answers_for_every_kind_of_study(
@@ -184,12 +179,7 @@ def test_every_command_answers_for_every_kind_of_study(
         assert said.out
 
 
-@pytest.mark.quick_cases(
-    "ledger show-joint batches",
-    "ledger verify-joint batches",
-    "ledger export-evaluated and standardised",
-    "ledger head-a model and statistics",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STUDIES)
 @pytest.mark.parametrize("command", AFTER)
 def test_every_command_answers_for_a_run_of_every_kind(
@@ -234,6 +224,7 @@ def test_an_interrupted_run_of_every_kind_goes_on_and_holds(
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_files_have_one_ledger_wherever_results_go(
     place: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
@@ -252,6 +243,7 @@ def test_files_have_one_ledger_wherever_results_go(
     assert "nobody counts their sum" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_files_have_one_ledger_by_every_door_and_under_no_other_silos_name(
     place: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def test_models_that_are_trained_one_after_another_are_counted() -> None:
     assert said[14] == "a study, model 2: step 5 of 10, about 5 s left"
 
 
+@pytest.mark.slow
 def test_without_a_terminal_lines_go_to_stderr(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

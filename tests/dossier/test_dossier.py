@@ -115,6 +115,7 @@ def test_every_sentence_of_an_honest_run_is_shown_but_those_that_nothing_shows(
     }
 
 
+@pytest.mark.quick_cases("not checked", "wrong: made up")
 @pytest.mark.parametrize("verdict", ["not verifiable", "not checked", "wrong: made up"])
 def test_a_sentence_whose_member_is_not_verified_is_not_said(facts: Facts, verdict: str) -> None:
     said = 0

@@ -89,7 +89,7 @@ def write(made: dict[str, list[list[str]]]) -> list[str]:
     return [f"{name}.csv" for name in made]
 
 
-@pytest.mark.quick_cases("dates", "CRLF", "CR", "byte order mark")
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_draft_of_messy_files_is_planned_and_its_tidy_copies_are_read(ask, case):
     found = ask("init", *files(case))
@@ -107,6 +107,7 @@ def test_a_draft_of_messy_files_is_planned_and_its_tidy_copies_are_read(ask, cas
             assert len(read)
 
 
+@pytest.mark.quick_cases("lines that are no records: means", "a title over semicolons")
 @pytest.mark.parametrize("case", [one for one in CASES if "no records" in one or "title" in one])
 def test_lines_that_are_no_records_are_told_and_are_in_no_draft(ask, case):
     found = ask("init", *files(case))
@@ -206,6 +207,9 @@ def test_an_outlier_does_not_widen_the_bounds(ask):
     assert pressure.bounds[1] < 300
 
 
+@pytest.mark.quick_cases(
+    "dates-admitted", "constant column-country", "dates-born", "free text-remarks"
+)
 @pytest.mark.parametrize(
     ("case", "name"),
     [

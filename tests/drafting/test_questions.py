@@ -57,6 +57,7 @@ def test_repeated_keys_are_asked_for_and_nothing_is_written_until_they_are_answe
     assert study.data.records < len(FILES) * ROWS
 
 
+@pytest.mark.slow
 def test_rows_that_people_say_are_units_leave_the_key_out_of_the_features(init):
     lay("visits", Path(), ROWS)
     code, found = init(*FILES, "--records-are-units")
@@ -90,6 +91,7 @@ def test_files_that_a_run_cannot_read_are_tidied_with_the_first_answers(init, tm
     assert "--tidy" not in json.loads(capsys.readouterr().out)["next"]
 
 
+@pytest.mark.slow
 def test_the_time_is_found_where_only_the_event_is_named(init):
     lay("survival", Path(), ROWS)
     assert init(*FILES, "--event", "status")[0] == 0
@@ -136,6 +138,7 @@ def test_an_event_without_any_column_of_times_is_refused(init, capsys):
     assert "name it with --time" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_count_is_a_count_and_what_is_filled_only_where_it_happened_tells_it(init):
     lay("counts", Path(), ROWS)
     code, found = init(*FILES)

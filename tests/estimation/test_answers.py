@@ -120,7 +120,7 @@ def off_the_grid(seed: int, records: int, shape: float) -> dict[str, np.ndarray]
     return {"time": np.minimum(time, left), "died": (time <= left) * 1.0}
 
 
-@pytest.mark.quick_cases("1.0", "1.7")
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [0.7, 1.0, 1.7])
 def test_times_off_the_grid_bias_neither_curves_nor_numbers_at_risk_nor_medians(
     shape: float,
@@ -311,7 +311,6 @@ def held_quantiles(law: str, bins: int, high: float, records: int, sigma: float)
 
 
 @pytest.mark.slow
-@pytest.mark.quick_cases("bell-120-40.0")
 @pytest.mark.parametrize(
     ("law", "high", "sigma"), [("bell", 120, 5.0), ("bell", 120, 40.0), ("tail", 600, 5.0)]
 )

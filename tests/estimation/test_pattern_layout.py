@@ -46,6 +46,7 @@ def test_p23_patterns_are_as_long_as_one_hot_vectors_and_are_read_back(
     np.testing.assert_allclose(layout.counts @ layout.sent, np.eye(math.prod(shape)), atol=1e-11)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(shape=SHAPES)
 def test_p23_no_two_patterns_are_further_apart_than_the_widest(shape: list[int]) -> None:

@@ -87,6 +87,7 @@ def test_every_experiment_writes_table_figure_and_how_it_was_made(small, name):
     assert {"python", "hubbub", "torch", "hubbub_source_sha256"} <= set(said)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("utility", "projection", "effective_rate", "joining", "degradation")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_finished_run_is_not_made_again(small, experiment, monkeypatch, name):

@@ -97,6 +97,7 @@ def test_a_finished_run_is_not_made_again_and_a_lost_one_is(small, module, monke
     assert path.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_thin_folds_are_the_masked_step_over_the_clear_one(small):
     rows, _ = small("thin_clients")
     for row in rows:

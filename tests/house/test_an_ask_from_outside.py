@@ -70,6 +70,7 @@ def hubbub(folder: Path, *words: str) -> dict[str, object]:
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.slow
 def test_an_ask_from_outside_is_planned_run_verified_and_shown(outside: Path) -> None:
     assert "quarters" in str(hubbub(outside, "schema"))
     assert hubbub(outside, "plan", "study.toml")["dimension"] == 4
@@ -84,6 +85,7 @@ def test_an_ask_from_outside_is_planned_run_verified_and_shown(outside: Path) ->
     assert "quarter 2" in (outside / "run" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_without_the_package_its_table_is_refused(outside: Path) -> None:
     shutil.rmtree(outside / "quarters-1.0.dist-info")
     done = subprocess.run(

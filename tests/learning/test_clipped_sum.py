@@ -215,9 +215,7 @@ def made(name, records, dtype=torch.float64):
     return model.to(dtype), inputs, classes(records)
 
 
-@pytest.mark.quick_cases(
-    "inplace-relu-dtype0", "partly-frozen-dtype1", "unused-layer-dtype1", "inplace-relu-dtype1"
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_sum_is_that_of_a_naive_loop(name, dtype):

@@ -284,7 +284,7 @@ def modes() -> list[object]:
     return known + [get() for get, _ in torch_settings._MODES]
 
 
-@pytest.mark.quick_cases("gradients-loop", "inference-vmap", "inference-loop", "gradients-vmap")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["vmap", "loop"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_no_change_that_a_forward_makes_lengthens_a_record_or_stays(precision, change, method):

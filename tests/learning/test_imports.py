@@ -30,6 +30,7 @@ print(*sorted({"torch._dynamo", "torch._inductor", "sympy", "scipy.stats"} & set
 """
 
 
+@pytest.mark.slow
 def test_a_silo_prepares_itself_without_torchs_compiler(tmp_path: Path) -> None:
     """Eight hundred modules, 85 MiB and seconds of a processor, for what is never compiled."""
     command = [sys.executable, "-c", _PREPARED]

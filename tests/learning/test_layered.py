@@ -431,6 +431,7 @@ SHAPES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(shapes=SHAPES, part=st.floats(0, 1))
 def test_exactly_k_numbers_are_sent_and_each_parameter_has_a_grid_that_holds_its_own(shapes, part):

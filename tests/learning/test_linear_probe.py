@@ -98,6 +98,7 @@ def study(**changes: dict[str, Any]) -> Study:
     return Study.from_table(made)
 
 
+@pytest.mark.slow
 def test_a_probe_is_run_charged_and_verified_as_any_model(tmp_path) -> None:
     made = plan(study())
     assert made.dimension == 27 * 28

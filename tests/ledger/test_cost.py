@@ -61,15 +61,6 @@ CASES = [
 
 
 @pytest.mark.slow
-@pytest.mark.quick_cases(
-    "add-remove--poisson",
-    "add-remove-sign-poisson",
-    "add-remove-layers-poisson",
-    "substitute--per-step",
-    "substitute-gaussian-poisson",
-    "substitute-sign-per-epoch",
-    "substitute-layers-static",
-)
 @pytest.mark.parametrize(("relation", "projection", "batches"), CASES)
 def test_p15_the_ledger_charges_what_the_plan_says(relation, projection, batches):
     plan = planned(study(relation, projection, batches))
@@ -82,7 +73,7 @@ def test_p15_the_ledger_charges_what_the_plan_says(relation, projection, batches
     assert upper(kind, rows - 1, relation, ideal) < charged
 
 
-@pytest.mark.quick_cases("-per-step", "gaussian-poisson", "sign-per-epoch", "layers-static")
+@pytest.mark.slow
 @pytest.mark.parametrize("batches", BATCHES)
 @pytest.mark.parametrize("projection", PROJECTIONS)
 def test_p15_a_cap_of_the_other_relation_is_charged_too(projection, batches):

@@ -105,6 +105,7 @@ def test_a_law_goes_with_adaptive_studies_alone():
     assert Cap.of(cap_of(1.0).to_dict()) == cap_of(1.0)
 
 
+@pytest.mark.slow
 def test_the_command_states_a_law_and_says_what_is_not_used(place, capsys):
     from hubbub.cli.main import main
 

@@ -1,4 +1,4 @@
-"""`make mutants`: each listed constant and comparison of the guarantee, made wrong, must fail a test.
+"""`make mutants`: each listed constant of the guarantee, made wrong, must fail a quick test.
 
 `mutants.toml` has a row for each: the statement, what it says, the file, the text and what it becomes,
 and the tests that must fail. The text stands once in the file, or the row is out of date, which is

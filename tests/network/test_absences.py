@@ -26,6 +26,7 @@ def run(
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("pairwise")
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_p29_a_training_ends_though_a_silo_is_always_away(tmp_path: Path, nodes: int) -> None:

@@ -64,6 +64,7 @@ def refused(parties: Consortium) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_attested_parties_train_and_their_evidence_is_verified_again(
     tmp_path: Path, nodes: int
@@ -112,6 +113,7 @@ def _rolled(parties: Consortium, shown: Any, silos: tuple[int, ...]) -> bytes:
     return called(parties.aggregator.keys, parties.aggregator.roster, *place)[0]
 
 
+@pytest.mark.slow
 def test_attested_parties_train_over_a_real_relay(tmp_path: Path) -> None:
     pytest.importorskip("nats", reason="needs the extra net")
     parties = attested(tmp_path, kind=Watched)
@@ -131,6 +133,7 @@ def test_a_silo_with_another_build_is_refused_over_a_real_relay(tmp_path: Path) 
         parties.serve(carrier.phase, timeouts=AT_ONCE)
 
 
+@pytest.mark.quick_cases("debug-changes1")
 @pytest.mark.parametrize(
     ("rule", "changes"),
     [
@@ -214,6 +217,7 @@ def test_a_relay_that_swaps_two_parties_evidence_is_found_out(tmp_path: Path) ->
         parties.serve(relayed(parties, swap), timeouts=AT_ONCE)
 
 
+@pytest.mark.slow
 def test_a_relay_that_replays_evidence_is_found_out(tmp_path: Path) -> None:
     parties, kept = attested(tmp_path), []
 
@@ -242,6 +246,7 @@ def test_a_relay_that_delays_evidence_costs_a_set_up_and_no_more(tmp_path: Path)
     assert parties.serve(relayed(parties, delay), timeouts=late).final["step"] == 2
 
 
+@pytest.mark.slow
 def test_a_party_that_restarts_shows_fresh_evidence(tmp_path: Path) -> None:
     """A new session follows, and both of them are in the run's evidence."""
     parties = attested(tmp_path, steps=5)

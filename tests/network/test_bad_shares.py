@@ -140,6 +140,7 @@ def charged_once(parties: Watched, session: Session) -> None:
     assert rows == {name: [(session.rounds.session, 1, 0)] for name in FULL["names"]}
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("both-later", "both-garbage", "one-longer", "one-unsigned")
 @every_spoilt
 @pytest.mark.parametrize("nodes", [(5, 6), (6,)], ids=["both", "one"])
@@ -160,6 +161,7 @@ def test_a_bad_share_costs_one_attempt_and_one_charge_of_each(
     assert any("bob" in line and said[:12] in line for line in parties.said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [later, longer], ids=lambda spoil: spoil.__name__)
 def test_what_a_silo_has_signed_is_its_fault(gather: Any, spoil: Any) -> None:
     parties = gather(2, **FULL)
@@ -168,6 +170,7 @@ def test_what_a_silo_has_signed_is_its_fault(gather: Any, spoil: Any) -> None:
     assert session.rounds.attendance.named_absent["bob"].culprit == "bob"
 
 
+@pytest.mark.slow
 def test_a_silo_that_was_left_out_for_its_share_comes_back(gather: Any) -> None:
     parties = gather(2, **FULL)
     relay = spoiling(parties, garbage)
@@ -193,6 +196,7 @@ def lying(parties: Watched, silos: tuple[int, ...], node: str = "node-1") -> Rel
     return Relay(parties.phase, tells=at("shares", on_parts(change), node))
 
 
+@pytest.mark.slow
 def test_a_node_that_lies_about_a_silo_is_named_with_it(gather: Any) -> None:
     """The round goes on without the silo, as if the aggregator had left it out."""
     parties = gather(2, **FULL)
@@ -239,6 +243,7 @@ def test_a_node_that_names_a_silo_of_which_it_has_no_share_is_named_alone(gather
     assert getattr(found.value, "culprit", "") == "node-1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silos", [(1, 2, 3, 4), (1, 2, 3)], ids=["all", "fewer"])
 @pytest.mark.parametrize("made_up", [False, True], ids=["one MODEL", "made-up MODEL"])
 def test_a_node_signs_one_word_about_the_shares_of_an_attempt(
@@ -264,6 +269,7 @@ def test_a_node_signs_one_word_about_the_shares_of_an_attempt(
     assert why == [("protocol", "relay" if same else "aggregator")]
 
 
+@pytest.mark.slow
 def test_a_node_that_says_nothing_of_its_shares_makes_no_sum(gather: Any) -> None:
     parties = gather(2, **FULL)
     session = opened(parties, Relay(parties.phase, tells=at("shares", lambda _: None, "node-1")))

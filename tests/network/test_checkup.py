@@ -119,6 +119,7 @@ def test_the_aggregator_does_not_join(there: Everybody) -> None:
     assert main(["join", "--check", "--home", str(there.home / "aggregator")]) == 2
 
 
+@pytest.mark.slow
 def test_checks_beside_a_party_that_takes_part_disturb_nothing(tmp_path: Path) -> None:
     """Its line stays up, its study comes to its end, and each attempt is charged once."""
     everybody = Everybody(tmp_path, training={"steps": 30})

@@ -70,7 +70,7 @@ def check(home: Path, result: Result, kind: str) -> None:
     assert all(one.holds for one in claims)
 
 
-@pytest.mark.quick_cases("counts")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EVERY)
 def test_every_kind_of_target_has_its_coefficients_over_a_relay(tmp_path: Path, kind: str) -> None:
     parties = Watched.gather(tmp_path, asking(tmp_path, kind))
@@ -80,7 +80,7 @@ def test_every_kind_of_target_has_its_coefficients_over_a_relay(tmp_path: Path, 
     assert parties.broken == []
 
 
-@pytest.mark.quick_cases("amounts-1")
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "sums"), [("amounts", 1), ("counts", 2)])
 def test_with_nodes_they_are_told_though_a_silo_drops_out(
     tmp_path: Path, kind: str, sums: int
@@ -91,7 +91,7 @@ def test_with_nodes_they_are_told_though_a_silo_drops_out(
     check(tmp_path, result, kind)
 
 
-@pytest.mark.quick_cases("several classes")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["counts", "several classes"])
 def test_who_dies_between_two_sums_goes_on_with_the_second_from_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

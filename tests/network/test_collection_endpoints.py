@@ -117,6 +117,7 @@ def table(tmp_path: Path) -> Table:
 # Deaths at every write ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("party", ["cleveland", "node-2", "aggregator"])
 def test_p30_killed_at_every_write_it_goes_on_and_the_sum_is_exact(
     tmp_path: Path, party: str, monkeypatch: pytest.MonkeyPatch, noised: Any, sums: Any
@@ -712,6 +713,7 @@ def test_no_other_collect_is_answered(table: Table, case: str) -> None:
     assert rows(table.parties, "cleveland") == []
 
 
+@pytest.mark.quick_cases("41", "40", "42")
 @pytest.mark.parametrize("call", [one for one in Call if one >= Call.COLLECT_KEY])
 def test_no_call_is_answered_by_who_it_is_not_for(table: Table, call: Call) -> None:
     base = table.opened()

@@ -80,6 +80,7 @@ def test_with_hashes_of_vectors_the_sum_is_not_verifiable_and_all_else_is(tmp_pa
     assert any(one.verdict.startswith("not verifiable") for one in found)
 
 
+@pytest.mark.slow
 def test_below_the_quorum_nothing_opens_and_a_later_date_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noised: Any, sums: Any
 ) -> None:
@@ -166,6 +167,7 @@ def test_p30_an_aggregator_that_cannot_see_its_collect_opens_no_second_collectio
     assert [silos for silos, _ in sums] == [[1, 2, 3, 4]]
 
 
+@pytest.mark.slow
 def test_sites_up_one_hour_in_twenty_all_killed_twice_open_the_exact_sum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noised: Any, sums: Any
 ) -> None:
@@ -190,6 +192,7 @@ def test_sites_up_one_hour_in_twenty_all_killed_twice_open_the_exact_sum(
     assert [one for one in verify(tmp_path / "run") if not one.holds] == []
 
 
+@pytest.mark.slow
 def test_what_comes_before_a_training_is_collected_and_the_training_goes_on_from_it(
     tmp_path: Path, noised: Any, sums: Any
 ) -> None:
@@ -209,6 +212,7 @@ def test_what_comes_before_a_training_is_collected_and_the_training_goes_on_from
     assert told.verdict == SIGNED
 
 
+@pytest.mark.slow
 def test_who_tells_silos_another_standardisation_than_it_keeps_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +270,7 @@ def with_parties(made: Any, **more: Any) -> Any:
     return made
 
 
+@pytest.mark.quick_cases("pairwise masks", "full shares", "some nodes")
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_collected_is_refused_with_the_remedy(tmp_path: Path, case: str) -> None:
     made, says = REFUSED[case]
@@ -275,6 +280,7 @@ def test_what_cannot_be_collected_is_refused_with_the_remedy(tmp_path: Path, cas
     assert not (tmp_path / "aggregator" / "collections").exists()
 
 
+@pytest.mark.slow
 def test_a_party_that_refuses_is_asked_less_and_less_often(tmp_path: Path) -> None:
     parties = Consortium.gather(tmp_path, asking())
     parties.sites["hungary"].withdraw(parties.study.id)
@@ -288,6 +294,7 @@ class GoesOnError(Exception):
     """The aggregator asks and asks."""
 
 
+@pytest.mark.slow
 def test_p30_an_aggregator_restored_at_every_state_opens_the_same_sum_or_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: Any
 ) -> None:
@@ -331,6 +338,7 @@ def test_p30_an_aggregator_restored_at_every_state_opens_the_same_sum_or_none(
     assert opened[-1] is True
 
 
+@pytest.mark.slow
 def test_a_transcript_that_was_altered_is_found_out(tmp_path: Path) -> None:
     """Each frame in turn is another's; the chain is made anew over it, as its aggregator could."""
     parties = Consortium.gather(tmp_path, asking())

@@ -52,6 +52,7 @@ def test_whoever_became_another_user_is_named(home, monkeypatch):
     assert command_log.actor()["sudo_user"] == "ada"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spelt",
     [

@@ -322,6 +322,7 @@ def handed(words: str) -> int:
     return end
 
 
+@pytest.mark.slow
 def test_keys_with_a_passphrase_are_closed_without_it(ask, command, home, tmp_path, monkeypatch):
     closed = home / "closed"
     ask("keygen", "cleveland", "--home", closed, "--passphrase-fd", handed("open sesame"))
@@ -359,9 +360,7 @@ def closed(tmp_path_factory) -> Path:
     return home
 
 
-@pytest.mark.quick_cases(
-    "descriptor-\\n", "descriptor-\\nsecret", "descriptor-\\ufeff\\n", "descriptor-\\x00"
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "\n", " \t\r\n", "\nsecret", "\ufeff\n", "\0"])
 @pytest.mark.parametrize("source", ["descriptor", "credential", "prompt"])
 def test_a_source_of_a_passphrase_that_is_empty_is_no_wish_for_open_keys(
@@ -504,6 +503,7 @@ def serving(home: Path) -> list[object]:
     return ["serve", home / "study.toml", *where]
 
 
+@pytest.mark.slow
 def test_serve_keeps_an_audit_of_this_study_and_no_other(ask, command, home, tmp_path, monkeypatch):
     study, found = Study.load(home / "study.toml"), tmp_path / "audit.json"
 

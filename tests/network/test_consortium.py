@@ -20,6 +20,7 @@ from hubbub.verification.transcript.transcript_header import plain_roster
 from network.consortium import HOSPITALS, Consortium, table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_a_consortium_trains_a_model(tmp_path, nodes):
     parties = Consortium.gather(tmp_path, table(HOSPITALS, nodes))
@@ -51,6 +52,7 @@ def test_the_aggregator_puts_an_audit_into_the_evidence(audited):
     assert all(one.holds for one in verify(parties.home / "run"))
 
 
+@pytest.mark.slow
 def test_an_audit_that_is_withdrawn_leaves_a_run_that_goes_on(audited, tmp_path):
     parties = Consortium.gather(tmp_path, table(HOSPITALS[:3]))
     found = {**audited[1], "study": parties.study.id.hex()}
@@ -67,6 +69,7 @@ def test_an_audit_that_is_withdrawn_leaves_a_run_that_goes_on(audited, tmp_path)
     assert json.loads((tmp_path / "run" / "evidence.json").read_text())["audit"] is None
 
 
+@pytest.mark.slow
 def test_evidence_of_another_roster_than_the_study_names_is_wrong(tmp_path):
     parties = Consortium.gather(tmp_path, table(HOSPITALS[:3]))
     parties.serve()
@@ -82,6 +85,7 @@ def test_evidence_of_another_roster_than_the_study_names_is_wrong(tmp_path):
     assert any("which the study names" in claim for claim in wrong)
 
 
+@pytest.mark.slow
 def test_a_transcript_of_another_roster_than_the_study_names_is_wrong(tmp_path):
     parties = Consortium.gather(tmp_path, table(HOSPITALS[:3]))
     parties.serve()

@@ -74,6 +74,7 @@ def told(home: Path) -> bytes:
     return b"\n".join(path.read_bytes() for path in paths if extract.EXTRACTS not in path.parts)
 
 
+@pytest.mark.slow
 def test_a_table_that_changes_after_a_silo_has_come_changes_nothing(tmp_path: Path) -> None:
     parties = gathered(tmp_path)
     for name in SILOS:

@@ -96,15 +96,7 @@ def sound(parties: Watched, result: Result) -> None:
 # A silo, a node --------------------------------------------------------------------------------
 
 
-@pytest.mark.quick_cases(
-    "0-bob-ping-before",
-    "0-bob-open-after",
-    "0-bob-commit-before",
-    "0-bob-reveal-after",
-    "2-bob-contribute-after",
-    "2-node-2-confirm-before",
-    "2-node-2-finish-after",
-)
+@pytest.mark.slow
 @WHEN
 @pytest.mark.parametrize(
     ("nodes", "party", "call"),
@@ -124,7 +116,7 @@ def test_who_restarts_in_set_up_is_in_the_next(
     assert any(f"waiting for {party} (it is not there" in line for line in parties.said)
 
 
-@pytest.mark.quick_cases("bob-ping", "bob-contribute", "node-1-open", "node-1-finish")
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["ping", "open", "contribute", "finish"])
 @pytest.mark.parametrize("party", ["bob", "node-1"])
 def test_who_does_not_come_back_is_waited_for_and_then_named(
@@ -136,13 +128,7 @@ def test_who_does_not_come_back_is_waited_for_and_then_named(
         opened(parties, failing, Timeouts(deadline=60.0, opening=60.0, waiting=0.2))
 
 
-@pytest.mark.quick_cases(
-    "0-bob-model-1-before",
-    "0-bob-model-4-before",
-    "2-bob-model-4-after",
-    "2-node-2-total-1-before",
-    "2-node-2-total-2-after",
-)
+@pytest.mark.slow
 @WHEN
 @pytest.mark.parametrize("round", [1, 2, 4])
 @pytest.mark.parametrize(
@@ -163,6 +149,7 @@ def test_a_run_goes_on_with_who_was_restarted_in_a_round(
     assert result.final["step"] == (3 if round < 4 else 4)  # an attempt came to nothing
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("before-nodes", "after-pairwise")
 @NODES
 @WHEN
@@ -178,6 +165,7 @@ def test_with_drop_outs_a_run_goes_on_without_who_is_gone(
     assert len(parties.rows("ann")) == 4
 
 
+@pytest.mark.slow
 @NODES
 def test_who_comes_back_after_some_rounds_takes_part_again(gather: Any, nodes: int) -> None:
     parties = gather(nodes, **ONE_AWAY, training={"steps": 5})
@@ -194,6 +182,7 @@ def test_who_comes_back_after_some_rounds_takes_part_again(gather: Any, nodes: i
     assert any("a new session is set up" in line for line in parties.said)
 
 
+@pytest.mark.slow
 @NODES
 def test_a_frozen_silo_that_answers_late_is_not_in_the_sum(gather: Any, nodes: int) -> None:
     """Its answer has been paid for, comes in the next round, and is used for nothing."""
@@ -313,7 +302,7 @@ class Ending:
 PHASES = {0: 7 + 4 + 1, 2: 5 + 2 * 4 + 1}
 
 
-@pytest.mark.quick_cases("before-0-4", "amid-0-1", "amid-0-12", "amid-2-4", "after-2-7")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("nodes", "number"), [(n, at) for n in (0, 2) for at in (1, 4, 7, 8, 9, 11 + 2 * bool(n), 12)]
 )
@@ -335,6 +324,7 @@ def test_serve_goes_on_wherever_the_aggregators_process_ended(
     assert result.epsilon == result.plan.epsilon_after(4)
 
 
+@pytest.mark.slow
 def test_an_aggregator_that_ends_again_and_again_finishes_in_the_end(gather: Any) -> None:
     parties = gather(training={"steps": 5})
     result = None
@@ -349,6 +339,7 @@ def test_an_aggregator_that_ends_again_and_again_finishes_in_the_end(gather: Any
     assert max(len(parties.rows(name)) for name in NAMES) == 5
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_begun_again(gather: Any) -> None:
     parties = gather(training={"steps": 1})
     parties.serve(timeouts=HASTY)
@@ -356,6 +347,7 @@ def test_a_finished_run_is_not_begun_again(gather: Any) -> None:
         parties.serve(timeouts=HASTY)
 
 
+@pytest.mark.slow
 def test_a_second_run_of_a_study_finds_its_attempts_spent(gather: Any) -> None:
     parties = gather(training={"steps": 1})
     parties.serve(timeouts=HASTY)

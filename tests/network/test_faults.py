@@ -233,6 +233,12 @@ KNOWN: dict[str, list[Operation]] = {
 }
 
 
+@pytest.mark.quick_cases(
+    "an opening comes twice-pairwise",
+    "the set-up is asked for again in the middle of a round-nodes",
+    "everybody starts anew-nodes",
+    "a model comes twice, and the second answer first-pairwise",
+)
 @NODES
 @pytest.mark.parametrize("schedule", KNOWN.values(), ids=KNOWN)
 def test_known_schedules(shared: Watched, schedule: list[Operation]) -> None:
@@ -276,6 +282,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.quick_cases("pays_nothing")
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
 def test_a_schedule_finds_a_broken_party(
     tmp_path: Path, broken: Any, monkeypatch: pytest.MonkeyPatch
@@ -291,6 +298,7 @@ def test_a_schedule_finds_a_broken_party(
         play(parties, schedule)
 
 
+@pytest.mark.slow
 def test_a_vector_counted_twice_is_caught(tmp_path: Path) -> None:
     parties = gathered(tmp_path, 0, **LONG)
     session = opened(parties, timeouts=BRIEF)

@@ -85,6 +85,9 @@ def floods() -> dict[str, Flood]:
 KINDS = floods()
 
 
+@pytest.mark.quick_cases(
+    "news that are none", "signs of life", "one piece again and again", "goodbyes"
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_flood_is_seen_and_what_it_costs_is_bounded(kind: str) -> None:
     """However much comes in: a few words wait, little is sent back, and the line hears of it."""
@@ -111,6 +114,7 @@ def test_a_message_with_a_false_hash_is_paid_for_with_all_its_pieces() -> None:
     assert link.waste >= 3
 
 
+@pytest.mark.slow
 def test_what_means_well_is_no_flood() -> None:
     """A large message over a line that loses much: hardly anything counts."""
     rng, content = random.Random(1), bytes(500 * PIECE_BYTES)
@@ -237,7 +241,7 @@ PACKETS = {
 }
 
 
-@pytest.mark.quick_cases("garbage")
+@pytest.mark.slow
 @pytest.mark.parametrize("what", PACKETS)
 def test_a_flood_at_ones_own_subject_disturbs_nobody_else_and_ends(own: Relayed, what: str) -> None:
     parties = [own.party(name) for name in ("ann", "bob")]
@@ -261,6 +265,7 @@ def test_a_flood_at_ones_own_subject_disturbs_nobody_else_and_ends(own: Relayed,
         party.stop()
 
 
+@pytest.mark.slow
 def test_a_flood_in_the_aggregators_name_ends_too(own: Relayed) -> None:
     party = own.party("ann")
     carrier, _ = own.carrier()
@@ -277,6 +282,7 @@ def test_a_flood_in_the_aggregators_name_ends_too(own: Relayed) -> None:
     assert party.said[0] == "up"
 
 
+@pytest.mark.slow
 def test_one_key_is_logged_in_a_few_times_at_most(own: Relayed) -> None:
     """300 connections with one key: others are served, and the key's own party too."""
     parties = [own.party(name) for name in ("ann", "bob")]
@@ -349,6 +355,7 @@ def test_a_quarter_of_a_minute_of_hellos_takes_no_memory_and_ends(
         party.stop()
 
 
+@pytest.mark.slow
 def test_a_study_is_served_to_its_end_though_a_silos_key_floods_the_relay(tmp_path: Path) -> None:
     """Who floods is missing meanwhile; then a session takes it in, and the run goes on."""
     everybody = Everybody(tmp_path)

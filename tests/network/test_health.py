@@ -72,6 +72,7 @@ def no_records(parties: Watched) -> Callable[[], None]:
     return mended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "word"),
     [(no_disk, "ledger"), (altered, "ledger"), (no_records, "failed")],
@@ -95,6 +96,7 @@ def test_who_refuses_each_session_is_not_well_until_it_takes_part(
     assert well(parties) == (True, "")
 
 
+@pytest.mark.slow
 def test_who_has_no_room_left_under_its_cap_is_not_well_until_it_has(gather: Any) -> None:
     parties = gather()
     endpoint: Any = parties.seats["bob"]
@@ -146,6 +148,7 @@ def test_what_others_send_makes_nobody_ill(gather: Any) -> None:
     assert well(parties, "ann") == (True, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", ["closed", "used up"])
 def test_who_is_asked_on_after_a_studys_end_refuses_and_is_well(gather: Any, over: str) -> None:
     """No cap would let the attempt in: it is the aggregator that asks for too much."""

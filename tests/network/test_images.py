@@ -85,6 +85,7 @@ def asked() -> dict[str, Any]:
     return made
 
 
+@pytest.mark.slow
 def test_images_by_a_manifest_are_learned_among_machines(tmp_path: Path, code: Path) -> None:
     parties = Consortium.gather(tmp_path, asked())
     result = parties.serve()
@@ -93,6 +94,7 @@ def test_images_by_a_manifest_are_learned_among_machines(tmp_path: Path, code: P
     assert all(finding.holds for finding in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_silo_whose_images_are_others_stays_away_without_a_name(
     tmp_path: Path, code: Path
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_silo_whose_images_are_others_stays_away_without_a_name(
     assert "3.npy" not in "".join([str(raised.value), *parties.said])
 
 
+@pytest.mark.slow
 def test_images_by_a_manifest_are_learned_in_fit(tmp_path: Path, code: Path) -> None:
     from scans import Network, records  # type: ignore[import-not-found]
 

@@ -74,6 +74,7 @@ def wrongs(parties: Watched) -> list[str]:
 # Who is not there ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @NODES
 def test_a_study_runs_without_as_many_as_may_be_missing(gather: Any, nodes: int) -> None:
     parties = gather(nodes, names=FIVE, parties=PART)
@@ -104,6 +105,7 @@ def test_no_session_is_without_a_compute_node(gather: Any) -> None:
         parties.serve(timeouts=replace(at_once(), waiting=1.0))
 
 
+@pytest.mark.slow
 def test_enough_silos_wait_some_time_for_the_others(gather: Any) -> None:
     parties = gather(names=FIVE, parties=PART)
     parties.stop("bob")
@@ -119,6 +121,7 @@ def test_enough_silos_wait_some_time_for_the_others(gather: Any) -> None:
     assert rolls(parties) == [set(FIVE)]
 
 
+@pytest.mark.slow
 def test_who_comes_after_the_time_of_grace_is_not_in_the_first_session(gather: Any) -> None:
     parties = gather(names=FIVE, parties=PART)
     parties.stop("bob")
@@ -131,6 +134,7 @@ def test_who_comes_after_the_time_of_grace_is_not_in_the_first_session(gather: A
 # Who is late -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @NODES
 def test_a_late_silo_comes_with_the_next_session(gather: Any, nodes: int) -> None:
     parties = gather(nodes, names=FIVE, parties=PART, training={"steps": 16, "sample_rate": 0.5})
@@ -149,6 +153,7 @@ def test_a_late_silo_comes_with_the_next_session(gather: Any, nodes: int) -> Non
     assert len(parties.rows("bob")) == 14
 
 
+@pytest.mark.slow
 def test_a_silo_that_goes_and_comes_forces_no_session_each_time(gather: Any) -> None:
     steps = 32
     parties = gather(names=FIVE, parties=PART, training={"steps": steps, "sample_rate": 1.0})
@@ -167,6 +172,7 @@ def test_a_silo_that_goes_and_comes_forces_no_session_each_time(gather: Any) -> 
     assert lost <= len(made)  # at most one attempt for each session that bob was in, and left
 
 
+@pytest.mark.slow
 def test_a_silo_that_was_not_there_is_not_taken_in_whatever_it_says(gather: Any) -> None:
     """It answers a sign of life as one does that knows the session: it would be named in a MODEL
     then, which all others must refuse."""
@@ -194,6 +200,7 @@ def test_a_silo_that_was_not_there_is_not_taken_in_whatever_it_says(gather: Any)
 # Who fails -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["commit", "reveal", "contribute", "confirm", "finish"])
 def test_who_fails_after_the_roll_sits_out_the_next_sessions(gather: Any, call: str) -> None:
     parties = gather(names=FIVE, parties=PART)
@@ -209,6 +216,7 @@ def test_who_fails_after_the_roll_sits_out_the_next_sessions(gather: Any, call: 
     assert rolls(parties) == [set(FIVE) - {"bob"}]
 
 
+@pytest.mark.slow
 def test_who_is_blamed_by_one_sits_out_beside_it(gather: Any) -> None:
     """One of the two has lied; both can be spared."""
     parties = gather(names=FIVE, parties=PART)
@@ -227,6 +235,7 @@ def test_who_is_blamed_by_one_sits_out_beside_it(gather: Any) -> None:
     assert "bob" not in rolls(parties)[0]
 
 
+@pytest.mark.slow
 def test_who_fails_where_nobody_can_be_spared_ends_the_run(gather: Any) -> None:
     parties = gather(names=FIVE, parties=PART)
     for name in ("dan", "eve"):
@@ -239,6 +248,7 @@ def test_who_fails_where_nobody_can_be_spared_ends_the_run(gather: Any) -> None:
 # The graphs and the end ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_p29_graphs_of_changing_sets_are_counted_together(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +269,7 @@ def test_p29_graphs_of_changing_sets_are_counted_together(
     assert drawn.count(parties.study.id.hex().encode()) == 3
 
 
+@pytest.mark.slow
 def test_the_end_is_told_in_an_earlier_session_to_who_was_not_in_the_last(gather: Any) -> None:
     """Its part is signed as any other's, and no attempt of the study follows."""
     parties = gather(names=FIVE, parties=PART, training={"steps": 8, "sample_rate": 1.0})
@@ -300,6 +311,7 @@ class EndedError(Exception):
     """The aggregator's process has ended."""
 
 
+@pytest.mark.slow
 @NODES
 def test_a_run_is_gone_on_with_though_a_silo_that_has_paid_is_away(gather: Any, nodes: int) -> None:
     parties = gather(nodes, names=FIVE, parties=PART, training={"steps": 8, "sample_rate": 1.0})
@@ -334,6 +346,7 @@ KINDS: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.quick_cases("correlated")
 @pytest.mark.parametrize("kind", KINDS)
 def test_p29_with_one_absent_one_lost_in_a_round_and_a_resume_a_run_is_verified(
     gather: Any, kind: str
@@ -372,6 +385,7 @@ def test_p29_with_one_absent_one_lost_in_a_round_and_a_resume_a_run_is_verified(
         parties.broken.clear()
 
 
+@pytest.mark.slow
 def test_a_silo_without_budget_is_left_out_where_it_can_be_spared(gather: Any) -> None:
     """Until now a session that was lost beside it ended the run."""
     parties = gather(names=FIVE, parties=PART)

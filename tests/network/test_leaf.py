@@ -64,6 +64,7 @@ def leaf(folder: Path, hub: Relayed, where: Relay, *keys: Keys) -> Iterator[Rela
         server.stop()
 
 
+@pytest.mark.slow
 def test_parties_behind_a_leaf_take_part_and_come_back(
     hub: tuple[Relayed, Relay], tmp_path: Path
 ) -> None:

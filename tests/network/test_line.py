@@ -266,6 +266,7 @@ def test_parties_hear_the_aggregators_goodbye(here: Relayed) -> None:
     party.stop()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_in_the_middle_loses_nothing(own: Relayed) -> None:
     """It is started again by itself, everybody comes back, and what was on its way is sent on."""
     slow = threading.Event()
@@ -283,6 +284,7 @@ def test_a_server_that_is_killed_in_the_middle_loses_nothing(own: Relayed) -> No
         party.stop()
 
 
+@pytest.mark.slow
 def test_lines_that_are_cut_lose_nothing_and_ask_nothing_twice(here: Relayed) -> None:
     proxy = Proxy(here.relay.port)
     through = replace(here.relay, urls=(f"tls://127.0.0.1:{proxy.port}",))
@@ -602,6 +604,7 @@ def test_a_replaced_party_is_locked_out_by_a_reload_and_others_stay(own: Relayed
         party.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["tls", "wss"])
 def test_a_relay_that_runs_takes_in_who_is_added_and_cuts_off_who_is_removed(
     tmp_path: Path, scheme: str
@@ -842,6 +845,7 @@ def test_other_urls_are_refused(text: str) -> None:
         Relay.of(text)
 
 
+@pytest.mark.slow
 def test_nobody_at_the_relays_port_is_told(here: Relayed) -> None:
     nowhere = replace(here.relay, urls=(f"tls://127.0.0.1:{free_port()}",))
     party = here.party("ann", relay=nowhere)

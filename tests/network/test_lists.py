@@ -190,6 +190,7 @@ def wrong(parties: Ward) -> list[str]:
 # Runs ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_list_for_every_step_comes_over_a_real_relay_too(
     gather: Any, drawn: Drawn, tmp_path: Path
 ) -> None:
@@ -205,6 +206,7 @@ def test_a_list_for_every_step_comes_over_a_real_relay_too(
     assert len(set(drawn.orders())) == MADE["per-step"]
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("per-epoch-0", "static-0")
 @pytest.mark.parametrize(
     ("tokens", "nodes"), [("per-step", 0), ("per-epoch", 0), ("static", 0), ("static", 2)]
@@ -226,6 +228,7 @@ def test_a_study_with_joint_batches_is_trained_apart(
     assert sizes == ([BATCH] * STEPS if tokens == "per-step" else [4, 4, 4, 3, 4, 4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", ["per-epoch", "static"])
 def test_every_record_is_used_once_in_an_epoch(gather: Any, drawn: Drawn, tokens: str) -> None:
     gather(tokens).serve(timeouts=HASTY)
@@ -249,6 +252,7 @@ class Given:
             self.parties.peers.parties[index].silo.take_list(places, first)
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("per-epoch")
 @every_kind
 def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
@@ -277,7 +281,7 @@ def test_with_the_same_places_the_model_has_the_same_bits_as_in_one_process(
 # Sessions that are lost ------------------------------------------------------------------------
 
 
-@pytest.mark.quick_cases("list-after", "show-before", "mix-after", "take-before")
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", ["list", "wrap", "show", "look", "mix", "take"])
 def test_who_restarts_while_a_list_is_made_is_in_the_next(
@@ -292,6 +296,7 @@ def test_who_restarts_while_a_list_is_made_is_in_the_next(
     assert wrong(parties) == []
 
 
+@pytest.mark.slow
 def test_a_second_list_that_fails_costs_no_attempt(gather: Any, drawn: Drawn) -> None:
     parties = gather("per-step")
     result = parties.serve(
@@ -303,6 +308,7 @@ def test_a_second_list_that_fails_costs_no_attempt(gather: Any, drawn: Drawn) ->
     assert wrong(parties) == []
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("static")
 @pytest.mark.parametrize("tokens", ["per-epoch", "static"])
 def test_a_list_that_is_lost_is_charged_to_the_end_of_its_epoch(
@@ -321,6 +327,7 @@ def test_a_list_that_is_lost_is_charged_to_the_end_of_its_epoch(
     assert wrong(parties) == []
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("per-epoch")
 @every_kind
 def test_serve_goes_on_with_a_new_list_after_the_aggregators_end(
@@ -342,6 +349,7 @@ def test_serve_goes_on_with_a_new_list_after_the_aggregators_end(
     assert wrong(parties) == []
 
 
+@pytest.mark.slow
 def test_a_silo_that_is_never_there_for_a_list_ends_the_run(gather: Any) -> None:
     parties = gather("static")
     relay = Relay(parties.phase, tells=at("mix", lambda _: None, "bob"))
@@ -350,6 +358,7 @@ def test_a_silo_that_is_never_there_for_a_list_ends_the_run(gather: Any) -> None
     assert {len(parties.rows(name)) for name in NAMES} == {0}
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("wrap", "look")
 @pytest.mark.parametrize("call", ["list", "wrap", "show", "look", "mix"])
 def test_what_is_garbled_on_the_way_costs_the_session_and_blames_nobody(
@@ -363,6 +372,7 @@ def test_what_is_garbled_on_the_way_costs_the_session_and_blames_nobody(
     assert {len(parties.rows(name)) for name in NAMES} == {1}
 
 
+@pytest.mark.slow
 def test_a_phase_has_as_long_as_its_work_takes(gather: Any) -> None:
     parties, given = gather("static", training={"steps": 1}), defaultdict[str, list[float]](list)
 
@@ -485,6 +495,7 @@ def cheating(monkeypatch: pytest.MonkeyPatch, cheat: type[Mixer]) -> None:
     monkeypatch.setattr(silo_token_lists, "Mixer", made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cheat", "says"), CHEATS.values(), ids=CHEATS)
 def test_a_cheat_stops_the_run_by_name(
     gather: Any, cheat: type[Mixer], says: str, monkeypatch: pytest.MonkeyPatch
@@ -497,6 +508,7 @@ def test_a_cheat_stops_the_run_by_name(
     assert {len(parties.rows(name)) for name in NAMES} == {0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cheat", [Dropping, Closed, Complaining])
 def test_where_a_list_is_opened_every_silo_finds_the_culprit_for_itself(
     gather: Any, cheat: type[Mixer], monkeypatch: pytest.MonkeyPatch
@@ -580,6 +592,7 @@ def sealed_as(parties: Ward, party: str, where: Frame, tag: Tag, payload: bytes)
     )
 
 
+@pytest.mark.slow
 def test_a_silo_that_keeps_its_key_from_an_opening_is_named_as_missing(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -591,6 +604,7 @@ def test_a_silo_that_keeps_its_key_from_an_opening_is_named_as_missing(
     assert {len(parties.rows(name)) for name in NAMES} == {0}
 
 
+@pytest.mark.slow
 def test_a_complaint_about_a_list_in_force_is_no_answer(gather: Any) -> None:
     """The others keep their keys: who complains is missing, not they."""
     parties = gather("static", training={"steps": 1})
@@ -607,6 +621,7 @@ def test_a_complaint_about_a_list_in_force_is_no_answer(gather: Any) -> None:
     assert relay.asked("give_up", "ann") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [{"receiver": 0}, {"payload": bytes(31)}])
 def test_a_link_that_is_not_for_everybody_names_who_signed_it(
     gather: Any, wrong: dict[str, Any]
@@ -628,6 +643,7 @@ def test_a_link_that_is_not_for_everybody_names_who_signed_it(
     assert {len(parties.rows(name)) for name in NAMES} <= {0, 1}
 
 
+@pytest.mark.slow
 def test_a_complaint_in_answer_to_a_complaint_is_no_key(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -773,6 +789,7 @@ def test_no_model_is_answered_without_a_list(gather: Any) -> None:
     assert parties.rows("ann") == []
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_list_serves_the_attempts_that_it_is_made_for(gather: Any, tokens: str) -> None:
     parties = gather(tokens)
@@ -791,6 +808,7 @@ def test_a_list_serves_the_attempts_that_it_is_made_for(gather: Any, tokens: str
     assert hand.tape[Call.LIST][0] == ("ann", [])
 
 
+@pytest.mark.slow
 def test_a_round_that_is_left_out_names_the_aggregator_and_costs_nothing(gather: Any) -> None:
     """Parts 1, 5, 9 … of a kept list are the same records: they would be paid for once."""
     parties = gather("static")
@@ -805,6 +823,7 @@ def test_a_round_that_is_left_out_names_the_aggregator_and_costs_nothing(gather:
     hand.answered(2)
 
 
+@pytest.mark.slow
 def test_a_session_may_begin_with_any_round(gather: Any, drawn: Drawn) -> None:
     parties = gather("static")
     hand = Hand(parties, opened(parties))

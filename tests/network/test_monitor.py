@@ -123,6 +123,7 @@ def test_who_holds_a_connection_open_keeps_nobody_from_looking() -> None:
         assert get(port, "/healthz")[0] == 503
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\n", b"G"])
 def test_however_many_connections_are_held_threads_are_few(said: bytes) -> None:
     port, before = free_port(), threading.active_count()
@@ -193,6 +194,7 @@ def numbers(text: str) -> set[str]:
     return set(re.findall(r"\d+(?:\.\d+)?", text))
 
 
+@pytest.mark.slow
 def test_a_study_shows_its_health_and_nothing_of_a_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

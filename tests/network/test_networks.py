@@ -65,6 +65,7 @@ def carries(here: Relayed, relay: Relay) -> None:
 # Proxies with CONNECT --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_both_schemes_go_through_a_proxy_with_a_password(
     here: Relayed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,7 +118,7 @@ def summed(home: Path, model: str, purpose: str, weight: float) -> tuple[np.ndar
     return np.asarray(total) * step, deviation
 
 
-@pytest.mark.quick_cases("training-Fragile", "training-Remembering", "evaluation-Looked")
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["Fragile", "Looked", "Remembering"])
 @pytest.mark.parametrize("purpose", [TRAINING, EVALUATION])
 def test_one_record_more_moves_what_an_aggregator_reads_by_one_record(
@@ -135,6 +135,7 @@ def test_one_record_more_moves_what_an_aggregator_reads_by_one_record(
     assert 1.01 + 6 * 2**0.5 * deviation < 15  # far below what forty records add
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("Looked")
 @pytest.mark.parametrize("model", ["Fragile", "Looked"])
 def test_a_record_at_which_the_model_raises_moves_what_is_read_as_one_exchanged_record(
@@ -150,6 +151,7 @@ def test_a_record_at_which_the_model_raises_moves_what_is_read_as_one_exchanged_
     assert min(np.linalg.norm(one) for one in sums) > 50
 
 
+@pytest.mark.slow
 def test_nothing_of_records_is_in_the_file_of_a_silo_whose_model_would_remember(tmp_path) -> None:
     parties = gathered(tmp_path, "Remembering")
     session = opened(parties)

@@ -30,6 +30,7 @@ from network.test_same_bits import apart, trained_together
 pytest.importorskip("nats", reason="needs the extra net")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_models_over_nats_have_the_same_bits_as_in_one_process(
     tmp_path: Path, nodes: int, monkeypatch: pytest.MonkeyPatch
@@ -42,6 +43,7 @@ def test_models_over_nats_have_the_same_bits_as_in_one_process(
     assert parties.broken == []
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_again_and_again_costs_no_attempt(tmp_path: Path) -> None:
     """Every attempt of every silo is charged once, and none is lost."""
     parties = apart(tmp_path, 2, {"training": {"steps": 5}})
@@ -121,6 +123,7 @@ class Everybody:
             thread.join(10)
 
 
+@pytest.mark.slow
 def test_a_consortium_from_its_folders_to_a_model(tmp_path: Path) -> None:
     everybody = Everybody(tmp_path)
     everybody.approve()
@@ -136,6 +139,7 @@ def test_a_consortium_from_its_folders_to_a_model(tmp_path: Path) -> None:
     everybody.end()
 
 
+@pytest.mark.slow
 def test_a_silo_that_has_not_approved_is_waited_for(tmp_path: Path) -> None:
     """It has no roster yet, and says so; the run goes on as soon as it has approved."""
     everybody = Everybody(tmp_path)
@@ -173,6 +177,7 @@ def test_a_wrong_certificate_stands_in_the_status(tmp_path: Path) -> None:
     server.stop()
 
 
+@pytest.mark.slow
 def test_an_aggregator_that_is_gone_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

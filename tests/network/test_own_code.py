@@ -70,6 +70,7 @@ def gathered(home: Path, made: dict[str, Any]) -> Consortium:
     return Consortium.gather(home, made)
 
 
+@pytest.mark.slow
 def test_amounts_are_learned_among_machines_with_code_that_all_agreed_on(tmp_path, clinic) -> None:
     parties = gathered(tmp_path, amounts())
     assert not (tmp_path / "ran").exists()
@@ -137,6 +138,7 @@ def not_at_all(inputs, outputs):
 """
 
 
+@pytest.mark.quick_cases("not_at_all-expected layers that treat each record alone")
 @pytest.mark.parametrize(
     ("factory", "says"),
     [

@@ -96,7 +96,7 @@ def many(gather: Any, monkeypatch: pytest.MonkeyPatch) -> Watched:
 # Mask graphs -----------------------------------------------------------------------------------
 
 
-@pytest.mark.quick_cases("reveal-signed", "contribute-silent")
+@pytest.mark.slow
 @pytest.mark.parametrize("why", ["failed", None], ids=["signed", "silent"])
 @pytest.mark.parametrize("call", ["reveal", "contribute", "confirm", "finish"])
 def test_p4_who_fails_once_the_graph_is_drawn_is_named_and_leaves_graphs_to_draw(
@@ -112,6 +112,7 @@ def test_p4_who_fails_once_the_graph_is_drawn_is_named_and_leaves_graphs_to_draw
     assert clock.slept[-1] > 100 * clock.slept[0]
 
 
+@pytest.mark.slow
 def test_p4_silos_that_take_turns_are_all_named(many: Watched) -> None:
     calls = ("reveal", "contribute", "confirm", "finish")
 
@@ -126,6 +127,7 @@ def test_p4_silos_that_take_turns_are_all_named(many: Watched) -> None:
     assert graphs(many, "s09") <= MOST_FRUITLESS + 1
 
 
+@pytest.mark.slow
 def test_p4_an_aggregator_that_starts_again_draws_no_graph_more(many: Watched) -> None:
     """The count is on the silos' own disks; only their people can go on."""
     engine = Refusing(many, lambda name, party, _: (name, party) == ("contribute", "s05"))
@@ -249,6 +251,7 @@ def test_p15_nobody_pays_while_a_silos_disk_is_known_to_be_full(gather: Any, nod
     del clock
 
 
+@pytest.mark.quick_cases("pairwise-silent")
 @pytest.mark.slow_cases("nodes-silent", "pairwise-failed", "pairwise-ledger")
 @pytest.mark.parametrize("why", ["failed", "ledger", None], ids=["failed", "ledger", "silent"])
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
@@ -292,6 +295,7 @@ def test_p15_with_drop_outs_who_refuses_is_asked_alone_and_the_run_goes_on(
     assert set(alone[1:]) == {("bob",)}
 
 
+@pytest.mark.slow
 def test_a_node_that_refuses_its_totals_is_tried_a_few_times(gather: Any) -> None:
     """Everybody has paid before it is asked: the pauses grow the faster."""
     parties = gather(2, training={"steps": 40})
@@ -337,6 +341,7 @@ def test_p25_who_refuses_costs_a_run_with_correlated_noise_and_drop_outs_only_it
     assert ("hungary",) not in asked
 
 
+@pytest.mark.slow
 def test_a_session_that_is_lost_is_followed_by_the_next_also_where_nobody_waits(
     gather: Any,
 ) -> None:

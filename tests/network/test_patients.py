@@ -42,6 +42,7 @@ def gathered(home: Path, **changes: Any) -> Consortium:
     return Consortium.gather(home, made)
 
 
+@pytest.mark.slow
 def test_a_run_among_machines_protects_patients(tmp_path: Path) -> None:
     parties = gathered(tmp_path, training={"evaluate": {"every": 3, "epsilon": 0.2}})
     result = parties.serve()
@@ -59,6 +60,7 @@ def test_a_run_among_machines_protects_patients(tmp_path: Path) -> None:
         assert rows == {"patient"}
 
 
+@pytest.mark.slow
 def test_a_silo_with_more_patients_than_the_study_states_takes_no_part(tmp_path: Path) -> None:
     """Thirty rows of twelve patients fit a capacity of twelve, and thirteen patients do not."""
     parties = gathered(tmp_path, data={"capacity": 12})

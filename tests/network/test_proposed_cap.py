@@ -57,6 +57,7 @@ def test_p24_a_cap_that_a_silo_has_set_itself_counts(tmp_path: Path) -> None:
     assert cap_of(tmp_path, "hungary") == own
 
 
+@pytest.mark.slow
 def test_a_study_that_proposes_no_cap_sets_none(tmp_path: Path) -> None:
     parties = capped(tmp_path, 0.0)
     parties.serve()

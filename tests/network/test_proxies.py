@@ -207,6 +207,7 @@ def chained(error: BaseException | None) -> str:
 FORMS = ["http://svc:{}@127.0.0.1:{}", "svc:{}@127.0.0.1:{}", "http://{}@127.0.0.1:{}"]
 
 
+@pytest.mark.quick_cases("HTTPS_PROXY-http://{}@127.0.0.1:{}")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy"])
 def test_a_proxys_password_is_in_nothing_that_a_refused_party_says(

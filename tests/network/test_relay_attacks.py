@@ -92,6 +92,7 @@ def other(value: Any) -> Any:
 TERMS = list(RoundParameters.__dataclass_fields__)
 
 
+@pytest.mark.quick_cases("projection", "batch", "nodes")
 @pytest.mark.parametrize("field", TERMS)
 def test_terms_that_do_not_follow_from_the_study_here_are_refused(gather: Any, field: str) -> None:
     parties = gather()
@@ -115,6 +116,7 @@ def test_another_version_with_other_terms_is_told_apart(gather: Any) -> None:
     assert "runs hubbub 0.0.1?[2J" in parties.said[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("purpose", ["evaluation", "standardisation", "", "training ", 7, None])
 def test_a_purpose_that_the_study_does_not_have_is_refused(gather: Any, purpose: Any) -> None:
     parties = gather()
@@ -272,6 +274,9 @@ def parcels() -> dict[str, bytes]:
     }
 
 
+@pytest.mark.quick_cases(
+    "an unknown call-pairwise", "empty-pairwise", "empty-nodes", "four bytes-pairwise"
+)
 @pytest.mark.slow_cases("a million parts-nodes")
 @NODES
 @pytest.mark.parametrize("blob", parcels().values(), ids=parcels())
@@ -286,6 +291,7 @@ def test_a_request_that_is_no_parcel_names_the_relay(gather: Any, nodes: int, bl
         assert refusal(read_answer(parties.answers(name)(blob))) == why
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("four bytes", "another kind", "cut in a length", "longer", "megabytes")
 @pytest.mark.parametrize("blob", parcels().values(), ids=parcels())
 def test_an_answer_that_is_no_parcel_counts_as_none(gather: Any, blob: bytes) -> None:
@@ -296,18 +302,7 @@ def test_an_answer_that_is_no_parcel_counts_as_none(gather: Any, blob: bytes) ->
     assert rounds(parties) == 0
 
 
-@pytest.mark.quick_cases(
-    "none-0",
-    "empty-1",
-    "junk-2",
-    "none-3",
-    "empty-4",
-    "junk-5",
-    "none-6",
-    "empty-7",
-    "junk-8",
-    "none-9",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("call", list(Call))
 @pytest.mark.parametrize("parts", [[], [b""], [b"x" * 300]], ids=["none", "empty", "junk"])
 def test_no_call_with_junk_is_answered(gather: Any, call: Call, parts: list[bytes]) -> None:
@@ -354,7 +349,7 @@ JOINT = {"projection": 3, "projection_kind": "layers"}
 EVERY_PHASE = pytest.mark.parametrize(("nodes", "call"), PHASES)
 
 
-@pytest.mark.quick_cases("0-reveal", "0-confirm", "2-contribute", "2-finish")
+@pytest.mark.slow
 @EVERY_PHASE
 def test_a_corrupted_request_in_set_up_is_refused_and_made_good(
     gather: Any, nodes: int, call: str
@@ -368,7 +363,7 @@ def test_a_corrupted_request_in_set_up_is_refused_and_made_good(
     assert said(parties, ANOTHERS.format("ann"))
 
 
-@pytest.mark.quick_cases("0-commit", "0-contribute", "0-finish", "2-confirm")
+@pytest.mark.slow
 @EVERY_PHASE
 def test_a_lost_answer_in_set_up_is_waited_for(gather: Any, nodes: int, call: str) -> None:
     parties = gather(nodes)
@@ -390,6 +385,7 @@ STRIPPED: dict[str, tuple[str, Callable[[list[bytes]], list[bytes]], int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("all keys", "a seed", "one key", "a word of its own")
 @pytest.mark.parametrize("what", STRIPPED)
 def test_a_relay_that_takes_parts_of_an_answer_away_has_nobody_blamed(
@@ -406,7 +402,7 @@ def test_a_relay_that_takes_parts_of_an_answer_away_has_nobody_blamed(
     assert rounds(parties) == 0
 
 
-@pytest.mark.quick_cases("0-commit", "0-contribute", "0-finish", "2-confirm")
+@pytest.mark.slow
 @EVERY_PHASE
 def test_a_relay_that_corrupts_every_set_up_ends_the_run(
     gather: Any, nodes: int, call: str
@@ -421,7 +417,7 @@ def test_a_relay_that_corrupts_every_set_up_ends_the_run(
     assert rounds(parties) == 0
 
 
-@pytest.mark.quick_cases("0-reveal", "0-confirm", "2-contribute", "2-finish")
+@pytest.mark.slow
 @EVERY_PHASE
 def test_frames_of_another_silo_are_not_taken_for_ones_own(
     gather: Any, nodes: int, call: str
@@ -447,6 +443,7 @@ def test_frames_of_another_silo_are_not_taken_for_ones_own(
     assert said(parties, "expected frames of ann, got another's")
 
 
+@pytest.mark.slow
 @NODES
 def test_an_old_set_up_played_to_a_restarted_silo_is_refused(gather: Any, nodes: int) -> None:
     parties = gather(nodes)
@@ -464,6 +461,7 @@ def test_an_old_set_up_played_to_a_restarted_silo_is_refused(gather: Any, nodes:
     assert rounds(parties) == 0
 
 
+@pytest.mark.slow
 @NODES
 def test_a_set_up_cannot_be_begun_again_in_its_session(gather: Any, nodes: int) -> None:
     """Of a set-up the aggregator signs the ROLL alone, which a relay has: it could play one, and
@@ -480,6 +478,7 @@ def test_a_set_up_cannot_be_begun_again_in_its_session(gather: Any, nodes: int) 
     assert rounds(parties) == paid
 
 
+@pytest.mark.slow
 @NODES
 def test_a_relay_alone_cannot_have_a_model_answered_again(gather: Any, nodes: int) -> None:
     """The whole of that attack: only the relay speaks, and nobody pays twice."""
@@ -516,6 +515,7 @@ def alone(parties: Watched, session: bytes, roll: bytes) -> int:
     return len(parties.said) - before
 
 
+@pytest.mark.slow
 @NODES
 def test_digests_and_frames_moved_between_parcels_are_refused(gather: Any, nodes: int) -> None:
     parties = gather(nodes)
@@ -534,6 +534,7 @@ def test_digests_and_frames_moved_between_parcels_are_refused(gather: Any, nodes
         assert said(parties, ANOTHERS.format("ann"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("nodes", "victim", "training"),
     [(0, "ann", {}), (2, "ann", {}), (2, "node-1", {}), (2, "ann", JOINT), (2, "node-1", JOINT)],
@@ -582,6 +583,7 @@ def no(parties: Watched, party: str, why: Any, culprit: Any = "", asked: bytes =
     return answer([parties.sealed(party, Tag.REFUSAL, payload, **where)])
 
 
+@pytest.mark.slow
 def test_a_refusal_that_the_relay_makes_up_counts_as_a_broken_answer(gather: Any) -> None:
     parties = gather()
     frame = no(parties, "bob", "not-approved")
@@ -591,6 +593,7 @@ def test_a_refusal_that_the_relay_makes_up_counts_as_a_broken_answer(gather: Any
     assert said(parties, "false signature")
 
 
+@pytest.mark.slow
 def test_another_partys_refusal_is_not_ones_own(gather: Any) -> None:
     parties = gather()
     frame = no(parties, "ann", "not-approved")
@@ -599,6 +602,7 @@ def test_another_partys_refusal_is_not_ones_own(gather: Any) -> None:
     assert said(parties, "expected frames of bob, got another's")
 
 
+@pytest.mark.slow
 def test_a_refusal_of_another_session_is_not_one_of_this(gather: Any) -> None:
     """Signed once, when it was true; carried here by whoever kept it."""
     parties = gather()
@@ -625,6 +629,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.quick_cases("None-")
 @pytest.mark.slow_cases("protocol-mallory", "protocol- and ", "protocol-ann and ann", "no-reason-")
 @pytest.mark.parametrize(("why", "culprit"), REFUSED)
 def test_a_refusal_in_words_of_its_own_names_who_signed_it(
@@ -640,6 +645,7 @@ def test_a_refusal_in_words_of_its_own_names_who_signed_it(
     assert not any("\x1b" in line for line in parties.said)
 
 
+@pytest.mark.slow
 def test_a_refusal_may_blame_two_who_did_it_together(gather: Any) -> None:
     """Which is believed as little as one name is: somebody on the way may have done it."""
     parties = gather()
@@ -664,6 +670,7 @@ def test_a_silo_cannot_have_another_blamed_by_its_word_alone(gather: Any) -> Non
     assert refused.value.culprit != "ann"
 
 
+@pytest.mark.slow
 def test_as_many_as_may_collude_cannot_have_another_blamed(gather: Any) -> None:
     """bob and cyn say again and again that ann broke the protocol; the study counts on two."""
     parties = gather(parties={"names": [*NAMES, "dan"], "colluders": 2})
@@ -705,6 +712,7 @@ def ready(parties: Watched, payload: bytes, tag: Tag = Tag.READY) -> Any:
     return at("open", changed, "bob")
 
 
+@pytest.mark.quick_cases("huge")
 @pytest.mark.slow_cases("a float", "infinite", "nan", "true")
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_absurd_counts_of_attempts_name_who_signed_them(gather: Any, counts: Any) -> None:
@@ -722,6 +730,7 @@ SMALL_BOMBS = {
 }
 
 
+@pytest.mark.quick_cases("deep")
 @pytest.mark.parametrize("name", ["deep", "deeper", "a huge number"])
 def test_a_ready_larger_than_any_is_not_read(gather: Any, name: str) -> None:
     parties = gather()
@@ -729,6 +738,7 @@ def test_a_ready_larger_than_any_is_not_read(gather: Any, name: str) -> None:
         opened(parties, Relay(parties.phase, tells=ready(parties, BOMBS[name])))
 
 
+@pytest.mark.quick_cases("a list")
 @pytest.mark.parametrize("payload", SMALL_BOMBS.values(), ids=SMALL_BOMBS)
 def test_a_ready_that_cannot_be_read_names_who_signed_it(gather: Any, payload: bytes) -> None:
     parties = gather()
@@ -742,6 +752,7 @@ def test_a_ready_has_its_own_tag(gather: Any) -> None:
         opened(parties, Relay(parties.phase, tells=ready(parties, b"{}", Tag.CLOSED)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [4, 10**6], ids=["all", "more"])
 def test_a_silo_that_says_all_is_spent_is_told_of_and_the_study_goes_on(
     gather: Any, count: int

@@ -84,6 +84,7 @@ def test_a_round_before_the_set_up_is_over_is_refused(gather: Any) -> None:
     assert parties.rows("ann") == []
 
 
+@pytest.mark.slow
 @NODES
 def test_a_new_opening_ends_the_session_before_it(gather: Any, nodes: int) -> None:
     """Also in the middle of a round: what was begun before it is not answered any more."""
@@ -100,6 +101,7 @@ def test_a_new_opening_ends_the_session_before_it(gather: Any, nodes: int) -> No
         first.round(2)
 
 
+@pytest.mark.slow
 @NODES
 def test_a_model_of_another_session_is_refused_under_either_name(gather: Any, nodes: int) -> None:
     parties = gather(nodes)
@@ -112,6 +114,7 @@ def test_a_model_of_another_session_is_refused_under_either_name(gather: Any, no
     assert parties.rows("ann") == []
 
 
+@pytest.mark.slow
 @NODES
 def test_a_model_is_answered_once(gather: Any, nodes: int) -> None:
     parties = gather(nodes)
@@ -153,6 +156,7 @@ LIES: dict[str, Callable[[Watched, Session], list[bytes]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("no frame", "round 0", "short", "of too few", "two frames")
 @pytest.mark.parametrize("frames", LIES.values(), ids=LIES)
 def test_a_false_model_is_neither_answered_nor_paid_for(gather: Any, frames: Any) -> None:
@@ -166,6 +170,7 @@ def test_a_false_model_is_neither_answered_nor_paid_for(gather: Any, frames: Any
     assert session.round(1)[1] == 1
 
 
+@pytest.mark.slow
 def test_no_session_gives_more_attempts_than_the_study_has_steps(gather: Any) -> None:
     """A malicious aggregator repeats round 1, in one session and in another."""
     parties = gather()
@@ -193,6 +198,7 @@ SPOILT: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("lost", "no bytes", "junk", "cut")
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_a_spoilt_answer_is_not_in_a_sum_of_nodes(gather: Any, spoil: Any) -> None:
@@ -203,6 +209,7 @@ def test_a_spoilt_answer_is_not_in_a_sum_of_nodes(gather: Any, spoil: Any) -> No
     assert set(session.rounds.attendance.absent) == {2}
 
 
+@pytest.mark.quick_cases("no bytes")
 @pytest.mark.slow_cases("altered", "empty", "junk", "missing")
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_a_spoilt_answer_abandons_a_pairwise_attempt(gather: Any, spoil: Any) -> None:
@@ -214,16 +221,7 @@ def test_a_spoilt_answer_abandons_a_pairwise_attempt(gather: Any, spoil: Any) ->
     assert len(parties.rows("ann")) == 2
 
 
-@pytest.mark.quick_cases(
-    "lost-pairwise",
-    "altered-nodes",
-    "altered in the vector-pairwise",
-    "cut-nodes",
-    "empty-pairwise",
-    "no bytes-nodes",
-    "junk-pairwise",
-    "missing-nodes",
-)
+@pytest.mark.slow
 @NODES
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_where_nobody_may_be_missing_the_missing_one_is_named(
@@ -236,6 +234,7 @@ def test_where_nobody_may_be_missing_the_missing_one_is_named(
     assert list(gone.value.absent) == ["bob"]
 
 
+@pytest.mark.slow
 @NODES
 def test_an_answer_to_another_attempt_is_not_added(gather: Any, nodes: int) -> None:
     """The relay keeps bob's first answer and hands it in for all rounds."""
@@ -252,6 +251,7 @@ def test_an_answer_to_another_attempt_is_not_added(gather: Any, nodes: int) -> N
     assert said(parties, "expected an answer to attempt 2.0, got one to 1.0 from bob")
 
 
+@pytest.mark.slow
 @NODES
 def test_a_silos_answer_handed_in_as_anothers_is_not_added(gather: Any, nodes: int) -> None:
     parties = gather(nodes, **ONE_AWAY)
@@ -269,6 +269,7 @@ def test_a_silos_answer_handed_in_as_anothers_is_not_added(gather: Any, nodes: i
     assert set(session.rounds.attendance.absent) == {2}
 
 
+@pytest.mark.slow
 @NODES
 def test_answers_that_come_twice_or_of_nobody_change_nothing(gather: Any, nodes: int) -> None:
     parties = gather(nodes)
@@ -282,6 +283,7 @@ def test_answers_that_come_twice_or_of_nobody_change_nothing(gather: Any, nodes:
         assert session.round(number)[1] == 1
 
 
+@pytest.mark.slow
 @NODES
 def test_answers_in_any_order_give_the_sum(gather: Any, nodes: int) -> None:
     parties = gather(nodes)
@@ -292,6 +294,7 @@ def test_answers_in_any_order_give_the_sum(gather: Any, nodes: int) -> None:
     assert opened(parties, backwards).round(1)[1] == 1
 
 
+@pytest.mark.quick_cases("0-pairwise")
 @pytest.mark.slow_cases("0-nodes", "41-pairwise", "43-nodes")
 @NODES
 @pytest.mark.parametrize("size", [0, 41, 43])
@@ -311,6 +314,7 @@ def test_a_signed_vector_of_another_length_stops_the_study_by_name(
     assert refused.value.culprit == "bob"
 
 
+@pytest.mark.slow
 @NODES
 def test_two_models_in_one_attempt_make_no_sum(gather: Any, nodes: int) -> None:
     """Whoever has the aggregator's key shows bob another MODEL; what bob answers says which."""
@@ -344,6 +348,7 @@ def test_frames_that_a_silo_adds_to_its_answer_do_not_stop_a_node(gather: Any) -
     assert not {4, 5} & set(session.rounds.attendance.absent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left_out", [1, 2])
 def test_a_silo_that_leaves_out_a_nodes_share_is_the_one_that_is_missing(
     gather: Any, left_out: int
@@ -362,6 +367,7 @@ def test_a_silo_that_leaves_out_a_nodes_share_is_the_one_that_is_missing(
 # Compute nodes ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("altered", "cut", "empty", "missing")
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_without_a_nodes_total_there_is_no_sum(gather: Any, spoil: Any) -> None:
@@ -397,6 +403,7 @@ def test_a_request_is_answered_once_and_by_whom_it_is_for(gather: Any) -> None:
         assert refusal(read_answer(parties.answers("node-1")(blob))) == ("protocol", "relay")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silos", [(1,), (2,), (1, 2)])
 def test_an_aggregator_that_asks_a_node_for_fewer_gets_nothing(gather: Any, silos: Any) -> None:
     parties = gather(2)
@@ -499,6 +506,7 @@ def test_anchors_that_differ_between_silos_are_noticed(gather: Any) -> None:
     assert session.rounds.round(1, session.initial, 1)[1] == 1
 
 
+@pytest.mark.slow
 def test_no_seed_is_learned_twice_or_without_a_model(gather: Any) -> None:
     parties = gather(**JOINT)
     relay = Relay(parties.phase)
@@ -564,6 +572,7 @@ EVALUATED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trained", [0, 1, 3])
 def test_evaluations_before_their_time_are_in_what_a_silo_signs(gather: Any, trained: int) -> None:
     """The account of s steps has the evaluations that are due by then, and no more (P16)."""
@@ -579,6 +588,7 @@ def test_evaluations_before_their_time_are_in_what_a_silo_signs(gather: Any, tra
     assert training.plan.epsilon_after(4) > training.plan.epsilon_after(max(trained, 1))
 
 
+@pytest.mark.slow
 def test_evaluations_in_their_time_add_no_attempts(gather: Any) -> None:
     parties = gather(**EVALUATED)
     training = opened(parties)
@@ -593,6 +603,7 @@ def test_evaluations_in_their_time_add_no_attempts(gather: Any) -> None:
 # Who is asked again ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twice", [[], ["bob"]])
 def test_a_set_up_that_fails_for_a_copied_home_does_not_blame_the_relay(
     gather: Any, twice: list[str]
@@ -608,6 +619,7 @@ def test_a_set_up_that_fails_for_a_copied_home_does_not_blame_the_relay(
     assert ("two processes take part as bob" in str(caught.value)) is bool(twice)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missed", [1, 4])
 def test_a_silo_that_misses_the_close_signs_its_part_later(gather: Any, missed: int) -> None:
     parties = gather()
@@ -621,6 +633,7 @@ def test_a_silo_that_misses_the_close_signs_its_part_later(gather: Any, missed: 
     assert len(clock.slept) == missed
 
 
+@pytest.mark.slow
 def test_a_close_whose_answer_was_lost_is_signed_alike_again(gather: Any) -> None:
     parties = gather()
     relay = Relay(parties.phase, tells=at("close", lost, "bob", times=1))
@@ -719,12 +732,7 @@ def test_after_what_it_has_signed_a_silo_answers_no_more_rounds(gather: Any) -> 
     assert parties.ask("ann", Call.CLOSE, name, end) == before  # what was lost can be said again
 
 
-@pytest.mark.quick_cases(
-    "training-running-nodes",
-    "training-restarted-pairwise",
-    "evaluation-running-pairwise",
-    "evaluation-restarted-nodes",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
 @pytest.mark.parametrize("purpose", [TRAINING, EVALUATION])
@@ -881,6 +889,7 @@ ENDS: dict[str, Callable[[list[bytes], Watched, Session], list[bytes]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases(
     "a model too long", "sessions of no kind", "a model of no numbers", "without CLOSE"
 )
@@ -923,6 +932,7 @@ PARTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("nothing", "a number", "deep in a table", "of the wrong kinds")
 @pytest.mark.parametrize("payload", PARTS.values(), ids=PARTS)
 def test_what_a_silo_says_in_the_end_cannot_stop_the_evidence(gather: Any, payload: bytes) -> None:

@@ -84,6 +84,7 @@ def restarted(folder: Path, parties: Watched) -> tuple[Struck, Callable[[], Any]
     return struck, run
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("pairwise", "full-shares")
 @pytest.mark.parametrize(
     ("nodes", "changes", "calls"),

@@ -116,6 +116,7 @@ def test_p30_a_node_that_forgets_its_promise_would_be_noticed(
         collection_games(tmp_path, iter(range(3, 9)), monkeypatch, deposits)
 
 
+@pytest.mark.slow
 def test_p3_whoever_is_killed_and_set_back_no_mask_and_no_row_serves_twice(tmp_path: Path) -> None:
     counts = session_games(tmp_path, iter((1, 2)))
     assert counts["replayed"] > 0
@@ -309,6 +310,7 @@ def test_p15_a_silo_keeps_the_newest_that_was_witnessed_of_a_ledger(tmp_path: Pa
     assert [path.name for path in file.parent.iterdir()] == ["ann.json"]
 
 
+@pytest.mark.slow
 def test_each_session_has_paid_for_an_epoch_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +330,7 @@ def test_each_session_has_paid_for_an_epoch_of_its_own(
     assert json.loads(found)["missing"] == {"training": 3}  # of 4 answers and of 1
 
 
+@pytest.mark.slow
 def test_no_row_is_missing_for_a_version_that_plans_other_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ def relay_parts(relay: Relay, call: str, node: str) -> list[bytes]:
     return read_answer(relay.told(call, node)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["promise", "total"])
 def test_a_node_that_does_not_promise_or_tell_makes_no_sum(gather: Any, phase: str) -> None:
     parties = gather(2, **ONE_AWAY)

@@ -92,6 +92,7 @@ def begun(session: Session, purpose: str, model: np.ndarray) -> np.ndarray:
 REFUSED = ("protocol", "aggregator")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("purpose", ["validation", "coefficients"])
 def test_what_is_asked_last_is_asked_at_the_result_that_was_signed(
     parties: Watched, purpose: str
@@ -108,6 +109,7 @@ def test_what_is_asked_last_is_asked_at_the_result_that_was_signed(
     assert len(parties.rows(NORTH)) == 1
 
 
+@pytest.mark.slow
 def test_a_silo_signs_one_result_and_no_other_after_a_restart_neither(parties: Watched) -> None:
     session = opened(parties, purpose="validation")
     first = show(parties, session, MODEL)
@@ -121,6 +123,7 @@ def test_a_silo_signs_one_result_and_no_other_after_a_restart_neither(parties: W
     assert unverified(show(parties, again, MODEL)[0]).tag is Tag.RESULT_SIGNED
 
 
+@pytest.mark.slow
 def test_after_the_result_nothing_is_summed_that_could_change_it(parties: Watched) -> None:
     training = opened(parties)
     assert training.round(1)[0] is not None
@@ -129,6 +132,7 @@ def test_after_the_result_nothing_is_summed_that_could_change_it(parties: Watche
     assert len(parties.rows(NORTH)) == 1
 
 
+@pytest.mark.slow
 def test_the_end_of_a_study_is_at_the_result_that_was_signed(parties: Watched) -> None:
     session = opened(parties, purpose="validation")
     show(parties, session, MODEL)
@@ -143,6 +147,7 @@ def test_the_end_of_a_study_is_at_the_result_that_was_signed(parties: Watched) -
     assert unverified(close(MODEL)[0]).tag is Tag.CLOSED
 
 
+@pytest.mark.slow
 def test_the_result_of_a_study_that_is_over_is_noted_too(parties: Watched) -> None:
     """Nobody shows another one later, though nothing was asked at the first."""
     session = opened(parties, purpose="validation")
@@ -156,6 +161,7 @@ def test_the_result_of_a_study_that_is_over_is_noted_too(parties: Watched) -> No
     assert refusal(show(parties, opened(parties, purpose="validation"), OTHER)) == REFUSED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "payload", [b"", MODEL.tobytes()[:-1], 9 * MODEL.tobytes(), b"\xff" * 12], ids=len
 )
@@ -166,6 +172,7 @@ def test_a_result_that_is_no_model_is_not_signed(parties: Watched, payload: byte
     assert not (parties.home / NORTH / "results").exists()
 
 
+@pytest.mark.slow
 def test_no_session_of_the_training_is_shown_a_result(parties: Watched) -> None:
     assert refusal(show(parties, opened(parties), MODEL)) == ("protocol", "relay")
 
@@ -179,6 +186,7 @@ def carrying(state: np.ndarray, query: Any, sums: int) -> np.ndarray:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sums", "round"), [(1, 1), (1, 2), (2, 2), (2, 3), (3, 3)])
 def test_a_first_state_that_carries_a_sum_is_refused(
     parties: Watched, sums: int, round: int
@@ -192,6 +200,7 @@ def test_a_first_state_that_carries_a_sum_is_refused(
     assert parties.rows(NORTH) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", ["count", "half", "below", "later", "nan", "place"])
 def test_a_state_of_no_sums_is_the_first_one_to_the_last_bit(parties: Watched, spoil: str) -> None:
     session = opened(parties, purpose="coefficients")
@@ -210,6 +219,7 @@ def test_a_state_of_no_sums_is_the_first_one_to_the_last_bit(parties: Watched, s
     assert parties.rows(NORTH) == []
 
 
+@pytest.mark.slow
 def test_statistics_begin_with_no_sums(tmp_path: Path) -> None:
     changed = {"statistics": {"ages": {"kind": "table", "columns": ["age"]}, "epsilon": 1.0}}
     changed["statistics"]["sums"] = 2
@@ -225,6 +235,7 @@ def test_statistics_begin_with_no_sums(tmp_path: Path) -> None:
 # Whole runs ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_honest_run_shows_its_result_before_it_asks_last(tmp_path: Path) -> None:
     parties = gathered(tmp_path)
     result = parties.serve()
@@ -248,6 +259,7 @@ def test_an_honest_run_shows_its_result_before_it_asks_last(tmp_path: Path) -> N
     assert all(name in proven for name in ("run/validation.json", "run/coefficients.json"))
 
 
+@pytest.mark.slow
 def test_a_run_that_asks_at_another_model_gets_no_sum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +278,7 @@ def test_a_run_that_asks_at_another_model_gets_no_sum(
     assert purposes == {"training", "coefficients"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lies", [False, True])
 def test_a_silo_that_does_not_sign_the_result_costs_the_others_no_sum(
     tmp_path: Path, lies: bool
@@ -286,6 +299,7 @@ def test_a_silo_that_does_not_sign_the_result_costs_the_others_no_sum(
     assert any("north: expected its word" in said for said in parties.said) == lies
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_the_result_is_found_though_no_sum_can_be_made_again(
     tmp_path: Path,
 ) -> None:
@@ -325,6 +339,7 @@ def killed(phase: Phase, name: str, number: int, whom: Sequence[str]) -> Phase:
     return carried
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "number", "asked"),
     [

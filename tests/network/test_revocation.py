@@ -108,6 +108,7 @@ def said_no(parties: Watched, name: str, call: Call, session: bytes, *parts: byt
     return refusal(parties.ask(name, call, session, parts))[0]
 
 
+@pytest.mark.slow
 @EVERY_WAY
 @NODES
 def test_a_session_ends_where_it_is_revoked(gather: Any, nodes: int, revoke: Revoke) -> None:
@@ -125,6 +126,7 @@ def test_a_session_ends_where_it_is_revoked(gather: Any, nodes: int, revoke: Rev
     assert said_no(parties, "ann", Call.CLOSE, name, b"", b"") == "not-approved"
 
 
+@pytest.mark.slow
 @EVERY_WAY
 def test_a_node_ends_a_session_too(gather: Any, revoke: Revoke) -> None:
     parties = gather(2)
@@ -136,6 +138,7 @@ def test_a_node_ends_a_session_too(gather: Any, revoke: Revoke) -> None:
     assert parties.seats["node-1"]._sessions == {}
 
 
+@pytest.mark.slow
 @NODES
 def test_a_session_that_was_ended_stays_so_when_the_study_is_approved_again(
     gather: Any, nodes: int
@@ -187,6 +190,7 @@ def test_p15_a_sum_that_is_made_while_it_is_withdrawn_does_not_leave(gather: Any
     assert len(parties.rows("ann")) == 1
 
 
+@pytest.mark.slow
 @EVERY_WAY
 def test_an_answer_that_was_kept_is_not_given_again(gather: Any, revoke: Revoke) -> None:
     """A relay that keeps an answer back and asks again gets what it would get anew."""
@@ -262,6 +266,7 @@ def test_what_was_sent_for_a_collection_does_not_leave_again_once_it_is_withdraw
     line.end()
 
 
+@pytest.mark.slow
 @EVERY_WAY
 def test_the_aggregators_own_revocation_ends_its_run_before_the_next_attempt(
     gather: Any, revoke: Revoke
@@ -307,6 +312,7 @@ def test_an_aggregator_hears_of_its_revocation_in_the_middle_of_a_long_pause(
     assert slept == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.slow
 def test_with_drop_outs_the_run_goes_on_without_who_has_revoked(gather: Any) -> None:
     parties = gather(2, parties={"colluders": 0, "dropouts": 1}, training={"steps": 6})
 
@@ -318,6 +324,7 @@ def test_with_drop_outs_the_run_goes_on_without_who_has_revoked(gather: Any) -> 
     assert [len(parties.rows(name)) for name in NAMES] == [6, 2, 6]
 
 
+@pytest.mark.slow
 def test_a_study_of_an_old_roster_is_not_opened_and_one_of_the_new_is(gather: Any) -> None:
     """The same processes run on: who has kept its keys takes part under the new roster."""
     parties = gather()
@@ -431,6 +438,7 @@ def test_a_command_whose_keys_were_replaced_ends_with_1(
     assert "start hubbub join again" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_running_join_goes_on_under_a_new_roster_at_a_new_relay(tmp_path: Path) -> None:
     """Somebody's keys are replaced and the relay moves: nobody else starts anything."""
     before, after = Everybody(tmp_path / "before"), None
@@ -462,6 +470,7 @@ def test_a_running_join_goes_on_under_a_new_roster_at_a_new_relay(tmp_path: Path
     assert ended == []
 
 
+@pytest.mark.quick_cases("by_hand")
 @EVERY_WAY
 def test_a_session_is_over_though_nobody_asks(gather: Any, revoke: Revoke) -> None:
     """An aggregator that stands still cannot keep a session open; a running join looks itself."""

@@ -102,11 +102,11 @@ def played(home: Path, nodes: int, patch: pytest.MonkeyPatch, deaths: Deaths) ->
         assert [str(one) for one in verify(home / "run") if not one.holds] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("party", "nodes"),
     [("ann", 0), ("ann", 2), ("node-1", 2), ("aggregator", 0), ("aggregator", 2)],
 )
-@pytest.mark.quick_cases("ann-0", "node-1-2", "aggregator-2")
 def test_p29_killed_at_every_write_a_training_of_some_ends_with_the_right_books(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, party: str, nodes: int
 ) -> None:

@@ -72,6 +72,7 @@ def together(parties: Watched, prepared: PreparedStudy) -> Federation:
     )
 
 
+@pytest.mark.slow
 @KINDS
 def test_the_sums_have_the_same_bits(
     tmp_path: Path, nodes: int, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -107,6 +108,7 @@ def trained_together(parties: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Pre
     return prepared, train(prepared, summation, lambda *_: None, divisor=prepared.plan.divisor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2], ids=["pairwise", "nodes"])
 def test_the_models_have_the_same_bits(
     tmp_path: Path, nodes: int, monkeypatch: pytest.MonkeyPatch
@@ -118,6 +120,7 @@ def test_the_models_have_the_same_bits(
     assert (here.parameters != prepared.initial).all()
 
 
+@pytest.mark.slow
 def test_another_key_gives_other_bits(tmp_path: Path) -> None:
     """The comparison above can fail."""
     parties = apart(tmp_path, 0, {})

@@ -224,6 +224,7 @@ def test_a_folder_keeps_to_its_roster(sites: Consortium, tmp_path: Path) -> None
     assert read_roster(sites.home / "ann" / ROSTER) == sites.aggregator.roster
 
 
+@pytest.mark.slow
 def test_a_study_that_was_withdrawn_is_not_opened_and_not_gone_on_with(tmp_path: Path) -> None:
     parties = Watched.gather(tmp_path, tiny())
     assert isinstance(parties, Watched)
@@ -253,6 +254,7 @@ def test_a_roster_in_a_file_is_read_back(sites: Consortium, tmp_path: Path) -> N
 # Mask graphs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_graphs_are_not_drawn_until_one_comes_apart(
     gather: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

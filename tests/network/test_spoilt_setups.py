@@ -96,6 +96,7 @@ def blamed(parties: Watched) -> set[str]:
     return {name for name in FIVE for line in told if f"{name} (" in line}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", LIES)
 def test_a_run_goes_on_without_who_spoils_every_set_up(gather: Any, what: str) -> None:
     nodes, call, lie, _ = LIES[what]
@@ -108,6 +109,7 @@ def test_a_run_goes_on_without_who_spoils_every_set_up(gather: Any, what: str) -
     assert wrongs(parties) == []
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases(*(lie for lie in LIES if lie.startswith("nodes")))
 @pytest.mark.parametrize("what", LIES)
 def test_where_it_cannot_be_spared_the_run_ends_with_its_name(gather: Any, what: str) -> None:
@@ -119,6 +121,7 @@ def test_where_it_cannot_be_spared_the_run_ends_with_its_name(gather: Any, what:
     assert blamed(parties) <= {LIAR}
 
 
+@pytest.mark.slow
 def test_an_anchor_without_a_signature_costs_no_set_up(gather: Any) -> None:
     parties = gather(2, names=FIVE, parties=ONE, training={"steps": 4, **JOINT})
     relay = lying(parties, "open", false_signature)
@@ -142,6 +145,7 @@ def spoilt_for(receiver: int, tag: Tag) -> Lie:
     return lie
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", [1, 5])
 @pytest.mark.parametrize(
     ("call", "tag"), [("contribute", Tag.CONTRIBUTION), ("confirm", Tag.KEY_CHECK)]
@@ -157,6 +161,7 @@ def test_who_spoils_what_one_other_sees_does_not_end_the_run(
     assert wrongs(parties) == []
 
 
+@pytest.mark.slow
 def test_whom_all_complain_of_is_left_out_alone(gather: Any) -> None:
     """Each sees a proof of its own fail; more complain than can lie."""
     parties = gather(names=FIVE, parties=ONE)
@@ -170,9 +175,7 @@ def test_whom_all_complain_of_is_left_out_alone(gather: Any) -> None:
     assert rolls(parties) == [set(FIVE) - {LIAR}]
 
 
-@pytest.mark.quick_cases(
-    "ann-commit", "eve-reveal", "relay-contribute", "ann-confirm", "eve-finish", "relay-reveal"
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["commit", "reveal", "contribute", "confirm", "finish"])
 @pytest.mark.parametrize("whom", ["ann", "eve", "relay"])
 def test_who_complains_of_others_every_time_does_not_end_the_run(
@@ -192,6 +195,7 @@ def test_who_complains_of_others_every_time_does_not_end_the_run(
     assert wrongs(parties) == []
 
 
+@pytest.mark.slow
 def test_two_who_take_turns_do_not_end_a_run_that_both_can_be_spared_in(gather: Any) -> None:
     """Each complains of another honest one while the first sits out."""
     six = (*FIVE, "fay")
@@ -220,6 +224,7 @@ def test_two_who_take_turns_do_not_end_a_run_that_both_can_be_spared_in(gather: 
 # Who carries ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_who_is_shown_other_digests_is_left_out_and_not_blamed(gather: Any, nodes: int) -> None:
     """It has signed what it saw. Nobody can tell it from a liar, and nobody does."""
@@ -235,6 +240,7 @@ def test_who_is_shown_other_digests_is_left_out_and_not_blamed(gather: Any, node
     assert any("it, or whoever carries its messages" in line for line in parties.said)
 
 
+@pytest.mark.slow
 def test_all_but_one_are_shown_other_digests_and_that_one_is_not_blamed(gather: Any) -> None:
     """Few are not wrong for being few: the aggregator knows what it has sent."""
     parties = gather(names=FIVE, parties=ONE)
@@ -252,6 +258,7 @@ def test_all_but_one_are_shown_other_digests_and_that_one_is_not_blamed(gather: 
     assert blamed(parties) == others
 
 
+@pytest.mark.slow
 def test_a_second_commitment_that_a_relay_shows_to_one_silo_blames_none_but_way_and_signer(
     gather: Any,
 ) -> None:
@@ -278,6 +285,7 @@ def test_a_second_commitment_that_a_relay_shows_to_one_silo_blames_none_but_way_
 # The check itself -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nothing_is_wrong_in_an_honest_set_up(gather: Any) -> None:
     parties = gather(names=FIVE, parties=ONE)
     relay = Relay(parties.phase)

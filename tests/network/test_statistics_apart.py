@@ -41,6 +41,7 @@ HAZARD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "asked"), [(0, ASKED), (2, {"hazard": HAZARD})])
 def test_a_consortium_answers_and_every_silo_keeps_the_answers(
     tmp_path: Path, nodes: int, asked: dict[str, Any]
@@ -56,6 +57,7 @@ def test_a_consortium_answers_and_every_silo_keeps_the_answers(
     assert json.loads((kept / "statistics.json").read_text()) == told
 
 
+@pytest.mark.slow
 def test_a_silo_keeps_no_answers_of_sums_that_were_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +87,7 @@ def without(silo: str, inner: Phase) -> Phase:
     return phase
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "sums"), [(2, 1), (0, 2)])
 def test_a_consortium_answers_though_a_silo_drops_out(
     tmp_path: Path, nodes: int, sums: int
@@ -101,6 +104,7 @@ def test_a_consortium_answers_though_a_silo_drops_out(
     assert 600 < records < 820 or (sums == 2 and 800 < records < 1040)  # 920, 200 of them here
 
 
+@pytest.mark.slow
 def test_a_consortium_trains_and_answers_in_one_study(tmp_path: Path) -> None:
     all_of_them = {"sampling": "full-batch", "sample_rate": 1}
     whole = table(HOSPITALS, privacy={"epsilon": 8.0}, training=all_of_them)

@@ -20,6 +20,7 @@ def made_up(nodes: int = 0, **tables: Any) -> dict[str, Any]:
     return made | {"synthetic": asked}
 
 
+@pytest.mark.slow
 def test_a_consortium_makes_records_that_every_silo_keeps(tmp_path: Path) -> None:
     parties = Consortium.gather(tmp_path, made_up())
     result = parties.serve()
@@ -31,6 +32,7 @@ def test_a_consortium_makes_records_that_every_silo_keeps(tmp_path: Path) -> Non
         assert (kept / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_records_are_made_although_a_silo_misses_a_sum(tmp_path: Path, nodes: int) -> None:
     """Without nodes the attempt is lost, and two of three sums are enough."""

@@ -22,6 +22,7 @@ def asking(nodes: int = 0, *, dropouts: int = 0, **keys: Any) -> dict[str, Any]:
     return made | {"validation": {"epsilon": 4.0, "centres": True, **keys}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("records", ["held-back", "training"])
 def test_a_consortium_trains_a_model_and_says_how_good_it_is(tmp_path: Path, records: str) -> None:
     parties = Consortium.gather(tmp_path, asking(records=records))
@@ -33,6 +34,7 @@ def test_a_consortium_trains_a_model_and_says_how_good_it_is(tmp_path: Path, rec
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "sums"), [(2, 1), (0, 2)])
 def test_it_says_so_though_a_silo_drops_out(tmp_path: Path, nodes: int, sums: int) -> None:
     """With nodes by the sum of the others; with pairwise masks by the other of two sums."""

@@ -115,6 +115,7 @@ def test_adversarial_vectors_are_not_longer_than_the_bound(
     assert squares.var() <= 2 / dimension * (1 + 6 * sqrt(60 / squares.size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a pair", "all equal"])
 def test_columns_that_depend_on_each_other_are_seen_to_be_longer(name: str) -> None:
     """The same test refuses a matrix with one column ten times, and one with longer entries."""
@@ -381,7 +382,6 @@ def test_kinds_without_a_mixture_are_refused(kind: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.quick_cases("add-remove-0-removal_stick-1.0-3", "add-remove-1-addition_stick-1.0-30")
 @pytest.mark.parametrize("k", [2, 3, 30])
 @pytest.mark.parametrize(("relation", "way", "stick", "apart"), STICKS[:2])
 def test_the_least_radius_costs_nothing_worth_speaking_of(

@@ -70,6 +70,7 @@ def test_no_public_name_is_a_module_too(name: str) -> None:
     assert not inspect.ismodule(public(name))
 
 
+@pytest.mark.slow
 def test_plan_is_a_function_whatever_was_imported_before() -> None:
     python(
         "import hubbub.planning.accounts, hubbub.queries.study_queries\n"
@@ -123,6 +124,7 @@ def test_the_usual_question_and_the_usual_plan_load_no_more_than_they_need() -> 
     )
 
 
+@pytest.mark.slow
 def test_import_of_hubbub_loads_neither_torch_nor_an_engine() -> None:
     python(
         "import hubbub, sys\n"

@@ -90,7 +90,7 @@ def sample() -> Array:
 # The standard normal ----------------------------------------------------------------------------
 
 
-@pytest.mark.quick_cases("2", "3")
+@pytest.mark.slow
 @pytest.mark.parametrize("order", range(1, 7))
 def test_moments_are_the_normal_ones(sample, order):
     def double_factorial(n: int) -> int:

@@ -89,6 +89,7 @@ def test_a_run_with_a_silo_missing_is_made_again_by_the_announced_shares(folder:
     assert of_epsilon(found) == [REDERIVED] * 3
 
 
+@pytest.mark.slow
 def test_a_plan_without_announced_shares_is_not_taken_for_the_runs(
     folder: Path, tmp_path: Path
 ) -> None:

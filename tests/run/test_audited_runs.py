@@ -93,6 +93,7 @@ def test_the_evidence_holds_the_audit_and_verify_says_so(made: Path) -> None:
     assert "played 2 trainings of this study" in (made / "run" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_evidence_is_as_its_schema_says_with_an_audit_and_without(made: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="checks the published schema")
     validator = jsonschema.Draft202012Validator(SCHEMA)

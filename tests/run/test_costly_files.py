@@ -131,6 +131,7 @@ def test_evidence_of_a_costly_study_is_not_checked_and_no_pass(
     assert f"{left}? not checked" in capsys.readouterr().out.replace("\n", " ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_is_left_out_is_no_pass_and_is_done_on_demand(
     made: tuple[Path, Federation],

@@ -101,6 +101,7 @@ def test_the_evidence_of_a_run_is_as_its_schema_says(evidence: Path) -> None:
         assert list(validator.iter_errors(other))
 
 
+@pytest.mark.slow
 def test_everything_holds_and_each_claim_says_how(evidence: Path) -> None:
     found = check(evidence)
     assert wrongs(found) == ""

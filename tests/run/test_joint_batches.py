@@ -153,7 +153,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 # Batches --------------------------------------------------------------------------------------
 
 
-@pytest.mark.quick_cases("static", "per-epoch")
+@pytest.mark.slow
 @every_policy
 def test_lists_are_made_as_often_as_the_policy_says(drawn: Drawn, tokens: str) -> None:
     run(study(tokens), plan=planned(tokens))
@@ -162,6 +162,7 @@ def test_lists_are_made_as_often_as_the_policy_says(drawn: Drawn, tokens: str) -
     assert all(set(batch) == {1, 2, 3, 4} for batch in drawn.batches.values())
 
 
+@pytest.mark.slow
 def test_every_batch_has_exactly_its_members_over_all_silos(drawn: Drawn) -> None:
     run(study(), plan=planned("per-step"))
     assert drawn.sizes() == [BATCH] * STEPS
@@ -169,6 +170,7 @@ def test_every_batch_has_exactly_its_members_over_all_silos(drawn: Drawn) -> Non
     assert len({tuple(batch) for batch in drawn.members()}) > STEPS // 2
 
 
+@pytest.mark.slow
 @kept_list
 def test_where_a_list_is_kept_every_record_is_in_one_batch_of_an_epoch(
     drawn: Drawn, tokens: str
@@ -342,6 +344,7 @@ def test_a_baseline_has_exactly_b_records_of_all_silos_in_every_batch(
     assert len({tuple(batch) for batch in batches}) > STEPS // 2
 
 
+@pytest.mark.quick_cases("static-trusted", "static-non-private", "per-epoch-non-private")
 @together
 @kept_list
 def test_a_baseline_has_every_record_once_in_an_epoch_where_the_plan_charges_for_that(
@@ -356,6 +359,7 @@ def test_a_baseline_has_every_record_once_in_an_epoch_where_the_plan_charges_for
     assert len(set(rest)) == len(rest) == 2 * BATCH
 
 
+@pytest.mark.slow
 @kept_list
 def test_a_silo_alone_uses_each_of_its_records_once_in_an_epoch(
     summed: Summed, tokens: str
@@ -374,6 +378,7 @@ def sampled(summed: Summed, baseline: str, steps: int) -> None:
     assert [len(batches) for batches in summed.batches.values()] == [steps] * tasks
 
 
+@pytest.mark.slow
 def test_a_trusted_party_draws_every_record_as_often_as_any_other(summed: Summed) -> None:
     sampled(summed, "trusted", 200)
     assert is_even(summed.times(), 200)
@@ -389,6 +394,7 @@ def spread_of(sizes: np.ndarray) -> float:
     return float(np.mean((sizes - law.mean()) ** 2 / law.var()))
 
 
+@pytest.mark.slow
 def test_a_silo_alone_has_its_part_of_a_batch_and_no_poisson_batch(summed: Summed) -> None:
     """Within 5 deviations, which chance passes once in 10^6; Poisson batches are at 1.27."""
     steps = 600
@@ -419,6 +425,7 @@ def spent(folder: Path, name: str) -> float:
         return book.epsilon(delta=DELTA, relation="substitute")
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("static")
 @every_policy
 def test_the_ledger_has_a_row_for_every_attempt_or_epoch_and_the_plans_epsilon(
@@ -487,7 +494,7 @@ def assert_within(folder: Path, tokens: str) -> None:
         assert spent(folder, name) <= planned(tokens).epsilon() * (1 + 1e-3)
 
 
-@pytest.mark.quick_cases("static-1", "per-epoch-5")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tokens", "after"),
     [("per-step", 3), *((kept, after) for kept in ("per-epoch", "static") for after in (1, 3, 5))],
@@ -512,6 +519,7 @@ def test_a_run_that_is_stopped_again_and_again_never_spends_more(
         assert times_drawn(drawn).max() <= ROWS[tokens]
 
 
+@pytest.mark.slow
 @every_policy
 def test_what_was_charged_and_not_sent_is_spent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: str
@@ -538,6 +546,7 @@ def test_what_was_charged_and_not_sent_is_spent(
     assert result.final["step"] == done
 
 
+@pytest.mark.slow
 @kept_list
 def test_a_resumed_run_draws_from_a_new_list(tmp_path: Path, drawn: Drawn, tokens: str) -> None:
     with pytest.raises(KeyboardInterrupt):
@@ -599,6 +608,7 @@ def test_another_number_of_records_than_stated_is_refused_before_anything_is_cha
     assert not any(rows(tmp_path / "ledgers", name) for name in NAMES)
 
 
+@pytest.mark.slow
 def test_a_silo_over_its_cap_stops_the_run(tmp_path: Path) -> None:
     (tmp_path / "ledgers").mkdir()
     with Ledger(tmp_path / "ledgers" / "b.sqlite") as book:

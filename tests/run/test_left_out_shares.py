@@ -193,6 +193,7 @@ def held_words(home: Path) -> str:
     return "\n".join(one.claim for one in verify(home / "run") if one.verdict == REDERIVED)
 
 
+@pytest.mark.slow
 def test_of_an_old_transcript_it_is_said_that_no_share_was_kept(tmp_path: Path) -> None:
     """Also if somebody has left all of them out; never is the word of a node confirmed then."""
     result, parties = finished(a_study(steps=1, changes=CHANGES), tmp_path / "run")

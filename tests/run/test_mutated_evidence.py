@@ -106,7 +106,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrueFile]:
     return made
 
 
-@pytest.mark.quick_cases("resumed", "full shares", "correlated", "patients")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MADE)
 def test_every_claim_about_a_true_file_that_is_re_derived_is_true(
     files: dict[str, TrueFile], kind: str, tmp_path: Path

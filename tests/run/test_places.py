@@ -238,6 +238,7 @@ def test_notes_of_another_kind_are_refused(tmp_path, plan, change):
         resume(folder)
 
 
+@pytest.mark.slow
 def test_ledgers_that_vanished_before_the_first_checkpoint_stop_the_run(
     tmp_path, plan, monkeypatch
 ):

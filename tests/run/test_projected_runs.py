@@ -187,7 +187,7 @@ def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_rows, "injected", lambda _source, chosen, _rows: chosen)
 
 
-@pytest.mark.quick_cases("sign-pairwise", "sign-nodes", "layers-nodes", "gaussian-nodes")
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 @pytest.mark.usefixtures("in_order")
 @every_kind

@@ -73,6 +73,7 @@ def test_the_study_proposes_a_cap_which_a_ledger_without_one_takes_and_keeps(thr
         run(more, home / "d")
 
 
+@pytest.mark.slow
 def test_the_first_line_says_that_one_studys_epsilon_is_not_all_that_was_spent(three):
     home, _, second, _ = three
     first_line = repr(second).splitlines()[0]

@@ -341,6 +341,7 @@ def test_rounds_that_are_left_out_prove_no_earlier_model(silos: Path, tmp_path: 
     assert proven(found, "model.safetensors") == []
 
 
+@pytest.mark.slow
 def test_a_session_is_not_counted_twice(silos: Path, tmp_path: Path) -> None:
     """Whoever drops one, and has another in two files, would show as many sums as are due."""
     forger = forged(asking(silos, transcript="hashes"), tmp_path)
@@ -366,6 +367,7 @@ def correlated(tmp_path_factory: pytest.TempPathFactory) -> Forger:
     return forged(Study.from_table(made), home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [5, 7])
 def test_an_epoch_that_is_cut_short_in_the_end_proves_no_earlier_model(
     correlated: Forger, tmp_path: Path, rounds: int

@@ -337,6 +337,7 @@ def test_a_baseline_has_nothing_to_play(tmp_path: Path) -> None:
     assert "plan.json follows from study.toml" in claims(found, REDERIVED)
 
 
+@pytest.mark.slow
 def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -582,6 +583,7 @@ def test_what_a_dishonest_aggregator_did_is_found_at_its_first_round(
     assert why in found.verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [(1, 2, 3, 4), (1, 2, 3)])
 def test_a_request_must_name_those_who_answered(
     a_run: Callable[..., Run], named: tuple[int, ...]

@@ -123,6 +123,7 @@ def test_also_of_more_lists(lists: list[Made]) -> None:
     assert not far_from_uniform([one.order for one in more])
 
 
+@pytest.mark.quick_cases("3")
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_the_order_that_each_mixer_makes_is_a_uniform_permutation(
     lists: list[Made], step: int
@@ -194,6 +195,7 @@ def no_better_than_chance(right: int, of: int) -> bool:
     return bool(binom.ppf(FALSE_ALARM / 2, of, 0.5) <= right <= binom.isf(FALSE_ALARM / 2, of, 0.5))
 
 
+@pytest.mark.quick_cases("both mix-in_order", "only 2-in_order")
 @pytest.mark.slow_cases("both mix-by_likeness", "only 1-in_order", "only 2-by_likeness")
 @pytest.mark.parametrize("read", [in_order, by_likeness])
 @pytest.mark.parametrize("blind", [{1, 2}, {1}, {2}], ids=["both mix", "only 1", "only 2"])

@@ -69,6 +69,7 @@ def outcome(text: str, table: str, change: dict[str, Any], without: str = "") ->
         return str(error)
 
 
+@pytest.mark.slow
 def test_the_page_names_the_keys_that_are_accepted() -> None:
     """The refusal of a strange key lists the known ones; among columns it is one more column."""
     known = re.compile(r"(?:the keys|hold only) ([\w, ]+?)(?: in \[|, found)")

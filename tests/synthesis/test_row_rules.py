@@ -156,6 +156,7 @@ def test_a_missing_cell_breaks_no_rule_and_numbers_stay_in_their_bounds() -> Non
     assert rules.broken(table) == [2]
 
 
+@pytest.mark.slow
 def test_rules_that_nothing_keeps_are_refused_when_records_are_drawn(made: SyntheticData) -> None:
     none = RowRules(columns=COLUMNS, possible=("age > 100",))
     with pytest.raises(UserError, match="correct follows and possible"):

@@ -137,7 +137,7 @@ def said_in_a_sentence(capsys: pytest.CaptureFixture[str], command: str, folder:
     return code
 
 
-@pytest.mark.quick_cases("status-pipe", "status-folder", "predict-device", "status-device")
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and links of POSIX")
 @pytest.mark.slow_cases(*(f"run --resume-{kind}" for kind in ("junk", "brackets", "folder")))
 @pytest.mark.parametrize("kind", KINDS)

@@ -161,6 +161,7 @@ def test_every_fit_is_charged_to_one_ledger_where_out_is_stated(tmp_path, monkey
         FederatedClassifier(steps=2, silos=3).fit(inputs, labels)
 
 
+@pytest.mark.slow
 def test_a_hospital_keeps_its_ledger_when_another_has_no_rows(tmp_path):
     """Numbered by who is there, one hospital would be charged to the ledger of another."""
     inputs, labels = table()

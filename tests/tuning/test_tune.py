@@ -102,6 +102,7 @@ def test_what_is_chosen_beats_settings_that_are_off_by_far(target: str) -> None:
     assert tune(study_of(target), draws=2).chosen == found.chosen
 
 
+@pytest.mark.slow
 def test_the_rule_stays_unless_another_is_told_apart() -> None:
     found = tune(study_of(), draws=2)
     rule = next(one for one in found.candidates if one.origin == "rule")

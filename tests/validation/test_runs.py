@@ -166,6 +166,7 @@ def rows_of(folder: Path) -> int:
         return sum(row.kind.purpose == "validation" for row in book.entries())
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_before_the_validation_asks_it_once_when_it_goes_on(
     files: Path, tmp_path: Path
 ) -> None:
@@ -182,6 +183,7 @@ def test_a_run_that_stops_before_the_validation_asks_it_once_when_it_goes_on(
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_a_validation_that_was_made_is_not_asked_again(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +202,7 @@ def test_a_validation_that_was_made_is_not_asked_again(
     assert all(one.holds for one in verify(tmp_path / "run"))
 
 
+@pytest.mark.slow
 @pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("sums", [1, 2])
 def test_a_sum_that_was_charged_and_lost_is_not_asked_again(
@@ -314,6 +317,7 @@ def databases(files: Path, home: Path) -> None:
     (home / "sources.toml").chmod(0o600)
 
 
+@pytest.mark.slow
 def test_groups_are_read_from_a_database_as_from_files(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

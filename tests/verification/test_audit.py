@@ -169,7 +169,7 @@ def losses(seen: Any, noise: float, rate: float, *, exchanged: bool) -> Any:
     return scores_of(seen[None], noise, rate, exchanged=exchanged)
 
 
-@pytest.mark.quick_cases("poisson", "everybody", "correlated", "by layers", "one list")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [*KINDS, *PROJECTED, *JOINT, "correlated", "correlated, exchanged"]
 )
@@ -184,7 +184,7 @@ def test_a_sound_study_is_not_contradicted(kind: str) -> None:
     assert 0 <= found.lower < found.audited == found.promised
 
 
-@pytest.mark.quick_cases("substitute", "everybody", "full shares", "colluders")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_canaries_are_as_strong_as_the_account_takes_records_to_be(kind: str) -> None:
     """Their scores have the law of P1's pair: no weaker, or nothing would be found; no stronger."""
@@ -346,14 +346,7 @@ def _a_matrix_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Draw, "key_of", lambda *_: bytes(16))
 
 
-@pytest.mark.quick_cases(
-    "less noise",
-    "no clipping",
-    "a share left out",
-    "mask used again",
-    "matrices of layers kept",
-    "one batch for ever",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("defect", "changed"),
     [
@@ -419,6 +412,7 @@ def test_a_defect_is_found(
     assert hubbub.audit(study(**changed), **size, confidence=0.99).contradicted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_most_of_an_epsilon_is_shown_by_what_a_sound_study_has(epsilon: float) -> None:
     """By scores drawn from the pairs of the account, as many as an audit judges at least."""
@@ -433,6 +427,7 @@ def test_most_of_an_epsilon_is_shown_by_what_a_sound_study_has(epsilon: float) -
     assert 0.6 * epsilon < epsilon_shown(asked, rates, 0.95) <= epsilon
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_drawn_twice_is_told_by_scores_that_expect_it() -> None:
     """Sums as a study has them whose every second attempt has the coins of the one before."""
     asked = study(epsilon=4.0, steps=24, sampling="sample_rate = 0.05")
@@ -475,6 +470,7 @@ def _with_much_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "least_noise", lambda *_: 50.0)
 
 
+@pytest.mark.quick_cases("50-50", "997-10")
 @pytest.mark.parametrize(("records", "batch"), [(8000, 800), (8000, 2399), (997, 10), (50, 50)])
 def test_canaries_are_no_larger_a_part_of_a_joint_batch_than_records(
     records: int, batch: int, monkeypatch: pytest.MonkeyPatch
@@ -489,6 +485,7 @@ def test_canaries_are_no_larger_a_part_of_a_joint_batch_than_records(
         assert ceil(count / part) == ceil(records / batch)
 
 
+@pytest.mark.slow
 def test_an_audit_is_as_large_as_its_study_lets_it_be() -> None:
     made = hubbub.plan(study(epsilon=4.0))
     assert size_of(made, None, None, 0.95) == (3, 10_000)
@@ -498,6 +495,7 @@ def test_an_audit_is_as_large_as_its_study_lets_it_be() -> None:
     assert canaries < 1000
 
 
+@pytest.mark.slow
 def test_small_epsilons_get_as_many_canaries_as_show_most_of_them() -> None:
     made = hubbub.plan(study(**CORRELATED | {"epsilon": 0.2}))
     runs, canaries = size_of(made, None, None, 0.95)
@@ -506,6 +504,7 @@ def test_small_epsilons_get_as_many_canaries_as_show_most_of_them() -> None:
     assert shares[0] < shares[1] < 0.9 <= shares[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["poisson", "substitute", "by layers", "correlated"])
 def test_canaries_show_what_is_foreseen(kind: str) -> None:
     """The first kind of scores has the rates of the account's own curve where it is tight (P18)."""
@@ -625,6 +624,7 @@ def test_the_bound_at_its_corners(rates: Rates, expected: float) -> None:
     assert lower_bound(rates, 1e-3, 0.95) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_bound_is_wrong_as_seldom_as_it_says() -> None:
     """Randomised response has no slack: a bound that errs shows."""
     epsilon, generator, wrong = 1.0, np.random.default_rng(5), 0
@@ -707,6 +707,7 @@ def test_the_bound_has_the_studys_delta_and_the_callers_confidence(
     assert lower_bound(found.rates, 1e-3, 0.9) > lower_bound(found.rates, 1e-3, 0.95)
 
 
+@pytest.mark.slow
 def test_other_releases_do_not_cover_for_the_trainings_sums(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -730,6 +731,7 @@ def test_a_canary_is_one_coordinate_of_the_clipping_norm() -> None:
     assert [task.count for task in tasks] == [5, 4, 0, 0]
 
 
+@pytest.mark.slow
 def test_silos_of_the_adversary_have_neither_records_nor_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -791,6 +793,7 @@ def test_the_command_speaks_to_machines(written: str, capsys: pytest.CaptureFixt
     assert told["rule"]["positives"] + told["rule"]["negatives"] == 40
 
 
+@pytest.mark.slow
 def test_the_command_says_no_when_more_is_seen(
     written: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_study_is_drafted_from_a_query_and_its_check_finds_nothing(here: Path)
     assert main(["check", "study.toml"]) == 0
 
 
+@pytest.mark.slow
 def test_a_check_lists_all_that_is_wrong_in_a_database(here: Path):
     assert main(["init", *ASKED, "--patient", "pid", "--target", "died"]) == 0
     with closing(sqlite3.connect("south.sqlite")) as opened:
