@@ -1,8 +1,8 @@
 """`make mutants`: each listed constant of the guarantee, made wrong, must fail a quick test.
 
-`mutants.toml` has a row for each: the statement, what it says, the file, the text and what it becomes,
-and the tests that must fail. The text stands once in the file, or the row is out of date, which is
-an error too. `ARGS="P3"` takes the rows of one statement, or of one file by a part of its name.
+`mutants.toml` has a row for each: the statement, what it says, the file, the text and what it
+becomes, and the tests that must fail. The text stands once in the file, or the row is out of date,
+which is an error too. `ARGS="P3"` takes the rows of one statement, or of files by a part of a name.
 """
 
 from __future__ import annotations
