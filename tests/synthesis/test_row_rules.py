@@ -11,7 +11,7 @@ import pytest
 from hubbub.errors import StudyError, UserError
 from hubbub.study.drafting.likely_rules import likely_rules
 from hubbub.synthesis.design import Design
-from hubbub.synthesis.examples import released
+from hubbub.synthesis.examples import example, released
 from hubbub.synthesis.release import SyntheticData
 from hubbub.synthesis.row_rules import RowRules
 from hubbub.synthesis.synthetic_keys import synthesis_from
@@ -154,6 +154,16 @@ def test_a_missing_cell_breaks_no_rule_and_numbers_stay_in_their_bounds() -> Non
     table |= {"age": [20, None, 21], "years": [9, 1, 30], "visits": [0, 1, 400], "total": [5, 5, 5]}
     assert rules.followed(table)["total"] == [5, 5, 100.0]
     assert rules.broken(table) == [2]
+
+
+def test_a_number_that_follows_is_set_where_no_record_breaks_a_rule() -> None:
+    data = example()
+    columns = {one.levels.column.name: one.levels.column for one in data.design.columns}
+    rules = RowRules(columns=columns, follows=(("age", "40 if sex == 'f' else 50"),))
+    drawn = replace(data, rules=rules).draw(200)
+    assert drawn["age"] == [40.0 if sex == "f" else 50.0 for sex in drawn["sex"]]
+    # Of every other cell there is what there was.
+    assert drawn["sex"] == data.draw(200)["sex"]
 
 
 @pytest.mark.slow

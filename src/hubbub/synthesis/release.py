@@ -156,7 +156,7 @@ class SyntheticData:
             off = [off[k] for k in sorted(left)]
             if not off:
                 break
-        return table, self.rules.broken(self.rules.followed(table)) if off else []
+        return table, self.rules.broken(self.rules.followed(table))
 
     def to_frame(self, records: int | None = None, *, seed: int = 0) -> Any:
         """The same as `draw`, as a data frame of pandas, which must be installed.
