@@ -175,14 +175,15 @@ class Table(OneSum):
         ]
         names = [one.group for one in told]
         refused = [name for name in self._groups if name not in names]
+        rows = [one.rows() for one in told]
         notes = tuple(f"too few records of {group} for the noise" for group in refused if told)
         return self.make_answer(
             "" if told else TOO_FEW,
-            rows=tuple(row for one in told for row in one.rows()),
+            rows=tuple(row for group in rows for row in group),
             tests=self._tests([one for one in told if one.group]) if self.by else (),
             notes=(
                 *notes,
-                *(note for one in told for note in one.withheld()),
+                *(note for one, own in zip(told, rows, strict=True) for note in one.withheld(own)),
                 *((LEFT_OUT,) if self.by and told else ()),
             ),
         )
@@ -207,9 +208,6 @@ class Table(OneSum):
         return 1 + sum(map(_width, self.columns))
 
 
-_NO_MEAN, _NO_SPREAD = "the mean of", "the standard deviation of"
-
-
 class _Group(NamedTuple):
     """One group's noisy block."""
 
@@ -226,14 +224,15 @@ class _Group(NamedTuple):
             rows += self._shares(levels) if levels else self._numbers(column_of(column))
         return rows
 
-    def withheld(self) -> Iterator[str]:
+    def withheld(self, rows: Sequence[Estimate]) -> Iterator[str]:
         """Why numbers that the noise leaves open up to a bound of what they can be are not told."""
         of = f" of {self.group}" if self.group else ""
+        told = {(row.quantity, row.column) for row in rows}
         for column in self.table.columns:
-            told = [] if _levels(column) else self._numbers(column_of(column))
-            for quantity, why in (("mean", _NO_MEAN), ("sd", _NO_SPREAD)):
-                if told and quantity not in [row.quantity for row in told]:
-                    yield f"{why} {column_of(column).name}{of} is not told: too few records for it"
+            name = column_of(column).name
+            for quantity, what in (("mean", "mean"), ("sd", "standard deviation")):
+                if not _levels(column) and (quantity, name) not in told:
+                    yield f"the {what} of {name}{of} is not told: too few records for it"
 
     def counted(self, one: Described) -> GroupShares:
         """The classes of a column, without "missing"."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -227,7 +228,7 @@ class Cox(HazardRatios, PatternRegression, OnRiskSets):
         """All patterns, and the strata of each: every one is a group."""
         return Patterns(on=(*self.on, *([self.strata] if self.strata else [])))
 
-    @property
+    @cached_property
     def sets(self) -> RiskSets:
         """How its times are summed."""
         return RiskSets(

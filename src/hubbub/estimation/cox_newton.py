@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,7 +220,7 @@ class NewtonCox(HazardRatios, NewtonRegression):
             noise=noise,
         )
 
-    @property
+    @cached_property
     def _sets(self) -> RiskSets:
         return RiskSets(time=self.time, event=self.event, edges=self.edges)
 

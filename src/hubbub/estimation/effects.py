@@ -331,6 +331,11 @@ def omitted(names: Names, effects: Effects | None) -> tuple[str, ...]:
     )
 
 
+def spelled(names: Names, chosen: NDArray[np.bool_]) -> str:
+    """Columns and levels of the effects that are chosen, each once."""
+    return "; ".join(dict.fromkeys(", ".join(names[place]) for place in np.flatnonzero(chosen)))
+
+
 def too_noisy(names: Names, information: Array, blur: float) -> str:
     """That information does not exceed its noise, and which columns are why, if some are.
 
@@ -342,11 +347,8 @@ def too_noisy(names: Names, information: Array, blur: float) -> str:
     own = np.diag(information)
     hidden = own < SEVERAL[1] * blur
     if hidden.any():
-        which = "; ".join(
-            dict.fromkeys(", ".join(names[place]) for place in np.flatnonzero(hidden))
-        )
         cure = "leave it out, or join rare classes with others"
-        return TOO_NOISY if hidden.all() else f"{TOO_NOISY} in {which}: {cure}"
+        return TOO_NOISY if hidden.all() else f"{TOO_NOISY} in {spelled(names, hidden)}: {cure}"
     values, vectors = np.linalg.eigh(information / np.sqrt(np.outer(own, own)))
     apart = np.abs(vectors[:, 0]) > _ALIASED
     which = " and ".join(dict.fromkeys(names[place][0] for place in np.flatnonzero(apart)))

@@ -174,8 +174,7 @@ class Incidence(OnRiskSets):
     def _rows(self, name: str, course: SurvivalCourse, events: Array) -> Iterator[Estimate]:
         z = normal_quantile(self.confidence)
         yield replace(count(course.records, course.records_error, z), group=name)
-        whole = course.length == course.sets.bins
-        times = [one for one in (*self.at, self.edges[-1]) if whole or one <= course.end]
+        times = [one for one in (*self.at, self.edges[-1]) if course.tells(one)]
         for cause, one in self._kinds(course, events):
             low, high = one.ends(z)
             for time in dict.fromkeys(times):
@@ -213,7 +212,7 @@ class Incidence(OnRiskSets):
     def _groups(self) -> tuple[str, ...]:
         return self.by.names if self.by else ("",)
 
-    @property
+    @cached_property
     def sets(self) -> RiskSets:
         """How its times are summed."""
         return RiskSets(

@@ -257,9 +257,7 @@ class NewtonLogistic(_OddsRatios, NewtonRegression):
 
         As if nothing were correlated.
         """
-        return self.foreseen(
-            lambda guess: self._guessed(guess, records, self.blurred(sigma)), sigma, _FORESEEN
-        )
+        return self.foreseen_of(records, sigma, self.rounds - 1)
 
     def foreseen_of(self, records: float, sigma: float, sums: int) -> Expectation:
         """The same where so many sums, each with this noise, are all taken near the root."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from hubbub.errors import StudyError
 from hubbub.estimation.covariates import Guess
-from hubbub.estimation.effects import TOO_NOISY, Effects, omitted, told
+from hubbub.estimation.effects import TOO_NOISY, Effects, Names, omitted, told
 from hubbub.estimation.model_regression import ModelRegression
 from hubbub.estimation.newton_sums import Scored, Triangle
 from hubbub.estimation.statistic import Answer, Array, Cells, Levels, Parameters, one_hot
@@ -110,6 +110,11 @@ class NewtonMultinomial(ModelRegression):
         return self.others
 
     @property
+    def names(self) -> Names:
+        """Column and level of each effect, once for each class of the outcome."""
+        return tuple(name for name in self.covariates.names for _ in range(self.others))
+
+    @property
     def per_unit(self) -> Array:
         """(effects,) times this they are per unit of a column."""
         return np.repeat(self.covariates.per_unit, self.others)
@@ -171,11 +176,11 @@ class NewtonMultinomial(ModelRegression):
             return self.make_answer(TOO_NOISY)
         first, *others = self.outcome.categories
         whose = [f"{name} against {first}" for name in others] * len(self.covariates.names)
-        names = tuple(name for name in self.covariates.names for _ in others)
-        rows = zip(told(found), found.rows(names, self.ratio, self.confidence), strict=True)
+        rows = zip(told(found), found.rows(self.names, self.ratio, self.confidence), strict=True)
         by_class = sorted(rows, key=lambda one: one[0] % len(others))
         of_classes = tuple(
-            (column, f"{level}, {one}") for (column, level), one in zip(names, whose, strict=True)
+            (column, f"{level}, {one}")
+            for (column, level), one in zip(self.names, whose, strict=True)
         )
         return self.make_answer(
             rows=tuple(replace(row, group=whose[place]) for place, row in by_class),

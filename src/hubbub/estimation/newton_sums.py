@@ -20,17 +20,18 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri
 
 from hubbub.estimation.covariates import Guess
 from hubbub.estimation.effects import (
     SEVERAL,
     TOO_NOISY,
     Effects,
+    Names,
     Regression,
     Root,
     definite,
     sandwich,
+    spelled,
     too_noisy,
 )
 from hubbub.estimation.statistic import Answer, Array, Expectation, Iterated, Parameters
@@ -172,6 +173,11 @@ class NewtonRegression(Regression, Iterated):
         return 0
 
     @property
+    def names(self) -> Names:
+        """Column and level of each effect."""
+        return self.covariates.names
+
+    @property
     def per_unit(self) -> Array:
         """(effects,) times this they are per unit of a column."""
         return self.covariates.per_unit
@@ -194,9 +200,7 @@ class NewtonRegression(Regression, Iterated):
         root = near_root(told, self.first)
         if root is not None and np.all(root.far):
             moved = np.abs(root.values - told[-1].at[self.first :])
-            places = np.flatnonzero(moved >= moved.max() / 2) * len(self.covariates.names)
-            names = [self.covariates.names[place // len(moved)] for place in places]
-            which = "; ".join(dict.fromkeys(map(", ".join, names)))
+            which = spelled(self.names, moved >= moved.max() / 2)
             return self.make_answer(
                 f"{FAR}, most of all in {which}, as where it tells nearly everybody's outcome "
                 "(separation): leave it out, or join classes"
@@ -211,10 +215,7 @@ class NewtonRegression(Regression, Iterated):
             both = last.information[: self.first]
             inner = np.linalg.pinv(both[:, : self.first])
             information = information - both[:, self.first :].T @ inner @ both[:, self.first :]
-        effects = self.covariates.names
-        each = len(information) // len(effects)
-        repeated = tuple(name for name in effects for _ in range(each))
-        return replace(answer, refusal=too_noisy(repeated, information, last.blur))
+        return replace(answer, refusal=too_noisy(self.names, information, last.blur))
 
     def answer_of(self, root: Effects | None) -> Answer:
         """The answer that effects give, in units of their columns."""
@@ -337,6 +338,8 @@ class Together:
     @property
     def agree(self) -> bool:
         """Whether what is left of each score at the root is its noise, or little to sampling."""
+        from scipy.special import chdtri  # which takes long to import
+
         squares, nothing = 0.0, np.zeros(len(self.root))
         spread = float(self.weights @ [one.spread for one in self.told])
         parts = zip(self.told, self.slopes, self.apart, self._bends(nothing), strict=True)

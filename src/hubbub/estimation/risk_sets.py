@@ -97,27 +97,32 @@ class RiskSets:
         column, least = self.time, 1e-9 * (self.edges[-1] - start)
         found = [start]
         for edge in inner:
-            passed = int(self._reached(np.array(edge))) if column.step else 0
-            end = column.at_step(passed - 1) if column.step else edge
+            end = column.at_step(int(self.clock(np.array(edge))) - 1) if column.step else edge
             if end > found[-1] + least:
                 found.append(end)
         return tuple(found)
 
-    def _reached(self, times: Array) -> Array:
-        """How many values of a column with a step lie up to each time."""
-        low, step = self.time.bounds[0], self.time.step or 1.0
-        return np.asarray(np.clip(np.floor((times - low) / step + 1e-6), -1.0, self.time.steps) + 1)
-
     def clock(self, times: Array) -> Array:
-        """Times on a scale on which who leaves and who has the event is spread evenly in a bin."""
-        return self._reached(times) if self.time.step else np.asarray(times, dtype=np.float64)
+        """Times on a scale on which who leaves and who has the event is spread evenly in a bin.
+
+        With a step, how many values of the column lie up to each.
+        """
+        if not self.time.step:
+            return np.asarray(times, dtype=np.float64)
+        passed = np.floor((times - self.time.bounds[0]) / self.time.step + 1e-6)
+        return np.asarray(np.clip(passed, -1.0, self.time.steps) + 1)
+
+    @cached_property
+    def ticks(self) -> Array:
+        """(bins + 1,) the edges on its clock."""
+        return self.clock(np.asarray(self.grid))
 
     @cached_property
     def values(self) -> Array:
         """(bins,) J: how many values of the time each bin holds; infinite without a step."""
         if not self.time.step:
             return np.full(self.bins, np.inf)
-        return np.asarray(np.maximum(np.diff(self.clock(np.asarray(self.grid))), 1.0))
+        return np.asarray(np.maximum(np.diff(self.ticks), 1.0))
 
     @property
     def since(self) -> str:
@@ -221,8 +226,7 @@ class RiskSets:
         """
         place, _, died, known, _ = self._seen(cells)
         event = one_hot(np.where(died, place, -1), self.bins)
-        edges = self.clock(np.asarray(self.grid))
-        starts, ends = edges[:-1], np.maximum(edges[1:], edges[:-1] + 1e-300)
+        starts, ends = self.ticks[:-1], np.maximum(self.ticks[1:], self.ticks[:-1] + 1e-300)
         times = np.where(known, cells[self.time.name], self.grid[0])[:, None]
         within = self.clock(np.clip(times, self.grid[0], self.grid[-1]))
         present = np.clip((within - starts) / (ends - starts), 0, 1)
@@ -251,8 +255,8 @@ class RiskSets:
         """(n,) bins of times, one more after the horizon; and how much of each had passed."""
         edges = np.asarray(self.grid)
         place = (~(times[:, None] <= edges[1:])).sum(axis=1)  # a search takes as long as it must
-        clock, inside = self.clock(edges), np.minimum(place, self.bins - 1)
-        start, long = clock[:-1], np.maximum(np.diff(clock), 1e-300)
+        inside = np.minimum(place, self.bins - 1)
+        start, long = self.ticks[:-1], np.maximum(np.diff(self.ticks), 1e-300)
         within = np.clip(np.where(np.isnan(times), edges[0], times), edges[0], edges[-1])
         part = (self.clock(within) - start[inside]) / long[inside]
         return place, np.clip(part, 0.0, 1.0)

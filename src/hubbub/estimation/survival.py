@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,8 +177,7 @@ class Survival(OnRiskSets):
         z = normal_quantile(self.confidence)
         records = count(course.records, course.records_error, z)
         readings = CurveReadings(course, name, self.confidence)
-        whole = course.length == self.sets.bins
-        times = [readings.survival(time) for time in self.at if whole or time <= course.end]
+        times = [readings.survival(time) for time in self.at if course.tells(time)]
         return [replace(records, group=name), *readings.median(), *times, *readings.mean()]
 
     def _apart(self, named: Sequence[tuple[str, SurvivalCourse]]) -> list[Estimate]:
@@ -189,7 +189,7 @@ class Survival(OnRiskSets):
     def _groups(self) -> tuple[str, ...]:
         return self.by.names if self.by else ("",)
 
-    @property
+    @cached_property
     def sets(self) -> RiskSets:
         """How its times are summed."""
         return RiskSets(

@@ -113,6 +113,8 @@ class SurvivalCourse:
         times.
         """
         whole = self.exposed[:-1]
+        if not self.partly.any():
+            return whole
         hazard = -np.log1p(-np.clip(self.events / np.maximum(whole, 1.0), 0.0, 0.95))
         return np.asarray(whole - (hazard + self._slope(hazard)) / 4 * self.partly)
 
@@ -122,7 +124,7 @@ class SurvivalCourse:
         A line with it has as many events early in the bin as the interpolation. It is shrunk by the
         noise and the chance in the bins beside.
         """
-        edges = self.sets.clock(np.asarray(self.sets.grid))
+        edges = self.sets.ticks
         width, middle = np.diff(edges), (edges[1:] + edges[:-1]) / 2
         inside = interpolated(edges, hazard)
         passed = (inside - inside[:, :1]) / (inside[:, -1:] - inside[:, :1])
@@ -189,6 +191,10 @@ class SurvivalCourse:
         """Until when it is told."""
         return self.sets.grid[self.length]
 
+    def tells(self, time: float) -> bool:
+        """Whether it goes as far; a whole one goes to the horizon, also between two steps."""
+        return self.length == self.sets.bins or time <= self.end
+
     @property
     def covariance(self) -> Array:
         """(length, length) of the cumulative hazard, by noise, sampling and the doubt of slopes."""
@@ -207,7 +213,7 @@ class SurvivalCourse:
         """(length,) variance of the cumulative hazard by how the hazard may change inside bins."""
         end, (y, left) = self.length, self._positive
         hazard = np.log(y / left)
-        rough = roughness(self.sets.clock(np.asarray(self.sets.grid[: end + 1])), hazard)
+        rough = roughness(self.sets.ticks[: end + 1], hazard)
         inside = np.maximum(self.inside[:end], 0.0) / 4
         return np.cumsum((hazard * rough * inside / y) ** 2)
 

@@ -63,25 +63,30 @@ class CurveReadings:
 
     def _inside(self, line: Sequence[float], reach: float = 0.0) -> tuple[Array, Array]:
         """A line's places on the clock, and its cumulative hazard, which rises, at each."""
-        hazard = np.diff(-np.log(np.maximum(line, 1e-300)))
-        edges = self._clock[: len(line)]
+        hazard, rough = self._hazards(line)
+        edges = self._sets.ticks[: len(line)]
         inside = interpolated(edges, hazard)
         part = np.linspace(0.0, 1.0, inside.shape[1])
         # Of a line h s u (1 - u) / 2; a jump inside the bin bends half as much again.
-        doubt = 0.75 * (hazard * roughness(edges, hazard))[:, None] * part * (1.0 - part)
+        doubt = 0.75 * (hazard * rough)[:, None] * part * (1.0 - part)
         moved = np.clip(inside + reach * doubt, inside[:, :1], inside[:, -1:])
         places = np.linspace(edges[:-1], edges[1:], inside.shape[1], axis=1)
         risen = np.append(0.0, np.maximum.accumulate(moved[:, 1:].ravel()))
         return np.append(edges[0], places[:, 1:]), risen
 
+    def _hazards(self, line: Sequence[float]) -> tuple[Array, Array]:
+        """What hazard a line has in each bin, and the doubt of how it changes there."""
+        hazard = np.diff(-np.log(np.maximum(line, 1e-300)))
+        return hazard, roughness(self._sets.ticks[: len(line)], hazard)
+
     def _edge(self, clock: float, side: int) -> float:
         """A place on the clock, or the edge beyond it of a bin with a quarter of all events."""
         drops = -np.diff(self._lines[0])
-        place = min(int(np.searchsorted(self._clock[1:], clock)), len(drops))
+        place = min(int(np.searchsorted(self._sets.ticks[1:], clock)), len(drops))
         if not math.isfinite(clock) or place == len(drops) or drops[place] < _CROWDED:
             return clock
         first = 1.0 if self._sets.time.step else 0.0  # of the values in the bin
-        return float(self._clock[place + 1] if side > 0 else self._clock[place] + first)
+        return float(self._sets.ticks[place + 1] if side > 0 else self._sets.ticks[place] + first)
 
     def _time(self, clock: float) -> float:
         """The first time at which so much of the clock has passed, which is a value on a step."""
@@ -92,7 +97,7 @@ class CurveReadings:
         """The share without the event after a time at which the curve is told, one of its edges."""
         clock = self._sets.clock(np.array(time))
         value, low, high = (
-            float(np.interp(clock, self._clock[: len(line)], line)) for line in self._lines
+            float(np.interp(clock, self._sets.ticks[: len(line)], line)) for line in self._lines
         )
         error = (high - low) / (2 * self._z)
         return self._row("survival", f"{time:g}", value, error, low, high)
@@ -145,11 +150,6 @@ class CurveReadings:
         return tuple(from_one(one) for one in survived)
 
     @cached_property
-    def _clock(self) -> Array:
-        """(bins + 1,) of the edges."""
-        return self._sets.clock(np.asarray(self._sets.grid))
-
-    @cached_property
     def _parts(self) -> Array:
         """(length,) areas under the curve, bin by bin; on steps it falls at their values."""
         clock, hazard = self._inside(self._lines[0])
@@ -160,7 +160,7 @@ class CurveReadings:
             return np.asarray(np.trapezoid(heights, places, axis=1))
         areas = []
         for k, many in enumerate(np.minimum(self._sets.values[: len(grid) - 1], _PLACES)):
-            first, last = self._clock[k : k + 2]
+            first, last = self._sets.ticks[k : k + 2]
             values = first + (last - first) * np.arange(many) / many
             survived = np.exp(-np.interp(values, clock, hazard))
             areas.append((grid[k + 1] - grid[k]) * survived.mean())
@@ -182,7 +182,6 @@ class CurveReadings:
         half = (1.0 + 1.0 / self._sets.values[: len(after)]) / 2
         gradient = after - self._parts * half  # by the hazard of each bin
         steps = np.diff(np.append(gradient, 0.0))  # by the cumulative hazard at each edge
-        hazard = -np.diff(np.log(np.maximum(self._lines[0], 1e-300)))
-        rough = roughness(self._clock[: len(hazard) + 1], hazard)
+        hazard, rough = self._hazards(self._lines[0])
         doubt = float(np.sum((self._parts * hazard * rough / 12) ** 2))
         return math.sqrt(max(float(steps @ self._course.covariance @ steps), 0.0) + doubt)
