@@ -58,6 +58,8 @@ class Key:
         """The value under a name, or the default; None: it must be there."""
         if self.reader is None:
             raise TypeError(f"{name} has no reader")
+        if default is not None and name not in section:
+            return default  # it may stand for none, out of the range of what is stated
         return self.reader(section, name, default)
 
     def shown_default(self, value: object) -> str:

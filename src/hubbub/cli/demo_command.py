@@ -243,7 +243,7 @@ def _demo_network(options: argparse.Namespace) -> int:
 
     began = time.perf_counter()
     study = Study.load(out / "study.toml")
-    study = replace(study, toml="", parties=replace(study.parties, roster=""))  # keys of this run
+    study = study.changed(parties=replace(study.parties, roster=""))  # keys of this run
     with bar("in one process", steps_of(study), quiet=options.json) as progress:
         beside = run(study, out / "in-process", progress=lambda step, _: progress.reach(step))
     end = time.perf_counter()

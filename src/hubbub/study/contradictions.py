@@ -30,7 +30,7 @@ def refuse_contradictions(study: Study) -> None:
         )
     for ask in study.asks:
         ask.check(study)
-    if data.counts and not any(ask.shows_counts(study) for ask in study.asks):
+    if data.counts and not study.shows_counts:
         raise StudyError(
             'expected no data.counts without training.sampling = "without-replacement", which '
             "alone makes them public, got some; remove them"

@@ -79,15 +79,12 @@ def _data(data: Data) -> dict[str, Any]:
     if data.omop is not None:
         table["omop"] = omop_table(data.omop)
     if data.columns:
-        columns = {column.name: stated(column) for column in data.columns}
-        table["columns"] = {
-            name: {key: value for key, value in column.items() if key != "name"}
-            for name, column in columns.items()
-        }
+        columns = map(stated, data.columns)
+        table["columns"] = {column.pop("name"): column for column in columns}
     return table
 
 
 def _attested(asked: AttestedRole) -> dict[str, Any]:
     """What a role must show, as the table that it is read from."""
-    differs = [field.name for field in fields(asked) if getattr(asked, field.name) != field.default]
+    differs = stated(asked)
     return {name: value for name, value in asked.to_dict().items() if name in differs}

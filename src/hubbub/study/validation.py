@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.section import Section, is_number, key_of
-from hubbub.settings import by_hand, number, one_of, read, read_key, settings, table, truth, whole
+from hubbub.settings import by_hand, number, one_of, read, settings, table, truth, whole
 from hubbub.study.data import Data, target_unified
 from hubbub.tabular.column import Column
 from hubbub.tabular.levels import Levels
@@ -44,26 +44,22 @@ class Validation:
     ] = 0.2
     bins: Annotated[
         int,
-        by_hand(
-            whole(
-                4,
-                50,
-                "Public bins of predicted amounts and counts, and as many of outcomes, 10 where "
-                "nothing is said. Risks have narrow ones, whatever it says.",
-                default="none",
-            )
+        whole(
+            4,
+            50,
+            "Public bins of predicted amounts and counts, and as many of outcomes, 10 where "
+            "nothing is said. Risks have narrow ones, whatever it says.",
+            default="none",
         ),
     ] = 0
     rate: Annotated[
         float,
-        by_hand(
-            number(
-                0.0005,
-                0.9995,
-                "Share of the records that has the second class, from public knowledge and not "
-                "from these records; what a plan says of the standard error follows from it.",
-                default="none",
-            )
+        number(
+            0.0005,
+            0.9995,
+            "Share of the records that has the second class, from public knowledge and not "
+            "from these records; what a plan says of the standard error follows from it.",
+            default="none",
         ),
     ] = 0.0
     by: Annotated[
@@ -113,8 +109,6 @@ def validation_from(stated: Mapping[str, Any], columns: Mapping[str, Column]) ->
         Validation,
         "validation",
         stated,
-        bins=lambda section: read_key(Validation, section, "bins") if "bins" in section else 0,
-        rate=lambda section: read_key(Validation, section, "rate") if "rate" in section else 0.0,
         by=lambda section: _by(section, columns),
     )
 

@@ -187,7 +187,7 @@ def _prepared(
     if split is not None:
         options = {**dict(study.data.options), "split": split}
         data = replace(study.data, options=tuple(sorted(options.items())))
-        study = replace(study, toml="", data=data)
+        study = study.changed(data=data)
     prepared = prepare(study, first.plan if first else None, "auto")
     if prepared.test is None:
         raise StudyError(

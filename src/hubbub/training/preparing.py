@@ -22,7 +22,7 @@ from hubbub.planning.silo_capacity import capacity_of
 from hubbub.queries.planned_answers import check_expected
 from hubbub.queries.standardising_query import features_of
 from hubbub.queries.study_queries import plan as plan_study
-from hubbub.queries.training_ask import held_back_share
+from hubbub.queries.training_query import held_back_share
 from hubbub.study import imported_code, known_code, sources
 from hubbub.study.study import Study
 from hubbub.study.training import learning_of
@@ -194,7 +194,7 @@ def _reused(made: Plan, study: Study, dimension: int | None) -> Plan:
     """A plan for a study that differs in the data's options only, such as another public split."""
 
     def planned(one: Study) -> Study:
-        return replace(one, toml="", data=replace(one.data, options=()))
+        return one.changed(data=replace(one.data, options=()))
 
     known = dimension or made.dimension
     if planned(made.study) != planned(study) or made.dimension not in (None, known):

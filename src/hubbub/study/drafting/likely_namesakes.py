@@ -47,9 +47,9 @@ def likely_namesakes(table: RawTable, column: str) -> Iterator[Fault]:
 
 def cut_numbers(table: RawTable, column: str) -> Iterator[Fault]:
     """Long numbers of which a spreadsheet has kept the first digits: many people share one."""
-    cells = [cell for cell in table.column(column) if cell and not is_missing(cell)]
+    cells = table.column(column)
     cut = [cell for cell in cells if _CUT.fullmatch(cell.strip())]
-    if cells and len(cut) >= len(cells) / 2:
+    if cut and len(cut) >= sum(not is_missing(cell) for cell in cells) / 2:
         yield Fault(
             file=table.origin,
             column=column,

@@ -81,24 +81,23 @@ def _values(column: Column, cells: Sequence[str]) -> Values:
     return np.array([np.nan if isinstance(v := read[cell], CellFault) else v for cell in cells])
 
 
-def _both(
-    first: Column, second: Column, values: Mapping[str, Values]
-) -> tuple[NDArray[np.bool_], Values, Values]:
-    """Which rows have both; and the values of these."""
+def _both(first: Column, second: Column, values: Mapping[str, Values]) -> tuple[Values, Values]:
+    """The values of the rows that have both."""
     one, other = values[first.name], values[second.name]
     known = ~(np.isnan(one) | np.isnan(other))
-    return known, one[known], other[known]
+    return one[known], other[known]
 
 
 def _exclusive(a: Column, b: Column, values: Mapping[str, Values]) -> Iterator[str]:
     """Categories that never come together."""
-    _, first, second = _both(a, b, values)
-    for (i, one), (j, other) in product(enumerate(a.categories), enumerate(b.categories)):
-        if NOT_RECORDED in (one, other):
-            continue
-        has, also = first == i, second == j
-        expected = has.sum() * also.sum() / max(len(first), 1)
-        if expected >= _EXPECTED and not (has & also).any():
+    first, second = _both(a, b, values)
+    shape = len(a.categories), len(b.categories)
+    pairs = (first * shape[1] + second).astype(np.int64)
+    met = np.bincount(pairs, minlength=shape[0] * shape[1]).reshape(shape)
+    expected = np.outer(met.sum(axis=1), met.sum(axis=0)) / max(len(first), 1)
+    for i, j in np.argwhere((met == 0) & (expected >= _EXPECTED)):
+        one, other = a.categories[i], b.categories[j]
+        if NOT_RECORDED not in (one, other):
             yield f"not ({_is(a, one)} and {_is(b, other)})"
 
 
@@ -106,7 +105,7 @@ def _follows(a: Column, number: Column, values: Mapping[str, Values]) -> str:
     """Whether the second of two categories is all that lies above a number, or up to it."""
     if len(a.categories) != 2:
         return ""
-    _, place, value = _both(a, number, values)
+    place, value = _both(a, number, values)
     below, above = value[place == 0], value[place == 1]
     if min(len(below), len(above)) < _EXPECTED:
         return ""
@@ -119,7 +118,7 @@ def _follows(a: Column, number: Column, values: Mapping[str, Values]) -> str:
 
 def _bounded(a: Column, number: Column, values: Mapping[str, Values]) -> Iterator[str]:
     """Numbers beyond which a category never is."""
-    _, place, value = _both(a, number, values)
+    place, value = _both(a, number, values)
     low, high = number.bounds
     unit = 10.0 ** floor(log10((high - low) / 5))
     for k, category in enumerate(a.categories):
@@ -135,7 +134,7 @@ def _bounded(a: Column, number: Column, values: Mapping[str, Values]) -> Iterato
 
 def _ordered(a: Column, b: Column, values: Mapping[str, Values]) -> Iterator[str]:
     """A number that is never above another one."""
-    _, one, other = _both(a, b, values)
+    one, other = _both(a, b, values)
     if len(one) and (one <= other).all():
         ranks = np.searchsorted(np.sort(other), one)  # of others' values that lie below
         if ranks.mean() >= _EXPECTED and (one < other).any():

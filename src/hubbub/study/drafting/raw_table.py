@@ -365,11 +365,17 @@ def _parsed(text: str, separator: str, *, strict: bool) -> list[list[str]] | Non
 
 def _summed(body: list[list[str]]) -> list[int]:
     """The last rows with gaps in which a word such as "mean" stands, which is nowhere else."""
-    words = [{folded(cell).rstrip(":") for cell in row} & _SUMMARIES for row in body]
-    plain = [k for k, row in enumerate(body) if any(row) and (all(row) or not words[k])]
-    end = plain[-1] + 1 if plain else len(body)
-    above = set[str]().union(*words[:end])
-    return [k for k in range(end, len(body)) if words[k] - above]
+
+    def words(row: list[str]) -> set[str]:
+        return {folded(cell).rstrip(":") for cell in row} & _SUMMARIES
+
+    lines = [*enumerate(body)]
+    plain = (k for k, row in reversed(lines) if any(row) and (all(row) or not words(row)))
+    end = next(plain, len(body) - 1) + 1
+    if end == len(body):  # as in nearly every file, whose other lines need not be looked at
+        return []
+    above = set[str]().union(*map(words, body[:end]))
+    return [k for k, row in lines[end:] if words(row) - above]
 
 
 def _agreement(sample: str, separator: str) -> float:

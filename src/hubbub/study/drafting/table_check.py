@@ -7,11 +7,14 @@ A run stops at the first fault and quotes no cell. This check asks the same rule
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.errors import DataError
 from hubbub.study import sources
@@ -412,10 +415,8 @@ def _copies(table: RawTable) -> Iterator[Fault]:
     count = len(table.rows)
     cells = [Counter(column) for column in zip(*table.rows, strict=True)]
     alike = [sum((n / count) ** 2 for n in column.values()) for column in cells]
-    apart = range(len(cells)) if count * len(cells) <= _MOST_CELLS else ()
-    for place in (None, *apart):
-        kept = [row if place is None else row[:place] + row[place + 1 :] for row in table.rows]
-        copies = count - len(set(kept))
+    for place, different in _different(table, cells):
+        copies = count - different
         chance = prod(one for number, one in enumerate(alike) if number != place) * count**2 / 2
         if copies > max(_COPIES * count, 10 * chance):
             but = "" if place is None else f" but {table.header[place]!r}"
@@ -427,6 +428,36 @@ def _copies(table: RawTable) -> Iterator[Fault]:
                 "that says whose a row is (data.patient)",
             )
             return
+
+
+def _different(
+    table: RawTable, cells: Sequence[Mapping[str, int]]
+) -> Iterator[tuple[int | None, int]]:
+    """How many rows differ: in any cell, None, then without each column, if that is no long work.
+
+    Args:
+        table: the rows.
+        cells: which each column has.
+    """
+    count = len(table.rows)
+    yield None, len(set(table.rows))
+    if not count or count * len(cells) > _MOST_CELLS:
+        return
+    codes = []
+    for seen, column in zip(cells, zip(*table.rows, strict=True), strict=True):
+        places = {cell: place for place, cell in enumerate(seen)}
+        codes.append(np.array([places[cell] for cell in column]))
+    behind = reversed([*_numbered(codes[::-1])])
+    for place, (before, after) in enumerate(zip(_numbered(codes), behind, strict=True)):
+        yield place, len(np.unique(before * count + after))
+
+
+def _numbered(columns: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
+    """By each column a number of every row, one for rows that are alike in all before it."""
+    rows = np.zeros(len(columns[0]), dtype=np.int64)
+    for codes in columns:
+        yield rows
+        rows = np.unique(rows * len(rows) + codes, return_inverse=True)[1]
 
 
 def _classes(table: RawTable, data: Data) -> set[str]:

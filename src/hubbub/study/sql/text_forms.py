@@ -25,9 +25,7 @@ _LEAP = tuple(f"{one:02}" for one in range(4, 100, 4))
 
 def is_number(value: exp.Expr, engine: str) -> exp.Expr:
     """Whether the text of a value is a number."""
-    spaces = [exp.Literal.string(" ")] if engine == "duckdb" else []  # it trims others too
-    trimmed = exp.Anonymous(this="TRIM", expressions=[_text(value), *spaces])
-    text = _replaced(exp.func("LOWER", trimmed), "e+", "e")
+    text = _replaced(exp.func("LOWER", exp.func("TRIM", _text(value))), "e+", "e")
     short = exp.LTE(this=exp.Length(this=text), expression=exp.Literal.number(MOST_LETTERS))
     if engine in _REGULAR:
         form = exp.RegexpLike(this=text.copy(), expression=exp.Literal.string(_NUMBER))
