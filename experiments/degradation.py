@@ -23,7 +23,7 @@ import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
 from hubbub.planning.accounts import account_of, epsilon_of, releases
-from hubbub.queries.training_ask import training_of
+from hubbub.queries.training_query import training_of
 
 STUDY = Template("""
 [study]

@@ -32,7 +32,7 @@ from experiments.record_attack import (
 )
 from experiments.results import Row, Table
 from hubbub.planning.accounts import account_of, epsilon_of, releases
-from hubbub.queries.training_ask import training_of
+from hubbub.queries.training_query import training_of
 
 STUDY = Template("""
 [study]

@@ -22,9 +22,9 @@ from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.ledger.row_cost import kind_of
 from hubbub.protocol.round.masking import Masking
 from hubbub.queries import sums_query
-from hubbub.queries.kept_sums import SUMS, sums_in, write_sums
+from hubbub.queries.kept_sums import sums_in, write_sums
 from hubbub.queries.statistic_answers import expected_answers, planned_statistics
-from hubbub.queries.statistics_query import statistics_of
+from hubbub.queries.statistics_query import SUMS, statistics_of
 from hubbub.verification.replay.checking import verify
 
 FAR = 6  # standard errors: what is further off is wrong, whatever the noise
@@ -225,7 +225,7 @@ def leave_the_last_out(folder: Path, told: Study) -> None:
     """Show the answers that one sum fewer would have given."""
     made = hubbub.plan(told)
     layout, run = planned_statistics(made).query.layout, folder / "run"
-    kept = sums_in(run, layout)
+    kept = sums_in(run, layout, SUMS)
     kept[0] = 1
     kept[-layout.numbers :] = 0
     write_sums(run, kept, SUMS)

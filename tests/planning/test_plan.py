@@ -34,7 +34,7 @@ from hubbub.privacy.certificate import Certificate
 from hubbub.protocol.agreement import mask_graph
 from hubbub.protocol.agreement.joint_seed import LINK_BYTES
 from hubbub.protocol.primitives.wire import OVERHEAD
-from hubbub.queries.training_ask import training_of
+from hubbub.queries.training_query import training_of
 from hubbub.report.page import render
 from hubbub.session.layout import Layout, layout_of
 

@@ -23,7 +23,7 @@ from hubbub.planning.noise_correlation import (
 from hubbub.planning.precision import _outcome_error, certificate_for, grid_for
 from hubbub.planning.step_noise import INDEPENDENT
 from hubbub.protocol.primitives.correlated_noise import UNIT
-from hubbub.queries.training_ask import training_of
+from hubbub.queries.training_query import training_of
 from hubbub.study.study import Study
 from privacy import oracle
 

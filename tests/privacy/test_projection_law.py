@@ -41,7 +41,7 @@ from hubbub.privacy.projected_step import (
     sign_tail,
 )
 from hubbub.protocol.projection import sign_matrix as signs
-from hubbub.queries.training_ask import training_of
+from hubbub.queries.training_query import training_of
 from hubbub.study.study import Study
 from privacy.oracle_values import SIGNS, truth
 

@@ -12,7 +12,6 @@ from hubbub.disk import json_value, read_bytes, write_text
 from hubbub.errors import IntegrityError
 from hubbub.queries.statistic_sums import SumLayout
 
-SUMS = "sums.json"
 _MOST_BYTES = 2**30  # of the file: a hundred sums of a million numbers
 Kept = NDArray[np.float32]
 
@@ -22,7 +21,7 @@ def write_sums(folder: Path, kept: Kept, name: str) -> None:
     write_text(folder / name, json.dumps({"kept": kept.tolist()}))
 
 
-def sums_in(folder: Path, layout: SumLayout, name: str = SUMS) -> Kept:
+def sums_in(folder: Path, layout: SumLayout, name: str) -> Kept:
     """What a folder keeps of sums, see `SumLayout`; what stands before the first if there is none.
 
     Raises:

@@ -25,6 +25,7 @@ from hubbub.planning.query import (
     SteppedQuery,
     Stepper,
 )
+from hubbub.queries.training_ask import TrainingAsk
 from hubbub.study.data import Data, Standardise
 from hubbub.study.privacy import Privacy
 from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from hubbub.protocol.round.revealed_sum import RevealedSum
 
 STANDARDISATION = "standardisation"
-STANDARDISED = "standardisation.json"
+(STANDARDISED,) = TrainingAsk.files
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,6 @@ class StatisticsAsk(Ask):
         table = top.table("statistics")
         return {"statistics": statistics_from(table, around.columns, alone=around.is_main)}
 
-    def written(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return {"statistics": study.statistics.to_table()}
-
     def canonical(self, study: Study) -> dict[str, Any]:
         """See `Ask`."""
         return {"statistics": study.statistics.canonical()}

@@ -8,18 +8,17 @@ from functools import cached_property
 from hubbub.errors import StudyError
 from hubbub.planning.plan_values import Plan
 from hubbub.planning.query import Parameters, QueryWarnings, Released
-from hubbub.queries.kept_sums import SUMS
 from hubbub.queries.statistic_sums import StatisticLayout, layout_of
+from hubbub.queries.statistics_ask import StatisticsAsk
 from hubbub.queries.sums_query import SumsQuery
-from hubbub.study.asked_statistics import (
-    AskedStatistics,
-)
+from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.data import Data
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.study import Study
 
-STATISTICS, ANSWERS = "statistics", "statistics.json"
+STATISTICS = "statistics"
+SUMS, ANSWERS = StatisticsAsk.files
 
 
 @dataclass(frozen=True)

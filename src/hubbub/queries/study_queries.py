@@ -24,10 +24,11 @@ def queries_of(
     if dimension is None:
         public = (ask.dimension(study) for ask in study.asks)
         dimension = next((size for size in public if size is not None), None)
-    beside: list[Query] = []
+    main, beside = study.main_ask, list[Query]()
     for ask in study.asks:
         beside += ask.extras(study, dimension)
-        beside += [] if ask is study.main_ask else [ask.query(study, dimension)]
+        if ask is not main:
+            beside.append(ask.query(study, dimension))
     return main_of(study, dimension), tuple(sorted(beside, key=lambda query: query.turn))
 
 

@@ -22,10 +22,7 @@ class SynthesisAsk(Ask):
     tables = ("synthetic",)
     rank = 2
     precedence = 1
-    files = (
-        *("synthetic-sums.json", "synthetic.json"),
-        *("synthetic-model.json", "synthetic.csv"),
-    )
+    files = ("synthetic-sums.json", "synthetic.json", "synthetic-model.json", "synthetic.csv")
     answers = "synthetic.json"
 
     def keys(self) -> dict[str, Keys]:
@@ -44,10 +41,6 @@ class SynthesisAsk(Ask):
 
         table = top.table("synthetic")
         return {"synthetic": synthesis_from(table, around.columns, alone=around.is_main)}
-
-    def written(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return {"synthetic": study.synthetic.to_table()}
 
     def canonical(self, study: Study) -> dict[str, Any]:
         """See `Ask`."""

@@ -16,6 +16,7 @@ from hubbub.planning.query import Parameters, Query, QueryWarnings, Released
 from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
+from hubbub.queries.synthesis_ask import SynthesisAsk
 from hubbub.study.data import Data
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
@@ -30,8 +31,7 @@ from hubbub.synthesis.synthetic_keys import AskedSynthesis
 from hubbub.tabular.csv_text import csv_text
 
 SYNTHESIS = "synthetic"
-SYNTHETIC_SUMS, SYNTHETIC = "synthetic-sums.json", "synthetic.json"
-RECORDS, SYNTHETIC_MODEL = "synthetic.csv", "synthetic-model.json"
+SYNTHETIC_SUMS, SYNTHETIC, SYNTHETIC_MODEL, RECORDS = SynthesisAsk.files
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,14 @@
-"""`[model]` and `[training]`: a model that is trained, evaluated and standardised for."""
+"""`[model]` and `[training]`: a model that is trained, evaluated and standardised for.
+
+What they need is loaded when they are asked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import StudyError
-from hubbub.planning import model_size
-from hubbub.planning.query import Query
-from hubbub.queries.evaluation_query import EvaluationQuery
-from hubbub.queries.standardising_query import STANDARDISED, StandardisingQuery, features_of
-from hubbub.queries.training_query import TrainingQuery
 from hubbub.section import Section
 from hubbub.settings import Keys, canonical, keys_of, listed, schema
 from hubbub.study.ask import Ask, Surroundings
@@ -21,6 +19,10 @@ from hubbub.study.study import Study
 from hubbub.study.toml_text import stated
 from hubbub.study.training import OPTIMIZER, Evaluate, Training, learning_of, training_from
 from hubbub.tabular.outcome import NUMERIC, TIME_TO_EVENT, Outcome
+
+if TYPE_CHECKING:
+    from hubbub.planning.query import Query
+    from hubbub.queries.training_query import TrainingQuery
 
 _JOINT = "without-replacement"
 
@@ -33,7 +35,7 @@ class TrainingAsk(Ask):
     precedence = 3
     trains = True
     is_pinned = True
-    files = (STANDARDISED,)
+    files = ("standardisation.json",)
 
     def keys(self) -> dict[str, Keys]:
         """See `Ask`."""
@@ -99,18 +101,26 @@ class TrainingAsk(Ask):
 
     def dimension(self, study: Study) -> int | None:
         """See `Ask`."""
-        return model_size.model_dimension(study)
+        from hubbub.planning.model_size import model_dimension
+
+        return model_dimension(study)
 
     def query(self, study: Study, dimension: int | None = None) -> TrainingQuery:
         """See `Ask`."""
+        from hubbub.queries.training_query import training_of
+
         return training_of(study, dimension)
 
     def extras(self, study: Study, dimension: int | None) -> Sequence[Query]:
         """What standardises features before it, and evaluations between its steps."""
+        from hubbub.planning.model_size import record_shape
+        from hubbub.queries.evaluation_query import EvaluationQuery
+        from hubbub.queries.standardising_query import StandardisingQuery, features_of
+
         (_, training), data, privacy = learning_of(study), study.data, study.privacy
         queries: list[Query] = []
         if (asked := data.standardise) is not None:
-            features = features_of(model_size.record_shape(study, dimension))
+            features = features_of(record_shape(study, dimension))
             queries.append(StandardisingQuery(asked, data, privacy, features, dimension))
         if (evaluated := training.evaluate) is not None:
             steps = training.steps
@@ -126,24 +136,6 @@ class TrainingAsk(Ask):
     def shows_counts(self, study: Study) -> bool:
         """Where all silos together draw batches of one public size."""
         return learning_of(study)[1].sampling == _JOINT
-
-
-def training_of(study: Study, dimension: int | None = None) -> TrainingQuery:
-    """The training of a study; StudyError: it trains no model."""
-    _, training = learning_of(study)
-    return TrainingQuery(training, study.data, study.privacy, dimension, held_back_share(study))
-
-
-def held_back_share(study: Study) -> float:
-    """Share of each silo's records that is kept from the training, for whatever evaluation."""
-    training: Training | None = study.training
-    if training is not None and training.evaluate is not None:
-        return training.evaluate.holdout
-    if study.validation is None:
-        return 0.0
-    from hubbub.queries.validation.whose_records import whose_records
-
-    return whose_records(study).share
 
 
 def _check_target(data: Data, model: Model) -> None:

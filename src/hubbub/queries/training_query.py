@@ -25,7 +25,8 @@ from hubbub.planning.step_noise import INDEPENDENT, StepNoise
 from hubbub.study.data import Data
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
-from hubbub.study.training import Training
+from hubbub.study.study import Study
+from hubbub.study.training import Training, learning_of
 from hubbub.tabular.records import Records
 
 if TYPE_CHECKING:
@@ -207,10 +208,28 @@ class TrainingQuery(SteppedQuery):
         )
 
 
+def training_of(study: Study, dimension: int | None = None) -> TrainingQuery:
+    """The training of a study; StudyError: it trains no model."""
+    _, training = learning_of(study)
+    return TrainingQuery(training, study.data, study.privacy, dimension, held_back_share(study))
+
+
+def held_back_share(study: Study) -> float:
+    """Share of each silo's records that is kept from the training, for whatever evaluation."""
+    training: Training | None = study.training
+    if training is not None and training.evaluate is not None:
+        return training.evaluate.holdout
+    if study.validation is None:
+        return 0.0
+    from hubbub.queries.validation.whose_records import whose_records
+
+    return whose_records(study).share
+
+
 def _correlation_of(training: Training, privacy: Privacy) -> StepNoise:
     """How a training's noise is correlated; independent noise where one band is best."""
     optimizer = dict(training.optimizer)
-    if optimizer["name"] == "adam" and not training.bands:
+    if _is_adam(training) and not training.bands:
         return INDEPENDENT
     return correlation_for(
         training.bands,

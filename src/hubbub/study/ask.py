@@ -10,12 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubbub.section import Section
-from hubbub.settings import Keys
+from hubbub.settings import Keys, schema
 from hubbub.study.data import Data, columns_of
 from hubbub.tabular.column import Column
 
@@ -40,7 +40,7 @@ class Surroundings:
     is_main: bool
     trains: bool
 
-    @cached_property
+    @property
     def columns(self) -> Mapping[str, Column]:
         """By name the columns whose cells may be asked of; StudyError if none are declared."""
         return columns_of(self.data)
@@ -72,9 +72,10 @@ class Ask(ABC):
     def keys(self) -> dict[str, Keys]:
         """The keys of its tables, and of tables within them, by dotted name."""
 
-    @abstractmethod
     def schemas(self) -> dict[str, Any]:
         """The JSON schema of each of its tables."""
+        keys = self.keys()
+        return {key: schema(keys[key]) for key in self.tables}
 
     @abstractmethod
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
@@ -91,13 +92,13 @@ class Ask(ABC):
             StudyError: naming the keys.
         """
 
-    @abstractmethod
     def written(self, study: Study) -> dict[str, Any]:
         """Its tables as a file has them."""
+        return {key: getattr(study, key).to_table() for key in self.tables}
 
-    @abstractmethod
     def canonical(self, study: Study) -> dict[str, Any]:
         """Its tables as all parties agree on them, every default written out."""
+        return self.written(study)
 
     def parts(self, study: Study) -> dict[str, float]:
         """What its queries take of the study's epsilon, by the key that says so."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from hubbub.errors import DataError
 from hubbub.planning.exposure import owned_records
-from hubbub.queries.training_ask import training_of
+from hubbub.queries.training_query import training_of
 from hubbub.study import sources
 from hubbub.study.study import Study
 from hubbub.study.training import learning_of

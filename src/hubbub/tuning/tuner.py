@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.queries.study_queries import plan
-from hubbub.queries.training_ask import held_back_share
+from hubbub.queries.training_query import held_back_share
 from hubbub.study.study import Study
 from hubbub.study.training import learning_of
 from hubbub.study.usual_training import usual_for

@@ -18,7 +18,7 @@ from hubbub.queries.promise_of_answers import promise_of
 from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.section import Section
-from hubbub.settings import Keys, keys_of, read, schema, settings, text
+from hubbub.settings import Keys, keys_of, read, settings, text
 from hubbub.study.ask import Ask, Surroundings
 from hubbub.study.data import Data, columns_of
 from hubbub.study.privacy import Privacy
@@ -105,16 +105,11 @@ class QuartersAsk(Ask):
     def keys(self) -> dict[str, Keys]:
         return {"quarters": keys_of(AskedQuarters)}
 
-    def schemas(self) -> dict[str, Any]:
-        return {"quarters": schema(keys_of(AskedQuarters))}
-
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
         return {"quarters": read(AskedQuarters, "quarters", top.table("quarters"))}
 
     def written(self, study: Study) -> dict[str, Any]:
         return {"quarters": {"column": study.quarters.column}}
-
-    canonical = written
 
     def query(self, study: Study, dimension: int | None = None) -> QuartersQuery:
         columns = columns_of(study.data)

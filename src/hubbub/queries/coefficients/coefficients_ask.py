@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hubbub.section import Section
-from hubbub.settings import Keys, keys_of, schema
+from hubbub.settings import Keys, keys_of
 from hubbub.study.ask import Ask, Surroundings
 from hubbub.study.coefficients import Coefficients, check_coefficients, coefficients_from
 from hubbub.study.data import columns_with_target
@@ -29,10 +29,6 @@ class CoefficientsAsk(Ask):
         """See `Ask`."""
         return {"coefficients": keys_of(Coefficients)}
 
-    def schemas(self) -> dict[str, Any]:
-        """See `Ask`."""
-        return {key: schema(keys) for key, keys in self.keys().items()}
-
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
         """See `Ask`."""
         if not around.trains:
@@ -42,14 +38,6 @@ class CoefficientsAsk(Ask):
     def check(self, study: Study) -> None:
         """See `Ask`."""
         check_coefficients(study.data, study.model)
-
-    def written(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return {"coefficients": study.coefficients.to_table()}
-
-    def canonical(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return self.written(study)
 
     def parts(self, study: Study) -> dict[str, float]:
         """See `Ask`."""

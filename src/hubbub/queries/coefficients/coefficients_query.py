@@ -26,6 +26,7 @@ from hubbub.planning.plan_values import Plan
 from hubbub.planning.planned_query import PlannedQuery
 from hubbub.planning.query import Parameters, Query, QueryWarnings, Released, Turn
 from hubbub.queries.answer_csv import tables_of
+from hubbub.queries.coefficients.coefficients_ask import CoefficientsAsk
 from hubbub.queries.coefficients.model_sums import NAME
 from hubbub.queries.coefficients.newton_steps import NewtonSteps
 from hubbub.queries.coefficients.own_sums import OwnSums
@@ -39,8 +40,8 @@ from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.tabular.outcome import COUNT
 
-COEFFICIENT, COEFFICIENTS = "coefficients", "coefficients.json"
-COEFFICIENT_SUMS = "coefficient-sums.json"
+COEFFICIENT = "coefficients"
+COEFFICIENT_SUMS, COEFFICIENTS = CoefficientsAsk.files
 
 
 @dataclass(frozen=True)

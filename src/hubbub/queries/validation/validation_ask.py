@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section
-from hubbub.settings import Keys, keys_of, schema
+from hubbub.settings import Keys, keys_of
 from hubbub.study.ask import Ask, Surroundings
 from hubbub.study.data import Data
 from hubbub.study.import_path import IN_MEMORY
@@ -29,10 +29,6 @@ class ValidationAsk(Ask):
         """See `Ask`."""
         return {"validation": keys_of(Validation)}
 
-    def schemas(self) -> dict[str, Any]:
-        """See `Ask`."""
-        return {key: schema(keys) for key, keys in self.keys().items()}
-
     def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
         """See `Ask`."""
         if not around.trains:
@@ -43,14 +39,6 @@ class ValidationAsk(Ask):
     def check(self, study: Study) -> None:
         """See `Ask`."""
         _check_validation(study.validation, study.training, study.data)
-
-    def written(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return {"validation": study.validation.to_table()}
-
-    def canonical(self, study: Study) -> dict[str, Any]:
-        """See `Ask`."""
-        return self.written(study)
 
     def parts(self, study: Study) -> dict[str, float]:
         """See `Ask`."""

@@ -28,6 +28,7 @@ from hubbub.planning.query import (
     Turn,
 )
 from hubbub.queries.validation.silo_task import SiloTask, groups_of
+from hubbub.queries.validation.validation_ask import ValidationAsk
 from hubbub.queries.validation.validation_layout import DIAMETER, ValidationLayout, layout_of
 from hubbub.queries.validation.whose_records import WhoseRecords, whose_records
 from hubbub.study.parties import Parties
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from hubbub.protocol.round.revealed_sum import RevealedSum
 
 VALIDATION = "validation"
-VALIDATION_SUMS, VALIDATED = "validation-sums.json", "validation.json"
+VALIDATION_SUMS, VALIDATED = ValidationAsk.files
 _SUMS = "sums"
 _MOST_BYTES = 2**30
 

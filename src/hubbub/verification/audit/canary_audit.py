@@ -25,7 +25,7 @@ from hubbub.privacy.canary_guesses import (
     widest_rule,
 )
 from hubbub.queries.study_queries import plan
-from hubbub.queries.training_ask import training_of
+from hubbub.queries.training_query import training_of
 from hubbub.study.study import Study
 from hubbub.verification.audit.canary_runs import AuditRun, Progress, played
 from hubbub.verification.audit.expected_power import ExpectedPower, size_of

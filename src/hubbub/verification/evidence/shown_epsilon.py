@@ -18,7 +18,7 @@ from hubbub.privacy.canary_guesses import Rates, lower_bound, worst_distance, wo
 from hubbub.privacy.dominating_pairs import Release
 from hubbub.privacy.roots import root
 from hubbub.privacy.tradeoff import TradeOff, upper_curve
-from hubbub.queries.training_ask import training_of
+from hubbub.queries.training_query import training_of
 from hubbub.study.study import Study
 
 _MOST_NOISE = 1e5  # a mechanism with more has power for nothing
