@@ -279,24 +279,31 @@ def test_a_run_that_asks_at_another_model_gets_no_sum(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lies", [False, True])
+@pytest.mark.parametrize(
+    ("whose", "said"),
+    [("", ""), (NORTH, "north: expected its word"), (SILOS[1], "north: expected RESULT_SIGNED")],
+)
 def test_a_silo_that_does_not_sign_the_result_costs_the_others_no_sum(
-    tmp_path: Path, lies: bool
+    tmp_path: Path, whose: str, said: str
 ) -> None:
     """Its one sum is the others', though the silo is there again when it is asked for."""
     parties = gathered(tmp_path, parties={"dropouts": 1}, validation={"sums": 1})
 
     def lied(frames: list[bytes]) -> list[bytes]:
-        where = {"session": unverified(frames[0]).session, "receiver": EVERYBODY}
-        return [parties.sealed(NORTH, Tag.RESULT_SIGNED, bytes(32), **where)]
+        """A word for another RESULT, or another silo's for this one."""
+        signed = unverified(frames[0])
+        where = {"session": signed.session, "receiver": EVERYBODY}
+        digest = bytes(32) if whose == NORTH else bytes(signed.payload)
+        return [parties.sealed(whose, Tag.RESULT_SIGNED, digest, **where)]
 
-    relay = Relay(parties.phase, tells=at("result", on_parts(lied) if lies else lost, NORTH))
+    relay = Relay(parties.phase, tells=at("result", on_parts(lied) if whose else lost, NORTH))
     result = parties.serve(relay)
     assert result.validation["refusal"] == ""
     purposes = [one.kind.purpose for one in parties.seats[NORTH]._ledger.entries()]
     assert purposes == ["training", "training"]
     assert all(one.holds for one in verify(tmp_path / "run"))
-    assert any("north: expected its word" in said for said in parties.said) == lies
+    garbled = [line for line in parties.said if "north: expected" in line]
+    assert [said in line for line in garbled] == [True] * bool(whose)
 
 
 @pytest.mark.slow

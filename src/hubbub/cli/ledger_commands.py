@@ -25,9 +25,6 @@ from hubbub.ledger.tally import Tally
 from hubbub.ledger.witness import Witness
 from hubbub.privacy import arguments
 from hubbub.privacy.reference_law import ReferenceLaw
-from hubbub.queries.study_queries import plan
-from hubbub.study.study import Study
-from hubbub.training.run_folder import answers_in
 
 
 def add_commands(commands: Any) -> None:
@@ -219,6 +216,10 @@ def _export(options: argparse.Namespace) -> int:
 
 def _missing(options: argparse.Namespace) -> int:
     """Rows that must have been there, since an answer in a transcript follows its row (P15)."""
+    from hubbub.queries.study_queries import plan
+    from hubbub.study.study import Study
+    from hubbub.training.run_folder import answers_in
+
     try:
         study = Study.parse(read_text(options.run / "study.toml"))
     except (OSError, UnicodeDecodeError):
@@ -234,9 +235,7 @@ def _missing(options: argparse.Namespace) -> int:
     answers, made = list(answers_in(options.run)), plan(study)
     with _existing(options.ledger) as ledger:
         cap, before = ledger.cap, ledger.tally
-        whole = Tally()
-        for entry in ledger.entries():
-            whole.add(entry)
+        whole = before.copy()
         lost: dict[str, int] = {}
         charged = Counter[str]()  # by purpose: the version that wrote a row may have planned others
         for kind, count in before.counts(study.id):

@@ -65,9 +65,12 @@ class Tally:
 
     def add(self, entry: Entry) -> None:
         """Count an entry."""
-        self._kinds[entry.kind] += 1
-        self._studies.setdefault(entry.study, Counter())[entry.kind] += 1
-        session = Certified.by(entry)
+        self.add_rows(entry.kind, 1, Certified.by(entry))
+
+    def add_rows(self, kind: LedgerMechanism, rows: int, session: Certified) -> None:
+        """Count so many entries of one kind, of a session."""
+        self._kinds[kind] += rows
+        self._studies.setdefault(session.study, Counter())[kind] += rows
         if self._covered is not None and session not in self._covered.sessions:
             self._covered = None
         self._sessions.add(session)
@@ -122,6 +125,13 @@ class Tally:
         sessions = {session for session in self._sessions if session.study == study}
         return spent(self._studies.get(study, Counter()), sessions, delta, relation)
 
+    def copy(self) -> Tally:
+        """The same, to which more can be added."""
+        whole = Tally()
+        whole._kinds, whole._sessions = Counter(self._kinds), set(self._sessions)
+        whole._studies = {one: Counter(counts) for one, counts in self._studies.items()}
+        return whole
+
     def after(self, plan: Plan, *, anew: bool = False) -> Tally:
         """What it would be once a study is over, in one more session of each kind.
 
@@ -129,17 +139,13 @@ class Tally:
             plan: of the study.
             anew: whether a study that is over already is run once more.
         """
-        whole, study = Tally(), plan.study.id
-        whole._kinds, whole._sessions = Counter(self._kinds), set(self._sessions)
-        whole._studies = {one: Counter(counts) for one, counts in self._studies.items()}
+        whole, study = self.copy(), plan.study.id
         wanted = list(rows_of(plan))
         over = all(rows <= self.attempts(study, kind) for kind, rows, _ in wanted)
         for number, (kind, rows, certificate) in enumerate(wanted):
             left = rows if anew and over else max(0, rows - self.attempts(study, kind))
             if left:
-                whole._kinds[kind] += left
-                whole._studies.setdefault(study, Counter())[kind] += left
-                whole._sessions.add(Certified(study, bytes((number,)), certificate))
+                whole.add_rows(kind, left, Certified(study, bytes((number,)), certificate))
         return whole
 
     def curve(self, relation: str) -> list[tuple[float, float, float]]:

@@ -73,10 +73,7 @@ class StudyClosing:
         roster = self.requests.roster
         try:
             (data,) = received
-            told = parse(data, roster, study=self.study.id, session=session)
-            if told.tag is not Tag.RESULT_SIGNED:
-                raise ProtocolError("expected RESULT_SIGNED, got another frame", culprit="relay")
-            if bytes(told.payload) != digest:
+            if self._told(data, session, index, Tag.RESULT_SIGNED) != digest:
                 raise ProtocolError(
                     "expected its word for the RESULT that it was shown, got one for another",
                     culprit=roster.name(index),
@@ -130,15 +127,19 @@ class StudyClosing:
             return None
         roster = self.requests.roster
         try:
-            frame = parse(received[0], roster, study=self.study.id, session=session)
-            if frame.tag is not Tag.CLOSED or frame.sender != index:
-                raise ProtocolError("expected CLOSED, got another frame", culprit="relay")
-            payload = json.loads(bytes(frame.payload))
+            payload = json.loads(self._told(received[0], session, index, Tag.CLOSED))
             silo = roster.parties[index]
             return checked_part(payload, silo, study=self.study.id, sessions=sessions)
         except UNREADABLE as error:
             self.requests.warn("garbled", whom=roster.name(index), said=str(error))
             return None
+
+    def _told(self, data: bytes, session: bytes, index: int, tag: Tag) -> bytes:
+        """What a silo itself has said in a frame; ProtocolError if it is another's, or another."""
+        frame = parse(data, self.requests.roster, study=self.study.id, session=session)
+        if frame.tag is not tag or frame.sender != index:
+            raise ProtocolError(f"expected {tag.name}, got another frame", culprit="relay")
+        return bytes(frame.payload)
 
     def _frame(self, keys: Keys, session: bytes, tag: Tag, payload: bytes) -> bytes:
         return Frame(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -74,7 +74,7 @@ class Coordinator:
         """From now on, what is set up is asked at this model, which silos are shown before."""
         self._closing.result = np.asarray(parameters, dtype="<f4").tobytes()
 
-    def charged(self, purpose: str, begun: int) -> int:
+    def charged(self, purpose: str, begun: Callable[[], int]) -> int:
         """Attempts of a purpose that so many silos say to have paid for as cannot all be lying.
 
         Of those that this run has begun itself one silo's word is enough, or its answer. In the
@@ -89,9 +89,10 @@ class Coordinator:
             if count > believed + _LOST and (purpose, index) not in self._unbelieved:
                 self._unbelieved.add((purpose, index))
                 self.requests.warn("unbelieved", whom=roster.name(index), count=count)
+        own = begun()
         if purpose != main_of(self.study).mechanism.purpose:
-            begun = min(begun, max([*most.values(), *self._answers(purpose).values()], default=0))
-        return max(believed, begun)
+            own = min(own, max([*most.values(), *self._answers(purpose).values()], default=0))
+        return max(believed, own)
 
     def _least_paid(self, purpose: str) -> dict[str, int]:
         """Attempts that silos have paid for: what each has answered, or has said before (P15)."""
@@ -194,7 +195,7 @@ class Coordinator:
         self.answered[purpose] = self._answers(purpose)  # those of the session before, too
         self._open[purpose] = rounds
         for each in self.requests.paid:
-            self.charged(each, 0)  # notes it
+            self.charged(each, lambda: 0)  # notes it
         self._closing.finished(purpose, rounds.session, rounds.attendance.silos)
 
     def check_approval(self) -> None:

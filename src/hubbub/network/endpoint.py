@@ -349,14 +349,16 @@ class Endpoint(ABC):
             at=offer.at,
         )
 
-    def _frame(self, session: bytes, study: bytes, tag: Tag, payload: bytes) -> bytes:
-        """A control message to the aggregator."""
+    def _frame(
+        self, session: bytes, study: bytes, tag: Tag, payload: bytes, receiver: int = 0
+    ) -> bytes:
+        """A control message, to the aggregator if nobody else is named."""
         return Frame(
             tag=tag,
             study=study,
             session=session,
             sender=self.party_folder.index,
-            receiver=0,
+            receiver=receiver,
             payload=payload,
         ).sealed(self.party_folder.keys)
 

@@ -37,7 +37,7 @@ from hubbub.planning.planned_query import PlannedQuery
 from hubbub.planning.query import Query, QueryState, SteppedQuery
 from hubbub.protocol.agreement.joint_seed import JointSeed
 from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, parse
+from hubbub.protocol.primitives.wire import EVERYBODY, Tag, parse
 from hubbub.protocol.round.masking import Attempt, Masking
 from hubbub.protocol.round.projected_sum import LocalTask
 from hubbub.protocol.round.round_parameters import Parameters
@@ -203,7 +203,7 @@ class SiloEndpoint(Endpoint):
                 masking=masking,
                 source=me.source,
                 seeds=seeds,
-                check=partial(self._check_state, (study.id, offer.purpose)),
+                check=partial(self._check_state, (study.id, offer.purpose), planned),
             )
 
         whole = attempts_of(plan)
@@ -263,15 +263,8 @@ class SiloEndpoint(Endpoint):
         result = self._model_in(payload, self._known(state.study))
         digest = self._noted(state.study, payload)
         state.result = result  # which no session is asked at before it is noted
-        frame = Frame(
-            tag=Tag.RESULT_SIGNED,
-            study=state.study.id,
-            session=state.session,
-            sender=self.party_folder.index,
-            receiver=EVERYBODY,
-            payload=digest,
-        )
-        return [frame.sealed(self.party_folder.keys)]
+        tag = Tag.RESULT_SIGNED
+        return [self._frame(state.session, state.study.id, tag, digest, receiver=EVERYBODY)]
 
     def _noted(self, study: Study, result: bytes | memoryview) -> bytes:
         """The digest of a study's RESULT, which is on disk from now on.
@@ -287,16 +280,16 @@ class SiloEndpoint(Endpoint):
             )
         return digest
 
-    def _check_state(self, key: tuple[bytes, str], attempt: Attempt) -> None:
+    def _check_state(
+        self, key: tuple[bytes, str], planned: PlannedQuery[Query], attempt: Attempt
+    ) -> None:
         """Refuse what cannot be asked at, as far as it is known here (docs/evidence.md).
 
         Raises:
             ProtocolError: the aggregator shows another state than the sums before it can lead to.
         """
         state = self._sessions[key]
-        planned, result = state.plan.planned(state.offer.purpose), state.result
-        assert planned is not None, "a session is of a query"  # noqa: S101
-        query, aggregator = planned.query, self.roster.name(0)
+        query, result, aggregator = planned.query, state.result, self.roster.name(0)
         if query.is_asked_last and result is None:
             raise ProtocolError(
                 f"expected RESULT before {planned.purpose}, which is asked at it, got none",

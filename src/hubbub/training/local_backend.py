@@ -107,7 +107,7 @@ class LocalBackend:
         """Nobody of this process comes back: what its ledger said is raised."""
         raise raised_by(lost) from None
 
-    def charged(self, purpose: str, _begun: int) -> int:
+    def charged(self, purpose: str, _begun: Callable[[], int]) -> int:
         """Attempts that some silo has paid for since the run began, but for other purposes.
 
         Those of sessions that the run does not know count for every purpose: a copy of its folder

@@ -56,8 +56,8 @@ class Backend(Protocol):
     def lost(self, number: int, in_a_row: int, lost: AbsentError) -> None:
         """Hear that a session was lost in a round; raise unless a new one would help."""
 
-    def charged(self, purpose: str, begun: int) -> int:
-        """Attempts that were paid for in this run for a purpose; so many were begun."""
+    def charged(self, purpose: str, begun: Callable[[], int]) -> int:
+        """Attempts that were paid for in this run for a purpose; `begun` counts those it began."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +102,8 @@ class RunSessions:
 
     def charged(self, purpose: str) -> int:
         """Attempts that were paid for in this run for a purpose."""
-        begun = 0 if self.folder is None else self.folder.models_sent(purpose)
-        return self.backend.charged(purpose, begun)
+        folder = self.folder
+        return self.backend.charged(purpose, lambda: folder.models_sent(purpose) if folder else 0)
 
     def _recorder(self, rounds: Rounds, purpose: str) -> Recorder:
         """The transcript of a session, if the run has a folder."""

@@ -89,9 +89,14 @@ class NodeSide(PartySide):
             return state
         # A key without its `opened` was shown to nobody, or that file is not to be seen at this
         # moment: it is taken, and never made anew in the place of one that seeds are sealed to.
-        sealed = self.kept(asked.place.id).erasable(KEY)
+        kept = self.kept(asked.place.id)
+        sealed = kept.erasable(KEY)
         begun = node.begin(asked.collect, self._secret(asked.place, sealed[0]) if sealed else None)
-        self._keep(asked.place, None, begun, has_key=bool(sealed))
+        if not sealed:
+            assert begun.secret is not None, "a new state has its key"  # noqa: S101
+            kept.erase(KEY)  # one that was overwritten, if any
+            kept.keep(KEY, self._sealed(asked.place, begun.secret))
+        kept.keep(OPENED, begun.collect, begun.node_key)  # from now on it is this key
         return begun
 
     def _state(self, place: CollectionPlace) -> NodeState | None:
@@ -111,23 +116,9 @@ class NodeSide(PartySide):
         key = kept.erasable(KEY)
         return replace(state, secret=self._secret(place, key[0]) if key else None)
 
-    def _keep(
-        self,
-        place: CollectionPlace,
-        before: NodeState | None,
-        after: NodeState,
-        *,
-        has_key: bool = True,
-    ) -> None:
+    def _keep(self, place: CollectionPlace, before: NodeState, after: NodeState) -> None:
         """What is new in a state, in the order in which a crash may come."""
         kept = self.kept(place.id)
-        if before is None:
-            assert after.secret is not None, "a new state has its key"  # noqa: S101
-            if not has_key:
-                kept.erase(KEY)  # one that was overwritten, if any
-                kept.keep(KEY, self._sealed(place, after.secret))
-            kept.keep(OPENED, after.collect, after.node_key)  # from now on it is this key
-            return
         if after.promise != before.promise:
             kept.keep("promise", after.fixed, after.promise)
         if after.total != before.total:

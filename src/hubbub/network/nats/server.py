@@ -104,9 +104,13 @@ def _running(folder: Path) -> int | None:
 
 def _refused_reloads(folder: Path) -> list[str]:
     """What the server says in its log of configurations that it has refused, if it has one."""
+    return [line for line in _log_lines(folder) if "Failed to reload" in line]
+
+
+def _log_lines(folder: Path) -> list[str]:
+    """The server's log; nothing if it has none."""
     with contextlib.suppress(OSError):
-        lines = (folder / LOG).read_text(errors="replace").splitlines()
-        return [line for line in lines if "Failed to reload" in line]
+        return (folder / LOG).read_text(errors="replace").splitlines()
     return []
 
 
@@ -323,10 +327,8 @@ class Server:
 
     def _last_words(self) -> str:
         """The last line of its log."""
-        with contextlib.suppress(OSError):
-            lines = (self._folder / LOG).read_text(errors="replace").splitlines()
-            return lines[-1].split("] ", 2)[-1] if lines else "without a word"
-        return "without a word"
+        lines = _log_lines(self._folder)
+        return lines[-1].split("] ", 2)[-1] if lines else "without a word"
 
 
 def _check_free(port: int) -> None:

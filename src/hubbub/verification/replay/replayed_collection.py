@@ -179,8 +179,6 @@ class CollectionReplay:
             total_played = decoded(self._numbers, ring.to_integers(total))
         if self._course is not None:
             self._course.step(1, total_played)
-        elif total_played is not None:
-            played.sums[1] = total_played
         return played
 
     @property

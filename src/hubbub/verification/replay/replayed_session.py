@@ -291,19 +291,19 @@ class Replay:
             return False
         self._played.attempts += bool(attempt.arrived)
         self._played.answers.update(attempt.arrived)
-        self._played.spoilt += bool(attempt.arrived)
         if not attempt.is_complete(self._round_parameters, self._roster.nodes):
+            self._played.spoilt += bool(attempt.arrived)
             return False
         if self._round_parameters.needs_joint_seed and attempt.seed is None:
             raise ProtocolError("expected a link of every active silo before the answers")
-        self._played.spoilt -= 1
         seen = attempt.whole and self._liftable
         self._played.unseen += not seen
         self._played.withheld += not attempt.whole
-        gradient = gradient_of(self._round_parameters, attempt, self._lift) if seen else None
+        wanted = seen and (self._course is not None or attempt.time[0] > self._after)
+        gradient = gradient_of(self._round_parameters, attempt, self._lift) if wanted else None
         if self._course is not None:
             self._course.step(attempt.time[0], gradient)
-        elif gradient is not None and attempt.time[0] > self._after:
+        elif gradient is not None:
             self._played.sums[attempt.time[0]] = gradient
         return True
 
