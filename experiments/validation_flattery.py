@@ -24,7 +24,7 @@ from experiments.results import Table
 from hubbub import Study
 from hubbub.learning.metrics import auc
 from hubbub.queries.validation.whose_records import whose_records
-from hubbub.training.rehearsal import rehearse
+from hubbub.report.rehearsal import rehearse
 
 Array = NDArray[np.float64]
 SILOS, FRESH = 5, 20_000

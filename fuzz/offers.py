@@ -18,7 +18,7 @@ from hubbub.network.collection.asked import until_of
 from hubbub.network.collection.party_side import said_in
 from hubbub.protocol.agreement.roll_call import RollCall
 from hubbub.session.session_offer import RefusedError, SessionOffer
-from hubbub.study.standardisation import Standardisation
+from hubbub.tabular.standardisation import Standardisation
 from protocol.parties import SESSION, STUDY, world
 
 _WORLD = world(4, quorum=3)

@@ -61,7 +61,7 @@ from .tabular.records import (
 from .training.in_memory import (
     fit as fit,
 )
-from .training.rehearsal import (
+from .report.rehearsal import (
     rehearse as rehearse,
 )
 from .training.result import (

@@ -70,6 +70,7 @@ class Key:
 
 
 Keys = dict[str, tuple[Key, object]]
+NAME = "NAME"  # in a dotted name, in place of any name that a user chooses
 _KEYS: dict[type, Keys] = {}
 
 
@@ -311,6 +312,22 @@ def canonical(value: Any) -> Any:
     stated = {field.name: getattr(value, field.name) for field in fields(value)}
     left_out = {name for name, (key, at) in keys.items() if key.later and stated[name] == at}
     return {name: canonical(one) for name, one in stated.items() if name not in left_out}
+
+
+def stated(value: Any) -> dict[str, Any]:
+    """What differs from the defaults of settings, by key, as a table that is read back as them."""
+    values = ((field, getattr(value, field.name)) for field in fields(value))
+    return {field.name: _as_table(at) for field, at in values if at != field.default}
+
+
+def _as_table(value: Any) -> Any:
+    """Settings within others and pairs of a name and a value as tables."""
+    if is_dataclass(value):
+        return stated(value)
+    pairs = isinstance(value, tuple) and all(
+        isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value
+    )
+    return dict(value) if pairs and value else value
 
 
 def _range(least: float, most: float) -> str:

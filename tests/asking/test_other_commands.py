@@ -11,7 +11,7 @@ from tests.asking.made_up import study, table_of_study, write_silos
 import hubbub
 from hubbub.cli.main import main
 from hubbub.errors import UserError
-from hubbub.training.comparison import compare
+from hubbub.report.comparison import compare
 from hubbub.verification.audit.canary_audit import audit
 
 

@@ -20,9 +20,9 @@ from hubbub.queries.standardising_query import StandardisingQuery
 from hubbub.study.data import Data, Standardise
 from hubbub.study.privacy import Privacy
 from hubbub.study.score_vector import ScoreVector
-from hubbub.study.standardisation import FeatureSums, standardisation_from
 from hubbub.study.training import Evaluate
 from hubbub.tabular.records import Records
+from hubbub.tabular.standardisation import FeatureSums, standardisation_from
 
 RELATIONS = ("add-remove", "substitute")
 MARGIN = 2.0**-8

@@ -17,8 +17,8 @@ import pytest
 
 from estimation.test_layouts import COLUMNS, KINDS, blocks, worst_records
 from hubbub.estimation.stacking import stack
-from hubbub.study.standardisation import FeatureSums
 from hubbub.tabular.records import Records
+from hubbub.tabular.standardisation import FeatureSums
 
 N = 60
 PATTERNS: dict[str, Callable[[float, float], np.ndarray]] = {

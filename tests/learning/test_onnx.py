@@ -22,7 +22,7 @@ from hubbub.learning.target_types import (
     TargetType,
     TimeToEvent,
 )
-from hubbub.study.standardisation import Standardisation
+from hubbub.tabular.standardisation import Standardisation
 
 torch.set_num_threads(1)
 pytestmark = [

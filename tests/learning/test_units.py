@@ -27,8 +27,8 @@ from hubbub.protocol.projection.matrix import Draw, Projection
 from hubbub.protocol.projection.product import project
 from hubbub.protocol.round import projected_sum
 from hubbub.study.score_vector import ScoreVector
-from hubbub.study.standardisation import FeatureSums
 from hubbub.tabular.records import Records
+from hubbub.tabular.standardisation import FeatureSums
 
 torch.set_num_threads(1)
 MARGIN = 2.0**-9

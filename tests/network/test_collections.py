@@ -20,7 +20,7 @@ from hubbub.network.collection.kept_frames import KeptFrames
 from hubbub.network.coordinator import Coordinator
 from hubbub.network.party_folder import PartyFolder
 from hubbub.session.session_offer import SessionOffer
-from hubbub.study.standardisation import Standardisation
+from hubbub.tabular.standardisation import Standardisation
 from hubbub.training.run_folder import answers_in
 from hubbub.verification.evidence.finding import SIGNED
 from hubbub.verification.replay.checking import verify

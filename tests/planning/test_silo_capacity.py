@@ -8,7 +8,7 @@ import pytest
 from hubbub import Study
 from hubbub.errors import DataError, StudyError
 from hubbub.planning.silo_capacity import capacity_of
-from hubbub.study.standardisation import Standardisation
+from hubbub.tabular.standardisation import Standardisation
 
 NAMES = ["a", "b", "c", "d"]
 

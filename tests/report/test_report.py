@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from hubbub.cli.main import main
 from hubbub.number_format import at_most
-from hubbub.report.adversary_words import explained
+from hubbub.planning.adversary_words import explained
 from hubbub.report.comparison_table import (
     UNCHARGED_BASELINES,
     Arrangement,

@@ -20,9 +20,9 @@ from hubbub.disk import write_text
 from hubbub.errors import IntegrityError, StudyError, UserError
 from hubbub.privacy.canary_guesses import Rates
 from hubbub.protocol.primitives.identity import Keys
+from hubbub.report.report_of_run import write_report
 from hubbub.training import run_study as local
 from hubbub.training.local_backend import LocalBackend
-from hubbub.training.report_of_run import write_report
 from hubbub.verification.evidence.audit_result import (
     AUDIT,
     audit_finding,

@@ -32,7 +32,8 @@ from hubbub.planning.plan_values import Plan
 from hubbub.protocol.primitives.wire import HEADER, HEADER_BYTES, Frame, Tag
 from hubbub.protocol.round.aggregator import Aggregator
 from hubbub.protocol.round.silo import Silo
-from hubbub.training import checkpoint, loop, report_of_run, run_folder
+from hubbub.report import report_of_run
+from hubbub.training import checkpoint, loop, run_folder
 from hubbub.training.local_backend import LocalBackend
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_study import resume, run

@@ -20,9 +20,9 @@ import hubbub
 from hubbub.errors import BudgetError, HubbubError, IntegrityError, UserError
 from hubbub.ledger.privacy_ledger import Cap, Ledger
 from hubbub.planning.plan_values import Plan
+from hubbub.report.report_of_run import write_report
 from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from hubbub.training.loop import State
-from hubbub.training.report_of_run import write_report
 from hubbub.training.run_folder import RunFolder
 from hubbub.training.run_study import resume, run
 

@@ -12,7 +12,7 @@ from hubbub.cli.main import main
 from hubbub.errors import BudgetError, StudyError
 from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.report.promise_words import broken, spent_words
-from hubbub.training.report_of_run import write_report
+from hubbub.report.report_of_run import write_report
 
 TEXT = """
 [study]

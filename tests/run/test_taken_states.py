@@ -400,7 +400,7 @@ def test_steps_that_could_not_be_taken_here_are_not_proven(
     del made["validation"]
     forger = forged(Study.from_table(made), tmp_path)
     assert len(proven(verify(forger.folder), "every step along it")) == 1
-    monkeypatch.setattr("hubbub.verification.replay.model_course._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.queries.training_replay._built", lambda *_, **__: None)
     found = verify(forger.folder)
     assert holds(found)
     assert proven(found, "every step along it") == []
@@ -446,7 +446,7 @@ def test_what_rests_on_a_first_model_that_was_taken_is_not_proven(
 ) -> None:
     """Only the study's own code makes it."""
     forger = forged(asking(silos), tmp_path)
-    monkeypatch.setattr("hubbub.verification.replay.model_course._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.queries.training_replay._built", lambda *_, **__: None)
     found = verify(forger.folder)
     assert holds(found)
     assert [*given(found), *proven(found, "model.safetensors")] == []

@@ -24,13 +24,13 @@ from hubbub.protocol.primitives.wire import Frame, Tag, unverified
 from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.queries.study_queries import plan
 from hubbub.report.comparison_table import Arrangement, ArrangementTable
+from hubbub.report.report_of_run import COMPARISON, write_report
 from hubbub.session.in_process import Federation
 from hubbub.study.study import Study
 from hubbub.training import federated
 from hubbub.training.federated import evaluations
 from hubbub.training.local_backend import LocalBackend
 from hubbub.training.loop import EvaluationSchedule
-from hubbub.training.report_of_run import COMPARISON, write_report
 from hubbub.training.result import Result
 from hubbub.training.run_study import resume, run
 from hubbub.verification.evidence.claims import check
@@ -342,7 +342,7 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _, _ = a_run()
-    monkeypatch.setattr("hubbub.verification.replay.model_course._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.queries.training_replay._built", lambda *_, **__: None)
     found = verify(folder)
     assert wrongs(found) == []
     assert "every sum, and every step along it" in claims(found, REDERIVED)
@@ -370,7 +370,7 @@ def test_tensors_that_could_stand_in_many_orders_are_read_in_the_one_that_is_sta
 ) -> None:
     """Sixty tensors, each the beginning of all larger ones: no order but one is looked at."""
     folder, result, _ = a_run()
-    monkeypatch.setattr("hubbub.verification.replay.model_course._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.queries.training_replay._built", lambda *_, **__: None)
     (folder / FILE).unlink()
     path = folder / "model.safetensors"
     from hubbub import learning

@@ -21,11 +21,11 @@ from hubbub.learning.model_file import read_pinned
 from hubbub.ledger.entry import Cap
 from hubbub.ledger.privacy_ledger import Ledger
 from hubbub.network.key_files import identities, read_identity, read_roster
-from hubbub.study.standardisation import Standardisation
+from hubbub.report.report_of_run import write_report
 from hubbub.study.study import Study
 from hubbub.tabular.cells import read_cells
+from hubbub.tabular.standardisation import Standardisation
 from hubbub.training.checkpoint import newest_checkpoint
-from hubbub.training.report_of_run import write_report
 from hubbub.training.run_study import resume
 from hubbub.verification.evidence.evidence_file import load
 

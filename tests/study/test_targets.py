@@ -14,13 +14,13 @@ import hubbub
 from hubbub import Study
 from hubbub.cli.main import main
 from hubbub.errors import DataError, ModelError, StudyError
-from hubbub.report.metric_words import words_of
+from hubbub.learning.metric_words import words_of
+from hubbub.report.comparison import compare
+from hubbub.report.rehearsal import rehearse
 from hubbub.study.drafting.table_check import checked
 from hubbub.tabular.outcome import Outcome, refuse_other_targets
 from hubbub.tabular.records import Records
 from hubbub.tabular.table import encode_table
-from hubbub.training.comparison import compare
-from hubbub.training.rehearsal import rehearse
 from hubbub.training.trained_model import load
 
 AMOUNT = {"kind": "numeric", "column": "y", "low": 0, "high": 20}

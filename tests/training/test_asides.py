@@ -21,8 +21,8 @@ from hubbub.queries.evaluation_query import EVALUATION, EvaluationQuery
 from hubbub.queries.standardising_query import STANDARDISATION
 from hubbub.session.layout import layout_of
 from hubbub.study.score_vector import ScoreVector
-from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.tabular.records import Records
+from hubbub.tabular.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.training.local_backend import LocalBackend
 from hubbub.training.preparing import prepare
 from hubbub.training.run_sessions import RunSessions

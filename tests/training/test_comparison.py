@@ -17,13 +17,13 @@ from hubbub.cli.main import main
 from hubbub.errors import DataError, StudyError
 from hubbub.protocol.primitives.randomness import SecureSource
 from hubbub.protocol.round.batch_rows import EMPTY, most_rows, poisson_batches, poisson_rows
+from hubbub.report.comparison import compare
 from hubbub.report.comparison_table import UNCHARGED_REPEATS
 from hubbub.study import datasets, sources
 from hubbub.study.datasets import wheel
 from hubbub.study.study import Study
 from hubbub.training import run_study
 from hubbub.training.baselines import REHEARSAL
-from hubbub.training.comparison import compare
 from hubbub.training.prepared_study import PreparedStudy
 from hubbub.training.preparing import prepare
 

@@ -17,9 +17,9 @@ import pytest
 from hubbub import learning
 from hubbub.cli.main import main
 from hubbub.errors import HubbubError, IntegrityError
+from hubbub.report.report_of_run import write_report
 from hubbub.study import datasets
-from hubbub.study.standardisation import Standardisation
-from hubbub.training.report_of_run import write_report
+from hubbub.tabular.standardisation import Standardisation
 from hubbub.training.run_study import run
 from hubbub.training.trained_model import load
 from run.finished import a_study
@@ -82,7 +82,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     with pytest.raises(KeyboardInterrupt):
         run(a_study(steps=3, changes=ASKED), home / "half", progress=stop)
-    names = [column.name for column in datasets.ENCODINGS["heart"][0]]
+    names = [column.name for column in datasets.HEART_COLUMNS]
     (home / "new.csv").write_text(",".join(names) + "\n")
     return home
 

@@ -10,7 +10,7 @@ from tests.validation.made_up import study_of
 
 import hubbub
 from hubbub.errors import StudyError, UserError
-from hubbub.training.comparison import compare
+from hubbub.report.comparison import compare
 from hubbub.training.run_study import run
 
 

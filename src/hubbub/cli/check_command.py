@@ -14,7 +14,7 @@ from hubbub.cli.drafting_commands import MISFITS, list_faults
 from hubbub.cli.output import add_command, answer, emit, say, writing
 from hubbub.disk import write_text
 from hubbub.errors import UserError
-from hubbub.planning.plan_warnings import about_own_code
+from hubbub.queries.training_warnings import about_own_code
 from hubbub.study import sources
 from hubbub.study.drafting.mapping_draft import mapping_draft
 from hubbub.study.drafting.table_check import checked, read_site

@@ -11,8 +11,8 @@ import numpy as np
 from hubbub.cli.output import add_command, bar, emit, number, say, table, warnings_told
 from hubbub.cli.training_commands import margin, new_folder
 from hubbub.errors import UserError
-from hubbub.report.adversary_words import spoken
-from hubbub.report.metric_words import words_of
+from hubbub.learning.metric_words import words_of
+from hubbub.planning.adversary_words import spoken
 from hubbub.report.trust_models import called
 from hubbub.study import sources
 from hubbub.study.study import Study
@@ -41,7 +41,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from hubbub.training.comparison import compare
+    from hubbub.report.comparison import compare
 
     study, repeats = Study.load(options.study), _repeats(options)
     modes = _modes(options.baselines)
@@ -86,7 +86,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _modes(baselines: str) -> tuple[str, ...]:
     """Hubbub and the baselines that were named, with commas."""
-    from hubbub.training.comparison import MODES
+    from hubbub.report.comparison import MODES
 
     named = [name.strip() for name in baselines.split(",") if name.strip()]
     if strange := [name for name in named if name not in MODES]:
@@ -97,7 +97,7 @@ def _modes(baselines: str) -> tuple[str, ...]:
 
 
 def _rehearse(options: argparse.Namespace) -> int:
-    from hubbub.training.rehearsal import rehearse
+    from hubbub.report.rehearsal import rehearse
 
     study, repeats = Study.load(options.study), _repeats(options)
     if study.training is None:

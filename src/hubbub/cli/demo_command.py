@@ -18,7 +18,7 @@ from hubbub.queries.study_queries import steps_of
 from hubbub.study.study import Study
 
 if TYPE_CHECKING:
-    from hubbub.training.comparison import Comparison
+    from hubbub.report.comparison import Comparison
 
 _PLACES = {
     "network": "each party a process, over TLS",
@@ -175,7 +175,7 @@ def _many(options: argparse.Namespace) -> _Story:
 
 def _told(story: _Story, out: Path, options: argparse.Namespace) -> Comparison:
     """The study in every mode."""
-    from hubbub.training.comparison import compare
+    from hubbub.report.comparison import compare
 
     study = Study.parse(study_text(story.file))
     repeats = story.repeats if options.splits is None else options.splits

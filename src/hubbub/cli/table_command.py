@@ -24,7 +24,7 @@ def _table(options: argparse.Namespace) -> int:
     from hubbub.disk import inside, write_bytes
     from hubbub.report.paper.figure_files import FIGURES, figure_file
     from hubbub.report.paper.formats import FORMATS, written
-    from hubbub.training.report_of_run import as_written, paper_of
+    from hubbub.report.report_of_run import as_written, paper_of
 
     formats, kinds = _named(options.format, FORMATS), _named(options.figures, FIGURES)
     with as_written(options.folder):

@@ -28,13 +28,13 @@ from hubbub.cli.output import (
 )
 from hubbub.disk import file_name
 from hubbub.errors import UserError
+from hubbub.learning.metric_words import in_brief
+from hubbub.planning.adversary_words import promised_against, spoken
 from hubbub.queries.study_queries import steps_of
-from hubbub.report.adversary_words import spoken
 from hubbub.report.comparison_table import UNCHARGED_BASELINE, interval
-from hubbub.report.metric_words import in_brief
 from hubbub.report.promise_words import broken, spent_words
 from hubbub.report.score_words import SCORES_HEAD, in_a_sentence, score_rows, what_next
-from hubbub.report.trust_models import called, promised_against
+from hubbub.report.trust_models import called
 from hubbub.report.validation_words import next_step, validation_lines
 from hubbub.study import sources
 from hubbub.study.study import Study

@@ -90,7 +90,7 @@ def _short(one: Finding) -> str:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from hubbub.training.report_of_run import write_report
+    from hubbub.report.report_of_run import write_report
 
     path = write_report(options.folder, beside=getattr(options, "with"))
     answer(options, {"report": str(path)}, f"written: {path}")

@@ -17,7 +17,7 @@ from hubbub.errors import UserError
 from hubbub.learning.linear_probe import LinearProbe
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import plain_attention
-from hubbub.study.standardisation import Standardisation
+from hubbub.tabular.standardisation import Standardisation
 
 _CHUNK = 1024  # records at once
 

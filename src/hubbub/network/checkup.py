@@ -25,8 +25,8 @@ from hubbub.network.nats.address import Relay
 from hubbub.network.nats.login_trial import LoginTrial, ShownCertificate, tried
 from hubbub.network.nats.tls import TELL_DAYS
 from hubbub.network.party_folder import COLLATERAL, LEDGER, PartyFolder
-from hubbub.planning.plan_warnings import about_own_code
 from hubbub.protocol.primitives.identity import Roster
+from hubbub.queries.training_warnings import about_own_code
 from hubbub.study import imported_code, sources
 from hubbub.study.attested_roles import AttestedRole
 from hubbub.study.study import Study

@@ -29,8 +29,8 @@ from hubbub.session.layout import layout_of
 from hubbub.session.rounds import Rounds
 from hubbub.session.session_offer import OWN, SessionOffer, check_apart
 from hubbub.session.setup import SetUp
-from hubbub.study.standardisation import Standardisation
 from hubbub.study.study import Study
+from hubbub.tabular.standardisation import Standardisation
 from hubbub.training.run_sessions import SessionPlan
 from hubbub.verification.attestation.devices import MachineAttester
 from hubbub.verification.attestation.study_attestation import StudyAttestation

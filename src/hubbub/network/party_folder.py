@@ -55,7 +55,7 @@ from hubbub.planning.silo_capacity import capacity_of
 from hubbub.protocol.primitives.identity import Keys, Roster
 from hubbub.study import code_hashes, imported_code, known_code, sources
 from hubbub.study.extracts import extract
-from hubbub.study.sql.connection import home_of
+from hubbub.study.extracts.extract import home_of
 from hubbub.study.study import Study
 from hubbub.verification.evidence.audit_result import write_audit
 

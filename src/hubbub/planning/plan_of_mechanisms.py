@@ -68,7 +68,7 @@ def plan_of(study: Study, main: SteppedQuery, beside: Sequence[Query]) -> Plan:
     exposures = threat.exposures
     stated = exposure.stated_of(parties, exposures)
     batches, patient = joint_batches(threat, stated), patient_promise(threat, stated)
-    words = [one.warnings(parties) for one in (*beside, main)]
+    words = [one.warnings(study) for one in (*beside, main)]
     return Plan(
         study=study,
         main=_planned(main, threat, stated),

@@ -11,8 +11,6 @@ from hubbub.planning.patient_promise import PatientPromise
 from hubbub.planning.query import QueryWarnings
 from hubbub.planning.sampling_comparison import SamplingComparison, advice
 from hubbub.study.attested_roles import SOFTWARE
-from hubbub.study.import_path import IN_MEMORY, is_built_in, is_own
-from hubbub.study.room_for_columns import too_wide
 from hubbub.study.study import Study
 
 
@@ -44,7 +42,7 @@ def warnings_of(
         sentences.append(f"delta = {privacy.delta:g} is above 1 / records = {1 / data.records:.2g}")
     if not data.records:
         sentences += words[-1].records_unknown
-    sentences += [wide] if (wide := too_wide(study)) else []
+    sentences += words[-1].size
     sentences += _about_test_set(study)
     sentences += _about_capacity(study, mechanism)
     sentences += [sentence for word in words for sentence in word.sums]
@@ -54,31 +52,11 @@ def warnings_of(
         sentences.append(said)
     sentences += words[-1].noise
     sentences += _about_tokens(mechanism)
-    sentences += about_own_code(study)
+    sentences += words[-1].code
     if patient:
         stated = exposure.stated_of(parties, exposures)
         sentences.append(patient.warning(stated.epsilon, privacy.delta))
     return tuple(sentences)
-
-
-def about_own_code(study: Study) -> list[str]:
-    """What rests on the author of a model, and cannot be known before it runs (P14, P19)."""
-    model = study.model
-    if model is None:
-        return []
-    frozen = model.frozen.module if model.frozen else ""
-    named = [one for one in (model.kind, frozen, model.loss) if is_own(one) or one == IN_MEMORY]
-    if not named:
-        return []
-    names = " and ".join(named)
-    return [
-        f"{names}: nothing of a record may be kept for the next; weights, attributes and "
-        "generators are seen to, but memory elsewhere (globals, files) would not be found, and "
-        "what it shows is outside epsilon: it is yours to rule out",
-        f"{names}: whether a record decides how much is computed for it (a loop to its length, a "
-        "branch) is not known before the code has run; the time would tell, outside epsilon; a run "
-        "warns of what it sees on made-up records, and hubbub join --check does before it",
-    ]
 
 
 def _about_test_set(study: Study) -> list[str]:
@@ -95,7 +73,7 @@ def _about_test_set(study: Study) -> list[str]:
 def _about_capacity(study: Study, mechanism: Mechanism) -> list[str]:
     """What `remove` means where silos' capacities follow from their records (P19)."""
     data = study.data  # joint batches make the numbers of records public
-    if data.capacity or mechanism.has_joint_batches or is_built_in(data.source):
+    if data.capacity or mechanism.has_joint_batches or data.is_public:
         return []
     return [
         "data.capacity is not stated: each silo climbs a public ladder to the step that holds its "

@@ -10,7 +10,7 @@ gives it (`hubbub.study.ask`). This file knows none of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from hubbub.planning.mechanism import Mechanism
 from hubbub.planning.plan_rows import PlanRow
-from hubbub.study.parties import Parties
 from hubbub.tabular.records import Records
 from hubbub.tabular.table import CodedCells
 
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
     from hubbub.protocol.round.projected_sum import LocalTask
     from hubbub.protocol.round.revealed_sum import RevealedSum
     from hubbub.protocol.round.round_parameters import RoundParameters
+    from hubbub.study.study import Study
+    from hubbub.verification.evidence.finding import Finding
+    from hubbub.verification.replay.course import Course
 
 Array = NDArray[np.float64]
 Parameters = NDArray[np.float32]
@@ -106,13 +108,17 @@ class QueryWarnings:
 
     Args:
         records_unknown: what it means that the number of records is not public.
+        size: of how many numbers there are, beside the noise.
         sums: of how they are made.
         noise: of how that of one step goes with that of others.
+        code: of what rests on the author of code that is not part of hubbub.
     """
 
     records_unknown: tuple[str, ...] = ()
+    size: tuple[str, ...] = ()
     sums: tuple[str, ...] = ()
     noise: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +187,7 @@ class Query(ABC):
         """Whether it is asked after the main query, at what that has led to."""
         return self.turn is Turn.LAST
 
-    def warnings(self, parties: Parties) -> QueryWarnings:
+    def warnings(self, study: Study) -> QueryWarnings:
         """What a reader should know."""
         return QueryWarnings()
 
@@ -193,6 +199,25 @@ class Query(ABC):
             records: the public number of units in all; 0: not public.
         """
         return []
+
+    def scores_of(self, total: Array, learner: Any, sigma: float) -> Scores:
+        """Metrics that one noisy sum gives, of a query that is asked between the main one's steps.
+
+        Args:
+            total: the sum.
+            learner: what the model is.
+            sigma: standard deviation of the noise in each of its numbers, at most.
+        """
+        return {}
+
+    def replayed_lift(
+        self, round_parameters: RoundParameters, plan: Plan
+    ) -> tuple[Lift | None, bool]:
+        """From projected sums back to whole ones, for who replays a run, and whether that can be.
+
+        Nothing that the study names is called or opened for it.
+        """
+        return None, True
 
     @abstractmethod
     def units(self, silo: SiloData) -> int:
@@ -266,6 +291,40 @@ class SteppedQuery(Query):
 
     def store(self, folder: Path, state: QueryState) -> None:
         """Put into a run's folder what its sums have given so far."""
+
+    def session_findings(self, folder: Path, purpose: str, course: Course) -> Iterator[Finding]:
+        """What a replay of one of its sessions says of files that are neither model nor answers.
+
+        Args:
+            folder: of the run.
+            purpose: of the session.
+            course: where its sums led.
+        """
+        return iter(())
+
+    def initial(self, plan: Plan) -> Parameters | None:
+        """The model's first weights, made of the study alone, for who replays a run.
+
+        None if there is no model, or only code that the study names can make it.
+        """
+        return None
+
+    def replay_findings(
+        self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
+    ) -> Iterator[Finding]:
+        """Whether what a run has given people is what its sums led to (docs/evidence.md).
+
+        Args:
+            folder: of the run.
+            plan: of the study.
+            course: where its sums led.
+            shown: the RESULTs of all sessions.
+        """
+        return iter(())
+
+    def initial_findings(self, study: Study, initial: Parameters | None) -> Iterator[Finding]:
+        """Whether the weights before round 1, which are those that were sent, were made again."""
+        return iter(())
 
     def released(self, plan: Plan, parameters: Parameters) -> Released:
         """What its sums give people; nothing where it is a model, or what a training needs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
@@ -25,18 +25,20 @@ from hubbub.planning.query import (
     SteppedQuery,
     Stepper,
 )
-from hubbub.queries.training_ask import TrainingAsk
+from hubbub.queries.feature_sums import FeatureSums
 from hubbub.study.data import Data, Standardise
 from hubbub.study.privacy import Privacy
-from hubbub.study.standardisation import FeatureSums, Standardisation, standardisation_from
 from hubbub.tabular.records import Records
+from hubbub.tabular.standardisation import STANDARDISED, Standardisation, standardisation_from
+from hubbub.verification.evidence.evidence_file import read_whole
+from hubbub.verification.evidence.finding import RESTORE, Finding, not_verifiable
 
 if TYPE_CHECKING:
     from hubbub.protocol.round.projected_sum import LocalTask
     from hubbub.protocol.round.revealed_sum import RevealedSum
+    from hubbub.verification.replay.course import Course
 
 STANDARDISATION = "standardisation"
-(STANDARDISED,) = TrainingAsk.files
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,16 @@ class StandardisingQuery(SteppedQuery):
     def effect(self, prepared: Any, state: QueryState) -> Any:
         """With everybody's features standardised."""
         return prepared.standardised(self.standardisation(state))
+
+    def session_findings(self, folder: Path, purpose: str, course: Course) -> Iterator[Finding]:
+        """The shifts and scales that were kept follow from the sum."""
+        state, path = course.led, folder / STANDARDISED
+        if state is None or not state.optimizer:
+            yield not_verifiable(f"that what the session for {purpose} gave follows from it")
+        elif path.exists():
+            same = read_whole(path) == self.standardisation(state).to_json().encode()
+            why = "" if same else f"it differs; {RESTORE}"
+            yield course.judged(f"{path} follows from the sums", why)
 
     def restored(self, folder: Path, state: QueryState) -> QueryState:
         """With shift and scale, if they are there."""

@@ -13,7 +13,6 @@ from hubbub.queries.statistics_ask import StatisticsAsk
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.study.asked_statistics import AskedStatistics
 from hubbub.study.data import Data
-from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.study import Study
 
@@ -65,9 +64,9 @@ class StatisticsQuery(SumsQuery):
 
         return statistic_answers.released(plan, parameters)
 
-    def warnings(self, parties: Parties) -> QueryWarnings:
+    def warnings(self, study: Study) -> QueryWarnings:
         """Of sums that cannot be foreseen, or lost."""
-        lost = self.asked.rounds == 1 and parties.dropouts and not parties.compute_nodes
+        lost = self.asked.rounds == 1 and study.parties.dropouts and not study.parties.compute_nodes
         return QueryWarnings(
             records_unknown=(
                 "data.records is not stated: what the statistics will say cannot be foreseen",

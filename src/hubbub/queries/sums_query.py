@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -31,8 +31,11 @@ from hubbub.study.data import Data
 from hubbub.study.privacy import Privacy
 
 if TYPE_CHECKING:
+    from hubbub.planning.plan_values import Plan
     from hubbub.protocol.round.projected_sum import LocalTask
     from hubbub.protocol.round.revealed_sum import RevealedSum
+    from hubbub.verification.evidence.finding import Finding
+    from hubbub.verification.replay.course import Course
 
 
 class SumsQuery(SteppedQuery):
@@ -147,6 +150,14 @@ class SumsQuery(SteppedQuery):
     def store(self, folder: Path, state: QueryState) -> None:
         """The sums so far."""
         write_sums(folder, state.parameters, self.kept_in)
+
+    def replay_findings(
+        self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
+    ) -> Iterator[Finding]:
+        """The answers are what the sums say."""
+        from hubbub.queries.released_check import released_findings
+
+        return released_findings(folder, plan, self, course)
 
     def is_enough(self, parameters: Parameters) -> bool:
         """Whether enough sums were made."""

@@ -18,7 +18,6 @@ from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.queries.synthesis_ask import SynthesisAsk
 from hubbub.study.data import Data
-from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
 from hubbub.study.study import Study
 from hubbub.synthesis import expectation
@@ -92,7 +91,7 @@ class SynthesisQuery(SumsQuery):
         """The file that says what they say."""
         return SYNTHETIC
 
-    def warnings(self, parties: Parties) -> QueryWarnings:
+    def warnings(self, study: Study) -> QueryWarnings:
         """Of what cannot be foreseen, and of silos and targets that may be too large."""
         data, sums = self.data, []
         if data.records > self.most_units and not data.capacity:

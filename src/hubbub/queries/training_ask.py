@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section
-from hubbub.settings import Keys, canonical, keys_of, listed, schema
+from hubbub.settings import Keys, canonical, keys_of, listed, schema, stated
 from hubbub.study.ask import Ask, Surroundings
 from hubbub.study.data import Data
 from hubbub.study.model import HUBER, Frozen, Model, model_from
 from hubbub.study.model_kinds import LINEAR_PROBE
 from hubbub.study.study import Study
-from hubbub.study.toml_text import stated
 from hubbub.study.training import OPTIMIZER, Evaluate, Training, learning_of, training_from
 from hubbub.tabular.outcome import NUMERIC, TIME_TO_EVENT, Outcome
+from hubbub.tabular.standardisation import STANDARDISED
 
 if TYPE_CHECKING:
     from hubbub.planning.query import Query
@@ -35,7 +35,7 @@ class TrainingAsk(Ask):
     precedence = 3
     trains = True
     is_pinned = True
-    files = ("standardisation.json",)
+    files = (STANDARDISED,)
 
     def keys(self) -> dict[str, Keys]:
         """See `Ask`."""
@@ -104,6 +104,18 @@ class TrainingAsk(Ask):
         from hubbub.planning.model_size import model_dimension
 
         return model_dimension(study)
+
+    def is_dimension(self, study: Study, dimension: int) -> bool:
+        """As far as the model's parameters can be counted."""
+        from hubbub.planning.model_size import is_dimension
+
+        return is_dimension(study, dimension)
+
+    def is_planned(self, study: Study, dimension: int) -> bool:
+        """Sums that standardise features need the number of features."""
+        from hubbub.planning.model_size import told_shape
+
+        return study.data.standardise is None or told_shape(study, dimension) is not None
 
     def query(self, study: Study, dimension: int | None = None) -> TrainingQuery:
         """See `Ask`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubbub.planning.mechanism import SUM_MARGIN, Mechanism
@@ -22,17 +23,22 @@ from hubbub.planning.query import (
 )
 from hubbub.planning.random_projection import RandomProjection
 from hubbub.planning.step_noise import INDEPENDENT, StepNoise
+from hubbub.queries.training_warnings import about_own_code
 from hubbub.study.data import Data
-from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
+from hubbub.study.room_for_columns import too_wide
 from hubbub.study.study import Study
 from hubbub.study.training import Training, learning_of
 from hubbub.tabular.records import Records
+from hubbub.verification.evidence.evidence_file import MODEL
+from hubbub.verification.evidence.finding import Finding, not_verifiable, rederived
 
 if TYPE_CHECKING:
+    from hubbub.planning.plan_values import Plan
     from hubbub.protocol.projection.product import Lift
     from hubbub.protocol.round.projected_sum import LocalTask
     from hubbub.protocol.round.round_parameters import RoundParameters
+    from hubbub.verification.replay.course import Course
 
 TRAINING = "training"
 
@@ -112,8 +118,8 @@ class TrainingQuery(SteppedQuery):
         """Whether the study asks for it."""
         return self.training.broadcast_dtype == "bfloat16"
 
-    def warnings(self, parties: Parties) -> QueryWarnings:
-        """Of the divisor, the model's size, and what correlated noise gains."""
+    def warnings(self, study: Study) -> QueryWarnings:
+        """Of the divisor, the model's size, correlated noise, and code from elsewhere."""
         unknown_size = (
             "the model's size is not known yet: bytes per step are left open; state model.inputs "
             "where the model is one of hubbub's"
@@ -122,8 +128,10 @@ class TrainingQuery(SteppedQuery):
             records_unknown=(
                 "data.records is not stated: the sum is not divided by the expected batch",
             ),
+            size=(wide,) if (wide := too_wide(study)) else (),
             sums=(unknown_size,) if self.dimension is None else (),
             noise=self._words_about_noise,
+            code=tuple(about_own_code(study)),
         )
 
     @property
@@ -191,6 +199,37 @@ class TrainingQuery(SteppedQuery):
         from hubbub import learning
 
         return learning.lift_of(round_parameters, learner.model)
+
+    def initial(self, plan: Plan) -> Parameters | None:
+        """As the study's model has them."""
+        from hubbub.queries import training_replay
+
+        return training_replay.initial_of(plan)
+
+    def replayed_lift(
+        self, round_parameters: RoundParameters, plan: Plan
+    ) -> tuple[Lift | None, bool]:
+        """From the projection; of layers only where the model is one of hubbub's."""
+        from hubbub.queries import training_replay
+
+        return training_replay.lift_for(round_parameters, plan)
+
+    def initial_findings(self, study: Study, initial: Parameters | None) -> Iterator[Finding]:
+        """They follow from the study id, unless the model is the study's own."""
+        if initial is not None:
+            yield rederived("the first model follows from the study id")
+        else:
+            made_by = f"{study.model.kind} makes; it is not run here"
+            yield not_verifiable(f"the first model, which {made_by}")
+
+    def replay_findings(
+        self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
+    ) -> Iterator[Finding]:
+        """The model that was written is what the last step gave."""
+        from hubbub.queries import training_replay
+
+        if (folder / MODEL).exists():
+            yield from training_replay.model_findings(folder / MODEL, plan, course, shown)
 
     def scores(self, learner: Any, test: Records | None, parameters: Parameters) -> Scores:
         """Metrics of the model on the public test set, if there is one."""

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hubbub.learning.metric_words import MetricWords, words_of
 from hubbub.number_format import NOT_KNOWN, at_most
-from hubbub.report import adversary_words, charts, markup, scales, trust_models
+from hubbub.planning import adversary_words
+from hubbub.report import (
+    charts,
+    markup,
+    scales,
+    trust_models,
+)
 from hubbub.report.comparison_table import Arrangement, ArrangementTable
-from hubbub.report.metric_words import MetricWords, words_of
 
 _HEADING = "Is joining worth it?"
 _LINES = (

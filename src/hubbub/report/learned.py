@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hubbub.learning.metric_words import is_held_back, metrics_of, name_of, words_of
 from hubbub.number_format import Row, amount, at_most, finite
-from hubbub.report import adversary_words, charts, markup, scales, score_words
-from hubbub.report.metric_words import is_held_back, metrics_of, name_of, words_of
+from hubbub.planning import adversary_words
+from hubbub.report import (
+    charts,
+    markup,
+    scales,
+    score_words,
+)
 
 _REACH = 2  # evaluations on either side that are averaged
 _FEWEST = 5  # evaluations that are worth averaging

@@ -10,11 +10,11 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hubbub.learning.metric_words import Row, metrics_of, words_of
 from hubbub.report import charts, score_words, validation_section, validation_words
 from hubbub.report.answer_figures import figure_of
 from hubbub.report.answer_tables import Answer, said_of, tables_of
 from hubbub.report.markup import Html, join, table, tag
-from hubbub.report.metric_words import Row, metrics_of, words_of
 
 
 def shown_in_notebook(

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from hubbub.learning import metric_words
 from hubbub.number_format import Row, amount, at_most, chance, finite
+from hubbub.planning import adversary_words
 from hubbub.report import (
-    adversary_words,
     answers_section,
     checks,
     comparison_section,
@@ -22,7 +23,6 @@ from hubbub.report import (
     learned,
     ledger_section,
     markup,
-    metric_words,
     plain_words,
     plan_numbers,
     privacy_cost,

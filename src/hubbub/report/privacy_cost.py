@@ -10,8 +10,8 @@ from math import exp
 from typing import Any
 
 from hubbub.number_format import NO_PROMISE, Row, amount, at_most, chance, finite
+from hubbub.planning.adversary_words import explained, spoken
 from hubbub.report import charts, markup, scales, trust_models
-from hubbub.report.adversary_words import explained, spoken
 
 Plan = Mapping[str, Any]
 Exposure = Mapping[str, Any]

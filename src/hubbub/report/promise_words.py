@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hubbub.number_format import at_most
-from hubbub.report.adversary_words import spoken
+from hubbub.planning.adversary_words import spoken
 
 _WEAK = 8.0  # beyond which a promise is called weak
 _ROOM = 1e-3  # what epsilons of one study may differ by, relative

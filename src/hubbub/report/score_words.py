@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hubbub.learning.metric_words import is_held_back, label_of, words_of
 from hubbub.number_format import Row, finite
-from hubbub.report.metric_words import is_held_back, label_of, words_of
 
 Scores = Mapping[str, Mapping[str, Any]]
 _RARE = 0.1  # share of the rarer class below which accuracy says little

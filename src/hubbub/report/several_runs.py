@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hubbub.learning import metric_words
 from hubbub.number_format import NOT_KNOWN, Row, amount, at_most, finite
+from hubbub.planning import adversary_words
 from hubbub.report import (
-    adversary_words,
     comparison_table,
     learned,
     markup,
-    metric_words,
     privacy_cost,
     trust_models,
 )

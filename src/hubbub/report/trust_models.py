@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-STATED = ""  # in the place of an adversary: whom the plan states
+from hubbub.planning.adversary_words import AGAINST, STATED
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ BASELINES = {
         label="trusted aggregator",
         meaning="One party receives every silo's exact sum and adds the noise itself.",
         trust="the aggregator, with everything",
-        against="those who see only models",
+        against=AGAINST["trusted"],
         beyond="The aggregator sees exact sums: nothing is promised against it.",
         sent="exact sums, without noise",
         views=(
@@ -150,7 +150,7 @@ BASELINES = {
         label="local noise",
         meaning="Every silo adds all the noise that it needs before it sends anything.",
         trust="nobody",
-        against="everybody but the silo itself",
+        against=AGAINST["local-dp"],
         beyond="It holds however many others collude; with joint batches, as long as they own no "
         "more records than the plan says.",
         sent="sums, each with all of its silo's noise",
@@ -169,7 +169,7 @@ BASELINES = {
         label="each silo alone",
         meaning="Every silo trains a model of its own at the same ε; scores are averages.",
         trust="nobody: nothing but a silo's own model leaves it",
-        against="those who see a silo's model",
+        against=AGAINST["alone"],
         beyond="Nothing else leaves a silo.",
         sent="each silo's own model",
         views=(
@@ -186,7 +186,7 @@ BASELINES = {
         label="no privacy",
         meaning="No noise is added: what the data could give if nobody had to be protected.",
         trust="everybody who sees a sum or a model",
-        against=None,
+        against=AGAINST["non-private"],
         beyond="This baseline adds no noise: nothing is promised to anybody, so there is no ε.",
         sent="exact sums, without noise",
         views=(
@@ -212,20 +212,3 @@ MODES = {"federated": FEDERATED, **BASELINES}
 def called(name: str) -> str:
     """The label of an arrangement, or the name itself if it is none of these."""
     return MODES[name].label if name in MODES else name
-
-
-def promised_against(stated: str, baseline: str | None) -> str | None:
-    """Against whom epsilon holds in an arrangement.
-
-    Args:
-        stated: the adversary whom the study's plan states.
-        baseline: its name; None or "federated" for hubbub.
-
-    Returns:
-        An adversary of the plan, or one in a few words; None if nothing is promised to anybody.
-
-    Example:
-        >>> promised_against("aggregator + 1 silo", "trusted")
-        'those who see only models'
-    """
-    return MODES[baseline or "federated"].holds_against(stated)

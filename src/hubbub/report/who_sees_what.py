@@ -13,7 +13,8 @@ from textwrap import wrap
 from typing import Any
 
 from hubbub import number_format
-from hubbub.report import adversary_words, markup, privacy_cost, trust_models
+from hubbub.planning import adversary_words
+from hubbub.report import markup, privacy_cost, trust_models
 
 Plan = Mapping[str, Any]
 

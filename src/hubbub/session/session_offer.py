@@ -22,8 +22,8 @@ from hubbub.planning.query import Query
 from hubbub.protocol.primitives.identity import Keys
 from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag
 from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.study.standardisation import Standardisation
 from hubbub.study.study import Study
+from hubbub.tabular.standardisation import Standardisation
 
 LARGEST_OFFER = 1 << 26  # bytes of an offer
 # Machines may differ in the last digits of a plan, which is no difference that a sum would show.

@@ -18,6 +18,7 @@ from hubbub.section import Section
 from hubbub.settings import Keys, schema
 from hubbub.study.data import Data, columns_of
 from hubbub.tabular.column import Column
+from hubbub.tabular.levels import Levels
 
 if TYPE_CHECKING:
     from hubbub.planning.query import Query, SteppedQuery
@@ -108,6 +109,14 @@ class Ask(ABC):
         """How many parameters a model has that it trains, if that is public."""
         return None
 
+    def is_dimension(self, study: Study, dimension: int) -> bool:
+        """Whether a sum of the main query may have so many numbers; nothing is opened for it."""
+        return self.query(study).numbers == dimension
+
+    def is_planned(self, study: Study, dimension: int) -> bool:
+        """Whether a plan follows from the study and so many numbers, with nothing opened."""
+        return True
+
     @abstractmethod
     def query(self, study: Study, dimension: int | None = None) -> SteppedQuery:
         """What it asks; of the main ask, a query without an epsilon of its own.
@@ -126,6 +135,10 @@ class Ask(ABC):
     def cells(self, study: Study) -> Mapping[str, Column] | None:
         """The columns whose cells it reads as they are; None: it reads none."""
         return None
+
+    def subgroups(self, study: Study) -> tuple[Levels, ...]:
+        """Classes of columns that silos note of each record beside its features."""
+        return ()
 
     def shows_counts(self, study: Study) -> bool:
         """Whether its batches make every silo's number of records public."""

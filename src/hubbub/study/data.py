@@ -7,18 +7,21 @@ a silo reads for them is in `sources`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
-from hubbub.settings import Key, by_hand, later, number, settings, table, text, texts, whole, wholes
-from hubbub.study import datasets, import_path
-from hubbub.study.omop.omop_keys import OMOP, Omop
-from hubbub.study.sql.sql_keys import SQL
+from hubbub.settings import Key, by_hand, number, settings, table, text, texts, whole, wholes
+from hubbub.study import import_path
+from hubbub.study.source import set_source, table_source
 from hubbub.tabular.cell_rule import canonical
 from hubbub.tabular.column import Column
+from hubbub.tabular.levels import Levels
 from hubbub.tabular.outcome import Outcome
 from hubbub.tabular.records import MOST_PER_PATIENT, Records
-from hubbub.tabular.table import encode_table
+from hubbub.tabular.table import coded_cells, encode_table
 
 MOST_COUNTS = 1_000_000
 _SIZE = {"type": "integer", "minimum": 1}
@@ -116,49 +119,7 @@ class Data:
             "table of texts, numbers, truth values",
         ),
     ] = ()
-    query: Annotated[
-        str,
-        later(
-            by_hand(
-                text(
-                    'With `"sql"`: one SELECT that [keeps people apart](privacy.md#p31); part of '
-                    "the study id.",
-                    "text, in PostgreSQL's SQL",
-                )
-            )
-        ),
-    ] = ""
-    tables: Annotated[
-        tuple[tuple[str, str], ...],
-        later(
-            table(
-                "With `query`: each table that it reads, and the column that says whose a row is.",
-                "table of columns",
-            )
-        ),
-    ] = ()
-    reference: Annotated[
-        tuple[str, ...],
-        later(
-            texts(
-                "With `query`: tables of nobody, such as a vocabulary. That they are the same "
-                "whoever is in the database is an assumption, which `approve` shows."
-            )
-        ),
-    ] = ()
-    order: Annotated[
-        str,
-        later(
-            text(
-                "With `query`: the column of its result, numbers or dates, by which a patient's "
-                "first records are told."
-            )
-        ),
-    ] = ""
-    omop: Annotated[
-        Omop | None,
-        later(table('With `"omop"`: the [cohort and its columns](howto/omop.md), by concept.')),
-    ] = None
+    request: Annotated[Any, "what the study asks of its source, by the source's own keys."] = None
     patient: Annotated[
         str,
         by_hand(
@@ -218,8 +179,19 @@ class Data:
 
     @property
     def is_asked(self) -> bool:
-        """Whether records are asked of a database."""
-        return self.source in (SQL, OMOP)
+        """Whether records are asked of a source with cells, such as a database."""
+        return table_source(self.source) is not None
+
+    @property
+    def is_public(self) -> bool:
+        """Whether records are of a public data set."""
+        return set_source(self.source) is not None
+
+    @property
+    def order(self) -> str:
+        """The column by which a patient's first records are told; empty: any are."""
+        source = table_source(self.source)
+        return "" if source is None else source.order(self.request)
 
     @property
     def is_declared(self) -> bool:
@@ -259,16 +231,14 @@ def columns_of(data: Data) -> dict[str, Column]:
     Raises:
         StudyError: nothing says what the columns are.
     """
-    scheme, _, name = data.source.partition(":")
-    if scheme == import_path.BUILT_IN and name in datasets.TABLES:
-        columns, _read = datasets.TABLES[name]
+    if (public := set_source(data.source)) and (columns := public[0].columns(public[1])):
         return {column.name: column for column in columns}
     plain = data.is_declared or data.source == import_path.IN_MEMORY
     if not plain or not data.columns:
         raise StudyError(
-            "expected data.columns of data.files beside [statistics], or the built-in source of "
-            f"{' or '.join(datasets.TABLES)}, got "
-            f"{data.source or 'no columns'}; declare the columns with their bounds and categories"
+            "expected data.columns of data.files beside [statistics], or a built-in source with a "
+            f"table of its own, got {data.source or 'no columns'}; declare the columns with their "
+            "bounds and categories"
         )
     by_name = {column.name: column for column in data.columns}
     if data.is_declared and data.target and data.outcome is None:
@@ -324,3 +294,15 @@ def target_unified(data: Data, cells: Mapping[str, Sequence[str]]) -> Mapping[st
         map(canonical, said.positive), said.positive[0]
     )
     return {**cells, name: [one.get(canonical(text), text) for text in cells[name]]}
+
+
+def groups_of_cells(
+    data: Data, by: Sequence[Levels], cells: Mapping[str, Sequence[str]], origin: str
+) -> NDArray[np.int64]:
+    """(n, columns) the place of each record's class of each of these columns; -1: of none.
+
+    Raises:
+        DataError: naming the first cell that does not fit.
+    """
+    coded = coded_cells(target_unified(data, cells), [one.column for one in by], origin)
+    return np.column_stack([one.places(coded.columns) for one in by])

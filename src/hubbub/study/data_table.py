@@ -12,12 +12,10 @@ from typing import Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section, shortened
-from hubbub.settings import read, read_inner, read_key, section_of
+from hubbub.settings import keys_of, read, read_inner, read_key
 from hubbub.study import import_path
 from hubbub.study.data import MOST_COUNTS, Data, Standardise
-from hubbub.study.omop.filled import with_columns
-from hubbub.study.omop.omop_keys import OMOP, check_cohort, omop_from
-from hubbub.study.sql.sql_keys import SQL, check_query, tables_from
+from hubbub.study.source import TableSource, set_source, sources, table_source, table_sources
 from hubbub.study.target import target_from
 from hubbub.tabular.cell_rule import canonical
 from hubbub.tabular.column import Column
@@ -25,16 +23,17 @@ from hubbub.tabular.declared_columns import columns_from
 
 _TABLES = (".csv", ".parquet")
 _FILES = (*_TABLES, "/")  # or a folder of parts
-_ASKED = {SQL: ("query", "tables", "reference", "order"), OMOP: ("omop",)}
 
 
 def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
     """The data that a table states; without a model there is no target."""
-    if stated.get("source") == OMOP:
-        stated = with_columns(stated)
-    section = section_of(Data, "data", stated)
+    asked = table_source(stated.get("source"))
+    if asked is not None:
+        stated = asked.completed(stated)
+    own = [key for kind in table_sources() for key in kind.own_keys()]
+    section = Section("data", stated, (*keys_of(Data), *own))
     source, files = _origin(section)
-    declared = bool(files) or source in (SQL, OMOP)
+    declared = bool(files) or asked is not None
     if not targeted:
         for key in ("target", "positive", "negative", "classes", "test", "standardise"):
             section.absent(key, "where no model is trained: declare every column in data.columns")
@@ -45,7 +44,7 @@ def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
     data = read(
         Data,
         "data",
-        stated,
+        {key: value for key, value in stated.items() if key not in own},
         source=lambda _: source,
         files=lambda _: files,
         test=_test,
@@ -59,32 +58,29 @@ def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
         standardise=lambda _: read_inner(Standardise, section, "standardise"),
         patient=_patient,
         most_per_patient=_most_per_patient,
-        query=lambda _: section.text("query", None) if source == SQL else "",
-        tables=lambda _: tables_from(section) if source == SQL else (),
-        omop=lambda _: omop_from(section) if source == OMOP else None,
+        request=lambda _: None if asked is None else asked.read(section),
     )
-    if data.is_asked:
-        _check_asked(section, data)
+    if asked is not None:
+        _check_asked(section, data, asked)
     return data
 
 
-def _check_asked(section: Section, data: Data) -> None:
-    """A query that keeps people apart, whose result has what the study names."""
+def _check_asked(section: Section, data: Data, source: TableSource) -> None:
+    """What is asked keeps people apart, and gives what the study names."""
     for key in ("patient", "columns"):
         if key not in section:
             raise section.refusal(
-                key, f'a value beside source = "{SQL}"', "say whose a row is, and declare columns"
+                key,
+                f'a value beside source = "{source.name}"',
+                "say whose a row is, and declare columns",
             )
-    found = (
-        check_cohort(data.omop)
-        if data.omop
-        else check_query(data.query, data.tables, data.reference, data.patient)
-    )
+    given = source.columns(data)
     wanted = (*data.targets, *(column.name for column in data.columns), *filter(None, [data.order]))
-    if absent := [name for name in wanted if name not in found]:
+    if absent := [name for name in wanted if name not in given]:
+        key = next(iter(source.own_keys()), "source")
         raise StudyError(
-            f"expected data.query or data.omop to give {absent[0]!r}, got {', '.join(found)}; name "
-            "its columns as the study does"
+            f"expected data.{key} to give {absent[0]!r}, got {', '.join(given)}; name its columns "
+            "as the study does"
         )
 
 
@@ -93,7 +89,7 @@ def _patient(section: Section) -> str:
     patient = str(read_key(Data, section, "patient"))
     if "patient" not in section:
         return patient
-    if import_path.is_built_in(section.text("source", Data.source)):
+    if set_source(section.text("source", Data.source)) is not None:
         section.absent("patient", "for a built-in source, whose records are each a person's")
     if section.content.get("files") and "columns" not in section:
         raise section.refusal(
@@ -129,7 +125,7 @@ def _origin(section: Section) -> tuple[str, str]:
     if bool(source) == bool(files):
         raise StudyError(
             f"expected either data.source or data.files, got {'both' if source else 'neither'}; "
-            f'write source = "{import_path.BUILT_IN}:heart" or files = "silo-{{name}}.csv"'
+            'write files = "silo-{name}.csv", or name a source'
         )
     if source:
         _check_source(section, source)
@@ -140,22 +136,24 @@ def _origin(section: Section) -> tuple[str, str]:
 
 def _check_source(section: Section, source: str) -> None:
     """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
-    for key in (*_ASKED[SQL], *_ASKED[OMOP]):
-        if key not in _ASKED.get(source, ()):
-            section.absent(key, f'when data.source is "{source}"')
-    if source in (SQL, OMOP):
+    for kind in table_sources():
+        if kind.name != source:
+            for key in kind.own_keys():
+                section.absent(key, f'when data.source is "{source}"')
+    if table_source(source) is not None:
         section.absent("options", f'when data.source is "{source}"')
         return
     if source == import_path.IN_MEMORY:
         section.absent("test", "when the records are in memory")
         return
-    if not import_path.is_built_in(source) and not import_path.is_own(source):
+    if set_source(source) is None and not import_path.is_own(source):
         own = not source.startswith(import_path.OWN) and import_path.is_own(
             import_path.OWN + source
         )
         raise section.refusal(
             "source",
-            f'"{import_path.BUILT_IN}:name" or "{import_path.OWN}module:function"',
+            f'one of {", ".join(sources())}, a set by "package:name", or '
+            f'"{import_path.OWN}module:function"',
             f'write "{import_path.OWN}" before a function of your own' if own else "fix it",
         )
     for key in ("test", "positive", "negative", "classes", "columns"):
@@ -167,7 +165,7 @@ def _check_files(section: Section, files: str) -> None:
     if "{name}" not in files or not files.endswith(_FILES):
         wanted = "a path with {name} that ends in .csv, .parquet or, for a folder of parts, /"
         raise section.refusal("files", wanted, "fix it")
-    for key in ("options", *_ASKED[SQL], *_ASKED[OMOP]):
+    for key in ("options", *(key for kind in table_sources() for key in kind.own_keys())):
         section.absent(key, "when data.files is given")
 
 
@@ -216,8 +214,9 @@ def _columns(section: Section, targets: tuple[str, ...], *, targeted: bool) -> t
     except StudyError as error:  # which quotes a list of categories in full
         said, _, remedy = str(error).rpartition("; ")
         raise StudyError(f"{shortened(said, 300)}; {remedy}") from None
-    declared = section.content.get("files") or section.content.get("source") in (SQL, OMOP)
-    stated = bool(declared) or isinstance(section.content.get("target"), str)
+    place = section.content
+    declared = bool(place.get("files")) or table_source(place.get("source")) is not None
+    stated = declared or isinstance(section.content.get("target"), str)
     if stated and not {column.name for column in columns}.isdisjoint(targets):
         raise section.refusal("target", "none of data.columns", "remove it from data.columns")
     if not any(column.feature for column in columns) or not (

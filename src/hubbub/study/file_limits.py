@@ -14,15 +14,20 @@ from hubbub.errors import StudyError
 from hubbub.section import key_of, shown
 
 _MOST_LEVELS, _MOST_KEY, _MOST_TEXT, _MOST_WHOLE = 8, 100, 1000, 2**63 - 1
-_LINES = {"data.query": 20_000}  # letters of texts of several lines
 
 
-def check_size(table: Mapping[str, Any]) -> None:
-    """Refuse keys, texts, whole numbers and depths that could spoil a later sentence or program."""
+def check_size(table: Mapping[str, Any], long_texts: Mapping[str, int]) -> None:
+    """Refuse keys, texts, whole numbers and depths that could spoil a later sentence or program.
+
+    Args:
+        table: a study's file.
+        long_texts: by dotted name the keys whose texts may have several lines, and how many letters
+            they may have.
+    """
     left: list[tuple[str, Any, int]] = [("", table, 1)]
     while left:  # not a recursion, which a deep table would exhaust
         path, value, level = left.pop()
-        _check_value(path, value)
+        _check_value(path, value, long_texts)
         if isinstance(value, Mapping | list) and level > _MOST_LEVELS:
             raise StudyError(
                 f"expected at most {_MOST_LEVELS} levels of tables and lists, "
@@ -31,7 +36,7 @@ def check_size(table: Mapping[str, Any]) -> None:
         left += [(inner, entry, level + 1) for inner, entry in _entries(path, value)]
 
 
-def _check_value(path: str, value: object) -> None:
+def _check_value(path: str, value: object, long_texts: Mapping[str, int]) -> None:
     """Refuse a number or a text that is too long."""
     if isinstance(value, int) and abs(value) > _MOST_WHOLE:
         raise StudyError(
@@ -40,8 +45,8 @@ def _check_value(path: str, value: object) -> None:
         )
     if not isinstance(value, str):
         return
-    most = _LINES.get(path, _MOST_TEXT)
-    line = value.replace("\n", " ") if path in _LINES else value
+    most = long_texts.get(path, _MOST_TEXT)
+    line = value.replace("\n", " ") if path in long_texts else value
     if not _is_printable(line, most):
         raise StudyError(
             f"expected {path} to be at most {most} printable characters, "

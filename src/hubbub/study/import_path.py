@@ -7,7 +7,6 @@ what it names.
 from __future__ import annotations
 
 OWN = "python:"  # what a study writes before code that is not part of hubbub
-BUILT_IN = "hubbub.datasets"  # what a study calls the data sets in `study/datasets`
 IN_MEMORY = "in-memory"  # what a study calls records or a model that `hubbub.fit` is handed
 
 
@@ -16,9 +15,3 @@ def is_own(text: str) -> bool:
     module, _, name = text.removeprefix(OWN).partition(":")
     parts = (*module.split("."), name)
     return text.startswith(OWN) and all(part.isidentifier() for part in parts)
-
-
-def is_built_in(text: str) -> bool:
-    """Whether a text is "hubbub.datasets:name" with a public name."""
-    module, _, name = text.partition(":")
-    return module == BUILT_IN and name.isidentifier() and not name.startswith("_")

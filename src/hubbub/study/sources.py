@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
 from inspect import signature
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from hubbub.errors import DataError, HubbubError, StudyError
 from hubbub.section import shortened
-from hubbub.study import datasets, import_path, imported_code
-from hubbub.study.data import Data, records_of_cells, target_unified
+from hubbub.study import import_path, imported_code
+from hubbub.study.data import Data, groups_of_cells, records_of_cells, target_unified
 from hubbub.study.extracts import extract
 from hubbub.study.extracts.cell_stream import Cells
+from hubbub.study.extracts.extract import home_of
 from hubbub.study.extracts.extract_source import opened
 from hubbub.study.harmonising.site_mapping import mapped, mapping_of, sources_of
-from hubbub.study.sql.connection import home_of
+from hubbub.study.source import set_source
 from hubbub.study.study import Study
-from hubbub.study.validation import groups_of_cells
 from hubbub.tabular.cells import read_cells
 from hubbub.tabular.column import Column
 from hubbub.tabular.records import Records
@@ -143,7 +143,7 @@ def check_readable(study: Study, party: str, folder: Path) -> int:
         DataError: it cannot be read, or is not what the study declares.
     """
     units = 0
-    if study.model is not None:
+    if study.trains:
         units = records(study, party, folder=folder).units
     if study.reads_cells:
         units = max(units, len(statistic_cells(study, party, folder=folder)))
@@ -172,12 +172,13 @@ def statistic_cells(study: Study, party: str, *, folder: Path | None = None) -> 
     )
 
 
-def _built_in_cells(study: Study, party: str) -> dict[str, list[str]]:
+def _built_in_cells(study: Study, party: str) -> dict[str, Sequence[str]]:
     """The cells of a built-in source; beside a model, without its test set."""
-    _, read = datasets.TABLES[study.data.source.partition(":")[2]]
-    options = {**({"split": 0} if study.model is not None else {}), **dict(study.data.options)}
+    public = set_source(study.data.source)
+    assert public is not None, "cells come from files or from a public set"  # noqa: S101
+    options = {**({"split": 0} if study.trains else {}), **dict(study.data.options)}
     try:
-        return dict(cast(Callable[..., Mapping[str, list[str]]], read)(party, **options))
+        return dict(public[0].cells(public[1])(party, **options))
     except TypeError:
         raise StudyError(
             f"expected data.options that {study.data.source} takes, got {sorted(options)}; "
@@ -191,9 +192,8 @@ def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
     Without columns all but the target are numbers, used as they are. A function of one's own says
     nothing of columns, so neither does a study that names one.
     """
-    scheme, _, name = study.data.source.partition(":")
-    if scheme == import_path.BUILT_IN and name in datasets.ENCODINGS:
-        return datasets.ENCODINGS[name]
+    if public := set_source(study.data.source):
+        return public[0].encoding(public[1])
     return study.data.features, study.data.target
 
 
@@ -216,8 +216,9 @@ def has_test_set(study: Study) -> bool:
 def named_object(place: str, key: str) -> Callable[..., Any]:
     """The callable at "module:name" or "python:module:name"."""
     module, _, name = place.removeprefix(import_path.OWN).partition(":")
-    if module == import_path.BUILT_IN and not place.startswith(import_path.OWN):
-        value = getattr(datasets, name, None)
+    value: Any
+    if public := set_source(place):
+        value = public[0].function(name)
         why = "" if value else f"{module} has no {name!r}"
     else:
         value, why = _imported(module, name)
@@ -309,7 +310,7 @@ def _from_file(study: Study, party: str, folder: Path) -> Records:
     if path is None:
         raise DataError("expected data.test to name a public test file, got nothing; add it")
     patient = "" if party == TEST else data.patient
-    by = study.validation.by if study.validation and party != TEST else ()
+    by = study.subgroups if party != TEST else ()
     grouping = [one.column.name for one in by]
     named = [*data.targets, *filter(None, [patient]), *(feature.name for feature in data.features)]
     try:

@@ -27,10 +27,12 @@ from hubbub.study.data import Data, columns_of
 from hubbub.study.data_table import data_from
 from hubbub.study.parties import Parties, parties_from
 from hubbub.study.privacy import Privacy, privacy_from
+from hubbub.study.source import table_sources
 from hubbub.study.study_head import HASHES, head_from
 from hubbub.study.toml_faults import file_remedy, read_fault, syntax_fault
 from hubbub.study.toml_text import text_of
 from hubbub.tabular.column import Column
+from hubbub.tabular.levels import Levels
 
 FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
 _TABLES = ("parties", "data", "privacy")
@@ -209,7 +211,10 @@ class Study:
             StudyError: a key is unknown or missing, a value is out of range, or two of them
                 contradict each other.
         """
-        file_limits.check_size(table)
+        long_texts = [source.long_texts for source in table_sources()]
+        file_limits.check_size(
+            table, {f"data.{key}": most for keys in long_texts for key, most in keys.items()}
+        )
         top = Section("", table, ("study", *_TABLES, *_asked_tables(), _ATTESTATION))
         present = [ask for ask in asks() if any(key in top for key in ask.tables)]
         if not any(ask.precedence for ask in present):
@@ -296,6 +301,16 @@ class Study:
         return any(ask.cells(self) is not None for ask in self.asks)
 
     @property
+    def trains(self) -> bool:
+        """Whether it trains a model, so that records have features and a target."""
+        return any(ask.trains for ask in self.asks)
+
+    @property
+    def subgroups(self) -> tuple[Levels, ...]:
+        """Classes of columns that silos note of each record beside its features."""
+        return tuple(levels for ask in self.asks for levels in ask.subgroups(self))
+
+    @property
     def cell_columns(self) -> Mapping[str, Column]:
         """The columns whose cells may be asked of; StudyError if nothing says what they are."""
         asked = (ask.cells(self) or {} for ask in self.asks)
@@ -331,6 +346,7 @@ class Study:
             "format": FORMAT,
         }
         content |= {key: canonical(getattr(self, key)) for key in ("code", *_TABLES)}
+        content["data"] |= content["data"].pop("request") or {}
         for ask in asks():  # those whose tables came after ids were pinned are left out if absent
             content |= dict.fromkeys(ask.tables) if ask.is_pinned else {}
             content |= ask.canonical(self) if ask in self.asks else {}

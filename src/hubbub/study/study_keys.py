@@ -8,34 +8,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hubbub.settings import Keys, keys_of, listed, page, schema
+from hubbub.settings import NAME, Keys, keys_of, listed, page, schema
 from hubbub.study.ask import asks
 from hubbub.study.attested_roles import Attestation, AttestedRole
 from hubbub.study.data import Data, Standardise
-from hubbub.study.omop.omop_keys import Happening, Omop, OmopColumn
 from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
+from hubbub.study.source import table_sources
 from hubbub.study.study_head import HEAD
 from hubbub.study.target import TARGET
 from hubbub.tabular.column import Column
-
-NAME = "NAME"  # in place of any name that a user chooses
 
 
 def tables() -> dict[str, Keys]:
     """The keys of each table, by its dotted name, in the order of a page."""
     asked = {name: keys for ask in asks() for name, keys in ask.keys().items()}
+    own = {name: key for source in table_sources() for name, key in source.own_keys().items()}
+    inner = {
+        f"data.{name}": keys
+        for source in table_sources()
+        for name, keys in source.inner_keys().items()
+    }
     return {
         "study": listed(HEAD),
         "parties": keys_of(Parties),
-        "data": keys_of(Data),
+        "data": keys_of(Data) | own,
         "data.target": listed(TARGET),
         f"data.columns.{NAME}": keys_of(Column),
         "data.standardise": keys_of(Standardise),
-        "data.omop": keys_of(Omop),
-        "data.omop.index": keys_of(Happening),
-        "data.omop.outcome": keys_of(Happening),
-        f"data.omop.columns.{NAME}": keys_of(OmopColumn),
+        **inner,
         **asked,
         "privacy": keys_of(Privacy),
         "attestation": keys_of(Attestation),
@@ -87,11 +88,6 @@ def _data_schema(known: Mapping[str, Keys]) -> dict[str, Any]:
         target=target,
         columns={"additionalProperties": each},
         standardise=schema(known["data.standardise"]),
-        omop=schema(
-            known["data.omop"],
-            index=schema(known["data.omop.index"]),
-            outcome=schema(known["data.omop.outcome"]),
-            columns={"additionalProperties": schema(known[f"data.omop.columns.{NAME}"])},
-        ),
+        **{k: v for source in table_sources() for k, v in source.inner_schemas().items()},
     )
     return data_schema | {"required": []}  # a built-in source has a target of its own

@@ -6,15 +6,15 @@ that they have anyway. This file knows in which form the settings are read back,
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from hubbub.settings import stated
 from hubbub.study.attested_roles import AttestedRole
 from hubbub.study.data import Data
-from hubbub.study.omop.omop_keys import omop_table
 from hubbub.study.parties import Parties, numbered
+from hubbub.study.source import table_source
 from hubbub.study.study_head import HASHES
 from hubbub.study.target import target_table
 
@@ -39,26 +39,6 @@ def text_of(study: Study) -> str:
     return tomli_w.dumps(tables)
 
 
-def stated(settings: Any) -> dict[str, Any]:
-    """What differs from the defaults of settings, by key, as a table that is read back as them."""
-    values = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return {
-        field.name: _plain(values[field.name])
-        for field in fields(settings)
-        if values[field.name] != field.default
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Settings within others and pairs of a name and a value as tables."""
-    if is_dataclass(value):
-        return stated(value)
-    pairs = isinstance(value, tuple) and all(
-        isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value
-    )
-    return dict(value) if pairs and value else value
-
-
 def _parties(parties: Parties) -> dict[str, Any]:
     table = stated(parties)
     if parties.names == numbered(parties.silos):
@@ -68,16 +48,17 @@ def _parties(parties: Parties) -> dict[str, Any]:
 
 
 def _data(data: Data) -> dict[str, Any]:
-    """The table `[data]`, whose target, columns and cohort have forms of their own."""
+    """The table `[data]`, whose target, columns and source have forms of their own."""
     table = stated(data)
-    table.pop("target", None)
+    for key in ("target", "request"):
+        table.pop(key, None)
     if data.target:  # files have no default for it
         table["target"] = data.target
     if data.outcome is not None:
         del table["outcome"]
         table["target"] = target_table(data.target, data.outcome)
-    if data.omop is not None:
-        table["omop"] = omop_table(data.omop)
+    if (source := table_source(data.source)) is not None:
+        table |= source.written(data.request)
     if data.columns:
         columns = map(stated, data.columns)
         table["columns"] = {column.pop("name"): column for column in columns}

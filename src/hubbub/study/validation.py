@@ -5,20 +5,15 @@ What is summed and what follows from it is in `hubbub.queries.validation`. This 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from hubbub.errors import StudyError
 from hubbub.section import Section, is_number, key_of
 from hubbub.settings import by_hand, number, one_of, read, settings, table, truth, whole
-from hubbub.study.data import Data, target_unified
 from hubbub.tabular.column import Column
 from hubbub.tabular.levels import Levels
-from hubbub.tabular.table import coded_cells
 
 _CATEGORIES = "categories"
 _MOST_COLUMNS, _MOST_CLASSES = 10, 100
@@ -143,15 +138,3 @@ def _levels(section: Section, name: str, value: object, columns: Mapping[str, Co
             f"{str(value)[:80]}; write some, such as [60, 75]"
         )
     return Levels(column=column, cuts=tuple(float(cut) for cut in cuts))
-
-
-def groups_of_cells(
-    data: Data, by: Sequence[Levels], cells: Mapping[str, Sequence[str]], origin: str
-) -> NDArray[np.int64]:
-    """(n, columns) the place of each record's class of each of these columns; -1: of none.
-
-    Raises:
-        DataError: naming the first cell that does not fit.
-    """
-    coded = coded_cells(target_unified(data, cells), [one.column for one in by], origin)
-    return np.column_stack([one.places(coded.columns) for one in by])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub import learning
 from hubbub.disk import inside, write_bytes, write_text
 from hubbub.planning.plan_values import Plan
 from hubbub.planning.query import QueryState, Released
@@ -24,11 +25,15 @@ from hubbub.queries.validation.validation_answers import (
     write_validation,
 )
 from hubbub.queries.validation.validation_query import VALIDATION
-from hubbub.study.standardisation import Standardisation
+from hubbub.study.training import learning_of
+from hubbub.tabular.standardisation import Standardisation
 from hubbub.training import loop, prepared_study, run_folder
+from hubbub.training.renderers import render
 from hubbub.training.result import Result, scores_to_dict
+from hubbub.training.run_folder import REPORT, SCORES
 from hubbub.training.spending import Spending
 from hubbub.verification.evidence.collecting import FILE
+from hubbub.verification.evidence.evidence_file import MODEL
 
 
 def conclude(
@@ -69,22 +74,20 @@ def conclude(
         validation=validated,
     )
     if folder is not None:
-        from hubbub.training import report_of_run  # which takes long to import
-
         prepared.plan.main.query.store(folder.path, trained)
         _write_released(folder.path, released)
         if validated is not None:
             write_validation(folder.path, validated)
         if result.model is not None:
-            run_folder.write_model(folder.path, prepared.plan, result.model, result.shape)
+            write_model(folder.path, prepared.plan, result.model, result.shape)
         if result.scores:
             kept_scores = json.dumps(scores_to_dict(result.scores), indent=2)
-            write_text(folder.path / report_of_run.SCORES, kept_scores)
+            write_text(folder.path / SCORES, kept_scores)
         if spending is not None:
             spending.write(folder.path)
         if evidence is not None:
             run_folder.write_evidence(folder.path, evidence())
-        report_of_run.write_report(folder.path, seconds=time.perf_counter() - began, thorough=True)
+        render("folder", folder.path, seconds=time.perf_counter() - began, thorough=True)
     return result
 
 
@@ -104,9 +107,7 @@ def answered_in(folder: Path, plan: Plan) -> Result | None:
     Raises:
         IntegrityError: a file of it was altered.
     """
-    from hubbub.training import report_of_run  # which takes long to import
-
-    if not all((folder / name).is_file() for name in (FILE, report_of_run.REPORT)):
+    if not all((folder / name).is_file() for name in (FILE, REPORT)):
         return None
     query = plan.main.query
     if not isinstance(query, SumsQuery):
@@ -137,7 +138,7 @@ def write_result(
     run_folder.write_study(folder, plan.study)
     model = prepared.trained(parameters)
     if prepared.learner is not None:
-        run_folder.write_model(folder, plan, model, prepared.learner.shape)
+        write_model(folder, plan, model, prepared.learner.shape)
     if standardisation is not None:
         write_text(folder / STANDARDISED, standardisation.to_json())
     state = QueryState(parameters=parameters)
@@ -166,3 +167,14 @@ def _write_released(folder: Path, released: Sequence[Released]) -> None:
             path.parent.mkdir(exist_ok=True)
             content = copied.encode() if isinstance(copied, str) else copied
             write_bytes(path, content, durable=False)
+
+
+def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:
+    """Put the trained model into a run's folder, with the shape of one record's features."""
+    settings, _ = learning_of(plan.study)
+    header = {
+        "study": plan.study.id.hex(),
+        "kind": settings.kind,
+        "inputs": json.dumps(shape),
+    }
+    learning.save_model(folder / MODEL, model, header)

@@ -16,13 +16,12 @@ from typing import Protocol
 import numpy as np
 
 from hubbub.planning.planned_query import PlannedQuery
-from hubbub.planning.query import Parameters, Query, QueryState, Scores, SteppedQuery
+from hubbub.planning.query import Parameters, Query, QueryState, Scores, SteppedQuery, Turn
 from hubbub.protocol.projection.product import Lift
 from hubbub.protocol.round.projected_sum import LocalTask
 from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.queries.evaluation_query import EvaluationQuery
 from hubbub.session.layout import round_parameters_of
-from hubbub.study.standardisation import Standardisation
+from hubbub.tabular.standardisation import Standardisation
 from hubbub.training import loop, run_folder, run_sessions
 from hubbub.training.prepared_study import PreparedStudy
 
@@ -178,19 +177,18 @@ def _caught_up(
 def evaluations(prepared: PreparedStudy, opened: Opened) -> loop.EvaluationSchedule | None:
     """Evaluations on held-back records between the steps, if the study asks for them."""
     for planned in prepared.plan.beside:
-        if isinstance(planned.query, EvaluationQuery):
-            return _schedule(prepared, planned, planned.query, opened)
+        if planned.query.turn is Turn.BETWEEN:
+            return _schedule(prepared, planned, opened)
     return None
 
 
 def _schedule(
     prepared: PreparedStudy,
     planned: PlannedQuery[Query],
-    query: EvaluationQuery,
     opened: Opened,
 ) -> loop.EvaluationSchedule:
     """After every so many steps a sum, unless its attempts were charged before and lost."""
-    every, asked = planned.mechanism.every, opened(planned, prepared.tasks_of(query))
+    every, asked = planned.mechanism.every, opened(planned, prepared.tasks_of(planned.query))
     spent = asked.charged
 
     def at(step: int, parameters: Parameters) -> Scores:
@@ -204,7 +202,7 @@ def _schedule(
         sigma = planned.total_noise_multiplier * planned.mechanism.clip
         if total is None:
             return {}
-        return query.scores_of(np.asarray(total), prepared.learner, sigma)
+        return planned.query.scores_of(np.asarray(total), prepared.learner, sigma)
 
     steps = range(every, prepared.plan.mechanism.steps + 1, every)
     return loop.EvaluationSchedule(after=frozenset(steps), at=at)

@@ -224,8 +224,7 @@ def fit(
             }
         )
     )
-    if study.validation is not None and study.validation.by:
-        by = study.validation.by
+    if by := study.subgroups:
         parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
     run_checks.check_wanted(study, out, baseline)
     handed = InMemory(

@@ -25,8 +25,11 @@ from hubbub.session.layout import layout_of
 from hubbub.session.rounds import Rounds
 from hubbub.study.study import Study
 from hubbub.training import run_folder, run_sessions, spending
-from hubbub.verification.attestation.devices import MachineAttester
-from hubbub.verification.attestation.study_attestation import Attester, StudyAttestation
+from hubbub.verification.attestation.study_attestation import (
+    Attester,
+    StudyAttestation,
+    machine_attester,
+)
 from hubbub.verification.evidence.collecting import collect, part_of
 from hubbub.verification.transcript.frame_records import files, read_header
 
@@ -54,7 +57,7 @@ class LocalBackend:
     ledgers: Mapping[int, Ledger] = field(repr=False)
     folder: run_folder.RunFolder | None
     notice: Notice = field(default=lambda _: None, repr=False)
-    attester: Attester = field(default_factory=MachineAttester, repr=False)
+    attester: Attester = field(default_factory=machine_attester, repr=False)
     plan: Plan | None = field(default=None, repr=False)
     saved: Callable[[], None] = field(default=lambda: None, repr=False)
 

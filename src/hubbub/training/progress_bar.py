@@ -14,8 +14,8 @@ from html import escape
 from typing import Any
 
 from hubbub.errors import StudyError
+from hubbub.learning.metric_words import in_brief
 from hubbub.queries.study_queries import steps_of
-from hubbub.report.metric_words import in_brief
 from hubbub.study.study import Study
 from hubbub.training.loop import Progress
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub.learning as learning
-from hubbub.disk import write_bytes
 from hubbub.errors import StudyError
 from hubbub.estimation.statistic import Answer
-from hubbub.number_format import at_most
+from hubbub.planning.adversary_words import promised_against, spoken
 from hubbub.planning.plan_values import Plan
 from hubbub.planning.query import QueryState
 from hubbub.queries.synthesis_query import SYNTHESIS, synthesis_of
-from hubbub.report.adversary_words import spoken
-from hubbub.report.answer_tables import answer_lines
-from hubbub.report.notebook_view import shown_in_notebook
-from hubbub.report.page import render
-from hubbub.report.promise_words import broken, spent_words
-from hubbub.report.score_words import in_a_sentence
-from hubbub.report.trust_models import promised_against
-from hubbub.report.validation_words import validation_lines
-from hubbub.study.standardisation import Standardisation
 from hubbub.synthesis.release import SyntheticData
+from hubbub.tabular.standardisation import Standardisation
 from hubbub.training import baselines, trained_model
+from hubbub.training.renderers import render
 from hubbub.training.spending import Spending
 
 _MOST_SHOWN = 10  # classes
@@ -105,66 +96,13 @@ class Result:
     states: Mapping[str, QueryState] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        text: str = render("text", self)
+        return text
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return shown_in_notebook(
-            self._heading,
-            self._promise,
-            [*self._read_off, *([f"written to {self.folder}"] if self.folder else [])],
-            final=None if self.model is None else self.final,
-            scores=scores_to_dict(self.scores),
-            validation=self.validation,
-            answers={name: one.to_dict() for name, one in self.statistics.items()},
-        )
-
-    def _lines(self) -> Iterator[str]:
-        spent = None if self.spending is None else self.spending.to_dict()
-        yield from broken(self.plan.to_dict(), spent)
-        if self.model is not None:
-            yield self._heading
-        if self.statistics:
-            answered = [name for name, one in self.statistics.items() if not one.refusal]
-            yield f"{self.plan.study.name}: answers to {', '.join(answered) or 'nothing'}"
-        for name, one in self.statistics.items():
-            yield from (f"  {line}" for line in answer_lines(name, one.to_dict()))
-        yield self._promise
-        if spent is not None:
-            yield spent_words(spent)
-        yield from self._read_off
-        known = {k: v for k, v in self.final.items() if k not in ("step", "epsilon", "seconds")}
-        if self.model is not None:
-            shown = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
-            if shown or self.validation is None:
-                yield shown or "not evaluated: state test or validation to be told how good it is"
-            if said := in_a_sentence(scores_to_dict(self.scores), self.final):
-                yield said
-        if self.validation is not None:
-            yield from validation_lines(self.validation)
-        if self.folder is not None:
-            yield f"written to {self.folder}"
-
-    @property
-    def _heading(self) -> str:
-        """What was run."""
-        name = self.plan.study.name
-        if self.model is None:
-            return f"{name}: {len(self.statistics)} answers"
-        return f"{name}: {self.steps} of {self.plan.mechanism.steps} steps"
-
-    @property
-    def _promise(self) -> str:
-        """Its epsilon, and against whom."""
-        epsilon, delta = at_most(self.epsilon), self.plan.study.privacy.delta
-        return f"epsilon {epsilon} at delta {delta:g} against {self.adversary}"
-
-    @property
-    def _read_off(self) -> tuple[str, ...]:
-        """What the promise does not cover, in a sentence, if there is something."""
-        if not self.made_public:
-            return ()
-        return (f"made public, since it was not stated: {'; '.join(self.made_public)}",)
+        html: str = render("notebook", self)
+        return html
 
     @property
     def adversary(self) -> str:
@@ -208,23 +146,8 @@ class Result:
         Raises:
             OSError: the file cannot be written.
         """
-        from hubbub.training import report_of_run  # which takes long to import
-
-        if self.folder is not None and path is None:
-            return report_of_run.write_report(self.folder)
-        file = Path(path or report_of_run.REPORT)
-        plan = json.loads(self.plan.to_json())
-        page = render(
-            plan,
-            self.metrics,
-            baseline=self.baseline,
-            statistics={name: one.to_dict() for name, one in self.statistics.items()},
-            spending=None if self.spending is None else self.spending.to_dict(),
-            scores=scores_to_dict(self.scores),
-            validation=self.validation,
-        )
-        write_bytes(file, page.encode())
-        return file
+        written: Path = render("page", self, None if path is None else Path(path))
+        return written
 
     def validation_frame(self) -> Any:
         """The private validation as a pandas data frame, a row for each score of each group.

@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub import learning
 from hubbub.disk import appending, locked, why_of, write_all, write_text
 from hubbub.errors import IntegrityError, UserError
 from hubbub.planning.plan_values import Plan
@@ -45,15 +44,14 @@ from hubbub.protocol.primitives.wire import Tag
 from hubbub.protocol.projection.product import Lift
 from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.study.study import Study
-from hubbub.study.training import learning_of
 from hubbub.training import checkpoint, loop
 from hubbub.training.run_metadata import RunMetadata, read_metadata
 from hubbub.verification.evidence.audit_result import AUDIT, write_audit
-from hubbub.verification.evidence.claims import MODEL
 from hubbub.verification.evidence.collecting import FILE
 from hubbub.verification.transcript.frame_records import files, read, read_header
 from hubbub.verification.transcript.writer import Transcript, recover
 
+REPORT, SCORES = "report.html", "scores.json"
 Sum = NDArray[np.float64]
 
 
@@ -115,7 +113,7 @@ class RunFolder:
         with _usable(path):
             _refuse_odd(path)
         with _locked(path):
-            if all((path / name).exists() for name in (FILE, "report.html")):
+            if all((path / name).exists() for name in (FILE, REPORT)):
                 raise UserError(
                     f"expected an interrupted run in {path}, it is finished; see {path}/report.html"
                 )
@@ -216,14 +214,15 @@ class RunFolder:
         Raises:
             IntegrityError: a transcript was altered.
         """
-        from hubbub.verification.replay.replayed_collection import is_collection
-        from hubbub.verification.replay.replayed_session import Replay  # which takes long to import
+        from hubbub.verification.replay.other_transports import other_player  # which takes long
+        from hubbub.verification.replay.replayed_session import Replay
 
         sums: dict[int, Sum] = {}
         for path in self._transcripts(purpose):
             header = read_header(path)
-            if header.round_parameters is not None and not is_collection(path):
-                replay = Replay(header, header.round_parameters, None, lift=lift, after=state.step)
+            numbers = header.round_parameters
+            if numbers is not None and other_player(path, header, numbers, None) is None:
+                replay = Replay(header, numbers, None, lift=lift, after=state.step)
                 sums |= replay.play(path).sums
         return sums
 
@@ -281,17 +280,6 @@ def refuse_used(path: Path, *, apart: bool = False) -> None:
                 f"expected an empty or new folder for the run, got {path} with files in it; "
                 + ("move them away, and serve again" if apart else again)
             )
-
-
-def write_model(folder: Path, plan: Plan, model: Any, shape: tuple[int, ...]) -> None:
-    """Put the trained model into a run's folder, with the shape of one record's features."""
-    settings, _ = learning_of(plan.study)
-    header = {
-        "study": plan.study.id.hex(),
-        "kind": settings.kind,
-        "inputs": json.dumps(shape),
-    }
-    learning.save_model(folder / MODEL, model, header)
 
 
 def write_study(folder: Path, study: Study) -> None:

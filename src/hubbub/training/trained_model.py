@@ -20,12 +20,12 @@ from hubbub.errors import DataError, ModelError, UserError
 from hubbub.queries.standardising_query import STANDARDISED
 from hubbub.study import imported_code, sources
 from hubbub.study.import_path import is_own
-from hubbub.study.standardisation import Standardisation
 from hubbub.study.study import Study
 from hubbub.study.training import learning_of
 from hubbub.tabular.cell_rule import read_column
 from hubbub.tabular.cells import cells_of, read_cells
 from hubbub.tabular.records import Records
+from hubbub.tabular.standardisation import Standardisation
 from hubbub.tabular.table import encode_inputs
 from hubbub.verification.evidence.claims import MODEL
 

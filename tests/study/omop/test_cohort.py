@@ -129,7 +129,7 @@ def described(rows: list[tuple[str, tuple[Any, ...]]]) -> dict[str, Any] | None:
 
 @pytest.mark.slow
 def test_a_cohort_says_what_is_read_by_hand(people: made_up.Rows):
-    query = compiled(study().data.omop)  # type: ignore[arg-type]
+    query = compiled(study().data.request.omop)
     with duckdb.connect() as opened:
         made_up.write(opened.execute, people)
         found = opened.execute(rendered(query.select, "duckdb")).fetchall()

@@ -57,7 +57,7 @@ def test_a_study_is_drafted_from_a_query_and_its_check_finds_nothing(here: Path)
     assert main(["init", *ASKED, "--patient", "pid", "--target", "died"]) == 0
     study = Study.load("study.toml")
     assert study.parties.names == ("north", "south")
-    assert study.data.query.strip() == QUERY
+    assert study.data.request.query.strip() == QUERY
     assert (study.data.patient, study.data.most_per_patient) == ("pid", 1)
     assert [one.name for one in study.data.columns] == ["age", "sex", "n"]
     assert plan(study).study == study

@@ -36,8 +36,8 @@ from hubbub.queries.statistic_sums import SumLayout
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.study.coefficients import Coefficients
 from hubbub.study.data import Data, columns_of
-from hubbub.study.parties import Parties
 from hubbub.study.privacy import Privacy
+from hubbub.study.study import Study
 from hubbub.tabular.outcome import COUNT
 
 COEFFICIENT = "coefficients"
@@ -122,9 +122,11 @@ class CoefficientsQuery(SumsQuery):
             kept[1 : 1 + len(begin)] = begin
         return kept
 
-    def warnings(self, parties: Parties) -> QueryWarnings:
+    def warnings(self, study: Study) -> QueryWarnings:
         """Of sums that cannot be foreseen, or lost."""
-        lost = self.layout.rounds == 1 and parties.dropouts and not parties.compute_nodes
+        lost = (
+            self.layout.rounds == 1 and study.parties.dropouts and not study.parties.compute_nodes
+        )
         return QueryWarnings(
             records_unknown=(
                 "data.records is not stated: how exact coefficients will be cannot be foreseen",

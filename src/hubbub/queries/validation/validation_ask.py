@@ -13,6 +13,7 @@ from hubbub.study.import_path import IN_MEMORY
 from hubbub.study.study import Study
 from hubbub.study.training import Training
 from hubbub.study.validation import HELD_BACK, Validation, validation_from
+from hubbub.tabular.levels import Levels
 
 if TYPE_CHECKING:
     from hubbub.queries.validation.validation_query import ValidationQuery
@@ -39,6 +40,11 @@ class ValidationAsk(Ask):
     def check(self, study: Study) -> None:
         """See `Ask`."""
         _check_validation(study.validation, study.training, study.data)
+
+    def subgroups(self, study: Study) -> tuple[Levels, ...]:
+        """Those that scores are told by."""
+        by: tuple[Levels, ...] = study.validation.by
+        return by
 
     def parts(self, study: Study) -> dict[str, float]:
         """See `Ask`."""

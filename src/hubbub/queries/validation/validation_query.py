@@ -31,7 +31,6 @@ from hubbub.queries.validation.silo_task import SiloTask, groups_of
 from hubbub.queries.validation.validation_ask import ValidationAsk
 from hubbub.queries.validation.validation_layout import DIAMETER, ValidationLayout, layout_of
 from hubbub.queries.validation.whose_records import WhoseRecords, whose_records
-from hubbub.study.parties import Parties
 from hubbub.study.study import Study
 from hubbub.study.validation import Validation
 from hubbub.tabular.records import Records
@@ -106,7 +105,7 @@ class ValidationQuery(SteppedQuery):
         """It is asked at the model that is released."""
         return Turn.LAST
 
-    def warnings(self, parties: Parties) -> QueryWarnings:
+    def warnings(self, study: Study) -> QueryWarnings:
         """Of the records that it is asked of, and of a sum that may be lost."""
         sentences = []
         whose = self.whose
@@ -125,7 +124,7 @@ class ValidationQuery(SteppedQuery):
                 "[validation] will say next to nothing: its records are too few for its noise; "
                 "raise validation.epsilon, take fewer bins (validation.bins = 6), or leave it out"
             )
-        if self.asked.sums == 1 and parties.dropouts and not parties.compute_nodes:
+        if self.asked.sums == 1 and study.parties.dropouts and not study.parties.compute_nodes:
             sentences.append(
                 "dropouts without compute nodes: a silo that drops out of the validation's only "
                 "sum loses it; ask for validation.sums = 2, which costs no accuracy, or use "

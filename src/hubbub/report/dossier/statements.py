@@ -9,7 +9,7 @@ from math import exp
 from typing import Any
 
 from hubbub.number_format import amount, at_least, at_most, chance, several
-from hubbub.report.adversary_words import spoken
+from hubbub.planning.adversary_words import spoken
 from hubbub.report.dossier.facts import NotShownError, Reader
 
 _ONE_PROCESS = "that whoever ran the study could be trusted by all: every party ran in one process"

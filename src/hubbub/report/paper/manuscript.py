@@ -12,8 +12,8 @@ from typing import Any
 
 from hubbub.disk import file_name
 from hubbub.number_format import amount
+from hubbub.planning.adversary_words import spoken
 from hubbub.report import validation_words
-from hubbub.report.adversary_words import spoken
 from hubbub.report.answer_figures import Figure, figure_of
 from hubbub.report.answer_tables import Answer, TextTable, printed, said_of, tables_of
 from hubbub.report.paper.effects_table import EFFECTS, GEOMETRIC, effects_table

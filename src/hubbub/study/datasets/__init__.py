@@ -7,6 +7,8 @@ and `Records`; it must not know studies, models or the protocol.
 For statistics some sources also give the cells of a silo's table, with columns that no model sees.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+
 from hubbub.study.datasets.dialysis import (
     DIALYSIS_COLUMNS,
     DIALYSIS_TABLE,
@@ -23,16 +25,37 @@ from hubbub.study.datasets.heart_disease import (
     heart_cells,
     practices,
 )
+from hubbub.study.source import SetSource
+from hubbub.tabular.column import Column
+from hubbub.tabular.records import Records
 
-# How the tables of these sources are encoded: the columns, and the target's name.
-ENCODINGS = {
+_SETS = {"heart": heart, "practices": practices, "dialysis": dialysis}
+_ENCODINGS = {
     "heart": (HEART_COLUMNS, HEART_TARGET),
     "practices": (HEART_COLUMNS, HEART_TARGET),
     "dialysis": (DIALYSIS_COLUMNS, DIALYSIS_TARGET),
 }
-# Whose tables statistics may be about: the columns, and what gives a silo's cells, of all its
-# patients or of those outside the test set of a split.
-TABLES = {
-    "heart": (HEART_TABLE, heart_cells),
-    "dialysis": (DIALYSIS_TABLE, dialysis_cells),
-}
+# Of all patients of a silo, or with a split of those outside its test set.
+_TABLES = {"heart": (HEART_TABLE, heart_cells), "dialysis": (DIALYSIS_TABLE, dialysis_cells)}
+
+
+class DataSets(SetSource):
+    """The data sets that are shipped or fetched."""
+
+    name = "hubbub.datasets"
+
+    def function(self, name: str) -> Callable[..., Records] | None:
+        """What gives a party's records."""
+        return _SETS.get(name)
+
+    def encoding(self, name: str) -> tuple[tuple[Column, ...], str]:
+        """As the functions encode them."""
+        return _ENCODINGS[name]
+
+    def columns(self, name: str) -> Sequence[Column]:
+        """Those of the set's table."""
+        return _TABLES[name][0] if name in _TABLES else ()
+
+    def cells(self, name: str) -> Callable[..., Mapping[str, Sequence[str]]]:
+        """What gives them."""
+        return _TABLES[name][1]

@@ -10,7 +10,8 @@ from hubbub.disk import read_text
 from hubbub.errors import DataError, UserError
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.survey import Survey, survey_of
-from hubbub.study.sql.connection import FILE, home_of, silos_in
+from hubbub.study.extracts.extract import SOURCES, home_of
+from hubbub.study.sql.connection import silos_in
 from hubbub.study.sql.sql_keys import check_query
 
 
@@ -70,7 +71,7 @@ class AskedQuery:
         silos = silos_in(folder)
         if not silos:
             raise DataError(
-                f"expected a silo's database in {(home / FILE).resolve()}, found none; write "
+                f"expected a silo's database in {(home / SOURCES).resolve()}, found none; write "
                 '[north] and url = "duckdb:///registry.duckdb" there'
             )
         query = checked(self.query, dict(self.tables), patient=self.patient)

@@ -25,9 +25,9 @@ from hubbub.study.drafting.column_draft import common_step, is_key
 from hubbub.study.drafting.likely_namesakes import cut_numbers, likely_namesakes
 from hubbub.study.drafting.raw_stream import raw_of
 from hubbub.study.drafting.raw_table import Fault, RawTable, read_raw
+from hubbub.study.extracts.extract import home_of
 from hubbub.study.extracts.extract_source import opened
 from hubbub.study.harmonising.site_mapping import SiteMapping, mapped, mapping_of
-from hubbub.study.sql.connection import home_of
 from hubbub.study.study import Study
 from hubbub.tabular.cell_rule import GAP, CellFault, Rule, canonical, number_in, number_rule
 from hubbub.tabular.column import Column

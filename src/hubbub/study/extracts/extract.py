@@ -29,6 +29,13 @@ from hubbub.tabular.records import Records, unit_rows
 from hubbub.tabular.table import CodedCells
 
 EXTRACTS, _MAKING, _LOCK = "extracts", ".making-", "lock"
+SOURCES, _HOME = "sources.toml", "hubbub-home"
+
+
+def home_of(folder: Path) -> Path:
+    """The party's folder: the one that is given, or `hubbub-home` in it."""
+    inner = folder / _HOME
+    return inner if not (folder / SOURCES).is_file() and inner.is_dir() else folder
 
 
 def records_in(study: Study, party: str, home: Path, opened: Callable[[], CellStream]) -> Records:

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import DataError
-from hubbub.study.data import Data, records_of_cells, target_unified
+from hubbub.study.data import Data, groups_of_cells, records_of_cells, target_unified
 from hubbub.study.extracts.cell_stream import Cells, CellStream
 from hubbub.study.extracts.fitting import fitted, order_number, plain_row, refuse_absent
 from hubbub.study.extracts.row_order import RowOrder
 from hubbub.study.extracts.sealed_arrays import Arrays, Seal, SealedFile
 from hubbub.study.study import Study
-from hubbub.study.validation import groups_of_cells
 from hubbub.tabular.patient_keys import patient_key
 from hubbub.tabular.table import coded_cells
 
@@ -89,11 +88,11 @@ def _encoded(study: Study, cells: Cells, origin: str) -> Arrays:
 def _arrays(study: Study, cells: Cells, origin: str) -> Arrays:
     data = study.data
     arrays: Arrays = {}
-    if study.model is not None:
+    if study.trains:
         records = records_of_cells(data, cells, origin)
         arrays |= {"inputs": records.inputs, "targets": records.targets}
-    if study.validation is not None and study.validation.by:
-        arrays["groups"] = groups_of_cells(data, study.validation.by, cells, origin)
+    if study.subgroups:
+        arrays["groups"] = groups_of_cells(data, study.subgroups, cells, origin)
     if study.reads_cells:
         unified = target_unified(data, cells)
         coded = coded_cells(unified, study.cell_columns.values(), origin)

@@ -7,8 +7,9 @@ from pathlib import Path
 from hubbub.study.data import Data
 from hubbub.study.extracts import table_parts
 from hubbub.study.extracts.cell_stream import CellStream
+from hubbub.study.extracts.extract import home_of
 from hubbub.study.harmonising.site_mapping import mapped_stream, mapping_of
-from hubbub.study.sql.connection import home_of
+from hubbub.study.source import table_source
 
 
 def opened(data: Data, party: str, folder: Path) -> CellStream:
@@ -22,16 +23,8 @@ def opened(data: Data, party: str, folder: Path) -> CellStream:
     Raises:
         UserError, DataError: nothing here says where they are.
     """
-    from hubbub.study.omop import compiling
-    from hubbub.study.sql import source
-
-    mapping = mapping_of(party, home_of(folder), data.patient)
-    if data.files:
-        return mapped_stream(
-            table_parts.stream(folder / data.files.replace("{name}", party)), mapping
-        )
-    if data.omop is not None:
-        stream = source.stream_of(compiling.compiled(data.omop), party, folder)
-    else:
+    if (source := table_source(data.source)) is not None:
         stream = source.stream(data, party, folder)
-    return mapped_stream(stream, mapping)
+    else:
+        stream = table_parts.stream(folder / data.files.replace("{name}", party))
+    return mapped_stream(stream, mapping_of(party, home_of(folder), data.patient))

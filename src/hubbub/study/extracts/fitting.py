@@ -57,13 +57,13 @@ def _rules(study: Study) -> dict[str, Rule]:
     data = study.data
     found = {}
     for name, column in study.cell_columns.items():
-        trained = study.model is not None and column.feature and name not in data.targets
+        trained = study.trains and column.feature and name not in data.targets
         found[name] = column.rule if trained else column.rule_with_gaps
     outcome = data.outcome
     if outcome is None and data.target:
         rule = class_rule(data.positive, data.negative, data.classes)
-        found[data.target] = rule if study.model is not None else _or_missing(rule)
-    elif outcome is not None and study.model is not None:
+        found[data.target] = rule if study.trains else _or_missing(rule)
+    elif outcome is not None and study.trains:
         found[data.target] = outcome.rule
         found |= {name: outcome.rule_of(name) for name in outcome.columns}
     return found

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hubbub.errors import StudyError
+from hubbub.study.omop.omop_keys import Cohort
 from hubbub.study.study import Study
 from hubbub.tabular.column import Column
 
@@ -100,7 +101,8 @@ def _targets(study: Study) -> Iterator[DictionaryEntry]:
 
 def _entry(study: Study, one: Column) -> DictionaryEntry:
     """A column that is declared."""
-    asked = {o.name: o for o in study.data.omop.columns} if study.data.omop else {}
+    request = study.data.request
+    asked = {o.name: o for o in request.omop.columns} if isinstance(request, Cohort) else {}
     of = asked.get(one.name)
     concept = of.concept if of else None
     missing = "not allowed" if one.complete or one.default is None else f"counts as {one.default}"

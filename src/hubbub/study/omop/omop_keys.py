@@ -7,16 +7,35 @@ file knows how that is declared; it must not know SQL.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from hubbub.errors import StudyError
 from hubbub.section import Section
-from hubbub.settings import Key, one_of, read, section_of, settings, table, truth, whole
+from hubbub.settings import (
+    NAME,
+    Key,
+    Keys,
+    keys_of,
+    later,
+    one_of,
+    read,
+    schema,
+    section_of,
+    settings,
+    table,
+    truth,
+    whole,
+)
+from hubbub.study.extracts.cell_stream import CellStream
 from hubbub.study.omop.concepts import Concept, known
+from hubbub.study.source import TableSource
 from hubbub.study.sql.sql_keys import with_sqlglot
 
-OMOP = "omop"  # what a study calls this source
+if TYPE_CHECKING:
+    from hubbub.study.data import Data
+
 PERSON = "person_id"
 DOMAINS = ("condition", "drug", "measurement", "procedure", "visit", "death", "person")
 TAKES = ("any", "count", "first", "last", "min", "max", "age", "sex")
@@ -119,6 +138,68 @@ class Omop:
         tuple[OmopColumn, ...],
         table("The columns, by name.", "table of tables", default="required"),
     ] = ()
+
+
+@settings
+class Cohort:
+    """The key of `[data]` that has them."""
+
+    omop: Annotated[
+        Omop,
+        later(
+            table(
+                'With `"omop"`: the [cohort and its columns](howto/omop.md), by concept.',
+                default="none",
+            )
+        ),
+    ]
+
+
+class OmopSource(TableSource):
+    """Databases in the OMOP common data model, by one cohort."""
+
+    name = "omop"
+    Settings = Cohort
+
+    def inner_keys(self) -> dict[str, Keys]:
+        """Those of the cohort, its events and its columns."""
+        return {
+            "omop": keys_of(Omop),
+            "omop.index": keys_of(Happening),
+            "omop.outcome": keys_of(Happening),
+            f"omop.columns.{NAME}": keys_of(OmopColumn),
+        }
+
+    def inner_schemas(self) -> dict[str, Any]:
+        """That of the cohort."""
+        happening = schema(keys_of(Happening))
+        columns = {"additionalProperties": schema(keys_of(OmopColumn))}
+        return {"omop": schema(keys_of(Omop), index=happening, outcome=happening, columns=columns)}
+
+    def completed(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the person as the unit, and columns whose bounds are known."""
+        from hubbub.study.omop.filled import with_columns
+
+        return with_columns(table)
+
+    def readers(self) -> Mapping[str, Callable[[Section], Any]]:
+        """The cohort must be there."""
+        return {"omop": omop_from}
+
+    def written(self, request: Cohort) -> dict[str, Any]:
+        """With columns by name."""
+        return {"omop": omop_table(request.omop)}
+
+    def columns(self, data: Data) -> Sequence[str]:
+        """Those of the cohort's query."""
+        return check_cohort(data.request.omop)
+
+    def stream(self, data: Data, party: str, folder: Path) -> CellStream:
+        """The rows of the cohort's query, by the silo's `sources.toml`."""
+        from hubbub.study.omop.compiling import compiled  # which needs sqlglot
+        from hubbub.study.sql.source import stream_of
+
+        return stream_of(compiled(data.request.omop), party, folder)
 
 
 def omop_from(section: Section) -> Omop:

@@ -26,8 +26,9 @@ from urllib.parse import urlsplit
 from hubbub.disk import read_text, toml_table
 from hubbub.errors import DataError, StudyError, UserError
 from hubbub.section import Section, key_of
+from hubbub.study.extracts.extract import SOURCES, home_of
 
-FILE, VARIABLE, HOME = "sources.toml", "HUBBUB_SOURCE", "hubbub-home"
+VARIABLE = "HUBBUB_SOURCE"
 ENGINES = {"duckdb": "duckdb", "sqlite": "sqlite", "postgresql": "postgres", "dbapi": ""}
 _KEYS = ("url", "schema", "minutes", "driver", "dialect")
 
@@ -88,12 +89,6 @@ class Connection:
         return f"<Connection to {self.engine}>"
 
 
-def home_of(folder: Path) -> Path:
-    """The party's folder: the one that is given, or `hubbub-home` in it."""
-    inner = folder / HOME
-    return inner if not (folder / FILE).is_file() and inner.is_dir() else folder
-
-
 def connection_of(
     party: str, folder: Path, environment: Mapping[str, str] | None = None
 ) -> Connection:
@@ -108,7 +103,7 @@ def connection_of(
         UserError: the file may be read by others, or is none.
         DataError: it does not say where the database of this silo is.
     """
-    path = home_of(folder) / FILE
+    path = home_of(folder) / SOURCES
     if path.is_file():
         table = _table(path)
         if party in table:
@@ -124,7 +119,7 @@ def connection_of(
 
 def silos_in(folder: Path) -> list[str]:
     """The silos whose databases a folder's file names."""
-    path = home_of(folder) / FILE
+    path = home_of(folder) / SOURCES
     return list(_table(path)) if path.is_file() else []
 
 

@@ -28,7 +28,10 @@ def stream(data: Data, party: str, folder: Path) -> CellStream:
     Raises:
         UserError, DataError: nothing says where its database is, or it cannot be read.
     """
-    query = checked(data.query, dict(data.tables), reference=data.reference, patient=data.patient)
+    asked = data.request
+    query = checked(
+        asked.query, dict(asked.tables), reference=asked.reference, patient=data.patient
+    )
     return stream_of(query, party, folder)
 
 

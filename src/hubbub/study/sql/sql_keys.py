@@ -1,21 +1,96 @@
-"""The keys of `[data]` for a query: `query`, `tables`, `reference`, `order`.
+"""Databases as a source, and their keys of `[data]`: `query`, `tables`, `reference`, `order`.
 
 A study that names a query is checked wherever it is read, not only where there is a database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from hubbub.errors import StudyError, with_extra
 from hubbub.section import Section
+from hubbub.settings import by_hand, later, settings, table, text, texts
+from hubbub.study.extracts.cell_stream import CellStream
+from hubbub.study.source import TableSource
 
 if TYPE_CHECKING:
+    from hubbub.study.data import Data
     from hubbub.study.sql.owned_query import OwnedQuery
 
-SQL = "sql"  # what a study calls this source
+
+@settings
+class Query:
+    """What a study asks of each silo's database."""
+
+    query: Annotated[
+        str,
+        later(
+            by_hand(
+                text(
+                    'With `"sql"`: one SELECT that [keeps people apart](privacy.md#p31); part of '
+                    "the study id.",
+                    "text, in PostgreSQL's SQL",
+                )
+            )
+        ),
+    ] = ""
+    tables: Annotated[
+        tuple[tuple[str, str], ...],
+        later(
+            table(
+                "With `query`: each table that it reads, and the column that says whose a row is.",
+                "table of columns",
+            )
+        ),
+    ] = ()
+    reference: Annotated[
+        tuple[str, ...],
+        later(
+            texts(
+                "With `query`: tables of nobody, such as a vocabulary. That they are the same "
+                "whoever is in the database is an assumption, which `approve` shows."
+            )
+        ),
+    ] = ()
+    order: Annotated[
+        str,
+        later(
+            text(
+                "With `query`: the column of its result, numbers or dates, by which a patient's "
+                "first records are told."
+            )
+        ),
+    ] = ""
+
+
+class SqlSource(TableSource):
+    """Databases, by one query."""
+
+    name = "sql"
+    Settings = Query
+    long_texts: ClassVar = {"query": 20_000}
+
+    def readers(self) -> Mapping[str, Callable[[Section], Any]]:
+        """The query must be there, and so must its tables."""
+        return {"query": lambda section: section.text("query", None), "tables": tables_from}
+
+    def order(self, request: Query) -> str:
+        """As the study names it."""
+        return request.order
+
+    def columns(self, data: Data) -> Sequence[str]:
+        """Those of the query's result; a query that does not keep people apart is refused."""
+        asked = data.request
+        return check_query(asked.query, asked.tables, asked.reference, data.patient)
+
+    def stream(self, data: Data, party: str, folder: Path) -> CellStream:
+        """The rows of the query's result, by the silo's `sources.toml`."""
+        from hubbub.study.sql import source  # which needs sqlglot
+
+        return source.stream(data, party, folder)
 
 
 def tables_from(section: Section) -> tuple[tuple[str, str], ...]:

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hubbub.disk import json_value
 from hubbub.errors import AttestationError, UserError, with_extra
 from hubbub.verification.attestation import attested_claims, certificates
+from hubbub.verification.attestation.platforms import MOST_COLLATERAL, MOST_QUOTE
 
-MOST_QUOTE, MOST_COLLATERAL = 16_384, 131_072  # bytes
 _HEADER, _SIGNATURE, _REPORT = 48, 128, 384
 SGX_TEE, TDX_TEE = 0, 0x81
 PADDED = 5006

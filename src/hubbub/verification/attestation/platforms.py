@@ -9,19 +9,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 
 from hubbub.errors import AttestationError
-from hubbub.verification.attestation import attested_claims, dcap, nitro, snp, software
+from hubbub.verification.attestation import attested_claims
 
 # Takes a quote, its collateral and the time of verification in seconds since 1970.
 Verifier = Callable[[bytes, bytes, int], attested_claims.AttestedClaims]
-VERIFIERS: dict[str, Verifier] = {
-    "sgx": dcap.verify_sgx,
-    "tdx": dcap.verify_tdx,
-    "snp": snp.verify_snp,
-    "nitro": nitro.verify_nitro,
-    "software": software.verify_software,
-}
+PLATFORMS, ATTESTERS = "hubbub.platforms", "hubbub.attesters"  # entry points
+MOST_QUOTE, MOST_COLLATERAL = 16_384, 131_072  # bytes
 _HEAD = struct.Struct("<B16sII")
 _VERSION = 1
 
@@ -31,7 +28,7 @@ class PlatformEvidence:
     """What an attested party shows.
 
     Args:
-        platform: by its name in `VERIFIERS`.
+        platform: by the name of its verifier.
         quote: what the platform has signed.
         collateral: the vendor's certificates and lists; empty where there are none.
     """
@@ -49,10 +46,10 @@ class PlatformEvidence:
     @classmethod
     def read(cls, data: bytes) -> PlatformEvidence:
         """What `to_bytes` wrote; AttestationError if it is another."""
-        if not _HEAD.size <= len(data) <= _HEAD.size + dcap.MOST_QUOTE + dcap.MOST_COLLATERAL:
+        if not _HEAD.size <= len(data) <= _HEAD.size + MOST_QUOTE + MOST_COLLATERAL:
             raise AttestationError("size", "expected evidence, got too few bytes or too many")
         version, name, quote, collateral = _HEAD.unpack_from(data)
-        known = {one.encode().ljust(16, b"\0"): one for one in VERIFIERS}
+        known = {one.encode().ljust(16, b"\0"): one for one in _verifiers()}
         whole = _HEAD.size + quote + collateral == len(data)
         if version != _VERSION or name not in known or not whole:
             raise AttestationError("size", "expected evidence of a known platform, got other bytes")
@@ -66,6 +63,13 @@ class PlatformEvidence:
             AttestationError: it does not hold.
             UserError: the extra "attest" is needed and not installed.
         """
-        if self.platform not in VERIFIERS:
+        if self.platform not in _verifiers():
             raise AttestationError("platform", "expected a known platform, got another")
-        return VERIFIERS[self.platform](self.quote, self.collateral, at)
+        verifier: Verifier = _verifiers()[self.platform].load()
+        return verifier(self.quote, self.collateral, at)
+
+
+@cache
+def _verifiers() -> dict[str, EntryPoint]:
+    """Verifiers by the name of their platform, none of them loaded yet."""
+    return {point.name: point for point in entry_points(group=PLATFORMS)}

@@ -11,13 +11,28 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.metadata import entry_points
 
-from hubbub.errors import AttestationError
+from hubbub.errors import AttestationError, UserError
 from hubbub.study.attested_roles import Attestation, AttestedRole
 from hubbub.verification.attestation import attested_claims, platforms, policy
 
 # Makes this machine's evidence: for a platform, over 64 bytes, at a time in seconds since 1970.
 Attester = Callable[[str, bytes, int], platforms.PlatformEvidence]
+
+
+def machine_attester() -> Attester:
+    """What makes this machine's evidence, by the installed package that knows its devices.
+
+    Raises:
+        UserError: none is installed.
+    """
+    for point in entry_points(group=platforms.ATTESTERS):
+        attester: Attester = point.load()()
+        return attester
+    raise UserError(
+        f"expected a package that registers {platforms.ATTESTERS}, found none; install hubbub whole"
+    )
 
 
 def clock() -> int:
@@ -36,7 +51,7 @@ class StudyAttestation:
     """
 
     asked: Attestation
-    attester: Attester = field(repr=False)
+    attester: Attester = field(default_factory=machine_attester, repr=False)
     now: Callable[[], int] = clock
 
     @property

@@ -20,7 +20,6 @@ from hubbub.session.attestation_exchange import AttestedSession, digest_of
 from hubbub.session.session_offer import RefusedError, SessionOffer
 from hubbub.study.attested_roles import Attestation
 from hubbub.study.study import Study
-from hubbub.verification.attestation.devices import MachineAttester
 from hubbub.verification.attestation.study_attestation import StudyAttestation
 from hubbub.verification.evidence import evidence_file, finding
 from hubbub.verification.evidence.silo_parts import SiloWords
@@ -157,7 +156,7 @@ def _replayed(one: evidence_file.Plain, asked: Attestation, study: Study, roster
         raise ProtocolError("expected the aggregator's offer first, got another frame")
     offer = SessionOffer.read(opening.payload, roster.name(0))
     attested = AttestedSession(
-        attests=StudyAttestation(asked=asked, attester=MachineAttester()),
+        attests=StudyAttestation(asked=asked),
         roster=roster,
         study=study.id,
         session=session,

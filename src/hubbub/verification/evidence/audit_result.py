@@ -73,7 +73,7 @@ class Seen:
 
 def check_auditable(study: Study) -> None:
     """StudyError for a study without gradients, or whose noise no owner of a silo knows."""
-    if study.training is None:
+    if not study.trains:
         raise StudyError(
             "expected a study that trains a model for an audit, whose canaries are gradients, got "
             "one of statistics alone; audit a training with the same privacy"

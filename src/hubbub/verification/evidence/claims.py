@@ -20,7 +20,6 @@ from pathlib import Path
 from hubbub.errors import EffortError, IntegrityError
 from hubbub.number_format import at_most
 from hubbub.planning.exposure import stated_adversary
-from hubbub.planning.model_size import is_dimension, told_shape
 from hubbub.planning.plan_values import Plan
 from hubbub.privacy.effort import limited
 from hubbub.queries.study_queries import main_of
@@ -29,7 +28,7 @@ from hubbub.study.attested_roles import SOFTWARE
 from hubbub.study.study import Study
 from hubbub.verification.evidence.attested_sessions import attested_findings
 from hubbub.verification.evidence.audit_result import AUDIT, audit_finding
-from hubbub.verification.evidence.evidence_file import MALFORMED, Plain, load
+from hubbub.verification.evidence.evidence_file import MALFORMED, MODEL, Plain, load
 from hubbub.verification.evidence.finding import (
     Finding,
     difference,
@@ -43,7 +42,6 @@ from hubbub.verification.evidence.silo_parts import SiloWords, count_of, least_a
 from hubbub.verification.transcript.transcript_header import roster_of
 
 FORMAT = "hubbub evidence 1"
-MODEL = "model.safetensors"
 _KINDS = {
     **dict.fromkeys(("study", "epsilon", "plan", "files", "versions"), dict),
     **dict.fromkeys(("silos", "transcripts", "trust", "roster"), list),
@@ -132,20 +130,12 @@ def remade(study: Study, dimension: object) -> Plan | None:
     None if that needs what only the study's own code or data know; no data set that it names is
     opened, for the study may come from anybody. IntegrityError if the run states no size.
     """
-    if type(dimension) is not int or dimension < 1 or not _is_size(study, dimension):
+    ask = study.main_ask
+    if type(dimension) is not int or dimension < 1 or not ask.is_dimension(study, dimension):
         raise IntegrityError(
             "expected the plan of a run to say how many parameters its model has, it does not"
         )
-    if study.data.standardise is not None and told_shape(study, dimension) is None:
-        return None
-    return plan_study(study, dimension=dimension)
-
-
-def _is_size(study: Study, dimension: int) -> bool:
-    """Whether the study's model, or a sum of its statistics, may have so many numbers."""
-    if study.training is None:
-        return main_of(study).numbers == dimension
-    return is_dimension(study, dimension)
+    return plan_study(study, dimension=dimension) if ask.is_planned(study, dimension) else None
 
 
 def trusted(study: Study) -> list[str]:

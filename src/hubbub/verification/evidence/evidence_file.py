@@ -19,6 +19,7 @@ from hubbub import disk
 from hubbub.errors import HubbubError, IntegrityError, UserError
 from hubbub.verification.transcript.transcript_header import roster_of
 
+MODEL = "model.safetensors"  # of a run's folder
 _WHOLE = b"hubbub evidence v1"
 _PART = b"hubbub evidence part v1"
 _SIGNED = re.compile(rb'(.*),\n "signature": "([0-9a-f]{128})"\n\}\n', re.DOTALL)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 REDERIVED, SIGNED, NOT_VERIFIABLE = "re-derived", "signed", "not verifiable"
 NOT_CHECKED = "not checked"
+RESTORE = "restore it from a backup, and rely on no result that rests on it until then"
 CLOSE = 1e-6
 _WRONG = "wrong: "
 

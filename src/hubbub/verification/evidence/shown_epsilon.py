@@ -18,7 +18,7 @@ from hubbub.privacy.canary_guesses import Rates, lower_bound, worst_distance, wo
 from hubbub.privacy.dominating_pairs import Release
 from hubbub.privacy.roots import root
 from hubbub.privacy.tradeoff import TradeOff, upper_curve
-from hubbub.queries.training_query import training_of
+from hubbub.queries.study_queries import main_of
 from hubbub.study.study import Study
 
 _MOST_NOISE = 1e5  # a mechanism with more has power for nothing
@@ -42,7 +42,7 @@ def epsilon_shown(study: Study, rates: Rates, confidence: float) -> float:
         curve = upper_curve(Composition(_released(study, exp(logarithm))), near=seen.most / 10)
         return seen.spare(curve)
 
-    low, high = log(least_certified(account_of(training_of(study).mechanism))), log(_MOST_NOISE)
+    low, high = log(least_certified(account_of(main_of(study).mechanism))), log(_MOST_NOISE)
     if spare(high) >= 0:
         return by_rates
     if spare(low) <= 0:
@@ -63,7 +63,7 @@ class Choice:
     """
 
     def __init__(self, study: Study, noise: float, confidence: float) -> None:
-        mechanism = training_of(study).mechanism
+        mechanism = main_of(study).mechanism
         self._how = replace(account_of(mechanism), projected=None)
         self._steps, self._noise, self._confidence = mechanism.steps, noise, confidence
         self.delta = study.privacy.delta
@@ -128,6 +128,6 @@ class _Worst:
 
 def _released(study: Study, noise: float) -> list[Release]:
     """The study's training with this noise multiplier, to the stated adversary."""
-    mechanism = training_of(study).mechanism
+    mechanism = main_of(study).mechanism
     known = owned_records(mechanism, study.parties, study.parties.colluders + 1)
     return releases(account_of(mechanism), noise, mechanism.steps, known)

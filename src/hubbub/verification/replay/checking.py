@@ -9,7 +9,7 @@ data of any silo and runs no code that a study names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,22 +18,21 @@ from hubbub.errors import EffortError, HubbubError, IntegrityError, UserError
 from hubbub.planning.plan_values import Plan
 from hubbub.protocol.round.round_parameters import RoundParameters
 from hubbub.queries.study_queries import main_of
-from hubbub.queries.sums_query import SumsQuery
-from hubbub.queries.training_query import TrainingQuery
-from hubbub.queries.validation.validation_query import ValidationQuery
 from hubbub.session.layout import round_parameters_of
 from hubbub.study.study import Study
 from hubbub.verification.evidence.audit_result import AUDIT
-from hubbub.verification.evidence.claims import MODEL, check_content, remade, within_seconds
+from hubbub.verification.evidence.claims import check_content, remade, within_seconds
 from hubbub.verification.evidence.collecting import FILE
 from hubbub.verification.evidence.evidence_file import (
     MALFORMED,
+    MODEL,
     Plain,
     load,
     read_plain,
     read_whole,
 )
 from hubbub.verification.evidence.finding import (
+    RESTORE,
     Finding,
     difference,
     judged,
@@ -42,15 +41,13 @@ from hubbub.verification.evidence.finding import (
     rederived,
     wrong,
 )
+from hubbub.verification.replay.course import Course
 from hubbub.verification.replay.integrity_check import (
     METRICS,
-    RESTORE,
     check_rows,
     integrity_findings,
 )
-from hubbub.verification.replay.model_course import Course, initial_of, lift_for, model_findings
-from hubbub.verification.replay.released_check import released_findings
-from hubbub.verification.replay.replayed_collection import CollectionReplay, is_collection
+from hubbub.verification.replay.other_transports import Player, other_player
 from hubbub.verification.replay.replayed_session import Replay, ReplayedSession
 from hubbub.verification.replay.session_findings import (
     Sessions,
@@ -59,10 +56,8 @@ from hubbub.verification.replay.session_findings import (
     key_findings,
     query_count_findings,
     replay_findings,
-    standardisation_findings,
     told_findings,
 )
-from hubbub.verification.replay.validation_check import validation_findings
 from hubbub.verification.transcript.frame_records import FOLDER, files, read_header
 from hubbub.verification.transcript.transcript_header import Header
 
@@ -203,7 +198,7 @@ def _played(
             "no file holds a model of the size that the plan states: nothing to play"
         )
         return
-    initial = initial_of(plan)
+    initial = plan.main.query.initial(plan)
     courses = {
         planned.purpose: Course(planned, planned.query.start(initial))
         for planned in plan.stepped
@@ -226,40 +221,29 @@ def _played(
         if played.withheld and plan.study.transcript == "full":
             why = 'the study says transcript = "full", which is what it was approved with'
             yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
-        yield from standardisation_findings(folder, plan, header, course)
+        yield from _session_findings(folder, plan, header.purpose, course)
         yield from told_findings(folder, plan, name, header, played)
         yield from key_findings(name, header, content)
-    yield from _first_model_findings(plan, initial is not None)
+    yield from plan.main.query.initial_findings(plan.study, initial)
     yield from query_count_findings(plan, done, content)
     yield from attempt_findings(plan, done, content)
     _begin_last(plan, courses, done)
     for planned in plan.stepped:
         courses[planned.purpose].miss(attempts_shown(planned, done), planned.mechanism.steps)
     shown = {played.result for _, played in done if played.result is not None}
-    yield from _given_findings(folder, plan, courses, shown)
-
-
-def _first_model_findings(plan: Plan, is_made: bool) -> Iterator[Finding]:
-    """Whether the weights before round 1 could be made again; those that were sent are these."""
-    if plan.study.model is not None and is_made:
-        yield rederived("the first model follows from the study id")
-    elif plan.study.model is not None:
-        made_by = f"{plan.study.model.kind} makes; it is not run here"
-        yield not_verifiable(f"the first model, which {made_by}")
-
-
-def _given_findings(
-    folder: Path, plan: Plan, courses: Mapping[str, Course], shown: Set[bytes]
-) -> Iterator[Finding]:
-    """Whether what a run has given people is what its sums led to, and silos were shown."""
     for planned in plan.stepped:
-        query, course = planned.query, courses[planned.purpose]
-        if isinstance(query, TrainingQuery) and (folder / MODEL).exists():
-            yield from model_findings(folder / MODEL, plan, course, shown)
-        elif isinstance(query, SumsQuery):
-            yield from released_findings(folder, plan, query, course)
-        elif isinstance(query, ValidationQuery):
-            yield from validation_findings(folder, plan, query, course)
+        yield from planned.query.replay_findings(folder, plan, courses[planned.purpose], shown)
+
+
+def _session_findings(
+    folder: Path, plan: Plan, purpose: str, course: Course | None
+) -> Iterator[Finding]:
+    """What a session gave that is neither a model nor answers."""
+    planned = next((one for one in plan.stepped if one.purpose == purpose), None)
+    if course is None or planned is None:
+        yield not_verifiable(f"that what the session for {purpose} gave follows from it")
+    else:
+        yield from planned.query.session_findings(folder, purpose, course)
 
 
 def _is_earlier(plan: Plan, header: Header) -> bool:
@@ -290,19 +274,19 @@ def _begin_last(plan: Plan, courses: dict[str, Course], done: Sessions) -> None:
             )
 
 
-def _replay(
-    path: Path, header: Header, plan: Plan, course: Course | None
-) -> Replay | CollectionReplay:
+def _replay(path: Path, header: Header, plan: Plan, course: Course | None) -> Player:
     """What plays a transcript again."""
     numbers = _round_parameters(path, header, plan)
-    if is_collection(path):
+    if (player := other_player(path, header, numbers, course)) is not None:
         if not _is_earlier(plan, header):
             raise IntegrityError(
                 f"expected {path} to be of sessions that began once the model was released, found "
                 f"a collection of {header.purpose}, in which silos sum at their first weights"
             )
-        return CollectionReplay(header, numbers, course)
-    lifted, liftable = lift_for(numbers, plan)
+        return player
+    planned = plan.planned(header.purpose)
+    assert planned is not None, "its numbers are the plan's"  # noqa: S101
+    lifted, liftable = planned.query.replayed_lift(numbers, plan)
     return Replay(header, numbers, course, lift=lifted, liftable=liftable)
 
 

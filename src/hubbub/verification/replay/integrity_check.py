@@ -16,7 +16,7 @@ from hubbub.errors import EffortError, HubbubError
 from hubbub.planning.plan_values import Plan
 from hubbub.verification.evidence.collecting import FILE, digests_of, summary_of
 from hubbub.verification.evidence.evidence_file import MALFORMED, Plain, load, read_whole
-from hubbub.verification.evidence.finding import Finding, judged, not_checked, wrong
+from hubbub.verification.evidence.finding import RESTORE, Finding, judged, not_checked, wrong
 from hubbub.verification.transcript.frame_records import FOLDER, files
 
 METRICS = "metrics.jsonl"
@@ -25,7 +25,6 @@ _CLAIM = (
     "metrics.jsonl tells no less epsilon than was spent by each step, and in the end no less than "
     "that of the attempts that the evidence counts"
 )
-RESTORE = "restore it from a backup, and rely on no result that rests on it until then"
 
 
 def integrity_findings(folder: Path) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from hubbub.protocol.primitives import ring
 from hubbub.protocol.primitives.wire import VERSION, Tag
 from hubbub.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.session.session_offer import SessionOffer
-from hubbub.verification.replay.model_course import Course
+from hubbub.verification.replay.course import Course
 from hubbub.verification.replay.replayed_offer import offer_in
 from hubbub.verification.replay.replayed_session import ReplayedSession
 from hubbub.verification.transcript.frame_records import Kept, read
@@ -41,9 +41,12 @@ _ORDER = (
 )
 
 
-def is_collection(path: Path) -> bool:
-    """Whether a transcript is of a collection, by its first frame."""
-    return next((kept.tag is Tag.COLLECT for kept in read(path)), False)
+def player_of(
+    path: Path, header: Header, round_parameters: RoundParameters, course: Course | None
+) -> CollectionReplay | None:
+    """What plays a transcript of a collection, which it is by its first frame."""
+    is_one = next((kept.tag is Tag.COLLECT for kept in read(path)), False)
+    return CollectionReplay(header, round_parameters, course) if is_one else None
 
 
 class CollectionReplay:

@@ -31,7 +31,7 @@ from hubbub.protocol.round.attempt_order import PresentThroughout
 from hubbub.protocol.round.projected_sum import draw_of
 from hubbub.protocol.round.round_parameters import RoundParameters, decoded
 from hubbub.session.session_offer import SessionOffer
-from hubbub.verification.replay.model_course import Course
+from hubbub.verification.replay.course import Course
 from hubbub.verification.replay.replayed_attempt import ReplayedAttempt, Time
 from hubbub.verification.replay.replayed_offer import offer_in
 from hubbub.verification.transcript.frame_records import Kept, read

@@ -10,10 +10,11 @@ from pathlib import Path
 from hubbub.planning.plan_values import Plan
 from hubbub.planning.planned_query import PlannedQuery
 from hubbub.planning.query import Query
-from hubbub.queries.standardising_query import STANDARDISED, StandardisingQuery
+from hubbub.tabular.standardisation import STANDARDISED
 from hubbub.verification.evidence.collecting import FILE
 from hubbub.verification.evidence.evidence_file import Plain, read_whole
 from hubbub.verification.evidence.finding import (
+    RESTORE,
     Finding,
     judged,
     not_verifiable,
@@ -21,8 +22,6 @@ from hubbub.verification.evidence.finding import (
     signed,
     wrong,
 )
-from hubbub.verification.replay.integrity_check import RESTORE
-from hubbub.verification.replay.model_course import Course
 from hubbub.verification.replay.replayed_session import ReplayedSession
 from hubbub.verification.transcript.transcript_header import Header, plain_roster
 
@@ -72,22 +71,6 @@ def replay_findings(
         )
     elif steps:
         yield rederived(f"{name}: every sum, and every step along it, bit for bit")
-
-
-def standardisation_findings(
-    folder: Path, plan: Plan, header: Header, course: Course | None
-) -> Iterator[Finding]:
-    """What a session gave that is neither a model nor statistics."""
-    planned, path = plan.planned(header.purpose), folder / STANDARDISED
-    query = None if planned is None else planned.query
-    state = None if course is None else course.led
-    if isinstance(query, StandardisingQuery) and course and state and state.optimizer:
-        if path.exists():
-            same = read_whole(path) == query.standardisation(state).to_json().encode()
-            why = "" if same else f"it differs; {RESTORE}"
-            yield course.judged(f"{path} follows from the sums", why)
-    elif course is None or isinstance(query, StandardisingQuery):
-        yield not_verifiable(f"that what the session for {header.purpose} gave follows from it")
 
 
 def told_findings(

@@ -20,14 +20,13 @@ from hubbub.report.page import render
 from hubbub.report.paper import manuscript as paper
 from hubbub.report.several_runs import ReportedRun
 from hubbub.study.ask import asks
+from hubbub.training.run_folder import REPORT, SCORES
 from hubbub.training.spending import SPENDING
 from hubbub.verification.evidence.claims import check_content
 from hubbub.verification.evidence.collecting import FILE
 from hubbub.verification.evidence.evidence_file import load, read_whole
 
-REPORT = "report.html"
 COMPARISON = "comparison.json"
-SCORES = "scores.json"
 _MOST_ROWS = 100_000  # of metrics; a run has some twenty, or one for every step
 _MALFORMED = (
     *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError),

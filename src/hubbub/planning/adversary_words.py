@@ -7,6 +7,15 @@ from __future__ import annotations
 
 import re
 
+STATED = ""  # in the place of an adversary: whom the plan states
+# Against whom the epsilon of a run and of each baseline holds: `STATED`, or in words; None: nobody.
+AGAINST: dict[str, str | None] = {
+    "federated": STATED,
+    "trusted": "those who see only models",
+    "local-dp": "everybody but the silo itself",
+    "alone": "those who see a silo's model",
+    "non-private": None,
+}
 _COALITION = re.compile(r"aggregator \+ (\d+) silos?")
 _ENCLAVES = re.compile(r"(.*), (?:no enclave holding|(\d+) enclaves? broken)")
 _KNOWN = {
@@ -52,3 +61,21 @@ def spoken(adversary: str) -> str:
 
 def _silos(count: int) -> str:
     return f"{count:,} silo" if count == 1 else f"{count:,} silos"
+
+
+def promised_against(stated: str, baseline: str | None) -> str | None:
+    """Against whom epsilon holds in an arrangement.
+
+    Args:
+        stated: the adversary whom the study's plan states.
+        baseline: its name; None or "federated" for hubbub.
+
+    Returns:
+        An adversary of the plan, or one in a few words; None if nothing is promised to anybody.
+
+    Example:
+        >>> promised_against("aggregator + 1 silo", "trusted")
+        'those who see only models'
+    """
+    against = AGAINST[baseline or "federated"]
+    return stated if against == STATED else against

@@ -16,14 +16,15 @@ import numpy as np
 
 from hubbub.disk import write_text
 from hubbub.errors import StudyError
+from hubbub.learning.metric_words import METRICS, is_held_back, metrics_of
+from hubbub.planning.adversary_words import promised_against
 from hubbub.planning.plan_values import Plan
+from hubbub.report import report_of_run
 from hubbub.report.comparison_table import Arrangement, ArrangementTable, interval
-from hubbub.report.metric_words import METRICS, is_held_back, metrics_of
-from hubbub.report.trust_models import promised_against
 from hubbub.study import sources
 from hubbub.study.import_path import IN_MEMORY
 from hubbub.study.study import Study
-from hubbub.training import baselines, prepared_study, report_of_run, run_study
+from hubbub.training import baselines, prepared_study, run_study
 from hubbub.training.preparing import prepare
 from hubbub.training.result import Result
 

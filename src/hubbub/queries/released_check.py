@@ -13,9 +13,8 @@ from hubbub.planning.plan_values import Plan
 from hubbub.queries.kept_sums import sums_in
 from hubbub.queries.sums_query import SumsQuery
 from hubbub.verification.evidence.evidence_file import MALFORMED, read_plain, read_whole
-from hubbub.verification.evidence.finding import Finding, difference, wrong
-from hubbub.verification.replay.integrity_check import RESTORE
-from hubbub.verification.replay.model_course import Course
+from hubbub.verification.evidence.finding import RESTORE, Finding, difference, wrong
+from hubbub.verification.replay.course import Course
 
 
 def released_findings(

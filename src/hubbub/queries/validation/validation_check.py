@@ -19,9 +19,8 @@ from hubbub.queries.validation.validation_query import (
     sums_in as validation_sums_in,
 )
 from hubbub.verification.evidence.evidence_file import MALFORMED, read_plain
-from hubbub.verification.evidence.finding import Finding, difference, wrong
-from hubbub.verification.replay.integrity_check import RESTORE
-from hubbub.verification.replay.model_course import Course
+from hubbub.verification.evidence.finding import RESTORE, Finding, difference, wrong
+from hubbub.verification.replay.course import Course
 
 
 def validation_findings(
