@@ -25,10 +25,10 @@ import torch
 
 from benchmarks.learning import made
 from benchmarks.result_table import write_table
+from hubbub.core.planning.mechanism import SUM_MARGIN
+from hubbub.core.protocol.round.batch_rows import EMPTY, most_rows
+from hubbub.core.tabular.records import Records
 from hubbub.learning import TrainingTask, parameters_vector
-from hubbub.planning.mechanism import SUM_MARGIN
-from hubbub.protocol.round.batch_rows import EMPTY, most_rows
-from hubbub.tabular.records import Records
 
 TABLE = Path(__file__).parent / "results" / "batch_rows.csv"
 RATE, RECORDS = 0.002, 400

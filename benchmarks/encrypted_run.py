@@ -34,19 +34,19 @@ from numpy.typing import NDArray
 import hubbub
 from benchmarks.result_table import write_table
 from hubbub import learning
-from hubbub.planning.mechanism import SUM_MARGIN
-from hubbub.planning.plan_values import Plan
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.primitives import noise, ring
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round.batch_rows import most_rows, poisson_rows
-from hubbub.protocol.round.projected_sum import LocalTask
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.session.in_process import Federation, federate
-from hubbub.session.layout import layout_of, round_parameters_of
-from hubbub.study.study import Study
-from hubbub.tabular.records import Records
+from hubbub.core.planning.mechanism import SUM_MARGIN
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives import noise, ring
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.round.batch_rows import most_rows, poisson_rows
+from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.session.in_process import Federation, federate
+from hubbub.core.session.layout import layout_of, round_parameters_of
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.records import Records
 
 PIXELS, CLASSES, HIDDEN = 784, 10, (536, 536, 536)
 SILOS, RECORDS, BATCH, STEPS = 100, 600, 400, 1250
@@ -157,7 +157,7 @@ class ClearSilo:
         self._task, self._round_parameters, self._source = task, round_parameters, SecureSource()
 
     def contribute(self, parameters: Parameters) -> ring.Residues:
-        """Noised and rounded, as `hubbub.protocol.round.Silo` does it."""
+        """Noised and rounded, as `hubbub.core.protocol.round.Silo` does it."""
         round_parameters = self._round_parameters
         task, rate = self._task, round_parameters.sample_rate
         rows = poisson_rows(self._source, task.count, task.capacity, rate)

@@ -33,9 +33,9 @@ import json, os, resource, sys, warnings
 from pathlib import Path
 import numpy as np, pyarrow.parquet, torch
 import hubbub
-from hubbub.study.study import Study
-from hubbub.study import sources
-from hubbub.training.run_study import run
+from hubbub.core.study.study import Study
+from hubbub.core.study import sources
+from hubbub.learning.runs.run_study import run
 warnings.simplefilter("ignore")
 folder = Path(sys.argv[1])
 os.chdir(folder)

@@ -46,7 +46,7 @@ import json, resource, sys
 from pathlib import Path
 from time import perf_counter
 from hubbub import Study
-from hubbub.study import sources
+from hubbub.core.study import sources
 study, folder = Study.load(sys.argv[1]), Path(sys.argv[2])
 began, found = perf_counter(), {"records": 0}
 if sys.argv[3] == "all":

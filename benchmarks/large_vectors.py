@@ -31,7 +31,7 @@ from contextlib import nullcontext
 import numpy as np
 import hubbub
 from hubbub import kept_pages
-from hubbub.protocol.primitives.randomness import cipher_at
+from hubbub.core.protocol.primitives.randomness import cipher_at
 numbers, silos, way = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 if way == "as the C library":
     kept_pages._glibc = lambda: None

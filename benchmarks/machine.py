@@ -16,14 +16,20 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from hubbub.cli.bench_command import Array, Measurement, Work, bare_keystream, measure
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.agreement.pair_secrets import PairSecret
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.protocol.primitives.noise import add_noise_and_round, standard_normal
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.token_lists.process_pool import cores
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.agreement.pair_secrets import PairSecret
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.noise import add_noise_and_round, standard_normal
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.token_lists.process_pool import cores
+from hubbub.desk.cli.bench_command import (
+    Array,
+    Measurement,
+    Work,
+    bare_keystream,
+    measure,
+)
 
 COORDINATES, SILOS, SIGMA = 1_000_000, 10, 8.0  # as `hubbub bench` has them
 MASKS = [(bytes([number]) * 16, False) for number in range(SILOS - 1)]  # of one silo

@@ -29,8 +29,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from benchmarks.shuffled_list import shuffled_list
-from hubbub.protocol.primitives.identity import Keys, Roster
-from hubbub.protocol.token_lists.process_pool import cores
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.token_lists.process_pool import cores
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 INFO = bytes(51)  # as long as what a layer is bound to

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from hubbub.core.tabular.records import Records
 from hubbub.learning import TrainingTask, parameters_vector, per_unit_model
-from hubbub.tabular.records import Records
 from learning import made, spent
 
 TABLE = Path(__file__).parent / "results" / "patients.csv"

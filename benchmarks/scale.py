@@ -33,10 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.result_table import write_table
-from hubbub.cli.output import bar
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.session.in_process import Federation, federate
-from hubbub.session.layout import Layout
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.session.in_process import Federation, federate
+from hubbub.core.session.layout import Layout
+from hubbub.desk.cli.output import bar
 
 RESULTS = Path(__file__).parent / "results"
 SIGMA = 4.0

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import StudyError
-from hubbub.protocol.primitives.identity import Keys, Roster
-from hubbub.protocol.token_lists.list_context import ListContext
-from hubbub.protocol.token_lists.token_list import TokenList
-from hubbub.session.ask import Answer, Call, Peers
-from hubbub.session.in_process import SharedPool
-from hubbub.session.setup import new_session
-from hubbub.session.silo_token_lists import SiloTokenLists
-from hubbub.session.token_lists import TokenLists
+from hubbub.core.errors import StudyError
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.token_lists.list_context import ListContext
+from hubbub.core.protocol.token_lists.token_list import TokenList
+from hubbub.core.session.ask import Answer, Call, Peers
+from hubbub.core.session.in_process import SharedPool
+from hubbub.core.session.setup import new_session
+from hubbub.core.session.silo_token_lists import SiloTokenLists
+from hubbub.core.session.token_lists import TokenLists
 
 # Called with the HPKE operations done and those there are.
 Progress = Callable[[int, int], None]

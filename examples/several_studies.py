@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hubbub
-from hubbub.cli.main import main as command
+from hubbub.desk.cli.main import main as command
 
 STUDY = """
 study.name = "{name}"

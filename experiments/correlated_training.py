@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from experiments.correlated_settings import DELTA, RATE, SILOS, STEPS, Setting
-from hubbub.planning.noise_correlation import best_column, least_noise
-from hubbub.protocol.primitives.correlated_noise import UNIT
+from hubbub.core.planning.noise_correlation import best_column, least_noise
+from hubbub.core.protocol.primitives.correlated_noise import UNIT
 
 RECORDS = 50_000
 FEATURES, CLASSES = 1600, 10

@@ -26,12 +26,12 @@ from scipy.optimize import brentq
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.cox_cells import Cox
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.statistic import Answer, Levels, OneSum
 from hubbub.estimation.survival import Survival
-from hubbub.tabular.column import Column
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator

@@ -22,8 +22,8 @@ from typing import Any
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
-from hubbub.planning.accounts import account_of, epsilon_of, releases
-from hubbub.queries.training_query import training_of
+from hubbub.core.planning.accounts import account_of, epsilon_of, releases
+from hubbub.learning.queries.training_query import training_of
 
 STUDY = Template("""
 [study]

@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Row, Table
-from hubbub.privacy.dominating_pairs import honest_rate
+from hubbub.core.privacy.dominating_pairs import honest_rate
 
 RECORDS, NOISE, DELTA = 50_000, 2.0, 1e-5
 STEPS, SMALL_STEPS = 1250, 20

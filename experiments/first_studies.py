@@ -5,7 +5,7 @@
 Each folder has a `study.toml` and its files, as `init --tidy tidy` leaves them. Their records must
 be public. A fifth scores; clip, rate and noise are the study's at epsilon 1 and 4, the part for its
 validation taken off. Of patients the first record of each is taken. By the batched rehearsals of
-`hubbub.tuning`, which agree with `fit`.
+`hubbub.learning.tuning`, which agree with `fit`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ from numpy.typing import NDArray
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.defaults import Cohort, telling
 from experiments.results import Table
-from hubbub.queries.study_queries import plan
-from hubbub.study import sources
-from hubbub.study.study import Study
-from hubbub.study.usual_training import usual_for
-from hubbub.tuning.linear_heads import Number, head_of
-from hubbub.tuning.linear_rehearsals import LinearModels, RehearsalLaw, Settings, rehearsed
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.study import sources
+from hubbub.core.study.study import Study
+from hubbub.learning.study.usual_training import usual_for
+from hubbub.learning.tuning.linear_heads import Number, head_of
+from hubbub.learning.tuning.linear_rehearsals import (
+    LinearModels,
+    RehearsalLaw,
+    Settings,
+    rehearsed,
+)
 
 Array = NDArray[Any]
 KEY = ("cohort", "epsilon")

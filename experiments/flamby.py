@@ -26,10 +26,10 @@ import hubbub
 from experiments.command import Shown, fill, options_of, parser_of, stepwise
 from experiments.datasets import BRCA_SILOS, flamby_brca, flamby_heart
 from experiments.results import Table, summarise
-from hubbub.errors import DataError
+from hubbub.core.errors import DataError
+from hubbub.core.tabular.records import Records
 from hubbub.learning import accuracy, survival_metrics
-from hubbub.study.datasets import HEART_SILOS
-from hubbub.tabular.records import Records
+from hubbub.learning.datasets import HEART_SILOS
 
 METHODS = ("hubbub", "local-dp", "non-private")
 KEY = ("data", "method", "epsilon", "seed")

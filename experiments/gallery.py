@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hubbub
-from hubbub.report import charts, markup
+from hubbub.desk.report import charts, markup
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "pictures" / "gallery"

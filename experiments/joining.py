@@ -26,9 +26,9 @@ import hubbub
 from experiments.command import Shown, fill, options_of, parser_of, stepwise
 from experiments.datasets import RAND_SITES
 from experiments.results import Row, Table, summarise
-from hubbub.errors import DataError
-from hubbub.study import sources
-from hubbub.study.datasets import HEART_SILOS
+from hubbub.core.errors import DataError
+from hubbub.core.study import sources
+from hubbub.learning.datasets import HEART_SILOS
 
 STUDY = Template("""
 [study]

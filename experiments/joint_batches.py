@@ -23,19 +23,19 @@ from numpy.typing import NDArray
 
 import hubbub
 import hubbub.learning as learning
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round.silo import Silo
-from hubbub.session.in_process import LocalPeers
-from hubbub.session.layout import layout_of
-from hubbub.session.noisy_sums import NoisySums
-from hubbub.session.rounds import Rounds
-from hubbub.session.silo_party import SiloParty
-from hubbub.training.local_backend import LocalBackend
-from hubbub.training.loop import Progress, Summed, train
-from hubbub.training.prepared_study import Parameters, PreparedStudy
-from hubbub.training.preparing import prepare
-from hubbub.training.result import Result
-from hubbub.training.run_sessions import RunSessions, SessionPlan
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.runs.local_backend import LocalBackend
+from hubbub.core.runs.loop import Progress, Summed, train
+from hubbub.core.runs.prepared_study import Parameters, PreparedStudy
+from hubbub.core.runs.run_sessions import RunSessions, SessionPlan
+from hubbub.core.session.in_process import LocalPeers
+from hubbub.core.session.layout import layout_of
+from hubbub.core.session.noisy_sums import NoisySums
+from hubbub.core.session.rounds import Rounds
+from hubbub.core.session.silo_party import SiloParty
+from hubbub.learning.runs.preparing import prepare
+from hubbub.learning.runs.result import Result
 
 
 def federated(study: hubbub.Study, progress: Progress) -> Result:

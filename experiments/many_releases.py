@@ -26,6 +26,7 @@ from experiments import statistics_data as data
 from experiments.command import fill, options_of, parser_of
 from experiments.planned_answers import AGE, LAB, RARE, SEX, STAGE, TIME, word
 from experiments.results import Table
+from hubbub.core.tabular.column import Column
 from hubbub.estimation import baseline_table
 from hubbub.estimation.cox_cells import Cox
 from hubbub.estimation.linear import Linear
@@ -34,7 +35,6 @@ from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.stacking import Stacked, stack
 from hubbub.estimation.statistic import Answer, Iterated, Levels, OneSum
 from hubbub.estimation.survival import Survival
-from hubbub.tabular.column import Column
 
 Array = NDArray[np.float64]
 Cells = dict[str, Array]

@@ -21,9 +21,9 @@ from scipy.special import expit
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.defaults import cohort_of, draw_of, law_of
 from experiments.results import Table
-from hubbub.study.usual_training import UsualTraining, usual_training
-from hubbub.tuning.linear_heads import TwoClasses
-from hubbub.tuning.linear_rehearsals import RehearsalLaw, with_bias
+from hubbub.learning.study.usual_training import UsualTraining, usual_training
+from hubbub.learning.tuning.linear_heads import TwoClasses
+from hubbub.learning.tuning.linear_rehearsals import RehearsalLaw, with_bias
 
 Array = NDArray[Any]
 KEY = ("cohort", "records", "epsilon", "quantile")

@@ -23,6 +23,7 @@ from scipy import stats
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table as Baseline
 from hubbub.estimation.centres import Centres
 from hubbub.estimation.cox_cells import Cox
@@ -33,7 +34,6 @@ from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.statistic import Answer, Levels, OneSum
 from hubbub.estimation.survival import Survival
-from hubbub.tabular.column import Column
 
 Array = NDArray[Any]
 Cells = dict[str, Array]

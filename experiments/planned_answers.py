@@ -25,6 +25,7 @@ from experiments import statistics as known
 from experiments import statistics_data as data
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
+from hubbub.core.tabular.column import Column
 from hubbub.estimation import baseline_table
 from hubbub.estimation.cox_cells import Cox
 from hubbub.estimation.cox_newton import cox
@@ -36,7 +37,6 @@ from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Answer, Expectation, Iterated, Levels, OneSum
 from hubbub.estimation.survival import Survival
-from hubbub.tabular.column import Column
 
 Cells = dict[str, NDArray[np.float64]]
 AGE = Column(name="age", low=20, high=90)

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hubbub
-from hubbub.study.datasets.cache_folder import data_folder
-from hubbub.study.datasets.dialysis import _WHEEL
-from hubbub.study.datasets.dialysis import dialysis as dialysis_records
-from hubbub.study.datasets.wheel import buffers_and_names, fill
-from hubbub.tabular.column import Column
+from hubbub.core.tabular.column import Column
+from hubbub.learning.datasets.cache_folder import data_folder
+from hubbub.learning.datasets.dialysis import _WHEEL
+from hubbub.learning.datasets.dialysis import dialysis as dialysis_records
+from hubbub.learning.datasets.wheel import buffers_and_names, fill
 
 Cells = dict[str, NDArray[np.float64]]
 DISEASES = ("congen", "diabetes", "hypert", "other", "renal")

@@ -30,7 +30,7 @@ from experiments.synthetic_utility import (
     levels,
     table_of,
 )
-from hubbub.errors import DataError
+from hubbub.core.errors import DataError
 
 METHODS = ("AIM", "MST")
 _SCRIPT = Path(__file__).with_name("dpmm_curator.py")

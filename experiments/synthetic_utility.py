@@ -25,11 +25,11 @@ import hubbub
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.synthetic_coverage import SUMS, noise_of, released
-from hubbub.errors import DataError
+from hubbub.core.errors import DataError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.statistic import Levels
-from hubbub.synthesis.coding import CodedColumn
-from hubbub.synthesis.design import Design
-from hubbub.tabular.column import Column
+from hubbub.estimation.synthesis.coding import CodedColumn
+from hubbub.estimation.synthesis.design import Design
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -31,8 +31,8 @@ from experiments.record_attack import (
     attacked,
 )
 from experiments.results import Row, Table
-from hubbub.planning.accounts import account_of, epsilon_of, releases
-from hubbub.queries.training_query import training_of
+from hubbub.core.planning.accounts import account_of, epsilon_of, releases
+from hubbub.learning.queries.training_query import training_of
 
 STUDY = Template("""
 [study]

@@ -11,7 +11,7 @@ goes through the real protocol with pairwise masks; its noise is asked for by ep
    the paper's levels are 2 * sigma for its sigma = 0.5, 1 and 2.
 2. With T colluders of N silos, N - T - 1 shares are what the stated adversary cannot subtract. So
    at T = 0 it faces z = t * sqrt((N - 1) / N), and the epsilon of z is the study's.
-3. `hubbub.planning` finds z again from epsilon; the total that it states is a column of the table.
+3. The plan finds z again from epsilon; the total that it states is a column of the table.
 4. Colluders T > 0 keep that epsilon, and the plan raises the total by sqrt((N - 1) / (N - T - 1)).
 
 A trusted aggregator is asked for the same total noise, so its epsilon is the smaller one, of t. It

@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 from experiments.command import fill, options_of, parser_of
 from experiments.results import Table
 from experiments.statistics_data import multiplier
-from hubbub.queries.validation import bins
-from hubbub.queries.validation.amounts import Amounts
-from hubbub.queries.validation.classes import ClassValidation
-from hubbub.queries.validation.noisy_table import NoisyTable
-from hubbub.queries.validation.risks import Risks
-from hubbub.queries.validation.times import Times
-from hubbub.queries.validation.validation_layout import ValidationBlock, ValidationLayout
-from hubbub.queries.validation.validation_scores import fifths
+from hubbub.learning.queries.validation import bins
+from hubbub.learning.queries.validation.amounts import Amounts
+from hubbub.learning.queries.validation.classes import ClassValidation
+from hubbub.learning.queries.validation.noisy_table import NoisyTable
+from hubbub.learning.queries.validation.risks import Risks
+from hubbub.learning.queries.validation.times import Times
+from hubbub.learning.queries.validation.validation_layout import ValidationBlock, ValidationLayout
+from hubbub.learning.queries.validation.validation_scores import fifths
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator

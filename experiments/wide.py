@@ -24,9 +24,9 @@ from experiments.command import Shown, fill, options_of, parser_of
 from experiments.defaults import law_of
 from experiments.results import Table
 from hubbub.learning import metrics
-from hubbub.study.usual_training import UsualTraining, usual_training
-from hubbub.tuning.linear_heads import TwoClasses
-from hubbub.tuning.linear_rehearsals import (
+from hubbub.learning.study.usual_training import UsualTraining, usual_training
+from hubbub.learning.tuning.linear_heads import TwoClasses
+from hubbub.learning.tuning.linear_rehearsals import (
     LinearModels,
     RehearsalLaw,
     Settings,

@@ -14,10 +14,10 @@ from typing import TypeVar
 
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
-from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.digest_list import sent_digests
-from hubbub.protocol.agreement.key_agreement import Agreement, Session
-from hubbub.protocol.primitives.wire import Tag
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.digest_list import sent_digests
+from hubbub.core.protocol.agreement.key_agreement import Agreement, Session
+from hubbub.core.protocol.primitives.wire import Tag
 from protocol.parties import SESSION, STUDY, World, world
 
 _MOST_CHANGES = 3

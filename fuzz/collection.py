@@ -13,11 +13,11 @@ from typing import Any
 
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
-from hubbub.errors import ProtocolError
-from hubbub.protocol.collection.collection_opening import Opening
-from hubbub.protocol.collection.collector import Collector
-from hubbub.protocol.collection.deposit import Deposited
-from hubbub.protocol.collection.node import CollectionNode, NodeState
+from hubbub.core.errors import ProtocolError
+from hubbub.site.collected.collection_opening import Opening
+from hubbub.site.collected.collector import Collector
+from hubbub.site.collected.deposit import Deposited
+from hubbub.site.collected.node import CollectionNode, NodeState
 from protocol.collection_world import Collection, collection, digest
 
 _MOST_MOVES = 30

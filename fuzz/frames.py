@@ -12,8 +12,8 @@ import struct
 from typing import Any
 
 from fuzz.reading import Reader
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.protocol.primitives.wire import EVERYBODY
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.wire import EVERYBODY
 from protocol.parties import World
 
 _HEADER = struct.Struct("<BB32s16sIIIIQ")

@@ -16,11 +16,11 @@ from unittest.mock import patch
 
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
-from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement import joint_seed
-from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement import joint_seed
+from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES
 from protocol import reference as ref
 from protocol.parties import SESSION, STUDY, world
 

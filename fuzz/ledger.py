@@ -15,8 +15,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fuzz.reading import hold
-from hubbub.errors import IntegrityError
-from hubbub.ledger.privacy_ledger import Cap, Entry, Ledger
+from hubbub.core.errors import IntegrityError
+from hubbub.core.ledger.privacy_ledger import Cap, Entry, Ledger
 from ledger.book import behind_its_back, cap_for, entry, insert, key_of, signed_by
 
 _MOST_ROWS = 4

@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
-from hubbub.errors import ProtocolError
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.protocol.token_lists.list_context import ListContext
-from hubbub.protocol.token_lists.mixer import Mixer
-from hubbub.protocol.token_lists.token_list import Owned
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.protocol.token_lists.list_context import ListContext
+from hubbub.core.protocol.token_lists.mixer import Mixer
+from hubbub.core.protocol.token_lists.token_list import Owned
 from protocol.parties import SESSION, STUDY, world
 
 _WORLD = world(3)

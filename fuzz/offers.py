@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold
-from hubbub.errors import ProtocolError
-from hubbub.network.collection.asked import until_of
-from hubbub.network.collection.party_side import said_in
-from hubbub.protocol.agreement.roll_call import RollCall
-from hubbub.session.session_offer import RefusedError, SessionOffer
-from hubbub.tabular.standardisation import Standardisation
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.roll_call import RollCall
+from hubbub.core.session.session_offer import RefusedError, SessionOffer
+from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.site.network.collection.asked import until_of
+from hubbub.site.network.collection.party_side import said_in
 from protocol.parties import SESSION, STUDY, world
 
 _WORLD = world(4, quorum=3)

@@ -62,6 +62,6 @@ def likeness(thing: object) -> object:
         return tuple(likeness(value) for value in thing)
     if isinstance(thing, dict):
         return {key: likeness(value) for key, value in thing.items()}
-    if type(thing).__module__.startswith("hubbub.protocol.round") and not is_dataclass(thing):
+    if type(thing).__module__.startswith("hubbub.core.protocol.round") and not is_dataclass(thing):
         return {key: likeness(value) for key, value in vars(thing).items()}
     return thing

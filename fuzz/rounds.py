@@ -17,19 +17,19 @@ import numpy as np
 
 from fuzz.frames import edited
 from fuzz.reading import Reader, hold, likeness
-from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.primitives.wire import (
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives.wire import (
     DIGEST_BYTES,
     HEADER_BYTES,
     SIGNATURE_BYTES,
     Tag,
     unverified,
 )
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.compute_node import ComputeNode
-from hubbub.protocol.round.masking import Masking
-from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.compute_node import ComputeNode
+from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.round_parameters import RoundParameters
 from protocol.parties import DIMENSION, SESSION, STUDY, World, sessions_of, world
 
 _MOST_MOVES = 40

@@ -12,7 +12,7 @@ from importlib import resources
 
 from fuzz.reading import hold
 from hubbub import Study
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
 
 _LONGEST_MESSAGE = 2000
 _KEYS = """
@@ -126,7 +126,7 @@ def check(data: bytes) -> None:
 
 def seeds() -> list[bytes]:
     """Three studies, each also with one line wrong or missing; and what TOML itself refuses."""
-    heart = resources.files("hubbub.study.datasets").joinpath("heart.toml").read_text()
+    heart = resources.files("hubbub.learning.datasets").joinpath("heart.toml").read_text()
     texts = [changed for text in (heart, _FULL, _OWN) for changed in (text, *_one_line_wrong(text))]
     return [text.encode() for text in (*_NO_TOML, *texts)]
 

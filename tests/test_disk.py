@@ -11,8 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hubbub import disk
-from hubbub.disk import PRIVATE, PUBLIC, appending, locked, why_of, write_bytes, write_text
+from hubbub.core import disk
+from hubbub.core.disk import (
+    PRIVATE,
+    PUBLIC,
+    appending,
+    locked,
+    why_of,
+    write_bytes,
+    write_text,
+)
 
 
 @pytest.mark.parametrize("durable", [True, False])

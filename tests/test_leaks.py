@@ -30,9 +30,14 @@ import pytest
 from torch import nn
 
 from hubbub import Study, learning, plan, run
-from hubbub.errors import DataError, HubbubError, ModelError, ProtocolError
+from hubbub.core.errors import (
+    DataError,
+    HubbubError,
+    ModelError,
+    ProtocolError,
+)
+from hubbub.core.protocol.primitives.wire import Frame, Tag
 from hubbub.learning import TrainingTask
-from hubbub.protocol.primitives.wire import Frame, Tag
 
 DOSE, AGE = 0.7317529481, 62.83917361
 NAME = "Zebulon Quackenbush"

@@ -39,9 +39,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 import hubbub
-from hubbub.privacy.accountant import Composition
-from hubbub.privacy.bound import GAP
-from hubbub.privacy.dominating_pairs import Step, release
+from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.bound import GAP
+from hubbub.core.privacy.dominating_pairs import Step, release
 
 MEMORY = 12 << 30  # bytes of address space; a peer that wants more fails in its own row
 PRECISION = 1e-3  # asked of the accountants that take one
@@ -211,7 +211,7 @@ def timed(work: Callable[[], Ends]) -> tuple[Ends, float]:
 def forget() -> None:
     """Throw away what hubbub has kept of answers: to look one up is no accounting."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("hubbub.privacy."):
+        if name.startswith("hubbub.core.privacy."):
             for kept in vars(module).values():
                 if hasattr(kept, "cache_clear"):
                     kept.cache_clear()

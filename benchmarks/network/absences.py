@@ -25,24 +25,24 @@ from benchmarks.network.accounts import Books, account
 from benchmarks.network.stage import made_up, study_of
 from benchmarks.network.table import write
 from hubbub import Records
-from hubbub.cli.main import main
-from hubbub.network import node_endpoint
-from hubbub.network.aggregator_run import serve
-from hubbub.network.clock import Check, Clock
-from hubbub.network.coordinator import Coordinator
-from hubbub.network.demo import DemoConsortium
-from hubbub.network.endpoint import Endpoint
-from hubbub.network.engine import Missing
-from hubbub.network.event_log import EventLog
-from hubbub.network.node_endpoint import NodeEndpoint
-from hubbub.network.party_folder import PartyFolder
-from hubbub.network.requests import Requests
-from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.network.timeouts import Timeouts
-from hubbub.planning.plan_values import Plan
-from hubbub.queries.study_queries import plan
-from hubbub.study.study import Study
-from hubbub.training import preparing
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.main import main
+from hubbub.learning.runs import preparing
+from hubbub.site.network import node_endpoint
+from hubbub.site.network.aggregator_run import serve
+from hubbub.site.network.clock import Check, Clock
+from hubbub.site.network.coordinator import Coordinator
+from hubbub.site.network.demo import DemoConsortium
+from hubbub.site.network.endpoint import Endpoint
+from hubbub.site.network.engine import Missing
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.node_endpoint import NodeEndpoint
+from hubbub.site.network.party_folder import PartyFolder
+from hubbub.site.network.requests import Requests
+from hubbub.site.network.silo_endpoint import SiloEndpoint
+from hubbub.site.network.timeouts import Timeouts
 
 ANSWER_SECONDS = 5.0
 RESTARTED = 3

@@ -11,13 +11,13 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.queries.study_queries import main_of
-from hubbub.study.study import Study
-from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript.frame_records import files, read
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.planning.study_queries import main_of
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.study.study import Study
+from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.transcript.frame_records import files, read
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,9 @@ from pathlib import Path
 from benchmarks.network.stage import made_up, wait
 from benchmarks.network.table import write
 from hubbub import Records
-from hubbub.cli.main import main
-from hubbub.network.demo import DemoConsortium
-from hubbub.network.party_process import PartyProcess, read_libraries
+from hubbub.desk.cli.main import main
+from hubbub.site.network.demo import DemoConsortium
+from hubbub.site.network.party_process import PartyProcess, read_libraries
 
 RECORDS, FEATURES = 200, 20
 

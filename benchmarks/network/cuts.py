@@ -34,26 +34,26 @@ from benchmarks.network.stage import made_up, study_of
 from benchmarks.network.table import write
 from benchmarks.network.ways import Fault, Way, Ways
 from hubbub import Records
-from hubbub.cli.main import main
-from hubbub.network.aggregator_process import RelayFiles
-from hubbub.network.aggregator_run import serve
-from hubbub.network.coordinator import Coordinator
-from hubbub.network.demo import DemoConsortium
-from hubbub.network.endpoint import Endpoint
-from hubbub.network.envelope import read_request
-from hubbub.network.event_log import EventLog
-from hubbub.network.join import relay_of
-from hubbub.network.nats.address import Relay
-from hubbub.network.nats.answering import Answering
-from hubbub.network.nats.carrier import Carrier
-from hubbub.network.nats.server import Server
-from hubbub.network.node_endpoint import NodeEndpoint
-from hubbub.network.party_folder import RELAY, PartyFolder
-from hubbub.network.requests import Requests
-from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.session.ask import Call
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.session.ask import Call
+from hubbub.desk.cli.main import main
+from hubbub.site.network.aggregator_process import RelayFiles
+from hubbub.site.network.aggregator_run import serve
+from hubbub.site.network.coordinator import Coordinator
+from hubbub.site.network.demo import DemoConsortium
+from hubbub.site.network.endpoint import Endpoint
+from hubbub.site.network.envelope import read_request
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.join import relay_of
+from hubbub.site.network.nats.address import Relay
+from hubbub.site.network.nats.answering import Answering
+from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.nats.server import Server
+from hubbub.site.network.node_endpoint import NodeEndpoint
+from hubbub.site.network.party_folder import RELAY, PartyFolder
+from hubbub.site.network.requests import Requests
+from hubbub.site.network.silo_endpoint import SiloEndpoint
+from hubbub.site.network.timeouts import Timeouts
 
 FAST, WHILE_BACK = 40.0, 5.0  # seconds of the clock in a real one: while cut off, until back
 SHORTEST, LONGEST = 1.0, 360.0  # seconds

@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks.network.stage import wait
 from benchmarks.network.table import write
-from hubbub.cli.main import main
-from hubbub.network.demo import DemoConsortium
-from hubbub.network.party_process import read_libraries
+from hubbub.desk.cli.main import main
+from hubbub.site.network.demo import DemoConsortium
+from hubbub.site.network.party_process import read_libraries
 
 FEATURES, SILOS = 20, ("north", "south", "west")
 

@@ -24,17 +24,17 @@ from benchmarks.network.accounts import account
 from benchmarks.network.stage import Run, Stage, wait
 from benchmarks.network.table import write
 from benchmarks.network.tun import HUB, Lines, Quality, enter, retransmitted
-from hubbub.cli.main import main
-from hubbub.network.demo import DemoConsortium
-from hubbub.network.key_files import read_roster
-from hubbub.study.study import Study
-from hubbub.training.preparing import prepare
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.main import main
+from hubbub.learning.runs.preparing import prepare
+from hubbub.site.network.demo import DemoConsortium
+from hubbub.site.network.key_files import read_roster
 
 _SHORTEST, _LONGEST = 5.0, 50.0  # seconds of darkness, below the deadline of a phase
 _SECONDS = 900.0
 
 
-_HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+_HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """A consortium whose processes are known by name: who runs, what the aggregator said, which step.
 
-It uses `hubbub.network.demo.DemoConsortium`, so everything is as administrators do it. Only
+It uses `hubbub.site.network.demo.DemoConsortium`, so everything is as administrators do it. Only
 processes that were started here are ever touched.
 """
 
@@ -22,14 +22,14 @@ import tomli_w
 
 from benchmarks.network.accounts import Books
 from hubbub import Records
-from hubbub.cli.main import main
-from hubbub.network.demo import DemoConsortium
-from hubbub.network.key_files import read_roster
-from hubbub.network.nats.server import PROCESS_ID
-from hubbub.network.party_folder import RELAY, PartyFolder
-from hubbub.network.party_process import PartyProcess
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.study.study import Study
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.main import main
+from hubbub.site.network.demo import DemoConsortium
+from hubbub.site.network.key_files import read_roster
+from hubbub.site.network.nats.server import PROCESS_ID
+from hubbub.site.network.party_folder import RELAY, PartyFolder
+from hubbub.site.network.party_process import PartyProcess
 
 SILOS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 

@@ -29,20 +29,20 @@ from benchmarks.network.slow_line import processor_seconds
 from benchmarks.network.stage import Run, Stage, made_up, study_of, wait
 from benchmarks.network.table import write
 from hubbub import Records
-from hubbub.cli.main import main
-from hubbub.network.aggregator_process import RelayFiles
-from hubbub.network.demo import DemoConsortium
-from hubbub.network.join import relay_of
-from hubbub.network.nats.address import Relay
-from hubbub.network.nats.answering import Answering
-from hubbub.network.nats.carrier import Carrier
-from hubbub.network.nats.pieces import PIECE_BYTES
-from hubbub.network.nats.server import PROCESS_ID, Server
-from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
-from hubbub.network.nats.tls import client_context
-from hubbub.network.party_folder import RELAY, PartyFolder
-from hubbub.study.study import Study
-from hubbub.training.run_study import run as run_study
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.main import main
+from hubbub.learning.runs.run_study import run as run_study
+from hubbub.site.network.aggregator_process import RelayFiles
+from hubbub.site.network.demo import DemoConsortium
+from hubbub.site.network.join import relay_of
+from hubbub.site.network.nats.address import Relay
+from hubbub.site.network.nats.answering import Answering
+from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.nats.pieces import PIECE_BYTES
+from hubbub.site.network.nats.server import PROCESS_ID, Server
+from hubbub.site.network.nats.subjects import answers_of, asked_of, seed_of
+from hubbub.site.network.nats.tls import client_context
+from hubbub.site.network.party_folder import RELAY, PartyFolder
 
 SILOS = ("ann", "bob", "cyn")
 _RECORDS, _FEATURES = 40, 1000

@@ -22,12 +22,12 @@ from benchmarks.network.crowd import study
 from benchmarks.network.slow_line import processor_seconds
 from benchmarks.network.stage import free_port, wait
 from benchmarks.network.table import write
-from hubbub.cli.main import main
-from hubbub.network.aggregator_process import RelayFiles
-from hubbub.network.demo import DemoConsortium
-from hubbub.network.join import relay_of
-from hubbub.network.nats.server import CONFIGURATION, PROCESS_ID, Server
-from hubbub.network.party_folder import RELAY, PartyFolder
+from hubbub.desk.cli.main import main
+from hubbub.site.network.aggregator_process import RelayFiles
+from hubbub.site.network.demo import DemoConsortium
+from hubbub.site.network.join import relay_of
+from hubbub.site.network.nats.server import CONFIGURATION, PROCESS_ID, Server
+from hubbub.site.network.party_folder import RELAY, PartyFolder
 
 SILOS, MANY = (5, 10, 20, 40), 1000
 WHAT = ("kilobytes", "messages", "aggregator_seconds", "relay_seconds")

@@ -31,10 +31,10 @@ import numpy as np
 
 from benchmarks.result_table import write_table
 from benchmarks.secure_sum import paper
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.noise import add_noise_and_round
-from hubbub.protocol.primitives.randomness import SecureSource, cipher_at
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.noise import add_noise_and_round
+from hubbub.core.protocol.primitives.randomness import SecureSource, cipher_at
 
 COORDINATES = 1_000_000
 SILOS = (10, 100)

@@ -18,7 +18,7 @@ EVERYWHERE = {"help", "json"}  # the page says it once
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    made = importlib.import_module("hubbub.cli.main")._parser()
+    made = importlib.import_module("hubbub.desk.cli.main")._parser()
     assert isinstance(made, argparse.ArgumentParser)
     return made
 

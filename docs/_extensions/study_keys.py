@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hubbub.study.study_keys import pages
+from hubbub.core.study.study_keys import pages
 
 PAGE = Path(__file__).parents[1] / "study.md"
 _TABLE = re.compile(r"(?m)^\| key \|.*\n(?:\|.*\n)*")

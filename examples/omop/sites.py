@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from hubbub.study.omop import made_up
+from hubbub.site.omop import made_up
 
 PEOPLE = {"north": 400, "south": 260, "west": 330}
 READER = "hubbub_reader"

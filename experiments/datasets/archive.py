@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hubbub.errors import DataError
+from hubbub.core.errors import DataError
 
 _DOWNLOAD_SECONDS = 600
 

@@ -6,7 +6,7 @@ no records.
 
 from __future__ import annotations
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
 
 TEST = -1
 

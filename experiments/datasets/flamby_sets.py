@@ -19,12 +19,12 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import DataError, StudyError
-from hubbub.study.datasets.cache_folder import data_folder
-from hubbub.study.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS
-from hubbub.tabular.cells import read_cells
-from hubbub.tabular.records import Records
-from hubbub.tabular.table import encode_table
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.tabular.cells import read_cells
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.table import encode_table
+from hubbub.learning.datasets.cache_folder import data_folder
+from hubbub.learning.datasets.heart_disease import HEART_COLUMNS, HEART_SILOS
 
 BRCA_SILOS = tuple(f"region-{number}" for number in range(6))
 _CENTRES = ("Cleveland", "Hungary", "Switzerland", "VA Long Beach")  # in the order of HEART_SILOS
@@ -78,7 +78,7 @@ def flamby_heart(party: str, *, fold: int = -1, split: int = _SEED) -> Records:
 
 @lru_cache(maxsize=1)
 def _heart_cells() -> dict[str, list[str]]:
-    with resources.as_file(resources.files("hubbub.study.datasets") / "heart.csv") as path:
+    with resources.as_file(resources.files("hubbub.learning.datasets") / "heart.csv") as path:
         return read_cells(path)
 
 

@@ -30,13 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.datasets.archive import damaged
-from hubbub.errors import StudyError
-from hubbub.study.datasets.cache_folder import data_folder
-from hubbub.study.datasets.wheel import Wheel, buffers_and_names, fill
-from hubbub.tabular.cells import read_cells
-from hubbub.tabular.column import Column
-from hubbub.tabular.records import Records
-from hubbub.tabular.table import encode_table
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.cells import read_cells
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.table import encode_table
+from hubbub.learning.datasets.cache_folder import data_folder
+from hubbub.learning.datasets.wheel import Wheel, buffers_and_names, fill
 
 # In the order of the numbers 1 to 6 in the file.
 RAND_SITES = (

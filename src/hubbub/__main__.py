@@ -2,6 +2,6 @@
 
 import sys
 
-from hubbub.cli.main import main
+from hubbub.desk.cli.main import main
 
 sys.exit(main())

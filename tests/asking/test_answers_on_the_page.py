@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from hubbub.core.tabular.column import Column
+from hubbub.desk.report.answers_section import answers
 from hubbub.estimation.statistic import Levels
-from hubbub.report.answers_section import answers
-from hubbub.tabular.column import Column
 
 
 def survival(**curve: Any) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import pytest
 from tests.asking.made_up import KINDS, study, table_of_study
 
 from hubbub import Study
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.kinds import statistic_from
-from hubbub.tabular.column import Column
 
 HERE = Path()
 WRONG = {

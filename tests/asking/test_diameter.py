@@ -13,13 +13,13 @@ from tests.asking.made_up import KINDS, patients, table_of_study
 
 import hubbub
 from hubbub import Study
-from hubbub.errors import StudyError
-from hubbub.ledger.entry import Entry
-from hubbub.ledger.row_cost import cost_of, kind_of
-from hubbub.planning.accounts import Account, releases
-from hubbub.privacy.accountant import Composition
-from hubbub.privacy.dominating_pairs import Step, release
-from hubbub.queries.statistics_query import statistics_of
+from hubbub.core.errors import StudyError
+from hubbub.core.ledger.entry import Entry
+from hubbub.core.ledger.row_cost import cost_of, kind_of
+from hubbub.core.planning.accounts import Account, releases
+from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.dominating_pairs import Step, release
+from hubbub.estimation.queries.statistics_query import statistics_of
 
 HERE = Path()
 
@@ -50,9 +50,9 @@ def test_p23_no_two_records_are_further_apart_than_is_charged(kind: str, relatio
 
 
 def _coded(study: Study) -> dict[str, Any]:
-    from hubbub.study.data import columns_of
-    from hubbub.tabular.cells import cells_of
-    from hubbub.tabular.table import coded_cells
+    from hubbub.core.study.data import columns_of
+    from hubbub.core.tabular.cells import cells_of
+    from hubbub.core.tabular.table import coded_cells
 
     columns = columns_of(study.data).values()
     return dict(coded_cells(cells_of(patients(3, 60)), columns, "made up").columns)

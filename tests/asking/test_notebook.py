@@ -13,8 +13,8 @@ from tests.asking.made_up import COLUMNS, KINDS, SILOS, patients
 from tests.ledger.test_sums_budget import gaussian_delta
 
 import hubbub
-from hubbub.disk import locked
-from hubbub.errors import (
+from hubbub.core.disk import locked
+from hubbub.core.errors import (
     BudgetError,
     DataError,
     SpentError,
@@ -22,7 +22,7 @@ from hubbub.errors import (
     UncountedWarning,
     UserError,
 )
-from hubbub.training import notebook_ledgers, run_study, uncounted
+from hubbub.learning.runs import notebook_ledgers, run_study, uncounted
 
 TABLES = {name: patients(seed) for seed, name in enumerate(SILOS)}
 

@@ -9,10 +9,10 @@ import pytest
 from tests.asking.made_up import study, table_of_study, write_silos
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.errors import UserError
-from hubbub.report.comparison import compare
-from hubbub.verification.audit.canary_audit import audit
+from hubbub.core.errors import UserError
+from hubbub.desk.cli.main import main
+from hubbub.desk.report.comparison import compare
+from hubbub.learning.audit.canary_audit import audit
 
 
 def _compare(told: hubbub.Study, _: Path) -> object:

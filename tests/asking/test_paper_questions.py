@@ -10,9 +10,9 @@ import pytest
 from tests.asking.made_up import study, write_silos
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.errors import StudyError
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import StudyError
+from hubbub.core.verification.replay.checking import verify
+from hubbub.desk.cli.main import main
 
 ASKED: dict[str, Any] = {
     "holm": ["response", "hazards"],

@@ -14,12 +14,12 @@ from tests.asking.made_up import COLUMNS, KINDS, SILOS, patients, table_of_study
 
 import hubbub
 from hubbub import Study
-from hubbub.errors import DataError
+from hubbub.core.errors import DataError
+from hubbub.core.tabular.declared_columns import columns_from
+from hubbub.core.tabular.table import coded_cells
+from hubbub.estimation.queries.statistic_task import StatisticTask, pooled
+from hubbub.estimation.queries.statistics_query import statistics_of
 from hubbub.estimation.stacking import Stacked
-from hubbub.queries.statistic_task import StatisticTask, pooled
-from hubbub.queries.statistics_query import statistics_of
-from hubbub.tabular.declared_columns import columns_from
-from hubbub.tabular.table import coded_cells
 
 MOST = 3
 

@@ -11,10 +11,10 @@ from tests.asking.made_up import KINDS, study, table_of_study
 
 import hubbub
 from hubbub import Study
-from hubbub.cli.main import main
-from hubbub.errors import StudyError
-from hubbub.queries.planned_answers import check_expected, planned_answers
-from hubbub.queries.statistic_answers import expected_answers
+from hubbub.core.errors import StudyError
+from hubbub.desk.cli.main import main
+from hubbub.estimation.queries.planned_answers import check_expected, planned_answers
+from hubbub.estimation.queries.statistic_answers import expected_answers
 
 HERE = Path()
 ASKED = {

@@ -10,19 +10,20 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from hubbub.core.planning.accounts import account_of, least_noise
+from hubbub.core.planning.mechanism import mechanism_of_all
+from hubbub.core.study.data import Data, Standardise
+from hubbub.core.study.privacy import Privacy
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.standardisation import standardisation_from
 from hubbub.learning import EvaluationTask, ScoreMarks
+from hubbub.learning.queries.evaluation_query import EvaluationQuery
+from hubbub.learning.queries.feature_sums import FeatureSums
+from hubbub.learning.queries.standardising_query import StandardisingQuery
+from hubbub.learning.study.score_vector import ScoreVector
+from hubbub.learning.study.training import Evaluate
 from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
 from hubbub.learning.unit_model import per_unit_model
-from hubbub.planning.accounts import account_of, least_noise
-from hubbub.planning.mechanism import mechanism_of_all
-from hubbub.queries.evaluation_query import EvaluationQuery
-from hubbub.queries.standardising_query import StandardisingQuery
-from hubbub.study.data import Data, Standardise
-from hubbub.study.privacy import Privacy
-from hubbub.study.score_vector import ScoreVector
-from hubbub.study.training import Evaluate
-from hubbub.tabular.records import Records
-from hubbub.tabular.standardisation import FeatureSums, standardisation_from
 
 RELATIONS = ("add-remove", "substitute")
 MARGIN = 2.0**-8

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hubbub.verification.attestation.platforms import PlatformEvidence
+from hubbub.core.verification.attestation.platforms import PlatformEvidence
 
 DATA = Path(__file__).with_name("data")
-ROOTS = Path(__file__).parents[2] / "src/hubbub/verification/attestation/roots"
+ROOTS = Path(__file__).parents[2] / "src/hubbub/core/verification/attestation/roots"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.attestation.samples import DATA, GOOD, Sample
 
-from hubbub.cli.main import main
-from hubbub.verification.attestation.software import own_code
+from hubbub.desk.cli.main import main
+from hubbub.site.attestation.software import own_code
 
 
 def policy(folder: Path, sample: Sample, **more: str) -> Path:

@@ -13,17 +13,18 @@ from tests.attestation.parties import role_of, study_of
 
 import hubbub
 from hubbub import Study, plan
-from hubbub.errors import StudyError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.network.demo import attested
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.session.session_offer import RefusedError
-from hubbub.training.run_study import resume
-from hubbub.verification.evidence.claims import check
-from hubbub.verification.evidence.evidence_file import with_signature
-from hubbub.verification.evidence.finding import NOT_VERIFIABLE
+from hubbub.core.errors import StudyError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.session.session_offer import RefusedError
+from hubbub.core.verification.evidence.claims import check
+from hubbub.core.verification.evidence.evidence_file import with_signature
+from hubbub.core.verification.evidence.finding import NOT_VERIFIABLE
+from hubbub.learning.runs.run_study import resume
+from hubbub.site.network.demo import attested
 
 TEE = ',trust="tee"'
+IDENTITY = "hubbub.core.protocol.primitives.identity.Identity.verifies"
 HOSPITALS = ("cleveland", "hungary", "switzerland")
 SILOS = {"silo": role_of()}
 ALL = {"aggregator": role_of(), **SILOS}
@@ -85,7 +86,7 @@ def test_a_run_that_believes_leaves_evidence_and_says_in_red_what_it_is_worth(ra
     assert all(one.holds for one in found)
     assert any("the evidence holds of every aggregator (software), silo" in o.claim for o in found)
     assert any("shows nothing" in one.claim for one in found)
-    folder = resources.files("hubbub.verification.evidence")
+    folder = resources.files("hubbub.core.verification.evidence")
     schema = json.loads((folder / "evidence.schema.json").read_text())
     jsonschema.validate(json.loads((ran / "evidence.json").read_text()), schema)
     page = (ran / "report.html").read_text(encoding="utf-8")
@@ -114,7 +115,7 @@ def changed(ran: Path, where: Path, change: Any) -> list[str]:
 def test_an_aggregator_that_keeps_the_evidence_back_is_found_out(
     ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hubbub.protocol.primitives.identity.Identity.verifies", lambda *_: True)
+    monkeypatch.setattr(IDENTITY, lambda *_: True)
     assert "parties showed evidence as the study asks" in changed(
         ran, tmp_path, lambda said: said.pop("attested")
     )
@@ -143,7 +144,7 @@ def test_a_session_that_so_few_silos_name_as_may_lie_makes_no_run_wrong(
     text = study_of(ALL, nodes=2, parties=TEE, silos=HOSPITALS).as_toml()
     ran = tmp_path / "run"
     hubbub.run(Study.parse(text.replace("colluders=0", "colluders=1")), ran)
-    monkeypatch.setattr("hubbub.protocol.primitives.identity.Identity.verifies", lambda *_: True)
+    monkeypatch.setattr(IDENTITY, lambda *_: True)
     claim = "parties showed evidence in every session with an attempt"
 
     def named_by(silos: int) -> Any:

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from hubbub.errors import AttestationError
-from hubbub.verification.attestation.attested_claims import AttestedClaims
-from hubbub.verification.attestation.snp import verify_snp
+from hubbub.core.errors import AttestationError
+from hubbub.core.verification.attestation.attested_claims import AttestedClaims
+from hubbub.site.attestation.snp import verify_snp
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

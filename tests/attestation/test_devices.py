@@ -12,10 +12,10 @@ import cbor2
 import pytest
 from tests.attestation.samples import GOOD
 
-from hubbub.errors import UserError
-from hubbub.verification.attestation.devices import MachineAttester
-from hubbub.verification.attestation.reference_values import of_build, of_machine
-from hubbub.verification.attestation.software import own_code
+from hubbub.core.errors import UserError
+from hubbub.site.attestation.devices import MachineAttester
+from hubbub.site.attestation.reference_values import of_build, of_machine
+from hubbub.site.attestation.software import own_code
 
 DATA = bytes(range(64))
 TSM = "sys/kernel/config/tsm/report"

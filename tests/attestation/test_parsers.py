@@ -10,18 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.attestation.parties import NOW, Parties, role_of, study_of
 
-from hubbub.cli.attest_commands import _from_base64, _time
-from hubbub.errors import HubbubError, StudyError, UserError
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.session.attestation_exchange import AttestedSession
-from hubbub.study.attested_roles import PLATFORMS, role_from
-from hubbub.verification.attestation.devices import MachineAttester
-from hubbub.verification.attestation.policy import policy_of
-from hubbub.verification.attestation.reference_values import of_build
-from hubbub.verification.attestation.study_attestation import StudyAttestation
-from hubbub.verification.evidence.attested_sessions import attested_findings
-from hubbub.verification.evidence.evidence_file import MALFORMED
-from hubbub.verification.transcript.transcript_header import plain_roster
+from hubbub.core.errors import HubbubError, StudyError, UserError
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.session.attestation_exchange import AttestedSession
+from hubbub.core.study.attested_roles import PLATFORMS, role_from
+from hubbub.core.verification.attestation.policy import policy_of
+from hubbub.core.verification.attestation.study_attestation import StudyAttestation
+from hubbub.core.verification.evidence.attested_sessions import attested_findings
+from hubbub.core.verification.evidence.evidence_file import MALFORMED
+from hubbub.core.verification.transcript.transcript_header import plain_roster
+from hubbub.desk.cli.attest_commands import _from_base64, _time
+from hubbub.site.attestation.devices import MachineAttester
+from hubbub.site.attestation.reference_values import of_build
 
 KEYS = ("platform", "measurements", "minimum_tcb", "statuses", "advisories", "revocation", "x")
 NAMES = sorted({name for one in PLATFORMS.values() for name in (*one.measurements, *one.versions)})

@@ -11,11 +11,10 @@ import pytest
 from tests.attestation.samples import GOOD
 
 from hubbub import Study
-from hubbub.errors import RULES, AttestationError, StudyError
-from hubbub.study.attested_roles import AttestedRole, role_from
-from hubbub.verification.attestation import dcap
-from hubbub.verification.attestation.attested_claims import AttestedClaims
-from hubbub.verification.attestation.policy import (
+from hubbub.core.errors import RULES, AttestationError, StudyError
+from hubbub.core.study.attested_roles import AttestedRole, role_from
+from hubbub.core.verification.attestation.attested_claims import AttestedClaims
+from hubbub.core.verification.attestation.policy import (
     AllOf,
     AnyOf,
     MadeNear,
@@ -24,7 +23,8 @@ from hubbub.verification.attestation.policy import (
     ReportDataIs,
     policy_of,
 )
-from hubbub.verification.attestation.study_attestation import judge
+from hubbub.core.verification.attestation.study_attestation import judge
+from hubbub.site.attestation import dcap
 
 CODE, OTHER = "ab" * 48, "cd" * 48
 CLAIMS = AttestedClaims(

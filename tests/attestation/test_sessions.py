@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from tests.attestation.parties import NOW, Parties, role_of, software, study_of
 
-from hubbub.errors import ProtocolError
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.protocol.primitives.wire import Frame, Tag, tag_of
-from hubbub.session.ask import AbsentError, Call
-from hubbub.session.attestation_exchange import AttestedSession
-from hubbub.session.session_offer import RefusedError
-from hubbub.verification.attestation.platforms import PlatformEvidence
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.wire import Frame, Tag, tag_of
+from hubbub.core.session.ask import AbsentError, Call
+from hubbub.core.session.attestation_exchange import AttestedSession
+from hubbub.core.session.session_offer import RefusedError
+from hubbub.core.verification.attestation.platforms import PlatformEvidence
 
 ALL = {role: role_of() for role in ("aggregator", "silo", "node")}
 SILOS = {"silo": role_of()}

@@ -26,17 +26,17 @@ import pytest
 
 import hubbub
 from hubbub import Study
-from hubbub.cli import bench_command, demo_command, output
-from hubbub.cli.command_examples import EXAMPLES
-from hubbub.cli.main import main
-from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.study.datasets import wheel
-from hubbub.training.baselines import BASELINES
+from hubbub.core.ledger.privacy_ledger import Cap, Ledger
+from hubbub.desk.cli import bench_command, demo_command, output
+from hubbub.desk.cli.command_examples import EXAMPLES
+from hubbub.desk.cli.main import main
+from hubbub.learning.datasets import wheel
+from hubbub.learning.runs.baselines import BASELINES
 
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 MODES = ("federated", *BASELINES)
 MECHANISM = ("--sample-rate", ".2", "--steps", "5")
-PARSER = importlib.import_module("hubbub.cli.main")._parser()
+PARSER = importlib.import_module("hubbub.desk.cli.main")._parser()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -508,7 +508,7 @@ def test_interrupting_is_a_no_without_a_traceback(command, study, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hubbub.training.run_study.run", interrupt)
+    monkeypatch.setattr("hubbub.learning.runs.run_study.run", interrupt)
     done = command("run", study, "--json")
     assert_one_sentence(done, 130)
     assert "nothing was charged" in done.err
@@ -775,7 +775,11 @@ def test_no_color_leaves_nothing_bold_either(monkeypatch, value):
 # Processes ------------------------------------------------------------------------------------
 
 
-START = [sys.executable, "-c", "import sys; from hubbub.cli.main import main; sys.exit(main())"]
+START = [
+    sys.executable,
+    "-c",
+    "import sys; from hubbub.desk.cli.main import main; sys.exit(main())",
+]
 QUICK = ["epsilon", "--noise-multiplier", "2", "--delta", "1e-5", "--steps", "1"]
 
 
@@ -813,7 +817,7 @@ def test_a_terminal_of_few_letters_is_shown_tables_all_the_same(trained):
 @pytest.mark.slow
 def test_what_a_module_of_ones_own_prints_is_not_on_stdout(command, tmp_path, monkeypatch):
     (tmp_path / "talkative.py").write_text(
-        "from hubbub.study import datasets\n"
+        "from hubbub.core.study import datasets\n"
         "print('imported')\n"
         "from torch import nn\n"
         "def records(party):\n    print('asked for', party)\n    return datasets.heart(party)\n"
@@ -878,7 +882,7 @@ def test_the_accountants_commands_work_without_torch():
     script = (
         "import sys\n"
         "sys.modules['torch'] = None\n"
-        "from hubbub.cli.main import main\n"
+        "from hubbub.desk.cli.main import main\n"
         "code = main(sys.argv[1:])\n"
         "sys.exit(code)\n"
     )
@@ -893,7 +897,7 @@ def test_the_accountants_commands_work_without_torch():
 @pytest.mark.parametrize("name", ["run", "audit"])
 def test_training_without_torch_says_what_to_install(name, tmp_path):
     (tmp_path / "study.toml").write_text(text())
-    script = "import sys\nsys.modules['torch'] = None\nfrom hubbub.cli.main import main\n"
+    script = "import sys\nsys.modules['torch'] = None\nfrom hubbub.desk.cli.main import main\n"
     script += f"sys.exit(main(['{name}', 'study.toml']))\n"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False

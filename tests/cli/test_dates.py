@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hubbub.cli.main import _parser
-from hubbub.errors import UserError
-from hubbub.network.collection.reminders import DAY, HOUR, next_reminder
+from hubbub.core.errors import UserError
+from hubbub.desk.cli.main import _parser
+from hubbub.site.network.collection.reminders import DAY, HOUR, next_reminder
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from tests.asking.made_up import COLUMNS, KINDS, SILOS, table_of_study, write_si
 
 import hubbub
 from hubbub import learning
-from hubbub.cli.main import main
-from hubbub.errors import UncountedWarning
-from hubbub.network.key_files import read_roster
+from hubbub.core.errors import UncountedWarning
+from hubbub.desk.cli.main import main
+from hubbub.site.network.key_files import read_roster
 
 NO_MODEL_HERE = {"compare", "rehearse", "audit", "predict", "export", "run --baseline"}
 

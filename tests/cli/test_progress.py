@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.cli.main import main
-from hubbub.cli.output import Bar, Lines
-from hubbub.report.comparison_table import UNCHARGED_BASELINE
+from hubbub.desk.cli.main import main
+from hubbub.desk.cli.output import Bar, Lines
+from hubbub.desk.report.comparison_table import UNCHARGED_BASELINE
 
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 # Where these tests run in the background, the signal may be ignored.
 HEEDS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-MAIN = "import sys; from hubbub.cli.main import main; sys.exit(main())"
+MAIN = "import sys; from hubbub.desk.cli.main import main; sys.exit(main())"
 START = [sys.executable, "-c", f"{HEEDS}; {MAIN}"]
 WHO = {
     "trusted": "against those who see only models; hubbub's holds against the aggregator together "

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hubbub.cli.main import main
+from hubbub.desk.cli.main import main
 
 STUDY = """
 [study]

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from tests.coefficients.made_up import study_of, write_silos
 
 import hubbub
+from hubbub.core.ledger.row_cost import kind_of
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.records import UnitRows
+from hubbub.core.tabular.table import CodedCells
 from hubbub.estimation.logistic_regression import NewtonLogistic
 from hubbub.estimation.model_regression import ModelRegression
 from hubbub.estimation.multinomial_regression import NewtonMultinomial
 from hubbub.estimation.poisson_regression import NewtonPoisson
-from hubbub.ledger.row_cost import kind_of
-from hubbub.queries.coefficients.newton_steps import NewtonSteps
-from hubbub.queries.coefficients.released_model import covariates_of
-from hubbub.queries.statistic_sums import SumLayout
-from hubbub.queries.statistic_task import StatisticTask
-from hubbub.tabular.column import Column
-from hubbub.tabular.records import UnitRows
-from hubbub.tabular.table import CodedCells
+from hubbub.estimation.queries.statistic_sums import SumLayout
+from hubbub.estimation.queries.statistic_task import StatisticTask
+from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps
+from hubbub.learning.queries.coefficients.released_model import covariates_of
 
 DIED = Column(name="died", categories=("no", "yes"))
 ON = (

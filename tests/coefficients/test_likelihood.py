@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from hubbub.core.tabular.column import Column, column_features
 from hubbub.estimation.logistic_regression import NewtonLogistic
-from hubbub.queries.coefficients.newton_steps import NewtonSteps
-from hubbub.queries.coefficients.released_model import covariates_of, effects_of
-from hubbub.tabular.column import Column, column_features
+from hubbub.learning.queries.coefficients.newton_steps import NewtonSteps
+from hubbub.learning.queries.coefficients.released_model import covariates_of, effects_of
 
 DIED = Column(name="died", categories=("no", "yes"))
 ON = (

@@ -11,14 +11,17 @@ import pytest
 from tests.coefficients.made_up import LOGARITHM, STAGES, study_of, table_of, write_silos
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.errors import StudyError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.queries.coefficients.coefficients_query import COEFFICIENT_SUMS, CoefficientsQuery
-from hubbub.queries.statistic_sums import SumLayout
-from hubbub.study.study import Study
-from hubbub.training.run_study import resume, run
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import StudyError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.study.study import Study
+from hubbub.core.verification.replay.checking import verify
+from hubbub.desk.cli.main import main
+from hubbub.estimation.queries.statistic_sums import SumLayout
+from hubbub.learning.queries.coefficients.coefficients_query import (
+    COEFFICIENT_SUMS,
+    CoefficientsQuery,
+)
+from hubbub.learning.runs.run_study import resume, run
 
 NAME = "model coefficients"
 TOO_MANY = STAGES | {

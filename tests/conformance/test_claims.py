@@ -18,7 +18,7 @@ from benchmarks.conformance.claim import (
 )
 
 import hubbub
-from hubbub.privacy.bound import Bound
+from hubbub.core.privacy.bound import Bound
 
 
 def claim(claimed: float, lower: float = 1.0, upper: float = 1.001) -> Claim:

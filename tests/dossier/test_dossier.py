@@ -15,17 +15,17 @@ import pytest
 from tests.run.finished import a_study, finished
 
 import hubbub
-from hubbub.cli import dossier_command
-from hubbub.cli.main import main
-from hubbub.errors import UserError
-from hubbub.report.dossier.blanks_file import blanks_of, draft_of
-from hubbub.report.dossier.chapters import CHAPTERS
-from hubbub.report.dossier.composing import NOT_SHOWN, compose, sentence_of
-from hubbub.report.dossier.dossier_parts import BoardQuestion, Sentence
-from hubbub.report.dossier.facts import Facts
-from hubbub.report.dossier.html_page import as_html
-from hubbub.report.dossier.word_file import as_docx
-from hubbub.verification.evidence.evidence_file import with_signature
+from hubbub.core.errors import UserError
+from hubbub.core.verification.evidence.evidence_file import with_signature
+from hubbub.desk.cli import dossier_command
+from hubbub.desk.cli.main import main
+from hubbub.desk.report.dossier.blanks_file import blanks_of, draft_of
+from hubbub.desk.report.dossier.chapters import CHAPTERS
+from hubbub.desk.report.dossier.composing import NOT_SHOWN, compose, sentence_of
+from hubbub.desk.report.dossier.dossier_parts import BoardQuestion, Sentence
+from hubbub.desk.report.dossier.facts import Facts
+from hubbub.desk.report.dossier.html_page import as_html
+from hubbub.desk.report.dossier.word_file import as_docx
 
 QUESTIONS = [part for one in CHAPTERS for part in one.parts if isinstance(part, BoardQuestion)]
 # What only says which of two sentences is said; each choice has a test of its own below.

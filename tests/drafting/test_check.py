@@ -10,11 +10,11 @@ import pytest
 import hubbub
 from drafting.messy import CASES, clean, column, lay, mixed_case, text, without
 from hubbub import Study
-from hubbub.cli.main import main
-from hubbub.errors import DataError
-from hubbub.study import sources
-from hubbub.study.drafting.table_check import checked
-from hubbub.tabular.patient_keys import patient_numbers
+from hubbub.core.errors import DataError
+from hubbub.core.study import sources
+from hubbub.core.tabular.patient_keys import patient_numbers
+from hubbub.desk.cli.main import main
+from hubbub.desk.drafting.table_check import checked
 
 STUDY = """
 [study]

@@ -18,7 +18,7 @@ from drafting.messy import (
     text,
     thousands,
 )
-from hubbub.cli.main import main
+from hubbub.desk.cli.main import main
 
 MOST = 3  # invocations
 

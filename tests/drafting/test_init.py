@@ -18,14 +18,14 @@ from drafting.cohorts import SILOS as COHORT_SILOS
 from drafting.cohorts import lay as lay_cohort
 from drafting.messy import CASES, HEADER, added, clean, column, lay, text
 from hubbub import Study
-from hubbub.cli import drafting_commands
-from hubbub.cli.main import main
-from hubbub.planning.plan_values import Plan
-from hubbub.queries.study_queries import plan
-from hubbub.queries.validation.whose_records import whose_records
-from hubbub.study import sources
-from hubbub.study.drafting.raw_table import read_raw
-from hubbub.study.usual_training import usual_for
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.study import sources
+from hubbub.desk.cli import drafting_commands
+from hubbub.desk.cli.main import main
+from hubbub.desk.drafting.raw_table import read_raw
+from hubbub.learning.queries.validation.whose_records import whose_records
+from hubbub.learning.study.usual_training import usual_for
 
 GUESSED = {"no header": "column-6"}
 COHORT = [f"{name}.csv" for name in COHORT_SILOS]
@@ -165,7 +165,7 @@ def test_bounds_are_rounded_outward(ask):
     ],
 )
 def test_a_step_is_drafted_where_all_cells_of_a_file_are_on_it(values, step, bounds):
-    from hubbub.study.drafting.column_draft import column_draft
+    from hubbub.desk.drafting.column_draft import column_draft
 
     made = column_draft("x", [[f"{one:g}" for one in values * 10]])
     assert made.column is not None
@@ -359,7 +359,7 @@ def test_one_silo_drafts_alone_and_the_others_are_stand_ins(ask):
     ],
 )
 def test_parties_are_called_after_their_files(names, wanted, pattern):
-    from hubbub.study.drafting.party_names import party_names
+    from hubbub.desk.drafting.party_names import party_names
 
     assert party_names([Path(name) for name in names]) == (wanted, pattern)
 
@@ -594,7 +594,7 @@ def test_of_many_columns_only_the_first_are_named(ask):
     ],
 )
 def test_what_looks_like_a_key_of_rows(cells, key):
-    from hubbub.study.drafting.column_draft import is_key
+    from hubbub.desk.drafting.column_draft import is_key
 
     assert is_key("value", [cells]) == key
 
@@ -602,7 +602,7 @@ def test_what_looks_like_a_key_of_rows(cells, key):
 @pytest.mark.parametrize(("step", "told"), [(0, False), (10, True)])
 def test_a_column_with_a_long_tail_is_told_of_log_bins(step, told):
     """Values from 1 to 100, evenly or as a power of ten."""
-    from hubbub.study.drafting.column_draft import column_draft
+    from hubbub.desk.drafting.column_draft import column_draft
 
     cells = [f"{10 ** (k / 33):.2f}" if step else str(k + 1) for k in range(67)]
     cells += [f"{100 * 1.08**k:.1f}" if step else str(k + 68) for k in range(33)]

@@ -11,12 +11,12 @@ import pytest
 
 from drafting.cohorts import SILOS, lay
 from hubbub import Study
-from hubbub.cli.main import main
-from hubbub.study.drafting.repeated_keys import repeated_keys
-from hubbub.study.drafting.survey import surveyed
-from hubbub.study.drafting.target_candidates import candidates, counts_something
-from hubbub.study.drafting.telling_columns import telling
-from hubbub.study.drafting.time_event_pairs import time_event_pairs
+from hubbub.desk.cli.main import main
+from hubbub.desk.drafting.repeated_keys import repeated_keys
+from hubbub.desk.drafting.survey import surveyed
+from hubbub.desk.drafting.target_candidates import candidates, counts_something
+from hubbub.desk.drafting.telling_columns import telling
+from hubbub.desk.drafting.time_event_pairs import time_event_pairs
 
 FILES = [f"{name}.csv" for name in SILOS]
 ROWS = 120

@@ -10,7 +10,7 @@ import pytest
 
 from drafting.cohorts import COHORTS, SILOS, lay
 from hubbub import Study
-from hubbub.cli.main import main
+from hubbub.desk.cli.main import main
 
 MOST = 4  # invocations
 TARGETS = {

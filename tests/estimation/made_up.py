@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hubbub.tabular.column import Column
+from hubbub.core.tabular.column import Column
 
 AGE = Column(name="age", low=20, high=90)
 TIME = Column(name="time", low=0, high=24)

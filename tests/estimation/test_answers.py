@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from estimation.made_up import AGE, DIED, MARKER, PATIENTS, SEX, STAGE, TIME, patients
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation import baseline_table, linear, survival_course
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.cox_cells import Cox
@@ -28,7 +29,6 @@ from hubbub.estimation.rates import EventRates
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Answer, Iterated, Levels, OneSum
 from hubbub.estimation.survival import Survival
-from hubbub.tabular.column import Column
 
 PEERS = json.loads(Path(__file__).with_name("peers.json").read_text(encoding="utf-8"))
 CELLS = patients()

@@ -11,14 +11,14 @@ from scipy import stats
 
 from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
 from estimation.test_answers import MONTHS, PEERS, answer
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.crosstab import Crosstab
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.multiplicity import adjusted
 from hubbub.estimation.statistic import Answer, Levels
 from hubbub.estimation.survival import Survival
-from hubbub.tabular.column import Column
 
 CELLS = patients()
 COLUMNS = {one.name: one for one in (AGE, TIME, SEX, STAGE, DIED, MARKER)}

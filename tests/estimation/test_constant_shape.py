@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from estimation.test_layouts import COLUMNS, KINDS, blocks, worst_records
+from hubbub.core.tabular.records import Records
 from hubbub.estimation.stacking import stack
-from hubbub.tabular.records import Records
-from hubbub.tabular.standardisation import FeatureSums
+from hubbub.learning.queries.feature_sums import FeatureSums
 
 N = 60
 PATTERNS: dict[str, Callable[[float, float], np.ndarray]] = {

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from estimation.made_up import DIED, SEX, STAGE, TIME, entries, patients
 from estimation.test_answers import MONTHS, PEERS
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.cox_cells import Cox
 from hubbub.estimation.gray_test import GroupIncidence, compared
 from hubbub.estimation.incidence import Incidence
@@ -20,7 +21,6 @@ from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.risk_sets import RiskSets
 from hubbub.estimation.statistic import Answer, Levels, OneSum
 from hubbub.estimation.survival import Survival
-from hubbub.tabular.column import Column
 
 ENTRY = Column(name="entry", low=0, high=24)
 CAUSE = Column(name="cause", categories=("none", "relapse", "death"))

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hubbub.core.tabular.column import Column
 from hubbub.estimation import cox_newton, kinds
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.centres import Centres
@@ -31,7 +32,6 @@ from hubbub.estimation.risk_sets import RiskSets
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Iterated, Levels
 from hubbub.estimation.survival import Survival
-from hubbub.tabular.column import Column
 
 AGE = Column(name="age", low=20, high=90)
 TIME = Column(name="time", low=0, high=10)

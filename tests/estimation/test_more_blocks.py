@@ -11,7 +11,8 @@ from scipy import stats
 
 from estimation.made_up import AGE, DIED, SEX, STAGE, TIME, patients
 from estimation.test_answers import MONTHS, PEERS
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.centres import Centres
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.intervals import normal_quantile
@@ -19,7 +20,6 @@ from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.statistic import Answer, Levels, OneSum
-from hubbub.tabular.column import Column
 
 CAUSE = Column(name="cause", categories=("none", "relapse", "death"))
 CENTRE = Column(name="centre", categories=tuple("abcdefghij"))

@@ -8,14 +8,14 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.cox_newton import cox
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.logistic_regression import logistic
 from hubbub.estimation.newton_sums import APART, Scored, Together, Triangle
 from hubbub.estimation.stacking import Stacked, stack
 from hubbub.estimation.statistic import Answer, Levels
-from hubbub.tabular.column import Column
 
 RELEASES, RECORDS = 200, 6800
 # The total noise of 67 silos, one of which may collude, at delta 1e-5, as if all sums were one.

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hubbub.core.tabular.column import Column
 from hubbub.estimation import pattern_layout
 from hubbub.estimation.cox_cells import Cox
 from hubbub.estimation.logistic_regression import Logistic
@@ -23,7 +24,6 @@ from hubbub.estimation.pattern_layout import PatternLayout
 from hubbub.estimation.prefix_coding import PrefixCode
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Levels
-from hubbub.tabular.column import Column
 
 SHAPES = st.lists(st.integers(2, 5), min_size=1, max_size=4)
 DIED = Column(name="died", categories=("no", "yes"), complete=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from estimation.made_up import AGE, DIED, MARKER, SEX, STAGE, TIME, patients
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.covariates import SKEWED
 from hubbub.estimation.cox_cells import Cox
@@ -22,7 +23,6 @@ from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.stacking import stack
 from hubbub.estimation.statistic import Iterated, Levels, OneSum
 from hubbub.estimation.survival import Survival
-from hubbub.tabular.column import Column
 
 CELLS = patients()
 BY_SEX, BY_STAGE = Levels(column=SEX), Levels(column=STAGE)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.gray_test import GroupIncidence, compared
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.statistic import Array, Levels
-from hubbub.tabular.column import Column
 
 # Days by group, ALL, AML of low and of high risk: neither, relapse, death in remission.
 DAYS = (

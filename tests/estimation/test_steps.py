@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.incidence import Incidence
 from hubbub.estimation.kinds import statistic_from
 from hubbub.estimation.statistic import Answer, Levels, OneSum
 from hubbub.estimation.survival import Survival, log_rank
 from hubbub.estimation.survival_course import SurvivalCourse
-from hubbub.tabular.column import Column
 
 WEEKS = 84 / 30.4375  # twelve of them, in months
 MONTHS = Column(name="months", low=0, high=13 * WEEKS, step=WEEKS)

@@ -19,7 +19,7 @@ FOLLOWUP = ROOT / "examples" / "followup.py"
 PAPER = ROOT / "examples" / "paper.py"
 SCRIPTS = sorted(set((ROOT / "examples").glob("*.py")) - {WARDS, FOLLOWUP, PAPER})
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-COMMAND = "import sys; from hubbub.cli.main import main; sys.exit(main())"
+COMMAND = "import sys; from hubbub.desk.cli.main import main; sys.exit(main())"
 NEW = "patient,age,sex,systolic,smoker\nn1,71,F,162,yes\nn2,34,M,118,no\n"
 
 

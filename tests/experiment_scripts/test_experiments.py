@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.errors import StudyError
-from hubbub.study.datasets import HEART_COLUMNS, HEART_SILOS
+from hubbub.core.errors import StudyError
+from hubbub.learning.datasets import HEART_COLUMNS, HEART_SILOS
 
 pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
@@ -163,7 +163,7 @@ def test_joint_batches_are_charged_by_the_life_of_their_lists(small):
 
 
 def test_dealt_lists_give_every_place_to_one_silo_in_a_new_order(experiment):
-    randomness = importlib.import_module("hubbub.protocol.primitives.randomness")
+    randomness = importlib.import_module("hubbub.core.protocol.primitives.randomness")
     dealt, source = experiment("joint_batches").dealt, randomness.SecureSource(bytes(16))
     orders = set()
     for _ in range(50):

@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from hubbub.protocol.agreement import mask_graph
+from hubbub.core.protocol.agreement import mask_graph
 
 torch = pytest.importorskip("torch", reason="training needs the extra learn")
 pytest.importorskip("matplotlib", reason="figures need the extra experiments")
@@ -194,7 +194,7 @@ def is_whole(silos: int, degree: int, gone: Collection[int]) -> bool:
 def test_clear_and_masked_steps_have_the_same_sum(module, monkeypatch, silos, nodes, degree):
     """Without noise, with all records and in their order, which leaves nothing to chance."""
     monkeypatch.setattr(
-        "hubbub.protocol.round.batch_rows.injected", lambda _source, chosen, _rows: chosen
+        "hubbub.core.protocol.round.batch_rows.injected", lambda _source, chosen, _rows: chosen
     )
     times = module("experiments.step_times")
     case = times.Case(

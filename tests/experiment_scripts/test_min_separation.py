@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubbub.planning.noise_correlation import best_column, least_noise
-from hubbub.protocol.primitives.correlated_noise import UNIT
+from hubbub.core.planning.noise_correlation import best_column, least_noise
+from hubbub.core.protocol.primitives.correlated_noise import UNIT
 
 sampling = pytest.importorskip(
     "experiments.min_separation", reason="experiments/ is not part of this copy of hubbub"

@@ -19,9 +19,9 @@ import pytest
 from experiments.datasets import RAND_COLUMNS, RAND_SITES, rand
 from experiments.datasets.rand_insurance import _KEPT, _WHEEL, _columns_of
 
-from hubbub.errors import DataError, StudyError
-from hubbub.study import sources
-from hubbub.study.study import Study
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.study import sources
+from hubbub.core.study.study import Study
 
 PEOPLE = 600
 WIDTH = sum(column.width for column in RAND_COLUMNS)

@@ -11,7 +11,7 @@ from experiments.results import RESULTS
 from experiments.wide import KEY
 
 from drafting.cohorts import SILOS, lay
-from hubbub.cli.main import main
+from hubbub.desk.cli.main import main
 
 ROWS = RESULTS / "wide.csv"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-from hubbub.errors import DataError, ModelError, StudyError
+from hubbub.core.errors import DataError, ModelError, StudyError
 from hubbub.learning import build_model, checked_method, clipped_sum, default_loss
 from hubbub.learning.batches import batch_of
 from hubbub.learning.clipped_sums import loop_parts

@@ -14,7 +14,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hubbub.errors import UserError
+from hubbub.core.errors import UserError
+from hubbub.core.tabular.records import Records
 from hubbub.learning import (
     TrainingTask,
     build_model,
@@ -29,7 +30,6 @@ from hubbub.learning import (
 from hubbub.learning.layer_projection import LayerProjection
 from hubbub.learning.replicas import replica
 from hubbub.learning.torch_settings import exact_products, modes_kept
-from hubbub.tabular.records import Records
 
 KINDS = {
     "logistic": ((20,), 1, ()),

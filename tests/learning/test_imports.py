@@ -15,8 +15,8 @@ from hubbub.learning.operation_mode import OperationMode
 
 _PREPARED = """
 import sys
-from hubbub.study.study import Study
-from hubbub.training.preparing import prepare
+from hubbub.core.study.study import Study
+from hubbub.learning.runs.preparing import prepare
 study = Study.parse('''
 study.name = "lean"
 parties = {names = ["a", "b", "c"], colluders = 1}

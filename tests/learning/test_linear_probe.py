@@ -11,13 +11,13 @@ import torch
 
 import hubbub
 from hubbub import Study, plan
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.records import Records
+from hubbub.core.verification.replay.checking import verify
 from hubbub.learning import TrainingTask, build_model, parameters_vector
 from hubbub.learning.linear_probe import least_squares, normalised
+from hubbub.learning.queries.model_size import told_shape
 from hubbub.learning.target_types import ProbedClasses
-from hubbub.planning.model_size import told_shape
-from hubbub.tabular.records import Records
-from hubbub.verification.replay.checking import verify
 
 torch.set_num_threads(1)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import hubbub
-from hubbub.errors import DataError, StudyError
+from hubbub.core.errors import DataError, StudyError
 from hubbub.learning.null_model import beside_null
 from hubbub.learning.target_types import Amount, Count
 

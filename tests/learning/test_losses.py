@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, build_model, checked_method, clipped_sum
 from hubbub.learning.losses import (
     followed,
@@ -21,9 +22,8 @@ from hubbub.learning.losses import (
     poisson,
     squared,
 )
+from hubbub.learning.study.score_vector import ScoreVector
 from hubbub.learning.target_types import Amount, Count, TargetType, TimeToEvent
-from hubbub.study.score_vector import ScoreVector
-from hubbub.tabular.records import Records
 
 VECTOR = ScoreVector.of("add-remove")
 GRID = (1.0, 2.5, 4.0)

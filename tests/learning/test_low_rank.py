@@ -16,7 +16,15 @@ from torch import nn
 
 import hubbub
 from hubbub import Study, plan
-from hubbub.errors import DataError, HubbubError, IntegrityError, ModelError, StudyError
+from hubbub.core.errors import (
+    DataError,
+    HubbubError,
+    IntegrityError,
+    ModelError,
+    StudyError,
+)
+from hubbub.core.tabular.records import Records
+from hubbub.core.verification.replay.checking import verify
 from hubbub.learning import (
     EvaluationTask,
     TrainingTask,
@@ -26,10 +34,8 @@ from hubbub.learning import (
 )
 from hubbub.learning.low_rank import LowRank
 from hubbub.learning.models import default_loss
+from hubbub.learning.study.model import Frozen
 from hubbub.learning.study_model import model_of
-from hubbub.study.model import Frozen
-from hubbub.tabular.records import Records
-from hubbub.verification.replay.checking import verify
 
 torch.set_num_threads(1)
 WORDS, LENGTH, WIDTH, RANK = 12, 5, 8, 2

@@ -16,13 +16,13 @@ import pytest
 import torch
 from torch import nn
 
-from hubbub.errors import ModelError
+from hubbub.core.errors import ModelError
+from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
 from hubbub.learning.attributes import attributes_restored, attributes_unchanged
 from hubbub.learning.frozen_features import _one_by_one
 from hubbub.learning.independence_check import WILD
 from hubbub.learning.torch_settings import seeded
-from hubbub.tabular.records import Records
 
 MARGIN, ROWS = 2.0**-9, 12
 EMPTY = -1

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hubbub.errors import ModelError
+from hubbub.core.errors import ModelError
+from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
 from hubbub.learning.frozen_features import frozen_features
 from hubbub.learning.model_state import ModelState, state_unchanged, writes_refused
 from hubbub.learning.unit_model import per_unit_model
-from hubbub.tabular.records import Records
 
 MARGIN, ROWS = 2.0**-9, 12
 

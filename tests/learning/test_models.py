@@ -18,8 +18,15 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from hubbub import Study, disk, run
-from hubbub.errors import DataError, IntegrityError, ModelError, StudyError
+from hubbub import Study, run
+from hubbub.core import disk
+from hubbub.core.errors import (
+    DataError,
+    IntegrityError,
+    ModelError,
+    StudyError,
+)
+from hubbub.core.tabular.records import Records
 from hubbub.learning import (
     Optimizer,
     TrainingTask,
@@ -40,8 +47,7 @@ from hubbub.learning import (
 from hubbub.learning.clipping import MARGIN
 from hubbub.learning.frozen_features import frozen_features, frozen_layers
 from hubbub.learning.optimizers import cosine
-from hubbub.study.model import Frozen, model_from
-from hubbub.tabular.records import Records
+from hubbub.learning.study.model import Frozen, model_from
 
 
 def two_layers(inputs, outputs):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hubbub.desk.report.score_words import in_a_sentence, score_rows, what_next
 from hubbub.learning.null_model import beside_null
 from hubbub.learning.target_types import Amount, Classes, Count, TimeToEvent
-from hubbub.report.score_words import in_a_sentence, score_rows, what_next
 
 CLASSES = Classes()
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from hubbub.core.tabular.standardisation import Standardisation
 from hubbub.learning import build_model
 from hubbub.learning.low_rank import LowRank, _adapt
 from hubbub.learning.prediction import Scorer, scores, write_onnx
@@ -22,7 +23,6 @@ from hubbub.learning.target_types import (
     TargetType,
     TimeToEvent,
 )
-from hubbub.tabular.standardisation import Standardisation
 
 torch.set_num_threads(1)
 pytestmark = [

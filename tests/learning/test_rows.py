@@ -17,16 +17,16 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hubbub.errors import ModelError
+from hubbub.core.errors import ModelError
+from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, method_for
 from hubbub.learning.clipping import clip_factors
 from hubbub.learning.padded_batches import pieces, rows_are_alone
 from hubbub.learning.per_record import Outer, norms_of
+from hubbub.learning.study.score_vector import ScoreVector
 from hubbub.learning.target_types import Classes
 from hubbub.learning.training_task import rows_within
 from hubbub.learning.trial import tried
-from hubbub.study.score_vector import ScoreVector
-from hubbub.tabular.records import Records
 
 WIDTH, HIDDEN, MARGIN = 20, 16, 2.0**-9
 EMPTY = -1

@@ -17,9 +17,9 @@ from experiments.datasets.spam_mails import token_ids
 from torch import nn
 
 from hubbub import Study, run
-from hubbub.errors import DataError, ModelError
+from hubbub.core.errors import DataError, ModelError
+from hubbub.core.tabular.records import Records
 from hubbub.learning import TrainingTask, build_model, evaluate_records, method_for
-from hubbub.tabular.records import Records
 
 LENGTH, VOCABULARY, WIDTH = 24, 256, 8
 MAILS = 200  # of each silo

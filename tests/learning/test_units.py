@@ -17,18 +17,18 @@ import pytest
 import torch
 from torch import nn
 
-from hubbub.errors import DataError
+from hubbub.core.errors import DataError
+from hubbub.core.protocol.projection.matrix import Draw, Projection
+from hubbub.core.protocol.projection.product import project
+from hubbub.core.protocol.round import projected_sum
+from hubbub.core.tabular.records import Records
 from hubbub.learning import EvaluationTask, TrainingTask, build_model, held_back, per_unit_model
 from hubbub.learning.clipping import clip_factors
 from hubbub.learning.models import default_loss
 from hubbub.learning.per_record import Outer, Products, Stack, from_positions
+from hubbub.learning.queries.feature_sums import FeatureSums
+from hubbub.learning.study.score_vector import ScoreVector
 from hubbub.learning.training_task import rows_within
-from hubbub.protocol.projection.matrix import Draw, Projection
-from hubbub.protocol.projection.product import project
-from hubbub.protocol.round import projected_sum
-from hubbub.study.score_vector import ScoreVector
-from hubbub.tabular.records import Records
-from hubbub.tabular.standardisation import FeatureSums
 
 torch.set_num_threads(1)
 MARGIN = 2.0**-9

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.privacy_ledger import Ledger
 from ledger.book import ROWS, entry
 
 

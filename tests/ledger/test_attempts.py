@@ -7,8 +7,8 @@ from math import inf, nextafter
 
 import pytest
 
-from hubbub.errors import BudgetError, IntegrityError
-from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.core.errors import BudgetError, IntegrityError
+from hubbub.core.ledger.privacy_ledger import Ledger
 from ledger.book import OTHER, ROWS, STUDY, assert_one_sentence, cap_for, charges, entry
 
 EVALUATION = {"noise_multiplier": 9.0}

@@ -9,10 +9,15 @@ from math import exp
 import pytest
 
 import hubbub
-from hubbub.errors import BudgetError, IntegrityError, StudyError, UserError
-from hubbub.ledger.hash_chain import Chain
-from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.privacy.certificate import Certificate
+from hubbub.core.errors import (
+    BudgetError,
+    IntegrityError,
+    StudyError,
+    UserError,
+)
+from hubbub.core.ledger.hash_chain import Chain
+from hubbub.core.ledger.privacy_ledger import Cap, Ledger
+from hubbub.core.privacy.certificate import Certificate
 from ledger.book import (
     DELTA,
     FULL_BATCH,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.cli.main import main
-from hubbub.errors import UserError
-from hubbub.ledger.dp_event import event_of
-from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.core.errors import UserError
+from hubbub.core.ledger.dp_event import event_of
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.desk.cli.main import main
 from ledger.book import (
     DELTA,
     OTHER,

@@ -11,16 +11,16 @@ from unittest import mock
 import pytest
 
 import hubbub
-from hubbub.errors import StudyError
-from hubbub.ledger.entry import LedgerMechanism
-from hubbub.ledger.privacy_ledger import Entry
-from hubbub.ledger.row_cost import cost_of, kind_of, rows_of
-from hubbub.ledger.tally import Tally
-from hubbub.planning import exposure
-from hubbub.privacy.accountant import Composition
+from hubbub.core.errors import StudyError
+from hubbub.core.ledger.entry import LedgerMechanism
+from hubbub.core.ledger.privacy_ledger import Entry
+from hubbub.core.ledger.row_cost import cost_of, kind_of, rows_of
+from hubbub.core.ledger.tally import Tally
+from hubbub.core.planning import exposure
+from hubbub.core.privacy.accountant import Composition
 from ledger.book import entry
 
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 STEPS = 12
 PROJECTIONS = ["", "gaussian", "sign", "layers"]
 BATCHES = ["poisson", "per-step", "per-epoch", "static"]

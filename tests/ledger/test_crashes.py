@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.errors import BudgetError, HubbubError
-from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.core.errors import BudgetError, HubbubError
+from hubbub.core.ledger.privacy_ledger import Ledger
 from ledger.book import ROWS, cap_for, entry, verified
 
 CHARGE_FOR_EVER = """
 import os, sys
 from pathlib import Path
-from hubbub.errors import BudgetError
-from hubbub.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
+from hubbub.core.errors import BudgetError
+from hubbub.core.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
 ledger = Ledger(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()

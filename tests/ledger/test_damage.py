@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.errors import IntegrityError
-from hubbub.ledger.privacy_ledger import Cap, Entry, Ledger
+from hubbub.core.errors import IntegrityError
+from hubbub.core.ledger.privacy_ledger import Cap, Entry, Ledger
 from ledger.book import ROWS, assert_one_sentence, cap_for, charges, entry, key_of
 
 FLIPS = 250

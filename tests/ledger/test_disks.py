@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.errors import IntegrityError
-from hubbub.ledger import hash_chain
-from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.core.errors import IntegrityError
+from hubbub.core.ledger import hash_chain
+from hubbub.core.ledger.privacy_ledger import Ledger
 from ledger.book import DELTA, RELATION, ROWS, assert_one_sentence, entry, verified
 
 NOBODY = 65534
@@ -23,8 +23,8 @@ NOBODY = 65534
 FILL = """
 import resource, sys
 from pathlib import Path
-from hubbub.errors import IntegrityError
-from hubbub.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
+from hubbub.core.errors import IntegrityError
+from hubbub.core.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
 most = int(sys.argv[2])
 charged = 0
 try:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.errors import BudgetError, SpentError, StudyError
-from hubbub.ledger.entry import Admission
-from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.privacy.accountant import Composition
-from hubbub.privacy.certificate import Certificate
-from hubbub.privacy.dominating_pairs import release
-from hubbub.privacy.remaining_budget import RemainingBudget
+from hubbub.core.errors import BudgetError, SpentError, StudyError
+from hubbub.core.ledger.entry import Admission
+from hubbub.core.ledger.privacy_ledger import Cap, Ledger
+from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.certificate import Certificate
+from hubbub.core.privacy.dominating_pairs import release
+from hubbub.core.privacy.remaining_budget import RemainingBudget
 from ledger.book import (
     DELTA,
     OTHER,

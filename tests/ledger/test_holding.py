@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.errors import IntegrityError, UserError
-from hubbub.ledger.hash_chain import Row
-from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.ledger.hash_chain import Row
+from hubbub.core.ledger.privacy_ledger import Ledger
 from ledger.book import cap_for, entry
 
 FOREIGN = {

@@ -16,7 +16,7 @@ from ledger.book import verified
 DRIVER = """
 import json, os, random, signal, sys, time
 from pathlib import Path
-from hubbub.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
+from hubbub.core.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
 
 def charge_for_ever(path, pipe):
     with Ledger(path) as ledger:

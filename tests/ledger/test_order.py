@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import HubbubError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.protocol.round.silo import Charge
-from hubbub.session.in_process import Federation, Record, federate
-from hubbub.session.layout import Layout
+from hubbub.core.errors import HubbubError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.round.silo import Charge
+from hubbub.core.session.in_process import Federation, Record, federate
+from hubbub.core.session.layout import Layout
 from ledger.book import STUDY, cap_for, charges, entry
 
 

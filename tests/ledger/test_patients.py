@@ -8,16 +8,16 @@ from itertools import permutations
 
 import pytest
 
-from hubbub.cli.main import main
-from hubbub.errors import BudgetError, UserError
-from hubbub.ledger.dp_event import event_of
-from hubbub.ledger.privacy_ledger import Cap, Entry, Ledger
-from hubbub.ledger.row_cost import kind_of
-from hubbub.ledger.tally import Tally
-from hubbub.privacy.accountant import Composition
-from hubbub.privacy.dominating_pairs import Step, release
-from hubbub.queries.study_queries import plan
-from hubbub.study.study import Study
+from hubbub.core.errors import BudgetError, UserError
+from hubbub.core.ledger.dp_event import event_of
+from hubbub.core.ledger.privacy_ledger import Cap, Entry, Ledger
+from hubbub.core.ledger.row_cost import kind_of
+from hubbub.core.ledger.tally import Tally
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.dominating_pairs import Step, release
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.main import main
 from ledger.book import DELTA, OTHER, RELATION, entry
 
 STEP = {"noise_multiplier": 4.0, "sample_rate": 0.1, "sampling": "poisson"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hubbub.errors import IntegrityError
-from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.core.errors import IntegrityError
+from hubbub.core.ledger.privacy_ledger import Ledger
 from ledger.book import (
     ROWS,
     assert_noticed,

@@ -10,8 +10,8 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from hubbub.errors import HubbubError
-from hubbub.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
+from hubbub.core.errors import HubbubError
+from hubbub.core.ledger.privacy_ledger import Entry, Ledger, LedgerMechanism
 from ledger.book import (
     DELTA,
     RELATION,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.errors import BudgetError, StudyError
-from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.privacy.reference_law import ReferenceLaw
+from hubbub.core.errors import BudgetError, StudyError
+from hubbub.core.ledger.privacy_ledger import Cap, Ledger
+from hubbub.core.privacy.reference_law import ReferenceLaw
 from ledger.book import DELTA, RELATION, entry, stored
 
 RARE = {"noise_multiplier": 0.7, "sample_rate": 0.001, "sampling": "poisson"}
@@ -107,7 +107,7 @@ def test_a_law_goes_with_adaptive_studies_alone():
 
 @pytest.mark.slow
 def test_the_command_states_a_law_and_says_what_is_not_used(place, capsys):
-    from hubbub.cli.main import main
+    from hubbub.desk.cli.main import main
 
     def said(*words: str) -> str:
         code = main([*words])
@@ -137,7 +137,7 @@ def test_the_command_states_a_law_and_says_what_is_not_used(place, capsys):
 
 
 def test_p24_the_command_takes_no_law_once_a_study_was_let_in(place, capsys):
-    from hubbub.cli.main import main
+    from hubbub.desk.cli.main import main
 
     with Ledger(place) as ledger:
         ledger.set_cap(Cap(epsilon=2.0, delta=1e-5, relation="add-remove", studies="adaptive"))

@@ -8,10 +8,10 @@ from math import erfc, exp, log, sqrt
 import numpy as np
 import pytest
 
-from hubbub.ledger.entry import Entry, LedgerMechanism
-from hubbub.ledger.sums_budget import SumsBudget
-from hubbub.ledger.tally import Tally
-from hubbub.privacy.certificate import Certificate
+from hubbub.core.ledger.entry import Entry, LedgerMechanism
+from hubbub.core.ledger.sums_budget import SumsBudget
+from hubbub.core.ledger.tally import Tally
+from hubbub.core.privacy.certificate import Certificate
 
 
 def gaussian_delta(shift: float, epsilon: float) -> float:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from hubbub.errors import BudgetError, IntegrityError
-from hubbub.ledger.hash_chain import Chain
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.ledger.row import Row
+from hubbub.core.errors import BudgetError, IntegrityError
+from hubbub.core.ledger.hash_chain import Chain
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.row import Row
 from ledger.book import (
     OTHER,
     ROWS,

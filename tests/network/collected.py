@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.network.collection import collection_course
-from hubbub.network.collection.collection_run import serve_collection
-from hubbub.network.collection.kept_frames import KeptFrames
-from hubbub.network.collection.quiet_requests import QuietRequests
-from hubbub.network.coordinator import Coordinator
-from hubbub.network.engine import Missing, Phase
-from hubbub.network.event_log import EventLog
-from hubbub.network.session_notes import SessionNotes
-from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.collection.deposit import Deposit
-from hubbub.training.result import Result
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.learning.runs.result import Result
+from hubbub.site.collected.deposit import Deposit
+from hubbub.site.network.collection import collection_course
+from hubbub.site.network.collection.collection_run import serve_collection
+from hubbub.site.network.collection.kept_frames import KeptFrames
+from hubbub.site.network.collection.quiet_requests import QuietRequests
+from hubbub.site.network.coordinator import Coordinator
+from hubbub.site.network.engine import Missing, Phase
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.session_notes import SessionNotes
+from hubbub.site.network.timeouts import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 from network.relay import Jumping
 
@@ -198,7 +198,7 @@ def noised(monkeypatch: pytest.MonkeyPatch) -> dict[int, NDArray[Any]]:
 @pytest.fixture
 def sums(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], NDArray[np.int64]]]:
     """Each sum that opens, with the silos of its set."""
-    from hubbub.protocol.collection.collector import Collector
+    from hubbub.site.collected.collector import Collector
 
     found: list[tuple[list[int], NDArray[np.int64]]] = []
     honest = Collector.integers

@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from hubbub.network import coordinator, key_files, node_endpoint, party_folder
-from hubbub.network.nats import relay_connection, server
-from hubbub.training import preparing
+from hubbub.learning.runs import preparing
+from hubbub.site.network import (
+    coordinator,
+    key_files,
+    node_endpoint,
+    party_folder,
+)
+from hubbub.site.network.nats import relay_connection, server
 from network.consortium import planned, sent_home
 from network.relay import Watched, gathered
 

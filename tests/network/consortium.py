@@ -9,24 +9,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hubbub.network.aggregator_run import serve
-from hubbub.network.clock import Check, Clock
-from hubbub.network.coordinator import Coordinator
-from hubbub.network.endpoint import Endpoint
-from hubbub.network.engine import Phase
-from hubbub.network.event_log import EventLog
-from hubbub.network.key_files import roster_of
-from hubbub.network.node_endpoint import NodeEndpoint
-from hubbub.network.party_folder import PartyFolder
-from hubbub.network.requests import Requests
-from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.network.timeouts import Timeouts
-from hubbub.planning import exposure
-from hubbub.planning.plan_values import Plan
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.queries.study_queries import plan
-from hubbub.study.study import Study
-from hubbub.training.result import Result
+from hubbub.core.planning import exposure
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.study.study import Study
+from hubbub.learning.runs.result import Result
+from hubbub.site.network.aggregator_run import serve
+from hubbub.site.network.clock import Check, Clock
+from hubbub.site.network.coordinator import Coordinator
+from hubbub.site.network.endpoint import Endpoint
+from hubbub.site.network.engine import Phase
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.key_files import roster_of
+from hubbub.site.network.node_endpoint import NodeEndpoint
+from hubbub.site.network.party_folder import PartyFolder
+from hubbub.site.network.requests import Requests
+from hubbub.site.network.silo_endpoint import SiloEndpoint
+from hubbub.site.network.timeouts import Timeouts
 from network.engine import in_process
 
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")

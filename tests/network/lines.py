@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubbub.network.engine import Missing
-from hubbub.network.nats.address import Relay
-from hubbub.network.nats.answering import Answering
-from hubbub.network.nats.carrier import Carrier
-from hubbub.network.nats.server import PROCESS_ID, Server, write_server
-from hubbub.network.nats.tls import RelayCertificate
-from hubbub.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.site.network.engine import Missing
+from hubbub.site.network.nats.address import Relay
+from hubbub.site.network.nats.answering import Answering
+from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.nats.server import PROCESS_ID, Server, write_server
+from hubbub.site.network.nats.tls import RelayCertificate
 
 NAMES = {"aggregator": "aggregator", "ann": "silo", "bob": "silo", "node-1": "node"}
 

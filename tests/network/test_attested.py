@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import ProtocolError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.network import checkup, coordinator
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.agreement.roll_call import called
-from hubbub.verification.attestation.platforms import PlatformEvidence
-from hubbub.verification.attestation.software import SoftwareAttester, own_code
-from hubbub.verification.evidence.attested_sessions import _replayed
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import ProtocolError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.protocol.agreement.roll_call import called
+from hubbub.core.verification.attestation.platforms import PlatformEvidence
+from hubbub.core.verification.evidence.attested_sessions import _replayed
+from hubbub.core.verification.replay.checking import verify
+from hubbub.site.attestation.software import SoftwareAttester, own_code
+from hubbub.site.network import checkup, coordinator
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.timeouts import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 from network.lines import over_nats
 from network.relay import Watched

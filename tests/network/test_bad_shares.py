@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import HubbubError
-from hubbub.network.envelope import read_answer
-from hubbub.protocol.primitives.wire import Frame, Tag, unverified
-from hubbub.protocol.round.masking import Masking
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.session.ask import AbsentError, Call
-from hubbub.session.in_process import federate
-from hubbub.session.layout import Layout
+from hubbub.core.errors import HubbubError
+from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
+from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.session.ask import AbsentError, Call
+from hubbub.core.session.in_process import federate
+from hubbub.core.session.layout import Layout
+from hubbub.site.network.envelope import read_answer
 from network.relay import Relay, Session, Watched, at, flipped, on_parts, opened, refusal
 
 FULL: dict[str, Any] = {

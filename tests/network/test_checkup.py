@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli.main import main
-from hubbub.errors import DataError
-from hubbub.network import checkup as checkups
-from hubbub.network.aggregator_process import RelayFiles
-from hubbub.network.checkup import Checked, checkup
-from hubbub.network.event_log import EventLog
-from hubbub.network.join import Machine, join, relay_of
-from hubbub.network.nats import login_trial, relay_connection, tls
-from hubbub.network.nats.server import Server
-from hubbub.network.party_folder import RELAY, PartyFolder
+from hubbub.core.errors import DataError
+from hubbub.desk.cli.main import main
+from hubbub.site.network import checkup as checkups
+from hubbub.site.network.aggregator_process import RelayFiles
+from hubbub.site.network.checkup import Checked, checkup
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.join import Machine, join, relay_of
+from hubbub.site.network.nats import login_trial, relay_connection, tls
+from hubbub.site.network.nats.server import Server
+from hubbub.site.network.party_folder import RELAY, PartyFolder
 from network.lines import relayed, wait
 from network.test_over_nats import Everybody
 
@@ -309,7 +309,7 @@ def test_a_silo_whose_file_is_refused_is_not_there_for_others(
     def opened(*_: object) -> None:
         raise AssertionError("a line was opened")
 
-    monkeypatch.setattr("hubbub.network.join.Answering", opened)
+    monkeypatch.setattr("hubbub.site.network.join.Answering", opened)
     log = EventLog(party="ann")
     with pytest.raises(DataError, match=r"row 21 after the header.*hubbub check") as refusal:
         join(party_folder, relay_of(party_folder, None, everybody.roster), Machine(), log)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.network.aggregator_process import RelayFiles
-from hubbub.network.nats.address import Relay
-from hubbub.network.nats.carrier import Carrier
-from hubbub.network.nats.server import LOG, Server
-from hubbub.network.nats.tls import RelayCertificate
-from hubbub.network.party_folder import RELAY
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.site.network.aggregator_process import RelayFiles
+from hubbub.site.network.nats.address import Relay
+from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.nats.server import LOG, Server
+from hubbub.site.network.nats.tls import RelayCertificate
+from hubbub.site.network.party_folder import RELAY
 from network.lines import free_port, wait
 from network.test_over_nats import Everybody
 

@@ -11,13 +11,13 @@ import pytest
 from tests.coefficients.made_up import COLUMNS, LOGARITHM, STAGES
 from tests.validation.made_up import SILOS, TARGETS, write_silos
 
-from hubbub.queries.coefficients.coefficients_query import (
+from hubbub.core.verification.replay.checking import verify
+from hubbub.learning.queries.coefficients.coefficients_query import (
     COEFFICIENT_SUMS,
     COEFFICIENTS,
     CoefficientsQuery,
 )
-from hubbub.training.result import Result
-from hubbub.verification.replay.checking import verify
+from hubbub.learning.runs.result import Result
 from network.consortium import Consortium, table
 from network.lines import over_nats
 from network.relay import HASTY, Watched

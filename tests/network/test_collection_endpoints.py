@@ -15,26 +15,31 @@ from typing import Any
 import pytest
 import tomli_w
 
-from hubbub import disk
-from hubbub.cli.main import main
-from hubbub.errors import HubbubError, IntegrityError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.network.collection.asked import collect_frame
-from hubbub.network.collection.kept_frames import KeptFrames
-from hubbub.network.envelope import read_answer, request
-from hubbub.network.event_log import EventLog
-from hubbub.network.key_files import read_roster, roster_of, write_roster
-from hubbub.network.node_endpoint import NodeEndpoint
-from hubbub.network.party_folder import PartyFolder
-from hubbub.protocol.collection.collection_opening import CollectionPlace
-from hubbub.protocol.collection.node import CollectionNode
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
-from hubbub.session.ask import Call
-from hubbub.session.layout import round_parameters_of
-from hubbub.session.session_offer import SessionOffer
-from hubbub.study.study import Study
-from hubbub.verification.replay.checking import verify
+from hubbub.core import disk
+from hubbub.core.errors import HubbubError, IntegrityError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.wire import (
+    HEADER_BYTES,
+    SIGNATURE_BYTES,
+    Tag,
+    unverified,
+)
+from hubbub.core.session.ask import Call
+from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.session.session_offer import SessionOffer
+from hubbub.core.study.study import Study
+from hubbub.core.verification.replay.checking import verify
+from hubbub.desk.cli.main import main
+from hubbub.site.collected.collection_opening import CollectionPlace
+from hubbub.site.collected.node import CollectionNode
+from hubbub.site.network.collection.asked import collect_frame
+from hubbub.site.network.collection.kept_frames import KeptFrames
+from hubbub.site.network.envelope import read_answer, request
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.key_files import read_roster, roster_of, write_roster
+from hubbub.site.network.node_endpoint import NodeEndpoint
+from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
     Deaths,
     Killed,
@@ -95,7 +100,7 @@ class Table:
         return found
 
     def set_of(self, deposits: dict[str, list[bytes]]) -> bytes:
-        from hubbub.protocol.collection.collection_opening import Opening
+        from hubbub.site.collected.collection_opening import Opening
 
         opening = Opening.read(self.place, self.collect, self.keys)
         index = {self.place.roster.name(i): i for i in self.place.roster.silos}
@@ -169,7 +174,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[None]:
         disk.write_bytes(path, *content, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr("hubbub.network.collection.kept_frames.write_bytes", refuses)
+        patch.setattr("hubbub.site.network.collection.kept_frames.write_bytes", refuses)
         yield
 
 
@@ -732,7 +737,7 @@ def test_no_call_is_answered_by_who_it_is_not_for(table: Table, call: Call) -> N
 
 def test_no_file_that_a_silo_keeps_holds_a_secret(table: Table, monkeypatch: Any) -> None:
     """Neither its seeds nor its noised sum are in any of its files, in any plain encoding."""
-    from hubbub.protocol.collection.deposit import Deposit
+    from hubbub.site.collected.deposit import Deposit
 
     seen: list[bytes] = []
     honest = Deposit.sealed

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.network.collection import kept_frames
-from hubbub.network.collection.kept_frames import KeptFrames
-from hubbub.network.coordinator import Coordinator
-from hubbub.network.party_folder import PartyFolder
-from hubbub.session.session_offer import SessionOffer
-from hubbub.tabular.standardisation import Standardisation
-from hubbub.training.run_folder import answers_in
-from hubbub.verification.evidence.finding import SIGNED
-from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript.frame_records import read, read_header
-from hubbub.verification.transcript.writer import Transcript
+from hubbub.core.errors import IntegrityError, StudyError, UserError
+from hubbub.core.runs.run_folder import answers_in
+from hubbub.core.session.session_offer import SessionOffer
+from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.verification.evidence.finding import SIGNED
+from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.transcript.frame_records import read, read_header
+from hubbub.core.verification.transcript.writer import Transcript
+from hubbub.site.network.collection import kept_frames
+from hubbub.site.network.collection.kept_frames import KeptFrames
+from hubbub.site.network.coordinator import Coordinator
+from hubbub.site.network.party_folder import PartyFolder
 from network.collected import (
     ASKED,
     DAY,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli import command_log
-from hubbub.cli.main import main
+from hubbub.desk.cli import command_log
+from hubbub.desk.cli.main import main
 
 
 @pytest.fixture

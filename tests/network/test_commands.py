@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from hubbub.cli import network_commands
-from hubbub.cli.command_log import COMMANDS
-from hubbub.cli.main import main
-from hubbub.errors import UserError
-from hubbub.network.event_log import EventLog
-from hubbub.network.folder_lock import alone
-from hubbub.network.party_folder import PartyFolder
-from hubbub.study.study import Study
+from hubbub.core.errors import UserError
+from hubbub.core.study.study import Study
+from hubbub.desk.cli import network_commands
+from hubbub.desk.cli.command_log import COMMANDS
+from hubbub.desk.cli.main import main
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.folder_lock import alone
+from hubbub.site.network.party_folder import PartyFolder
 from network.consortium import HOSPITALS, table
 from network.lines import wait
 
@@ -342,7 +342,7 @@ def test_keys_with_a_passphrase_are_closed_without_it(ask, command, home, tmp_pa
 def test_a_passphrase_is_asked_for_twice_and_never_shown(command, tmp_path, monkeypatch):
     said = iter(["one", "two", "one", "one"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("hubbub.cli.passphrase.getpass", lambda _: next(said))
+    monkeypatch.setattr("hubbub.desk.cli.passphrase.getpass", lambda _: next(said))
     asked = ("keygen", "x", "--home", tmp_path / "x", "--passphrase")
     refuses(command, *asked, says="the same passphrase twice")
     assert not (tmp_path / "x").exists()
@@ -377,7 +377,9 @@ def test_a_source_of_a_passphrase_that_is_empty_is_no_wish_for_open_keys(
         else:
             given = ("--passphrase",) if asked is made else ()
             monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-            monkeypatch.setattr("hubbub.cli.passphrase.getpass", lambda _: content.split("\n")[0])
+            monkeypatch.setattr(
+                "hubbub.desk.cli.passphrase.getpass", lambda _: content.split("\n")[0]
+            )
         refuses(command, *asked, *given, says="found an empty first line")
     assert not (tmp_path / "x").exists()
 
@@ -467,7 +469,7 @@ def test_a_full_disk_leaves_no_half_of_a_key_file(command, tmp_path, monkeypatch
         file.write(content[: len(content) // 2])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("hubbub.disk.write_all", full)
+    monkeypatch.setattr("hubbub.core.disk.write_all", full)
     with pytest.raises(OSError, match="No space left"):
         PartyFolder.made(tmp_path / "x", "x", "silo")
     assert [path.name for path in (tmp_path / "x").iterdir()] == ["lock"]
@@ -510,7 +512,7 @@ def test_serve_keeps_an_audit_of_this_study_and_no_other(ask, command, home, tmp
     def hosted(*_args, **_options):
         raise UserError("expected a study to run, got a test")
 
-    monkeypatch.setattr("hubbub.network.aggregator_process.host", hosted)
+    monkeypatch.setattr("hubbub.site.network.aggregator_process.host", hosted)
     ask(*approval(home, "aggregator"))
     few = ("--runs", "2", "--canaries", "50", "--confidence", "0.99999")
     said = ask("audit", home / "study.toml", *few, "--out", found)
@@ -605,7 +607,7 @@ def test_the_demo_over_the_network_sets_both_runs_side_by_side(ask, home, monkey
         tell("words for people, which --json has no place for")
         return {"out": str(out / "run"), "final": {"auc": 0.875, "epsilon": 1.0}}
 
-    monkeypatch.setattr("hubbub.network.demo.run_demo", apart)
+    monkeypatch.setattr("hubbub.site.network.demo.run_demo", apart)
     said = ask("demo", "--network", "--out", home / "demo")
     assert said["auc"].keys() == {"network", "in-process"}
     assert said["auc"]["network"] == 0.875
@@ -694,7 +696,7 @@ def test_a_folder_without_a_status_is_refused(command, tmp_path, text):
 
 
 def test_a_log_that_has_grown_large_begins_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr("hubbub.network.event_log._LARGEST", 1000)
+    monkeypatch.setattr("hubbub.site.network.event_log._LARGEST", 1000)
     event_log = EventLog(party="cleveland", folder=tmp_path)
     for number in range(30):
         event_log.note("step", step=number, steps=30, epsilon=0.1, seconds=0.1)
@@ -719,7 +721,7 @@ def test_the_status_has_how_far_and_how_long_and_what_went_wrong(ask, tmp_path):
 
 def test_what_repeats_itself_is_told_once_a_minute(capsys, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("hubbub.cli.network_commands.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("hubbub.desk.cli.network_commands.time.monotonic", lambda: now[0])
     tell = network_commands._Teller(json=False)
     for second in range(0, 180, 2):
         now[0] = float(second)

@@ -8,15 +8,15 @@ from unittest import mock
 
 import pytest
 
-from hubbub.errors import StudyError
-from hubbub.training import run_folder
-from hubbub.training.run_study import run
-from hubbub.verification.audit.canary_audit import audit
-from hubbub.verification.evidence.claims import check
-from hubbub.verification.evidence.evidence_file import with_signature
-from hubbub.verification.replay import checking
-from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript.transcript_header import plain_roster
+from hubbub.core.errors import StudyError
+from hubbub.core.runs import run_folder
+from hubbub.core.verification.evidence.claims import check
+from hubbub.core.verification.evidence.evidence_file import with_signature
+from hubbub.core.verification.replay import checking
+from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.transcript.transcript_header import plain_roster
+from hubbub.learning.audit.canary_audit import audit
+from hubbub.learning.runs.run_study import run
 from network.consortium import HOSPITALS, Consortium, table
 
 

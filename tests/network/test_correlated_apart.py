@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from hubbub.network.engine import Missing
-from hubbub.network.envelope import read_request
-from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.session.ask import Call
-from hubbub.verification.replay.checking import verify
+from hubbub.core.session.ask import Call
+from hubbub.core.verification.replay.checking import verify
+from hubbub.site.network.engine import Missing
+from hubbub.site.network.envelope import read_request
+from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.consortium import QUICK, Consortium, table
 
 NAMES = ("cleveland", "hungary", "switzerland")

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import DataError
-from hubbub.network import checkup, join
-from hubbub.network.collection.asked import approved
-from hubbub.network.refusal import Refusal
-from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.session.session_offer import RefusedError
-from hubbub.study import sources
-from hubbub.study.extracts import extract
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import DataError
+from hubbub.core.session.session_offer import RefusedError
+from hubbub.core.study import sources
+from hubbub.core.study.extracts import extract
+from hubbub.core.verification.replay.checking import verify
+from hubbub.site.network import checkup, join
+from hubbub.site.network.collection.asked import approved
+from hubbub.site.network.refusal import Refusal
+from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.consortium import Consortium, table
 
 SILOS = ("north", "south", "west")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli.main import main
-from hubbub.network.event_export import exported
-from hubbub.network.event_log import EventLog
+from hubbub.desk.cli.main import main
+from hubbub.site.network.event_export import exported
+from hubbub.site.network.event_log import EventLog
 from network.lines import free_port, wait
 
 service = pytest.importorskip(
@@ -115,7 +115,7 @@ def test_a_party_sends_its_events_where_it_is_told_to(collector, tmp_path, monke
     def joined(*parts: Any, **_: Any) -> None:
         parts[3].note("connected")
 
-    monkeypatch.setattr("hubbub.network.join.join", joined)
+    monkeypatch.setattr("hubbub.site.network.join.join", joined)
     assert main([*_party_of_a_roster(tmp_path), *(["--otlp"] if asked else [])]) == 0
     assert len(collector) == int(asked)
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import BudgetError, HubbubError
-from hubbub.ledger.entry import Cap
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.engine import Missing
-from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.network.timeouts import Timeouts
-from hubbub.session.ask import AbsentError
-from hubbub.training.result import Result
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import BudgetError, HubbubError
+from hubbub.core.ledger.entry import Cap
+from hubbub.core.session.ask import AbsentError
+from hubbub.core.verification.replay.checking import verify
+from hubbub.learning.runs.result import Result
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.engine import Missing
+from hubbub.site.network.silo_endpoint import SiloEndpoint
+from hubbub.site.network.timeouts import Timeouts
 from network.relay import HASTY, NAMES, Watched, opened
 
 SETUP = ("ping", "open", "commit", "reveal", "contribute", "confirm", "finish")

@@ -17,18 +17,18 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import ProtocolError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.engine import Missing
-from hubbub.network.session_notes import PAID
-from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.agreement.pair_secrets import PairSecret
-from hubbub.protocol.primitives.wire import Frame
-from hubbub.protocol.round.attempt_order import Turn
-from hubbub.protocol.round.masking import Masking
-from hubbub.session.ask import AbsentError
+from hubbub.core.errors import ProtocolError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.protocol.agreement.pair_secrets import PairSecret
+from hubbub.core.protocol.primitives.wire import Frame
+from hubbub.core.protocol.round.attempt_order import Turn
+from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.session.ask import AbsentError
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.engine import Missing
+from hubbub.site.network.session_notes import PAID
+from hubbub.site.network.silo_endpoint import SiloEndpoint
+from hubbub.site.network.timeouts import Timeouts
 from network.relay import NAMES, Watched, flipped, gathered, opened
 
 # In the n-th phase of a name, for a party: what happens, and a number that says more.
@@ -272,7 +272,7 @@ def mask_without_session(patch: pytest.MonkeyPatch) -> None:
 
 def pays_nothing(patch: pytest.MonkeyPatch) -> None:
     """A silo that does not write its charges down."""
-    patch.setattr("hubbub.ledger.privacy_ledger.Ledger.charge", lambda *_, **__: None)
+    patch.setattr("hubbub.core.ledger.privacy_ledger.Ledger.charge", lambda *_, **__: None)
 
 
 BROKEN = {

@@ -21,17 +21,22 @@ from typing import Any
 
 import pytest
 
-from hubbub.network.aggregator_process import RelayFiles
-from hubbub.network.join import relay_of
-from hubbub.network.nats.answering import Answering
-from hubbub.network.nats.message_delivery import Message, MessageDelivery
-from hubbub.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
-from hubbub.network.nats.pieces import PIECE_BYTES, Outgoing, Packet, PacketKind
-from hubbub.network.nats.server import Server
-from hubbub.network.nats.subjects import answers_of, asked_of, seed_of
-from hubbub.network.nats.tls import client_context
-from hubbub.network.party_folder import RELAY
-from hubbub.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.site.network.aggregator_process import RelayFiles
+from hubbub.site.network.join import relay_of
+from hubbub.site.network.nats.answering import Answering
+from hubbub.site.network.nats.message_delivery import Message, MessageDelivery
+from hubbub.site.network.nats.other_end import UNHEARD_SECONDS, OtherEnd
+from hubbub.site.network.nats.pieces import (
+    PIECE_BYTES,
+    Outgoing,
+    Packet,
+    PacketKind,
+)
+from hubbub.site.network.nats.server import Server
+from hubbub.site.network.nats.subjects import answers_of, asked_of, seed_of
+from hubbub.site.network.nats.tls import client_context
+from hubbub.site.network.party_folder import RELAY
 from network.lines import Relayed, asked, come, relayed, wait
 from network.test_over_nats import Everybody
 
@@ -157,7 +162,7 @@ def test_one_reply_is_taken_of_a_party_whatever_it_sends() -> None:
 
 
 def test_of_requests_that_nobody_has_read_one_is_kept(tmp_path: Path) -> None:
-    from hubbub.network.nats.address import Relay
+    from hubbub.site.network.nats.address import Relay
 
     keys = Keys.generate("ann", "silo").networked()
     nobody = Relay.of("tls://127.0.0.1:1")

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import BudgetError, IntegrityError
-from hubbub.ledger.entry import Cap
-from hubbub.network import monitor
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import request
-from hubbub.network.event_log import EventLog
-from hubbub.network.join import Machine, _Joined
-from hubbub.network.monitor import health, monitored
-from hubbub.network.nats.address import Relay
-from hubbub.network.timeouts import Timeouts
-from hubbub.session.ask import AbsentError, Call
+from hubbub.core.errors import BudgetError, IntegrityError
+from hubbub.core.ledger.entry import Cap
+from hubbub.core.session.ask import AbsentError, Call
+from hubbub.site.network import monitor
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.envelope import request
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.join import Machine, _Joined
+from hubbub.site.network.monitor import health, monitored
+from hubbub.site.network.nats.address import Relay
+from hubbub.site.network.timeouts import Timeouts
 from network.lines import free_port
 from network.relay import HASTY, NAMES, Watched, open_frame, opened, refusal
 from network.test_monitor import get, samples

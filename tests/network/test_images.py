@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.errors import DataError
-from hubbub.study.code_hashes import source_hash
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import DataError
+from hubbub.core.study.code_hashes import source_hash
+from hubbub.core.verification.replay.checking import verify
 from network.consortium import Consortium, table
 
 SILOS = ("north", "south", "west")
@@ -100,7 +100,7 @@ def test_a_silo_whose_images_are_others_stays_away_without_a_name(
 ) -> None:
     parties = Consortium.gather(tmp_path, asked())
     np.save(tmp_path / "images" / "south" / "3.npy", np.zeros((1, 8, 8), dtype=np.float32))
-    with pytest.raises(hubbub.errors.HubbubError) as raised:
+    with pytest.raises(hubbub.core.errors.HubbubError) as raised:
         parties.serve()
     assert "3.npy" not in "".join([str(raised.value), *parties.said])
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from hubbub.network.aggregator_process import host, named_relay
-from hubbub.network.event_log import EventLog
-from hubbub.network.join import Machine, join, relay_of
-from hubbub.network.key_files import roster_of
-from hubbub.network.party_folder import RELAY, PartyFolder
-from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.study.study import Study
-from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript.frame_records import files, read, read_header
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.study.study import Study
+from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.transcript.frame_records import files, read, read_header
+from hubbub.site.network.aggregator_process import host, named_relay
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.join import Machine, join, relay_of
+from hubbub.site.network.key_files import roster_of
+from hubbub.site.network.party_folder import RELAY, PartyFolder
+from hubbub.site.network.timeouts import Timeouts
 from network.lines import free_port
 from network.relay import tiny
 

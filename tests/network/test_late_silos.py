@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from hubbub.network import session_notes
-from hubbub.network.clock import Check
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.engine import Missing
-from hubbub.network.envelope import answer, read_answer
-from hubbub.network.refusal import Refusal
-from hubbub.network.timeouts import Timeouts
-from hubbub.planning import mask_degree
-from hubbub.planning.mask_degree import is_sparse
-from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
-from hubbub.session.ask import AbsentError, Call
-from hubbub.session.attendance import RESTARTED
-from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript.frame_records import files, read
+from hubbub.core.planning import mask_degree
+from hubbub.core.planning.mask_degree import is_sparse
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
+from hubbub.core.session.ask import AbsentError, Call
+from hubbub.core.session.attendance import RESTARTED
+from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.transcript.frame_records import files, read
+from hubbub.site.network import session_notes
+from hubbub.site.network.clock import Check
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.engine import Missing
+from hubbub.site.network.envelope import answer, read_answer
+from hubbub.site.network.refusal import Refusal
+from hubbub.site.network.timeouts import Timeouts
 from network.relay import HASTY, Jumping, Relay, Watched, opened
 
 FIVE = ("ann", "bob", "cyn", "dan", "eve")

@@ -19,18 +19,29 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli.main import main
-from hubbub.errors import UserError
-from hubbub.network.join import relay_of
-from hubbub.network.key_files import write_roster
-from hubbub.network.nats.address import Relay
-from hubbub.network.nats.leaf import LeafFiles
-from hubbub.network.nats.login_trial import tried
-from hubbub.network.nats.pieces import Packet, PacketKind
-from hubbub.network.nats.server import CONFIGURATION, LOG, Server, binary, write_server
-from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
-from hubbub.network.nats.tls import RelayCertificate
-from hubbub.protocol.primitives.identity import Keys
+from hubbub.core.errors import UserError
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.desk.cli.main import main
+from hubbub.site.network.join import relay_of
+from hubbub.site.network.key_files import write_roster
+from hubbub.site.network.nats.address import Relay
+from hubbub.site.network.nats.leaf import LeafFiles
+from hubbub.site.network.nats.login_trial import tried
+from hubbub.site.network.nats.pieces import Packet, PacketKind
+from hubbub.site.network.nats.server import (
+    CONFIGURATION,
+    LOG,
+    Server,
+    binary,
+    write_server,
+)
+from hubbub.site.network.nats.subjects import (
+    answers_of,
+    asked_of,
+    nkey_of,
+    seed_of,
+)
+from hubbub.site.network.nats.tls import RelayCertificate
 from network.lines import Relayed, asked, come, free_port, missing, relayed, wait
 from network.test_over_nats import Everybody
 

@@ -26,16 +26,18 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli.main import main
-from hubbub.errors import StudyError, UserError
-from hubbub.network import envelope
-from hubbub.network.key_files import write_roster
-from hubbub.network.nats import server, tls
-from hubbub.network.nats.address import Relay
-from hubbub.network.nats.answering import Answering, KeptAnswers
-from hubbub.network.nats.carrier import Carrier
-from hubbub.network.nats.message_delivery import Message
-from hubbub.network.nats.server import (
+from hubbub.core.errors import StudyError, UserError
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.session.ask import Call
+from hubbub.desk.cli.main import main
+from hubbub.site.network import envelope
+from hubbub.site.network.key_files import write_roster
+from hubbub.site.network.nats import server, tls
+from hubbub.site.network.nats.address import Relay
+from hubbub.site.network.nats.answering import Answering, KeptAnswers
+from hubbub.site.network.nats.carrier import Carrier
+from hubbub.site.network.nats.message_delivery import Message
+from hubbub.site.network.nats.server import (
     CONFIGURATION,
     LOG,
     Server,
@@ -43,11 +45,14 @@ from hubbub.network.nats.server import (
     configuration,
     write_server,
 )
-from hubbub.network.nats.subjects import answers_of, asked_of, nkey_of, seed_of
-from hubbub.network.nats.tls import RelayCertificate, client_context
-from hubbub.network.nats.transports import let_go
-from hubbub.protocol.primitives.identity import Keys, Roster
-from hubbub.session.ask import Call
+from hubbub.site.network.nats.subjects import (
+    answers_of,
+    asked_of,
+    nkey_of,
+    seed_of,
+)
+from hubbub.site.network.nats.tls import RelayCertificate, client_context
+from hubbub.site.network.nats.transports import let_go
 from network.lines import (
     NAMES,
     Party,

@@ -18,33 +18,38 @@ import numpy as np
 import pytest
 
 from hubbub import learning
-from hubbub.errors import ProtocolError
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import answer, read_answer, request
-from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.planning import exposure
-from hubbub.protocol.primitives.wire import EVERYBODY, Frame, Tag, unverified
-from hubbub.protocol.round.round_parameters import decoded
-from hubbub.protocol.round.silo import Silo
-from hubbub.protocol.round.silo_batches import TokenBatches
-from hubbub.protocol.token_lists import onion_layers
-from hubbub.protocol.token_lists.list_context import repeated
-from hubbub.protocol.token_lists.mixer import Mixer
-from hubbub.protocol.token_lists.onion_layers import Done, Job, Wrap
-from hubbub.protocol.token_lists.token_list import Publication, commitment
-from hubbub.queries.study_queries import main_of
-from hubbub.session import silo_token_lists
-from hubbub.session.ask import Call
-from hubbub.session.in_process import Federation
-from hubbub.session.layout import round_parameters_of
-from hubbub.session.session_offer import RefusedError
-from hubbub.session.setup import SetUp
-from hubbub.study.parties import Parties
-from hubbub.study.sources import named_object
-from hubbub.tabular.records import Records
-from hubbub.training.loop import Parameters, Summed, train
-from hubbub.training.preparing import prepare
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import ProtocolError
+from hubbub.core.planning import exposure
+from hubbub.core.planning.study_queries import main_of
+from hubbub.core.protocol.primitives.wire import (
+    EVERYBODY,
+    Frame,
+    Tag,
+    unverified,
+)
+from hubbub.core.protocol.round.round_parameters import decoded
+from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.protocol.round.silo_batches import TokenBatches
+from hubbub.core.protocol.token_lists import onion_layers
+from hubbub.core.protocol.token_lists.list_context import repeated
+from hubbub.core.protocol.token_lists.mixer import Mixer
+from hubbub.core.protocol.token_lists.onion_layers import Done, Job, Wrap
+from hubbub.core.protocol.token_lists.token_list import Publication, commitment
+from hubbub.core.runs.loop import Parameters, Summed, train
+from hubbub.core.session import silo_token_lists
+from hubbub.core.session.ask import Call
+from hubbub.core.session.in_process import Federation
+from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.session.session_offer import RefusedError
+from hubbub.core.session.setup import SetUp
+from hubbub.core.study.parties import Parties
+from hubbub.core.study.sources import named_object
+from hubbub.core.tabular.records import Records
+from hubbub.core.verification.replay.checking import verify
+from hubbub.learning.runs.preparing import prepare
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.envelope import answer, read_answer, request
+from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.lines import over_nats
 from network.relay import (
     FEATURES,

@@ -14,16 +14,23 @@ from urllib.request import urlopen
 
 import pytest
 
-from hubbub.cli import network_commands
-from hubbub.cli.main import main
-from hubbub.errors import BudgetError, DataError, HubbubError, ModelError, UserError, loggable
-from hubbub.network import monitor, silo_endpoint
-from hubbub.network.event_log import EventLog
-from hubbub.network.join import Machine, join, relay_of
-from hubbub.network.monitor import health, monitored
-from hubbub.network.nats.subjects import seed_of
-from hubbub.network.party_folder import PartyFolder
-from hubbub.network.refusal import Refusal
+from hubbub.core.errors import (
+    BudgetError,
+    DataError,
+    HubbubError,
+    ModelError,
+    UserError,
+    loggable,
+)
+from hubbub.desk.cli import network_commands
+from hubbub.desk.cli.main import main
+from hubbub.site.network import monitor, silo_endpoint
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.join import Machine, join, relay_of
+from hubbub.site.network.monitor import health, monitored
+from hubbub.site.network.nats.subjects import seed_of
+from hubbub.site.network.party_folder import PartyFolder
+from hubbub.site.network.refusal import Refusal
 from network.lines import free_port, wait
 from network.test_over_nats import Everybody
 

@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import nn
 
-from hubbub.errors import ModelError
+from hubbub.core.errors import ModelError
+from hubbub.core.study.code_hashes import source_hash
+from hubbub.core.tabular.records import Records
 from hubbub.learning.holdout import held_back
-from hubbub.queries.evaluation_query import EVALUATION
-from hubbub.queries.training_query import TRAINING
-from hubbub.study.code_hashes import source_hash
-from hubbub.tabular.records import Records
+from hubbub.learning.queries.evaluation_query import EVALUATION
+from hubbub.learning.queries.training_query import TRAINING
 from network.relay import NAMES, Watched, opened, setting_of, tiny
 
 MOST = 40

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hubbub.network.collection.asked import collect_frame
-from hubbub.network.envelope import read_answer, read_request, request
-from hubbub.protocol.collection.collection_opening import CollectionPlace
-from hubbub.protocol.primitives.wire import Tag, unverified
-from hubbub.session.ask import Call
-from hubbub.session.layout import round_parameters_of
-from hubbub.session.session_offer import SessionOffer
+from hubbub.core.protocol.primitives.wire import Tag, unverified
+from hubbub.core.session.ask import Call
+from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.session.session_offer import SessionOffer
+from hubbub.site.collected.collection_opening import CollectionPlace
+from hubbub.site.network.collection.asked import collect_frame
+from hubbub.site.network.envelope import read_answer, read_request, request
 from network.collected import collect, noised, sums
 from network.consortium import HOSPITALS, Consortium, planned
 from network.consortium import table as study_table

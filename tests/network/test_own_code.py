@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import StudyError
-from hubbub.network.checkup import checkup
-from hubbub.network.join import Machine
-from hubbub.network.party_folder import PartyFolder
-from hubbub.queries.study_queries import plan
-from hubbub.study.code_hashes import source_hash
+from hubbub.core.errors import StudyError
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.study.code_hashes import source_hash
+from hubbub.site.network.checkup import checkup
+from hubbub.site.network.join import Machine
+from hubbub.site.network.party_folder import PartyFolder
 from network.consortium import Consortium, table
 
 SILOS = ("east", "north", "west")

@@ -11,9 +11,10 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.errors import StudyError
-from hubbub.network import key_files
-from hubbub.network.key_files import (
+from hubbub.core.errors import StudyError
+from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
+from hubbub.site.network import key_files
+from hubbub.site.network.key_files import (
     fingerprint,
     identities,
     identity_toml,
@@ -22,7 +23,6 @@ from hubbub.network.key_files import (
     roster_of,
     roster_toml,
 )
-from hubbub.protocol.primitives.identity import Identity, Keys, Roster
 
 ROLES = {"aggregator": "aggregator", "ann": "silo", "bob": "silo", "node-1": "node"}
 KEYS = {name: Keys.generate(name, role) for name, role in ROLES.items()}

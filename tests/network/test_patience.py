@@ -15,19 +15,19 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import IntegrityError
-from hubbub.network.clock import Check
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.engine import Missing
-from hubbub.network.patience import MOST_FRUITLESS, Patience
-from hubbub.network.refusal import Refusal
-from hubbub.network.session_notes import GRAPHS, FruitlessError
-from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.network.timeouts import Timeouts
-from hubbub.planning import mask_degree
-from hubbub.planning.mask_degree import is_sparse
-from hubbub.protocol.agreement import mask_graph
-from hubbub.session.ask import Absent, AbsentError
+from hubbub.core.errors import IntegrityError
+from hubbub.core.planning import mask_degree
+from hubbub.core.planning.mask_degree import is_sparse
+from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.session.ask import Absent, AbsentError
+from hubbub.site.network.clock import Check
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.engine import Missing
+from hubbub.site.network.patience import MOST_FRUITLESS, Patience
+from hubbub.site.network.refusal import Refusal
+from hubbub.site.network.session_notes import GRAPHS, FruitlessError
+from hubbub.site.network.silo_endpoint import SiloEndpoint
+from hubbub.site.network.timeouts import Timeouts
 from network.relay import HASTY, NAMES, Jumping, Watched
 from network.test_correlated_apart import gathered as correlated
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import DataError
-from hubbub.study import sources
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import DataError
+from hubbub.core.study import sources
+from hubbub.core.verification.replay.checking import verify
 from network.consortium import Consortium, table
 
 SILOS = ("north", "south", "west")

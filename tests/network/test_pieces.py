@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import pytest
 
-from hubbub.errors import ProtocolError
-from hubbub.network.nats import pieces
-from hubbub.network.nats.message_delivery import Message, MessageDelivery
-from hubbub.network.nats.pieces import (
+from hubbub.core.errors import ProtocolError
+from hubbub.site.network.nats import pieces
+from hubbub.site.network.nats.message_delivery import Message, MessageDelivery
+from hubbub.site.network.nats.pieces import (
     MOST_BYTES,
     WINDOW,
     Incoming,

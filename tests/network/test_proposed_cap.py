@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.errors import BudgetError
-from hubbub.ledger.entry import Cap
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.network.timeouts import Timeouts
+from hubbub.core.errors import BudgetError
+from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.site.network.timeouts import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 
 SOON = Timeouts(deadline=20.0, opening=5.0, waiting=1.0, ask_again=0.0, ping=20.0)

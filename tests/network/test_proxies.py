@@ -21,15 +21,15 @@ from urllib.request import urlopen
 
 import pytest
 
-from hubbub.cli.main import main
-from hubbub.errors import UserError
-from hubbub.network.event_log import EventLog
-from hubbub.network.monitor import monitored
-from hubbub.network.nats.address import Relay
-from hubbub.network.nats.login_trial import tried
-from hubbub.network.nats.proxy import VARIABLE, Credentials, Proxy
-from hubbub.network.nats.relay_connection import RelayConnection
-from hubbub.network.nats.subjects import seed_of
+from hubbub.core.errors import UserError
+from hubbub.desk.cli.main import main
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.monitor import monitored
+from hubbub.site.network.nats.address import Relay
+from hubbub.site.network.nats.login_trial import tried
+from hubbub.site.network.nats.proxy import VARIABLE, Credentials, Proxy
+from hubbub.site.network.nats.relay_connection import RelayConnection
+from hubbub.site.network.nats.subjects import seed_of
 from network import lines
 from network.lines import Relayed, free_port, relayed, wait
 from network.test_over_nats import Everybody

@@ -16,21 +16,32 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import ProtocolError
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import NO_SESSION, answer, read_answer, read_request, request
-from hubbub.network.event_log import EventLog
-from hubbub.network.party_folder import ROSTER
-from hubbub.network.requests import Requests
-from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.agreement.roll_call import RollCall
-from hubbub.protocol.primitives.wire import EVERYBODY, VERSION, Tag, unverified
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.queries.training_query import TRAINING
-from hubbub.session.ask import AbsentError, Call
-from hubbub.session.layout import layout_of
-from hubbub.session.session_offer import SessionOffer
-from hubbub.session.setup import SetUp, _RolledSetUp
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.roll_call import RollCall
+from hubbub.core.protocol.primitives.wire import (
+    EVERYBODY,
+    VERSION,
+    Tag,
+    unverified,
+)
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.session.ask import AbsentError, Call
+from hubbub.core.session.layout import layout_of
+from hubbub.core.session.session_offer import SessionOffer
+from hubbub.core.session.setup import SetUp, _RolledSetUp
+from hubbub.learning.queries.training_query import TRAINING
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.envelope import (
+    NO_SESSION,
+    answer,
+    read_answer,
+    read_request,
+    request,
+)
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.party_folder import ROSTER
+from hubbub.site.network.requests import Requests
+from hubbub.site.network.timeouts import Timeouts
 from network.relay import (
     HASTY,
     NAMES,

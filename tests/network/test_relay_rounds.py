@@ -16,18 +16,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import BudgetError, DataError, IntegrityError, ProtocolError
-from hubbub.network.engine import Missing
-from hubbub.network.envelope import answer, read_answer, request
-from hubbub.protocol.primitives.wire import EVERYBODY, Tag, unverified
-from hubbub.queries.evaluation_query import EVALUATION
-from hubbub.queries.standardising_query import STANDARDISATION
-from hubbub.queries.training_query import TRAINING
-from hubbub.session.ask import AbsentError, Call
-from hubbub.session.layout import round_parameters_of
-from hubbub.training.federated import Standardisation
-from hubbub.training.preparing import prepare
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import (
+    BudgetError,
+    DataError,
+    IntegrityError,
+    ProtocolError,
+)
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, unverified
+from hubbub.core.runs.federated import Standardisation
+from hubbub.core.session.ask import AbsentError, Call
+from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.verification.replay.checking import verify
+from hubbub.learning.queries.evaluation_query import EVALUATION
+from hubbub.learning.queries.standardising_query import STANDARDISATION
+from hubbub.learning.queries.training_query import TRAINING
+from hubbub.learning.runs.preparing import prepare
+from hubbub.site.network.engine import Missing
+from hubbub.site.network.envelope import answer, read_answer, request
 from network.consortium import planned
 from network.relay import (
     FEATURES,

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import ProtocolError
-from hubbub.network.envelope import read_request
-from hubbub.network.nats.server import PROCESS_ID
-from hubbub.session.ask import Call
+from hubbub.core.errors import ProtocolError
+from hubbub.core.session.ask import Call
+from hubbub.site.network.envelope import read_request
+from hubbub.site.network.nats.server import PROCESS_ID
 from network.lines import over_nats, wait
 from network.relay import HASTY, NAMES, Watched, tiny
 from network.test_lists import (

@@ -21,17 +21,17 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli import ledger_commands
-from hubbub.cli.main import main
-from hubbub.errors import HubbubError, IntegrityError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.ledger.witness import Witness
-from hubbub.network.collection.kept_frames import KeptFrames
-from hubbub.network.event_log import EventLog
-from hubbub.network.requests import Requests
-from hubbub.network.silo_endpoint import SiloEndpoint
-from hubbub.planning.mechanism import Mechanism
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import HubbubError, IntegrityError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.witness import Witness
+from hubbub.core.planning.mechanism import Mechanism
+from hubbub.core.verification.replay.checking import verify
+from hubbub.desk.cli import ledger_commands
+from hubbub.desk.cli.main import main
+from hubbub.site.network.collection.kept_frames import KeptFrames
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.requests import Requests
+from hubbub.site.network.silo_endpoint import SiloEndpoint
 from network.consortium import sent_home
 from network.relay import HASTY, NAMES, Jumping, Relay, gathered
 from network.restored_folders import CollectionGame, Images, SessionGame, check_fresh, deposits

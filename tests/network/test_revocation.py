@@ -20,24 +20,30 @@ from typing import Any
 
 import pytest
 
-from hubbub.cli.main import main
-from hubbub.errors import StudyError, UserError
-from hubbub.network import clock, coordinator
-from hubbub.network.approval_files import APPROVED
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import read_answer, request
-from hubbub.network.event_log import EventLog
-from hubbub.network.join import Machine, join, relay_of
-from hubbub.network.key_files import roster_of
-from hubbub.network.nats.address import Relay as Where
-from hubbub.network.nats.answering import Answering
-from hubbub.network.nats.message_delivery import Message
-from hubbub.network.party_folder import IDENTITY, KEYS, ROSTER, PartyFolder, ReplacedError
-from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.protocol.primitives.wire import Tag, unverified
-from hubbub.session.ask import AbsentError, Call
-from hubbub.study.study import Study
+from hubbub.core.errors import StudyError, UserError
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.wire import Tag, unverified
+from hubbub.core.session.ask import AbsentError, Call
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.main import main
+from hubbub.site.network import clock, coordinator
+from hubbub.site.network.approval_files import APPROVED
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.envelope import read_answer, request
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.join import Machine, join, relay_of
+from hubbub.site.network.key_files import roster_of
+from hubbub.site.network.nats.address import Relay as Where
+from hubbub.site.network.nats.answering import Answering
+from hubbub.site.network.nats.message_delivery import Message
+from hubbub.site.network.party_folder import (
+    IDENTITY,
+    KEYS,
+    ROSTER,
+    PartyFolder,
+    ReplacedError,
+)
+from hubbub.site.network.timeouts import Timeouts
 from network.collected import asking
 from network.consortium import Consortium
 from network.lines import free_port, wait
@@ -351,7 +357,7 @@ def test_the_roster_is_parsed_once_for_what_it_says(
 ) -> None:
     parties = gather()
     site, parsed = PartyFolder.opened(parties.home / "ann"), []
-    from hubbub.network import party_folder
+    from hubbub.site.network import party_folder
 
     real = party_folder.roster_in
     monkeypatch.setattr(party_folder, "roster_in", lambda text: parsed.append(1) or real(text))
@@ -428,7 +434,7 @@ def test_who_has_new_keys_ends_with_1_and_is_started_again(everybody: Everybody)
 def test_a_command_whose_keys_were_replaced_ends_with_1(
     everybody: Everybody, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from hubbub.network import join as joining
+    from hubbub.site.network import join as joining
 
     def replaced(*_: Any, **__: Any) -> None:
         raise ReplacedError("expected the keys in x, found others; start hubbub join again")
@@ -456,7 +462,7 @@ def test_a_running_join_goes_on_under_a_new_roster_at_a_new_relay(tmp_path: Path
     made["parties"]["names"] = [roster.name(index) for index in roster.silos]
     made["parties"]["roster"] = roster.digest.hex()
     after = Study.from_table(made)
-    from hubbub.network.key_files import keys_toml
+    from hubbub.site.network.key_files import keys_toml
 
     (tmp_path / "before" / "aggregator" / KEYS).write_text(keys_toml(aggregator))
     for home in ("before/aggregator", "before/ann", "before/bob", "before/node-1", "cyn"):

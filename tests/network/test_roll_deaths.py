@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.network.engine import Missing, Phase
-from hubbub.network.session_notes import SessionNotes
-from hubbub.training.checkpoint import CheckpointWriter
-from hubbub.training.result import Result
-from hubbub.training.run_folder import RunFolder
-from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript.writer import Transcript
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.runs.checkpoint import CheckpointWriter
+from hubbub.core.runs.run_folder import RunFolder
+from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.transcript.writer import Transcript
+from hubbub.learning.runs.result import Result
+from hubbub.site.network.engine import Missing, Phase
+from hubbub.site.network.session_notes import SessionNotes
 from network.collected import Deaths, Killed, two_sided
 from network.consortium import sent_home
 from network.relay import HASTY, Jumping, Watched, gathered

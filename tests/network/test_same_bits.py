@@ -15,14 +15,19 @@ import numpy as np
 import pytest
 
 from hubbub import learning
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round.round_parameters import decoded
-from hubbub.session.in_process import Federation, federate
-from hubbub.session.layout import layout_of, round_parameters_of
-from hubbub.session.setup import SetUp
-from hubbub.training.loop import Parameters, State, Summed, train
-from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.preparing import prepare
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.round.round_parameters import decoded
+from hubbub.core.runs.loop import (
+    Parameters,
+    State,
+    Summed,
+    train,
+)
+from hubbub.core.runs.prepared_study import PreparedStudy
+from hubbub.core.session.in_process import Federation, federate
+from hubbub.core.session.layout import layout_of, round_parameters_of
+from hubbub.core.session.setup import SetUp
+from hubbub.learning.runs.preparing import prepare
 from network.relay import HASTY, Watched, opened, tiny
 
 KINDS = pytest.mark.parametrize(

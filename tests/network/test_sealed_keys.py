@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub.cli.main import main
+from hubbub.desk.cli.main import main
 
 MODULE = Path("/usr/lib/softhsm/libsofthsm2.so")
 OAEP = ["--mechanism", "RSA-PKCS-OAEP", "--hash-algorithm", "SHA-1", "--mgf", "MGF1-SHA1"]

@@ -12,11 +12,16 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import StudyError, UserError
-from hubbub.network import session_notes
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import read_answer
-from hubbub.network.key_files import (
+from hubbub.core.errors import StudyError, UserError
+from hubbub.core.planning import mask_degree
+from hubbub.core.planning.mask_degree import is_sparse
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.session.ask import Call
+from hubbub.core.study.study import Study
+from hubbub.site.network import session_notes
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.envelope import read_answer
+from hubbub.site.network.key_files import (
     check_roster,
     identities,
     read_identity,
@@ -24,13 +29,14 @@ from hubbub.network.key_files import (
     roster_of,
     roster_toml,
 )
-from hubbub.network.party_folder import APPROVED, IDENTITY, KEYS, ROSTER, PartyFolder
-from hubbub.network.timeouts import Timeouts
-from hubbub.planning import mask_degree
-from hubbub.planning.mask_degree import is_sparse
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.session.ask import Call
-from hubbub.study.study import Study
+from hubbub.site.network.party_folder import (
+    APPROVED,
+    IDENTITY,
+    KEYS,
+    ROSTER,
+    PartyFolder,
+)
+from hubbub.site.network.timeouts import Timeouts
 from network.consortium import Consortium
 from network.relay import Relay, Watched, open_frame, opened, refusal, tiny
 

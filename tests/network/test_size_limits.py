@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.event_log import EventLog
-from hubbub.network.join import Machine, _Joined, relay_of
-from hubbub.network.nats.answering import Answering
-from hubbub.network.nats.pieces import LARGEST_PACKET
-from hubbub.network.nats.transports import limit
-from hubbub.network.party_folder import PartyFolder
-from hubbub.network.requests import Requests
-from hubbub.network.size_limits import OFFER_LIMIT, SizeLimits, word_limit
-from hubbub.network.timeouts import Timeouts
-from hubbub.session.ask import Call
+from hubbub.core.session.ask import Call
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.join import Machine, _Joined, relay_of
+from hubbub.site.network.nats.answering import Answering
+from hubbub.site.network.nats.pieces import LARGEST_PACKET
+from hubbub.site.network.nats.transports import limit
+from hubbub.site.network.party_folder import PartyFolder
+from hubbub.site.network.requests import Requests
+from hubbub.site.network.size_limits import OFFER_LIMIT, SizeLimits, word_limit
+from hubbub.site.network.timeouts import Timeouts
 from network.lines import Party, asked, come, missing, relayed
 from network.relay import opened, terms_for
 from network.test_over_nats import Everybody

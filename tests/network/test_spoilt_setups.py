@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import ProtocolError
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import answer, read_answer, read_request
-from hubbub.network.refusal import Refusal
-from hubbub.protocol.agreement.roll_call import Roll
-from hubbub.protocol.agreement.set_up_check import SetUpCheck
-from hubbub.protocol.primitives.wire import Frame, Tag, unverified
-from hubbub.session.ask import Call
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.roll_call import Roll
+from hubbub.core.protocol.agreement.set_up_check import SetUpCheck
+from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
+from hubbub.core.session.ask import Call
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.envelope import answer, read_answer, read_request
+from hubbub.site.network.refusal import Refusal
 from network.relay import Relay, Watched, at, flipped, on_asked
 from network.test_late_silos import FIVE, at_once, rolls, wrongs
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from hubbub.core.verification.replay.checking import verify
 from hubbub.estimation.effects import TOO_NOISY
 from hubbub.estimation.newton_sums import APART, FAR
-from hubbub.network.coordinator import Coordinator
-from hubbub.network.engine import Missing, Phase
-from hubbub.verification.replay.checking import verify
+from hubbub.site.network.coordinator import Coordinator
+from hubbub.site.network.engine import Missing, Phase
 from network.consortium import HOSPITALS, Consortium, table
 
 ASKED: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hubbub.verification.replay.checking import verify
+from hubbub.core.verification.replay.checking import verify
 from network.consortium import HOSPITALS, Consortium
 from network.test_statistics_apart import asking, without
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.network.coordinator import WaitedError
-from hubbub.network.envelope import request
-from hubbub.network.timeouts import Timeouts
-from hubbub.protocol.primitives.wire import VERSION
-from hubbub.session import session_offer
-from hubbub.session.ask import Call
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.protocol.primitives.wire import VERSION
+from hubbub.core.session import session_offer
+from hubbub.core.session.ask import Call
+from hubbub.site.network.coordinator import WaitedError
+from hubbub.site.network.envelope import request
+from hubbub.site.network.timeouts import Timeouts
 from network.consortium import HOSPITALS, Consortium, table
 from network.engine import in_process
 

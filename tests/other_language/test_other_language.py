@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 from hubbub import VERSION, learning
-from hubbub.protocol.primitives.identity import plain_identity
-from hubbub.session.layout import round_parameters_of
-from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.preparing import prepare
-from hubbub.verification.replay.checking import verify
+from hubbub.core.protocol.primitives.identity import plain_identity
+from hubbub.core.runs.prepared_study import PreparedStudy
+from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.verification.replay.checking import verify
+from hubbub.learning.runs.preparing import prepare
 from network.consortium import HOSPITALS, Consortium, planned, table
 from network.engine import in_process
 from protocol.parties import fixed_keys
@@ -217,7 +217,7 @@ def test_it_refuses_what_is_not_the_study(
     consortium: tuple[Consortium, Stranger, PreparedStudy],
 ) -> None:
     """A plan with other numbers is refused by name, and nothing is charged."""
-    from hubbub.errors import HubbubError
+    from hubbub.core.errors import HubbubError
 
     parties, _, _ = consortium
     config, _ = config_of(parties, parties.home / "other.jsonl")

@@ -19,24 +19,24 @@ from hypothesis import strategies as st
 
 import hubbub
 from hubbub import Study
-from hubbub.cli.plan_command import show_plan
-from hubbub.errors import StudyError
-from hubbub.planning import exposure, mask_degree
-from hubbub.planning import plan_of_mechanisms as planning
-from hubbub.planning.accounts import Account, account_of, releases
-from hubbub.planning.model_size import is_dimension, told_shape
-from hubbub.planning.noise_shares import shares_of, sharing_silos
-from hubbub.planning.plan_values import Plan
-from hubbub.planning.precision import certificate_for, grid_for
-from hubbub.planning.random_projection import RandomProjection
-from hubbub.privacy.accountant import Composition
-from hubbub.privacy.certificate import Certificate
-from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.agreement.joint_seed import LINK_BYTES
-from hubbub.protocol.primitives.wire import OVERHEAD
-from hubbub.queries.training_query import training_of
-from hubbub.report.page import render
-from hubbub.session.layout import Layout, layout_of
+from hubbub.core.errors import StudyError
+from hubbub.core.planning import exposure, mask_degree
+from hubbub.core.planning import plan_of_mechanisms as planning
+from hubbub.core.planning.accounts import Account, account_of, releases
+from hubbub.core.planning.noise_shares import shares_of, sharing_silos
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.precision import certificate_for, grid_for
+from hubbub.core.planning.random_projection import RandomProjection
+from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.certificate import Certificate
+from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.protocol.agreement.joint_seed import LINK_BYTES
+from hubbub.core.protocol.primitives.wire import OVERHEAD
+from hubbub.core.session.layout import Layout, layout_of
+from hubbub.desk.cli.plan_command import show_plan
+from hubbub.desk.report.page import render
+from hubbub.learning.queries.model_size import is_dimension, told_shape
+from hubbub.learning.queries.training_query import training_of
 
 INSIDER = "aggregator + "
 WITHOUT_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # which would take minutes

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.errors import DataError, StudyError
-from hubbub.planning.silo_capacity import capacity_of
-from hubbub.tabular.standardisation import Standardisation
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.planning.silo_capacity import capacity_of
+from hubbub.core.tabular.standardisation import Standardisation
 
 NAMES = ["a", "b", "c", "d"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
 
 NAN, INF = float("nan"), float("inf")
 GOOD: dict[str, dict[str, Any]] = {

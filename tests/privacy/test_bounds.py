@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub.privacy.accountant import GAP, Composition
-from hubbub.privacy.dominating_pairs import Step, release
+from hubbub.core.privacy.accountant import GAP, Composition
+from hubbub.core.privacy.dominating_pairs import Step, release
 from privacy import oracle, oracle_values
 from privacy.oracle_values import (
     DELTAS,

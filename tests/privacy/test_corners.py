@@ -10,12 +10,12 @@ import pytest
 from scipy.integrate import quad
 
 import hubbub
-from hubbub.errors import StudyError
-from hubbub.privacy.coarse_law import coarse_law_of
-from hubbub.privacy.composition import ComposedLaw
-from hubbub.privacy.dominating_pairs import _honest_members
-from hubbub.privacy.fft_window import frame_for_delta, grid
-from hubbub.privacy.laws import Removal, Reversed
+from hubbub.core.errors import StudyError
+from hubbub.core.privacy.coarse_law import coarse_law_of
+from hubbub.core.privacy.composition import ComposedLaw
+from hubbub.core.privacy.dominating_pairs import _honest_members
+from hubbub.core.privacy.fft_window import frame_for_delta, grid
+from hubbub.core.privacy.laws import Removal, Reversed
 from privacy.hockey_sticks import removal
 
 

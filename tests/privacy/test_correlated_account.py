@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.errors import StudyError
-from hubbub.planning import noise_correlation
-from hubbub.planning.accounts import account_of, releases, releases_of_units
-from hubbub.planning.noise_correlation import (
+from hubbub.core.errors import StudyError
+from hubbub.core.planning import noise_correlation
+from hubbub.core.planning.accounts import account_of, releases, releases_of_units
+from hubbub.core.planning.noise_correlation import (
     Correlation,
     best_column,
     error_of,
     inverse_of,
     workload,
 )
-from hubbub.planning.precision import _outcome_error, certificate_for, grid_for
-from hubbub.planning.step_noise import INDEPENDENT
-from hubbub.protocol.primitives.correlated_noise import UNIT
-from hubbub.queries.training_query import training_of
-from hubbub.study.study import Study
+from hubbub.core.planning.precision import _outcome_error, certificate_for, grid_for
+from hubbub.core.planning.step_noise import INDEPENDENT
+from hubbub.core.protocol.primitives.correlated_noise import UNIT
+from hubbub.core.study.study import Study
+from hubbub.learning.queries.training_query import training_of
 from privacy import oracle
 
 STEPS, RATE, DELTA = 1000, 0.01, 1e-5

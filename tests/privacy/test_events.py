@@ -6,9 +6,9 @@ import pytest
 
 import hubbub
 from hubbub import JointBatches, ProjectedStep, Step
-from hubbub.errors import StudyError
-from hubbub.privacy import accountant, dominating_pairs
-from hubbub.privacy.laws import Enclosed, Mixture, ReplacedInBatch
+from hubbub.core.errors import StudyError
+from hubbub.core.privacy import accountant, dominating_pairs
+from hubbub.core.privacy.laws import Enclosed, Mixture, ReplacedInBatch
 
 TRAINING = Step(noise_multiplier=1.0, sample_rate=0.008, count=1250)
 EVALUATION = Step(noise_multiplier=10.0, sampling="full-batch")

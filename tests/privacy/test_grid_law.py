@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from hubbub.privacy.coarse_law import coarse_law_of
-from hubbub.privacy.composition import compose
-from hubbub.privacy.discretise import GridLaw, _on_cuts, bracket
-from hubbub.privacy.fft_window import (
+from hubbub.core.privacy.coarse_law import coarse_law_of
+from hubbub.core.privacy.composition import compose
+from hubbub.core.privacy.discretise import GridLaw, _on_cuts, bracket
+from hubbub.core.privacy.fft_window import (
     Grid,
     TiltedGrid,
     _cells,
@@ -29,9 +29,16 @@ from hubbub.privacy.fft_window import (
     step_for_gap,
     step_within,
 )
-from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, ReplacedInBatch, Reversed
-from hubbub.privacy.normal import NARROW, gauss
-from hubbub.privacy.projected_law import WIDER, ProjectedRemoval
+from hubbub.core.privacy.laws import (
+    ExchangedRecord,
+    Law,
+    Mixture,
+    Removal,
+    ReplacedInBatch,
+    Reversed,
+)
+from hubbub.core.privacy.normal import NARROW, gauss
+from hubbub.core.privacy.projected_law import WIDER, ProjectedRemoval
 from privacy.hockey_sticks import HockeyStick, exchange, mixed, removal, replaced, swapped
 
 Point = tuple[float, float]

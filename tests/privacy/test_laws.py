@@ -12,7 +12,7 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import hubbub
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
 from privacy import oracle
 
 KINDS = st.sampled_from(

@@ -10,7 +10,7 @@ import pytest
 
 import hubbub
 from hubbub import Step
-from hubbub.privacy import composition, transform
+from hubbub.core.privacy import composition, transform
 from privacy import oracle
 
 SIZE = 3000

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.privacy.dominating_pairs import honest_rate
+from hubbub.core.privacy.dominating_pairs import honest_rate
 
 LENGTH: dict[str, Any] = {"steps": 1250, "delta": 1e-5}
 CIFAR: dict[str, Any] = {"sample_rate": 0.008, **LENGTH}
@@ -139,7 +139,7 @@ def test_the_quantile_of_the_honest_batch_costs_much_more() -> None:
 
 def test_the_slack_is_charged_in_every_step() -> None:
     # One unit of slack less than delta in all leaves nothing: the sum is what is refused.
-    with pytest.raises(hubbub.errors.StudyError, match=r"slack.*delta / steps = 8e-09"):
+    with pytest.raises(hubbub.core.errors.StudyError, match=r"slack.*delta / steps = 8e-09"):
         hubbub.malicious_epsilon(**MALICIOUS, malicious=25_000, slack=1e-8)
     by_hand = hubbub.epsilon(
         noise_multiplier=2.0, sample_rate=320 / 25_000, steps=1250, delta=1e-5 - 1250e-10,
@@ -219,7 +219,7 @@ def test_the_papers_slack_for_projection_over_all_steps() -> None:
     assert paid == pytest.approx(6.25e-3)
     # A kept matrix may lengthen by 1 + sqrt(d / k), which no slack covers; it is refused.
     assert 1 + sqrt(10**5 / 100) == pytest.approx(32.6, abs=0.05)
-    with pytest.raises(hubbub.errors.StudyError, match=r"fresh.*depend.*kept"):
+    with pytest.raises(hubbub.core.errors.StudyError, match=r"fresh.*depend.*kept"):
         hubbub.projected_epsilon(dimension=100, noise_multiplier=1.3633, **CIFAR, fresh=False)
 
 

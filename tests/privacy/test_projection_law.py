@@ -23,26 +23,32 @@ from scipy.special import ndtr
 from scipy.stats import binom, chi
 
 import hubbub
-from hubbub.errors import StudyError
-from hubbub.planning import exposure
-from hubbub.planning.accounts import account_of
-from hubbub.planning.mechanism import CLIP_MARGIN, SUM_MARGIN
-from hubbub.planning.plan_values import Plan
-from hubbub.planning.precision import certificate_for, largest_batch
-from hubbub.privacy.accountant import Composition
-from hubbub.privacy.certificate import Certificate
-from hubbub.privacy.dominating_pairs import Step
-from hubbub.privacy.laws import ExchangedRecord, Law, Mixture, Removal, Reversed
-from hubbub.privacy.projected_law import ProjectedRemoval
-from hubbub.privacy.projected_step import (
+from hubbub.core.errors import StudyError
+from hubbub.core.planning import exposure
+from hubbub.core.planning.accounts import account_of
+from hubbub.core.planning.mechanism import CLIP_MARGIN, SUM_MARGIN
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.precision import certificate_for, largest_batch
+from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.certificate import Certificate
+from hubbub.core.privacy.dominating_pairs import Step
+from hubbub.core.privacy.laws import (
+    ExchangedRecord,
+    Law,
+    Mixture,
+    Removal,
+    Reversed,
+)
+from hubbub.core.privacy.projected_law import ProjectedRemoval
+from hubbub.core.privacy.projected_step import (
     projection_factor,
     release_by_signs,
     release_projected,
     sign_tail,
 )
-from hubbub.protocol.projection import sign_matrix as signs
-from hubbub.queries.training_query import training_of
-from hubbub.study.study import Study
+from hubbub.core.protocol.projection import sign_matrix as signs
+from hubbub.core.study.study import Study
+from hubbub.learning.queries.training_query import training_of
 from privacy.oracle_values import SIGNS, truth
 
 PAPER: dict[str, Any] = {"sample_rate": 0.008, "steps": 1250, "delta": 1e-5}

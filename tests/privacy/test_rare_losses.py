@@ -16,11 +16,11 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import hubbub
-from hubbub.errors import StudyError
-from hubbub.privacy import coarse_law, discretise, fft_window
-from hubbub.privacy.accountant import Composition
-from hubbub.privacy.dominating_pairs import Step, release
-from hubbub.privacy.remaining_budget import StudyLaw, least_epsilon
+from hubbub.core.errors import StudyError
+from hubbub.core.privacy import coarse_law, discretise, fft_window
+from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.dominating_pairs import Step, release
+from hubbub.core.privacy.remaining_budget import StudyLaw, least_epsilon
 
 Array = NDArray[np.float64]
 Real = np.longdouble  # the sum cancels down to a hundred-millionth of its terms
@@ -137,7 +137,7 @@ def test_a_power_of_a_transform_keeps_its_digits() -> None:
     """P13 (3): the ten-millionth power, of which an FFT would leave few digits."""
     import mpmath as mp
 
-    from hubbub.privacy.transform import PowerProduct
+    from hubbub.core.privacy.transform import PowerProduct
 
     size, count = 4096, 10**7
     cuts = np.array([-3, -1, 0, 1, 2, 900])

@@ -7,12 +7,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hubbub.errors import StudyError
-from hubbub.privacy.accountant import Composition
-from hubbub.privacy.dominating_pairs import Release, Step, release, release_with_malicious
-from hubbub.privacy.projected_step import release_projected
-from hubbub.privacy.reference_law import ReferenceLaw
-from hubbub.privacy.remaining_budget import (
+from hubbub.core.errors import StudyError
+from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.dominating_pairs import (
+    Release,
+    Step,
+    release,
+    release_with_malicious,
+)
+from hubbub.core.privacy.projected_step import release_projected
+from hubbub.core.privacy.reference_law import ReferenceLaw
+from hubbub.core.privacy.remaining_budget import (
     RemainingBudget,
     first_remaining_budget,
     least_epsilon,

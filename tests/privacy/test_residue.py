@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from hubbub.privacy.accountant import Composition
-from hubbub.privacy.dominating_pairs import Release, Step, release
-from hubbub.privacy.remaining_budget import (
+from hubbub.core.privacy.accountant import Composition
+from hubbub.core.privacy.dominating_pairs import Release, Step, release
+from hubbub.core.privacy.remaining_budget import (
     RemainingBudget,
     StudyLaw,
     first_remaining_budget,

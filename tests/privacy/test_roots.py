@@ -9,8 +9,8 @@ import pytest
 from scipy.fft import next_fast_len
 from scipy.optimize import brentq
 
-from hubbub.privacy.roots import root
-from hubbub.privacy.transform import fast_size
+from hubbub.core.privacy.roots import root
+from hubbub.core.privacy.transform import fast_size
 
 SHAPES = [
     lambda x, slope: float(np.arctan(slope * x)),

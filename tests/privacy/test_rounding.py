@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from mpmath import binomial, erfc, exp, log, mp, mpf, ncdf, npdf, pi, quad, sqrt
 
-from hubbub.protocol.primitives.noise import layers
+from hubbub.core.protocol.primitives.noise import layers
 
 
 @pytest.fixture(autouse=True)

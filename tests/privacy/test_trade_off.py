@@ -9,9 +9,9 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 import hubbub
-from hubbub.errors import StudyError
-from hubbub.privacy.certificate import Certificate
-from hubbub.privacy.tradeoff import TradeOff
+from hubbub.core.errors import StudyError
+from hubbub.core.privacy.certificate import Certificate
+from hubbub.core.privacy.tradeoff import TradeOff
 
 SETTINGS: list[dict[str, Any]] = [
     {"noise_multiplier": 1.0, "sample_rate": 0.008, "steps": 1250},

@@ -14,10 +14,10 @@ from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
 import hubbub
-from hubbub.errors import StudyError
-from hubbub.privacy import accountant, dominating_pairs
-from hubbub.privacy.laws import Removal, Reversed
-from hubbub.privacy.unit_law import UnitRemoval
+from hubbub.core.errors import StudyError
+from hubbub.core.privacy import accountant, dominating_pairs
+from hubbub.core.privacy.laws import Removal, Reversed
+from hubbub.core.privacy.unit_law import UnitRemoval
 from privacy import oracle
 
 Array = NDArray[np.float64]

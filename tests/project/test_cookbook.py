@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub.cli.main import _parser
+from hubbub.desk.cli.main import _parser
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cookbook.md").read_text(encoding="utf-8")
 BASE, *PIECES = [tomllib.loads(text) for text in re.findall(r"(?ms)^```toml\n(.*?)^```", PAGE)]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.queries.study_queries import plan
+from hubbub.core.planning.study_queries import plan
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("statistics", "validation", "synthetic")

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from hubbub.kept_pages import _glibc
+from hubbub.core.kept_pages import _glibc
 
 # Sixteen vectors of 80 MB, one after the other, and the faults that they cost.
 SCRIPT = """
 import resource
 import numpy as np
 from contextlib import nullcontext
-from hubbub.kept_pages import kept_pages
+from hubbub.core.kept_pages import kept_pages
 with {context}:
     np.ones(10**7)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -60,7 +60,7 @@ def test_who_asks_within_and_is_done_takes_nothing_from_who_asked_before() -> No
 LINE = """
 import resource
 from threading import Thread
-from hubbub.kept_pages import kept_pages, one_arena
+from hubbub.core.kept_pages import kept_pages, one_arena
 def join():
     b"".join([bytes(1 << 19) for _ in range(80)])
 def rounds():

@@ -73,10 +73,10 @@ def test_no_public_name_is_a_module_too(name: str) -> None:
 @pytest.mark.slow
 def test_plan_is_a_function_whatever_was_imported_before() -> None:
     python(
-        "import hubbub.planning.accounts, hubbub.queries.study_queries\n"
+        "import hubbub.core.planning.accounts, hubbub.core.planning.study_queries\n"
         "import hubbub, inspect, sys\n"
         "assert inspect.isfunction(hubbub.plan)\n"
-        "assert hubbub.plan is hubbub.queries.study_queries.plan\n"
+        "assert hubbub.plan is hubbub.core.planning.study_queries.plan\n"
         "assert not any(name.startswith('hubbub.plan.') for name in sys.modules)\n"
         "assert not hasattr(hubbub.plan, 'pairing')\n"
     )
@@ -107,7 +107,7 @@ def test_the_usual_question_and_the_usual_plan_load_no_more_than_they_need() -> 
     """Imports take longer than both answers."""
     python(
         "import sys\n"
-        "from hubbub.cli.main import main\n"
+        "from hubbub.desk.cli.main import main\n"
         "asked = '--noise-multiplier 4 --sample-rate 0.1 --steps 5 --delta 1e-5'\n"
         "assert main(['epsilon', *asked.split()]) == 0\n"
         "import hubbub\n"
@@ -139,7 +139,7 @@ def test_commands_that_fail_and_statistics_wait_for_no_torch(tmp_path: Path) -> 
     python(
         "import os, sys\n"
         f"os.chdir({str(tmp_path)!r})\n"
-        "from hubbub.cli.main import main\n"
+        "from hubbub.desk.cli.main import main\n"
         "text = '''study.name = 'example'\n"
         "parties = {names = ['a', 'b', 'c'], colluders = 1}\n"
         "data = {files = '{name}.csv', target = 'y', records = 9, "

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 from deploy import provenance, release, verify_release
 
 from hubbub import VERSION
-from hubbub.study.study import Study
+from hubbub.core.study.study import Study
 
 ROOT = Path(__file__).parents[2]
 LOCKED = re.compile(r"(?m)^([a-z0-9-]+)==([^\s;]+)")

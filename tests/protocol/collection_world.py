@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.protocol.collection.collection_opening import CollectionPlace, Opening
-from hubbub.protocol.collection.collector import Collector
-from hubbub.protocol.collection.deposit import Deposit, Deposited
-from hubbub.protocol.collection.node import CollectionNode, NodeState
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.site.collected.collection_opening import CollectionPlace, Opening
+from hubbub.site.collected.collector import Collector
+from hubbub.site.collected.deposit import Deposit, Deposited
+from hubbub.site.collected.node import CollectionNode, NodeState
 from protocol.parties import SESSION, STUDY, World, world
 
 NOTHING = np.zeros(2, dtype=np.float32)
@@ -135,7 +135,7 @@ def collection(silos: int = 5, nodes: int = 3, *, quorum: int = 4, **named: Any)
 
 def digest(frame: bytes) -> bytes:
     """Of a frame, as it stands for it."""
-    from hubbub.protocol.primitives.wire import unverified
+    from hubbub.core.protocol.primitives.wire import unverified
 
     return unverified(frame).digest
 

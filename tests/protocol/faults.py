@@ -27,16 +27,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.digest_list import sent_digest
-from hubbub.protocol.agreement.key_agreement import Agreement, Session
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import Frame, Tag, parse
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.compute_node import ComputeNode
-from hubbub.protocol.round.masking import Attempt, Masking
-from hubbub.protocol.round.silo import Silo
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.digest_list import sent_digest
+from hubbub.core.protocol.agreement.key_agreement import Agreement, Session
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import Frame, Tag, parse
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.compute_node import ComputeNode
+from hubbub.core.protocol.round.masking import Attempt, Masking
+from hubbub.core.protocol.round.silo import Silo
 from protocol.parties import DIMENSION, STUDY, World
 from protocol.view import Spy
 

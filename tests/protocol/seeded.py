@@ -20,17 +20,22 @@ from math import sqrt
 
 import numpy as np
 
-from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.joint_seed import JointSeed
-from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.silo_set import set_of
-from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.compute_node import ComputeNode
-from hubbub.protocol.round.masking import Attempt, Masking
-from hubbub.protocol.round.silo import Silo
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.joint_seed import JointSeed
+from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.silo_set import set_of
+from hubbub.core.protocol.primitives.wire import (
+    HEADER_BYTES,
+    SIGNATURE_BYTES,
+    Tag,
+    parse,
+)
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.compute_node import ComputeNode
+from hubbub.core.protocol.round.masking import Attempt, Masking
+from hubbub.core.protocol.round.silo import Silo
 from protocol import faults
 from protocol import reference as ref
 from protocol import reference_draws as draws

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from hubbub.protocol.primitives.wire import (
+from hubbub.core.protocol.primitives.wire import (
     HEADER_BYTES,
     OVERHEAD,
     VERSION,

@@ -10,13 +10,18 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, unverified
-from hubbub.protocol.round.additive_shares import Place, divided, sealed_shares
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.compute_node import ComputeNode
-from hubbub.protocol.round.masking import Masking
-from hubbub.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import (
+    HEADER_BYTES,
+    SIGNATURE_BYTES,
+    Tag,
+    unverified,
+)
+from hubbub.core.protocol.round.additive_shares import Place, divided, sealed_shares
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.compute_node import ComputeNode
+from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.round_parameters import RoundParameters
 from protocol.parties import DIMENSION, World, flipped, refused, sessions_of, world
 
 

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from hubbub.errors import IntegrityError, ProtocolError, StudyError
+from hubbub.core.errors import IntegrityError, ProtocolError, StudyError
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = (

@@ -13,10 +13,16 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 import hubbub
-from hubbub.errors import StudyError
-from hubbub.protocol.primitives import true_signatures
-from hubbub.protocol.primitives.identity import Identity, Keys, Roster, identity_of, plain_identity
-from hubbub.study.parties import is_reserved
+from hubbub.core.errors import StudyError
+from hubbub.core.protocol.primitives import true_signatures
+from hubbub.core.protocol.primitives.identity import (
+    Identity,
+    Keys,
+    Roster,
+    identity_of,
+    plain_identity,
+)
+from hubbub.core.study.parties import is_reserved
 from protocol.parties import fixed_keys, sessions_of, world
 
 W = world(nodes=1)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hubbub.core.protocol.agreement.key_agreement import Agreement
+from hubbub.core.protocol.projection.matrix import Draw, Projection
+from hubbub.core.protocol.projection.product import project
+from hubbub.core.protocol.token_lists.batch_schemes import partition, without_replacement
 from hubbub.learning.layer_sketch import layer_matrices
-from hubbub.protocol.agreement.key_agreement import Agreement
-from hubbub.protocol.projection.matrix import Draw, Projection
-from hubbub.protocol.projection.product import project
-from hubbub.protocol.token_lists.batch_schemes import partition, without_replacement
 from protocol import reference as ref
 from protocol import reference_draws as draws
 from protocol.parties import SESSION, STUDY, fixed_keys, refused

@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom, chi2, kstest, norm
 
-from hubbub.errors import HubbubError
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.noise import (
+from hubbub.core.errors import HubbubError
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.noise import (
     _fine_unit,
     _tail,
     add_noise_and_round,
     layers,
     standard_normal,
 )
-from hubbub.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.randomness import SecureSource
 
 Array = NDArray[np.float64]
 

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.errors import StudyError, UserError
-from hubbub.protocol.primitives.randomness import cipher_at, keystream_into
-from hubbub.protocol.projection import gaussian_matrix, sign_matrix
-from hubbub.protocol.projection.exact_grid import joined, limbs, quantum
-from hubbub.protocol.projection.matrix import KINDS, Draw, Projection
-from hubbub.protocol.projection.product import lift, project
+from hubbub.core.errors import StudyError, UserError
+from hubbub.core.protocol.primitives.randomness import cipher_at, keystream_into
+from hubbub.core.protocol.projection import gaussian_matrix, sign_matrix
+from hubbub.core.protocol.projection.exact_grid import joined, limbs, quantum
+from hubbub.core.protocol.projection.matrix import KINDS, Draw, Projection
+from hubbub.core.protocol.projection.product import lift, project
 
 VECTORS = Path(__file__).with_name("vectors_projection.json")
 SEED = bytes(range(32))

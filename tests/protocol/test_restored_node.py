@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.protocol.round.compute_node import ComputeNode
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.core.protocol.round.compute_node import ComputeNode
 from protocol.parties import DIMENSION, World, refused, sessions_of, world
 from protocol.test_full_shares import FULL, answered, digest, opened
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.protocol.primitives import randomness, ring
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES
-from hubbub.protocol.round.masking import Attempt, Masking
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.protocol.round.silo import Silo
+from hubbub.core.protocol.primitives import randomness, ring
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES
+from hubbub.core.protocol.round.masking import Attempt, Masking
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.round.silo import Silo
 from protocol.parties import World, sessions_of, world
 from protocol.test_full_shares import FULL
 

@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from hubbub.errors import StudyError
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.randomness import (
+from hubbub.core.errors import StudyError
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.randomness import (
     CHUNK_BYTES,
     MOST_BYTES,
     SecureSource,
@@ -289,7 +289,7 @@ def test_p9_equal_words_are_drawn_again_and_not_ranked_by_place():
 def test_a_fork_does_not_repeat_its_parent(key):
     script = (
         "import os, sys\n"
-        "from hubbub.protocol.primitives.randomness import SecureSource\n"
+        "from hubbub.core.protocol.primitives.randomness import SecureSource\n"
         f"one = SecureSource({key})\n"
         "one.bytes(8)\n"
         "child = os.fork()\n"
@@ -353,7 +353,7 @@ def restored(monkeypatch):
         given.append(count)
         return bytes(count) if count == 16 else fresh(count)
 
-    monkeypatch.setattr("hubbub.protocol.primitives.randomness.os.urandom", urandom)
+    monkeypatch.setattr("hubbub.core.protocol.primitives.randomness.os.urandom", urandom)
     return given
 
 
@@ -381,7 +381,7 @@ def test_copies_that_were_renewed_have_nothing_in_common(restored):
 
 def test_what_is_fresh_is_mixed_in_and_does_not_replace_the_state(monkeypatch):
     """An operating system that repeats itself takes nothing away from two secret states."""
-    monkeypatch.setattr("hubbub.protocol.primitives.randomness.os.urandom", bytes)
+    monkeypatch.setattr("hubbub.core.protocol.primitives.randomness.os.urandom", bytes)
     one, other = SecureSource(), SecureSource()
     other.bytes(16)
     for each in (one, other):

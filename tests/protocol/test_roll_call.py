@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import Tag, unverified
-from hubbub.protocol.round import round_parameters
+from hubbub.core.errors import ProtocolError, StudyError
+from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import Tag, unverified
+from hubbub.core.protocol.round import round_parameters
 from protocol.parties import (
     DIMENSION,
     World,

@@ -9,16 +9,26 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hubbub.errors import BudgetError, HubbubError, ProtocolError, StudyError
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.compute_node import ComputeNode
-from hubbub.protocol.round.masking import Masking
-from hubbub.protocol.round.silo import Silo
-from hubbub.session.in_process import federate
+from hubbub.core.errors import (
+    BudgetError,
+    HubbubError,
+    ProtocolError,
+    StudyError,
+)
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import (
+    EVERYBODY,
+    HEADER_BYTES,
+    SIGNATURE_BYTES,
+    Tag,
+)
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.compute_node import ComputeNode
+from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.session.in_process import federate
 from protocol.parties import DIMENSION, STUDY, World, flipped, refused, sessions_of, set_up, world
 
 PAIRWISE = world()

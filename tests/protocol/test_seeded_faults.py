@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import ProtocolError
-from hubbub.protocol.agreement.digest_list import sent_digest
-from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.protocol.agreement.key_agreement import Agreement
-from hubbub.protocol.agreement.pair_secrets import PairSecret
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.protocol.projection.matrix import Draw
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.silo import Silo
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.digest_list import sent_digest
+from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
+from hubbub.core.protocol.agreement.key_agreement import Agreement
+from hubbub.core.protocol.agreement.pair_secrets import PairSecret
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.protocol.projection.matrix import Draw
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.silo import Silo
 from protocol.faults import Operation
 from protocol.parties import SESSION, STUDY, World, flipped, refused, set_up, world
 from protocol.seeded import NAMES, Seeded, drawers, name_of, orderly, shown_to

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from hubbub.protocol.agreement.key_agreement import Agreement
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.protocol.primitives.wire import EVERYBODY, Tag, parse
+from hubbub.core.protocol.agreement.key_agreement import Agreement
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, parse
 from protocol.parties import (
     SESSION,
     STUDY,

@@ -11,18 +11,23 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from hubbub.network.collection.asked import collect_frame, until_of
-from hubbub.network.envelope import read_answer, read_request
-from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.agreement.key_agreement import Agreement, Session
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.collection.collection_opening import CollectionPlace
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag, parse
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.compute_node import ComputeNode
-from hubbub.protocol.round.masking import Masking
-from hubbub.session.session_offer import SessionOffer, context_of
+from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.protocol.agreement.key_agreement import Agreement, Session
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.wire import (
+    HEADER_BYTES,
+    SIGNATURE_BYTES,
+    Tag,
+    parse,
+)
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.compute_node import ComputeNode
+from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.session.session_offer import SessionOffer, context_of
+from hubbub.site.collected.collection_opening import CollectionPlace
+from hubbub.site.network.collection.asked import collect_frame, until_of
+from hubbub.site.network.envelope import read_answer, read_request
 from protocol import reference as ref
 from protocol.parties import SESSION, STUDY, fixed_keys, fixed_opening, refused
 from protocol.vectors import make

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from hubbub.errors import ProtocolError
+from hubbub.core.errors import ProtocolError
 from protocol.parties import World, refused, sessions_of, world
 from protocol.view import View
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.wire import unverified
+from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.wire import unverified
 from protocol.parties import World
 
 Row = list[Fraction]

@@ -19,20 +19,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hubbub.cli.main import main
-from hubbub.number_format import at_most
-from hubbub.planning.adversary_words import explained
-from hubbub.report.comparison_table import (
+from hubbub.core.number_format import at_most
+from hubbub.core.planning.adversary_words import explained
+from hubbub.desk.cli.main import main
+from hubbub.desk.report.comparison_table import (
     UNCHARGED_BASELINES,
     Arrangement,
     ArrangementTable,
     interval,
 )
-from hubbub.report.learned import running_mean
-from hubbub.report.markup import tag
-from hubbub.report.page import render
-from hubbub.report.scales import bounds, linear
-from hubbub.report.several_runs import ReportedRun
+from hubbub.desk.report.learned import running_mean
+from hubbub.desk.report.markup import tag
+from hubbub.desk.report.page import render
+from hubbub.desk.report.scales import bounds, linear
+from hubbub.desk.report.several_runs import ReportedRun
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -726,7 +726,7 @@ def test_a_real_browser_shows_the_page_without_a_word_on_the_console(tmp_path: P
 
 def palettes() -> dict[str, dict[str, str]]:
     """The style's colours by scheme: those for light, and the changes to them."""
-    style = (files("hubbub.report") / "style.css").read_text(encoding="utf-8")
+    style = (files("hubbub.desk.report") / "style.css").read_text(encoding="utf-8")
     blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
     light, dark, paper = (dict(re.findall(r"--([\w-]+): (#\w{6})", one)) for one in blocks)
     return {"light": light, "dark": light | dark, "print": light | paper}

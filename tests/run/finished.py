@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from hubbub import Study
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.planning.plan_values import Plan
-from hubbub.queries.study_queries import plan
-from hubbub.queries.training_query import TRAINING
-from hubbub.session.in_process import Federation
-from hubbub.training import local_backend
-from hubbub.training.result import Result
-from hubbub.training.run_study import run
-from hubbub.verification.evidence.collecting import FILE, collect, part_of
-from hubbub.verification.transcript.frame_records import files, read_header
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.runs import local_backend
+from hubbub.core.session.in_process import Federation
+from hubbub.core.verification.evidence.collecting import FILE, collect, part_of
+from hubbub.core.verification.transcript.frame_records import files, read_header
+from hubbub.learning.queries.training_query import TRAINING
+from hubbub.learning.runs.result import Result
+from hubbub.learning.runs.run_study import run
 
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 
 
 def a_study(

@@ -15,11 +15,11 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from hubbub.errors import HubbubError
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.study.study import Study
-from hubbub.verification.evidence.claims import spent
-from hubbub.verification.evidence.evidence_file import part_words
+from hubbub.core.errors import HubbubError
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.claims import spent
+from hubbub.core.verification.evidence.evidence_file import part_words
 from run.true_claims import Content, TrueFile
 
 Place = tuple[str | int, ...]

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.planning.plan_values import Plan
-from hubbub.protocol.primitives.wire import Tag, unverified
-from hubbub.queries.study_queries import plan
-from hubbub.session.in_process import Federation
-from hubbub.study.study import Study
-from hubbub.training.result import Result
-from hubbub.verification.evidence.collecting import FILE
-from hubbub.verification.evidence.finding import REDERIVED, Finding
-from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript.frame_records import files, read, read_header
+from hubbub.core.ledger.privacy_ledger import Cap, Ledger
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.protocol.primitives.wire import Tag, unverified
+from hubbub.core.session.in_process import Federation
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.collecting import FILE
+from hubbub.core.verification.evidence.finding import REDERIVED, Finding
+from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.transcript.frame_records import files, read, read_header
+from hubbub.learning.runs.result import Result
 from run.finished import a_study, finished
 
 Run = tuple[Path, Federation]

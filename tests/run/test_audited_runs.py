@@ -15,32 +15,32 @@ from unittest.mock import Mock
 import pytest
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.disk import write_text
-from hubbub.errors import IntegrityError, StudyError, UserError
-from hubbub.privacy.canary_guesses import Rates
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.report.report_of_run import write_report
-from hubbub.training import run_study as local
-from hubbub.training.local_backend import LocalBackend
-from hubbub.verification.evidence.audit_result import (
+from hubbub.core.disk import write_text
+from hubbub.core.errors import IntegrityError, StudyError, UserError
+from hubbub.core.privacy.canary_guesses import Rates
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.runs.local_backend import LocalBackend
+from hubbub.core.verification.evidence.audit_result import (
     AUDIT,
     audit_finding,
     bounds_of,
     epsilon_shown,
     read_audit,
 )
-from hubbub.verification.evidence.claims import check
-from hubbub.verification.evidence.collecting import FILE
-from hubbub.verification.evidence.evidence_file import load, with_signature
-from hubbub.verification.evidence.finding import NOT_VERIFIABLE, SIGNED, Finding
-from hubbub.verification.replay.checking import verify
-from hubbub.verification.transcript.transcript_header import plain_roster, roster_of
+from hubbub.core.verification.evidence.claims import check
+from hubbub.core.verification.evidence.collecting import FILE
+from hubbub.core.verification.evidence.evidence_file import load, with_signature
+from hubbub.core.verification.evidence.finding import NOT_VERIFIABLE, SIGNED, Finding
+from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.transcript.transcript_header import plain_roster, roster_of
+from hubbub.desk.cli.main import main
+from hubbub.desk.report.report_of_run import write_report
+from hubbub.learning.runs import run_study as local
 from run.finished import a_study
 from run.test_evidence import wrongs
 
 SCHEMA = json.loads(
-    (resources.files("hubbub.verification.evidence") / "evidence.schema.json").read_text()
+    (resources.files("hubbub.core.verification.evidence") / "evidence.schema.json").read_text()
 )
 # A sound study is contradicted by chance once in 100,000 audits.
 SURE = "0.99999"
@@ -253,7 +253,7 @@ def test_where_it_cannot_be_written_nothing_is_played(
     def played(*_: object, **__: object) -> None:
         pytest.fail("played")
 
-    monkeypatch.setattr("hubbub.verification.audit.canary_audit.audit", played)
+    monkeypatch.setattr("hubbub.learning.audit.canary_audit.audit", played)
     for out in (tmp_path, tmp_path / "none" / "audit.json"):
         assert main(["audit", str(made / "study.toml"), "--runs", "2", "--out", str(out)]) == 2
         assert "expected --out" in capsys.readouterr().err
@@ -269,7 +269,7 @@ def test_what_was_found_is_shown_before_it_is_written(
     def full(*_given: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hubbub.cli.verification_commands.write_audit", full)
+    monkeypatch.setattr("hubbub.desk.cli.verification_commands.write_audit", full)
     few = ["--runs", "2", "--canaries", "50", "--confidence", SURE, "--json"]
     command = ["audit", str(made / "study.toml"), *few, "--out", str(tmp_path / "audit.json")]
     assert main(command) == 2
@@ -402,7 +402,7 @@ def test_evidence_is_checked_where_no_plan_can_be_made(
     folder = tmp_path / "run"
     shutil.copytree(made / "run", folder)
     for module in ("replay.checking", "evidence.claims"):
-        monkeypatch.setattr(f"hubbub.verification.{module}.remade", lambda *_: None)
+        monkeypatch.setattr(f"hubbub.core.verification.{module}.remade", lambda *_: None)
     found = verify(folder)
     assert wrongs(found) == ""
     trusted = "\n".join(one.claim for one in found if one.verdict == NOT_VERIFIABLE)
@@ -438,7 +438,7 @@ def test_an_audit_is_written_though_nobody_reads_what_it_says(
     def hung_up(*_given: Any) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr("hubbub.cli.verification_commands.table", hung_up)
+    monkeypatch.setattr("hubbub.desk.cli.verification_commands.table", hung_up)
     few = ["--runs", "2", "--canaries", "50", "--confidence", SURE]
     main(["audit", str(made / "study.toml"), *few, "--out", str(tmp_path / "audit.json")])
     assert json.loads((tmp_path / "audit.json").read_text())["canaries"] == 50

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
-from hubbub.errors import IntegrityError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.training import checkpoint, loop
-from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from hubbub.training.loop import State, Summed, train
-from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.preparing import prepare
-from hubbub.training.run_folder import RunFolder
-from hubbub.training.run_study import run
+from hubbub.core.errors import IntegrityError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.runs import checkpoint, loop
+from hubbub.core.runs.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from hubbub.core.runs.loop import State, Summed, train
+from hubbub.core.runs.prepared_study import PreparedStudy
+from hubbub.core.runs.run_folder import RunFolder
+from hubbub.learning.runs.preparing import prepare
+from hubbub.learning.runs.run_study import run
 from run.finished import a_study, planned
 
 STEPS = 6

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.errors import UserError
-from hubbub.ledger.privacy_ledger import Ledger
+from hubbub.core.errors import UserError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.desk.cli.main import main
 from run.finished import a_study
 
 STEPS = 4

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.protocol.primitives.wire import Frame, Tag
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.protocol.primitives.wire import Frame, Tag
 from run.finished import planned
 from run.test_correlated_runs import BANDS, falsehoods, study
 from run.test_kills import HOSPITALS, child, frames, outcome

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.protocol.primitives.correlated_noise import CorrelatedNoise
-from hubbub.protocol.round import noise_share
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.verification.replay.checking import verify
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.protocol.primitives.correlated_noise import CorrelatedNoise
+from hubbub.core.protocol.round import noise_share
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.verification.replay.checking import verify
 from run.finished import a_study
 
 BANDS, STEPS = 3, 8
@@ -96,7 +96,7 @@ def test_p25_an_aggregator_that_lost_count_is_found_by_those_who_verify(
             round_parameters, active, model, row + (row > 2)
         ),
     )
-    monkeypatch.setattr("hubbub.protocol.round.masking.Masking._follow", altered)
+    monkeypatch.setattr("hubbub.core.protocol.round.masking.Masking._follow", altered)
     hubbub.run(study(4), tmp_path / "run")
     assert any("expected attempt 3 of the session" in one for one in falsehoods(tmp_path / "run"))
 

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.errors import EffortError
-from hubbub.planning import accounts, plan_of_mechanisms
-from hubbub.planning.exposure import epsilon_against
-from hubbub.privacy import accountant, coarse_law
-from hubbub.privacy.effort import limited
-from hubbub.protocol.agreement import mask_graph
-from hubbub.session.in_process import Federation
-from hubbub.verification.evidence import claims
-from hubbub.verification.evidence.collecting import FILE
-from hubbub.verification.evidence.evidence_file import with_signature
-from hubbub.verification.evidence.finding import NOT_CHECKED, REDERIVED
-from hubbub.verification.replay.integrity_check import check_rows
+from hubbub.core.errors import EffortError
+from hubbub.core.planning import accounts, plan_of_mechanisms
+from hubbub.core.planning.exposure import epsilon_against
+from hubbub.core.privacy import accountant, coarse_law
+from hubbub.core.privacy.effort import limited
+from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.session.in_process import Federation
+from hubbub.core.verification.evidence import claims
+from hubbub.core.verification.evidence.collecting import FILE
+from hubbub.core.verification.evidence.evidence_file import with_signature
+from hubbub.core.verification.evidence.finding import NOT_CHECKED, REDERIVED
+from hubbub.core.verification.replay.integrity_check import check_rows
+from hubbub.desk.cli.main import main
 from run.finished import a_study, finished
 
 COSTLY = {

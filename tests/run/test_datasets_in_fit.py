@@ -8,8 +8,8 @@ import torch
 from torch.utils.data import Dataset, TensorDataset
 
 import hubbub
-from hubbub.errors import DataError
-from hubbub.training.dataset_arrays import arrays_of
+from hubbub.core.errors import DataError
+from hubbub.learning.runs.dataset_arrays import arrays_of
 
 
 class Own(Dataset):

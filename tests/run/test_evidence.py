@@ -22,25 +22,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.errors import IntegrityError, UserError
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.session.in_process import Federation
-from hubbub.training.result import Result
-from hubbub.verification.evidence.claims import check
-from hubbub.verification.evidence.collecting import FILE, ONE_PROCESS, checked_part, part_of
-from hubbub.verification.evidence.evidence_file import load, part_words, with_signature
-from hubbub.verification.evidence.finding import (
+from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.session.in_process import Federation
+from hubbub.core.verification.evidence.claims import check
+from hubbub.core.verification.evidence.collecting import (
+    FILE,
+    ONE_PROCESS,
+    checked_part,
+    part_of,
+)
+from hubbub.core.verification.evidence.evidence_file import load, part_words, with_signature
+from hubbub.core.verification.evidence.finding import (
     NOT_VERIFIABLE,
     REDERIVED,
     SIGNED,
     Finding,
     difference,
 )
+from hubbub.desk.cli.main import main
+from hubbub.learning.runs.result import Result
 from run.finished import a_study, finished
 
 SCHEMA = json.loads(
-    (resources.files("hubbub.verification.evidence") / "evidence.schema.json").read_text()
+    (resources.files("hubbub.core.verification.evidence") / "evidence.schema.json").read_text()
 )
 
 
@@ -135,7 +140,7 @@ def test_it_holds_what_the_run_says_it_holds(evidence: Path) -> None:
 
 
 def test_fewer_attempts_cost_less_and_are_counted_as_the_accountant_does(evidence: Path) -> None:
-    from hubbub.verification.evidence.claims import spent
+    from hubbub.core.verification.evidence.claims import spent
 
     plan = _made()[1].plan
     steps = plan.study.training.steps
@@ -180,7 +185,7 @@ def fewer_attempts(content: dict[str, Any]) -> None:
 
 
 def fewer_attempts_with_their_epsilon(content: dict[str, Any]) -> None:
-    from hubbub.verification.evidence.claims import spent
+    from hubbub.core.verification.evidence.claims import spent
 
     content["epsilon"] |= {"attempts": 3, "after_attempts": spent(_made()[1].plan, 3)}
 
@@ -443,7 +448,7 @@ import sys
 sys.modules["torch"] = None
 sys.modules["safetensors"] = None
 from pathlib import Path
-from hubbub.verification.evidence.claims import check
+from hubbub.core.verification.evidence.claims import check
 assert all(one.holds for one in check(Path(sys.argv[1])))
 print("holds")
 """

@@ -20,21 +20,21 @@ import pytest
 from scipy.stats import chi2, hypergeom
 
 import hubbub
-from hubbub.errors import BudgetError, DataError, StudyError
-from hubbub.ledger.entry import Cap
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.planning.plan_values import Plan
-from hubbub.planning.sampling_comparison import as_table
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.protocol.round.silo import Silo
-from hubbub.protocol.round.silo_batches import TokenBatches
-from hubbub.protocol.token_lists.batch_schemes import chosen_records
-from hubbub.session.in_process import federate
-from hubbub.session.layout import Layout, round_parameters_of
-from hubbub.session.token_lists import TokenLists
-from hubbub.training import baselines
-from hubbub.training.run_study import resume, run
+from hubbub.core.errors import BudgetError, DataError, StudyError
+from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.sampling_comparison import as_table
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.protocol.round.silo_batches import TokenBatches
+from hubbub.core.protocol.token_lists.batch_schemes import chosen_records
+from hubbub.core.session.in_process import federate
+from hubbub.core.session.layout import Layout, round_parameters_of
+from hubbub.core.session.token_lists import TokenLists
+from hubbub.learning.runs import baselines
+from hubbub.learning.runs.run_study import resume, run
 
 COUNTS, BATCH, STEPS = (5, 6, 4, 5), 6, 10
 ALL, EPOCH = sum(COUNTS), 4
@@ -50,7 +50,7 @@ kept_list = pytest.mark.parametrize("tokens", ["per-epoch", "static"])
 
 WARD = """
 import numpy as np
-from hubbub.tabular.records import Records
+from hubbub.core.tabular.records import Records
 COUNTS = {"a": 5, "b": 6, "c": 4, "d": 5, "test": 40}
 def records(party, **_):
     generator = np.random.default_rng(len(party) + ord(party[0]))

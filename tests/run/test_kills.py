@@ -26,23 +26,28 @@ import pytest
 import torch
 
 import hubbub
-from hubbub.errors import HubbubError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.planning.plan_values import Plan
-from hubbub.protocol.primitives.wire import HEADER, HEADER_BYTES, Frame, Tag
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.silo import Silo
-from hubbub.report import report_of_run
-from hubbub.training import checkpoint, loop, run_folder
-from hubbub.training.local_backend import LocalBackend
-from hubbub.training.run_folder import RunFolder
-from hubbub.training.run_study import resume, run
-from hubbub.verification.transcript.writer import Transcript
+from hubbub.core.errors import HubbubError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.protocol.primitives.wire import (
+    HEADER,
+    HEADER_BYTES,
+    Frame,
+    Tag,
+)
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.runs import checkpoint, loop, run_folder
+from hubbub.core.runs.local_backend import LocalBackend
+from hubbub.core.runs.run_folder import RunFolder
+from hubbub.core.verification.transcript.writer import Transcript
+from hubbub.desk.report import report_of_run
+from hubbub.learning.runs.run_study import resume, run
 
 STEPS = 10
 KILLS = int(os.environ.get("HUBBUB_KILLS", "16"))
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 STUDY = hubbub.Study.parse(
     HEART.replace("steps = 60", f"steps = {STEPS}").replace("epsilon = 0.5", "epsilon = 8.0")
 )

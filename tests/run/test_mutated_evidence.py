@@ -15,10 +15,10 @@ from tests.asking.made_up import study as asking
 from tests.attestation.parties import role_of, study_of
 
 import hubbub
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.training import local_backend
-from hubbub.training.run_study import resume
-from hubbub.verification.evidence.evidence_file import part_words
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.runs import local_backend
+from hubbub.core.verification.evidence.evidence_file import part_words
+from hubbub.learning.runs.run_study import resume
 from network.consortium import HOSPITALS, Consortium, table
 from network.test_attested import attested
 from network.test_patients import gathered as patients

@@ -21,16 +21,21 @@ import pytest
 from safetensors.numpy import load_file
 from tests.validation.made_up import table_of, write_silos
 
-from hubbub.errors import HubbubError
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.protocol.primitives.wire import Frame, Tag, unverified
-from hubbub.queries.kept_sums import sums_in, write_sums
-from hubbub.queries.sums_query import SumsQuery
-from hubbub.queries.validation.validation_answers import validation_of, write_validation
-from hubbub.queries.validation.validation_query import ValidationQuery
-from hubbub.study.study import Study
-from hubbub.verification.evidence.finding import REDERIVED
-from hubbub.verification.transcript.frame_records import Kept, files, read, read_header
+from hubbub.core.errors import HubbubError
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.finding import REDERIVED
+from hubbub.core.verification.transcript.frame_records import (
+    Kept,
+    files,
+    read,
+    read_header,
+)
+from hubbub.estimation.queries.kept_sums import sums_in, write_sums
+from hubbub.estimation.queries.sums_query import SumsQuery
+from hubbub.learning.queries.validation.validation_answers import validation_of, write_validation
+from hubbub.learning.queries.validation.validation_query import ValidationQuery
 from run.test_taken_states import COLUMNS, Forger, forged
 
 GIVEN = (

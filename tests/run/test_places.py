@@ -17,17 +17,22 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.errors import BudgetError, HubbubError, IntegrityError, UserError
-from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.planning.plan_values import Plan
-from hubbub.report.report_of_run import write_report
-from hubbub.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from hubbub.training.loop import State
-from hubbub.training.run_folder import RunFolder
-from hubbub.training.run_study import resume, run
+from hubbub.core.errors import (
+    BudgetError,
+    HubbubError,
+    IntegrityError,
+    UserError,
+)
+from hubbub.core.ledger.privacy_ledger import Cap, Ledger
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.runs.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from hubbub.core.runs.loop import State
+from hubbub.core.runs.run_folder import RunFolder
+from hubbub.desk.report.report_of_run import write_report
+from hubbub.learning.runs.run_study import resume, run
 
 STEPS = 8
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 STUDY = hubbub.Study.parse(
     HEART.replace("steps = 60", f"steps = {STEPS}").replace("epsilon = 0.5", "epsilon = 8.0")
 )
@@ -294,7 +299,7 @@ LIMITED = """
 import resource, signal, sys
 from pathlib import Path
 import hubbub
-from hubbub.errors import HubbubError
+from hubbub.core.errors import HubbubError
 study, folder, size = hubbub.Study.load(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
@@ -384,7 +389,7 @@ def test_a_full_disk_advises_the_command_that_goes_on(
         raise OSError(28, "No space left on device")
 
     with RunFolder.fresh(tmp_path / "run", plan, baseline=None, ledgers=ledgers) as folder:
-        monkeypatch.setattr("hubbub.training.run_folder.write_text", full)
+        monkeypatch.setattr("hubbub.core.runs.run_folder.write_text", full)
         with pytest.raises(UserError) as refused:
             folder.begin({"ann": bytes(32)})
     monkeypatch.undo()

@@ -20,27 +20,32 @@ from scipy.stats import chi2
 
 import hubbub
 from hubbub import learning
-from hubbub.ledger.entry import Cap
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.planning import exposure
-from hubbub.planning.plan_values import Plan
-from hubbub.protocol.primitives import noise
-from hubbub.protocol.primitives.wire import HEADER_BYTES, OVERHEAD, SIGNATURE_BYTES, Tag
-from hubbub.protocol.projection.matrix import Draw, Projection
-from hubbub.protocol.projection.product import lift, project
-from hubbub.protocol.round import batch_rows
-from hubbub.protocol.round import projected_sum as projected
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.round_parameters import RoundParameters, decoded
-from hubbub.protocol.round.silo import Silo
-from hubbub.session.ask import Absent
-from hubbub.session.in_process import Federation, federate
-from hubbub.session.layout import Layout, round_parameters_of
-from hubbub.tabular.records import Records
-from hubbub.training import baselines
-from hubbub.training.run_study import run
+from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.planning import exposure
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.protocol.primitives import noise
+from hubbub.core.protocol.primitives.wire import (
+    HEADER_BYTES,
+    OVERHEAD,
+    SIGNATURE_BYTES,
+    Tag,
+)
+from hubbub.core.protocol.projection.matrix import Draw, Projection
+from hubbub.core.protocol.projection.product import lift, project
+from hubbub.core.protocol.round import batch_rows
+from hubbub.core.protocol.round import projected_sum as projected
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
+from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.session.ask import Absent
+from hubbub.core.session.in_process import Federation, federate
+from hubbub.core.session.layout import Layout, round_parameters_of
+from hubbub.core.tabular.records import Records
+from hubbub.learning.runs import baselines
+from hubbub.learning.runs.run_study import run
 
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 KINDS = ("gaussian", "sign", "layers")
 WHOLE, SENT, RECORDS, STUDY = 27, 10, 6, bytes(range(32))

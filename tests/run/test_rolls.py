@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hubbub.errors import IntegrityError
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.verification.replay.replayed_session import Replay, ReplayedSession
-from hubbub.verification.transcript.frame_records import path_of, read_header
-from hubbub.verification.transcript.writer import Transcript
+from hubbub.core.errors import IntegrityError
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.verification.replay.replayed_session import Replay, ReplayedSession
+from hubbub.core.verification.transcript.frame_records import path_of, read_header
+from hubbub.core.verification.transcript.writer import Transcript
 from protocol.parties import DIMENSION, SESSION, STUDY, World, set_up, world
 
 HERE = (1, 2, 4)

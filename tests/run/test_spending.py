@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from hubbub import Study, run
-from hubbub.cli.main import main
-from hubbub.errors import BudgetError, StudyError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.report.promise_words import broken, spent_words
-from hubbub.report.report_of_run import write_report
+from hubbub.core.errors import BudgetError, StudyError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.desk.cli.main import main
+from hubbub.desk.report.promise_words import broken, spent_words
+from hubbub.desk.report.report_of_run import write_report
 
 TEXT = """
 [study]

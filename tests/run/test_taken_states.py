@@ -21,29 +21,34 @@ from safetensors import safe_open
 from tests.validation.made_up import table_of, write_silos
 
 from hubbub import learning
-from hubbub.network.collection.collectable import why_not
-from hubbub.planning.query import QueryState
-from hubbub.protocol.primitives.identity import Keys, Roster
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.queries.coefficients.coefficients_query import COEFFICIENT_SUMS
-from hubbub.queries.kept_sums import sums_in, write_sums
-from hubbub.queries.validation.validation_answers import planned_validation
-from hubbub.queries.validation.validation_query import VALIDATION
-from hubbub.study.study import Study
-from hubbub.training import federated, local_backend, loop
-from hubbub.training.result import Result
-from hubbub.training.run_study import run
-from hubbub.verification.evidence.claims import MODEL
-from hubbub.verification.evidence.collecting import collect
-from hubbub.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
-from hubbub.verification.replay import checking
-from hubbub.verification.replay.checking import verify
-from hubbub.verification.replay.replayed_session import ReplayedSession
-from hubbub.verification.replay.session_findings import replay_findings
-from hubbub.verification.transcript import writer
-from hubbub.verification.transcript.frame_records import Kept, files, read, read_header
-from hubbub.verification.transcript.transcript_header import Header
-from hubbub.verification.transcript.writer import Transcript
+from hubbub.core.planning.query import QueryState
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.runs import federated, local_backend, loop
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.claims import MODEL
+from hubbub.core.verification.evidence.collecting import collect
+from hubbub.core.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
+from hubbub.core.verification.replay import checking
+from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.replay.replayed_session import ReplayedSession
+from hubbub.core.verification.replay.session_findings import replay_findings
+from hubbub.core.verification.transcript import writer
+from hubbub.core.verification.transcript.frame_records import (
+    Kept,
+    files,
+    read,
+    read_header,
+)
+from hubbub.core.verification.transcript.transcript_header import Header
+from hubbub.core.verification.transcript.writer import Transcript
+from hubbub.estimation.queries.kept_sums import sums_in, write_sums
+from hubbub.learning.queries.coefficients.coefficients_query import COEFFICIENT_SUMS
+from hubbub.learning.queries.validation.validation_answers import planned_validation
+from hubbub.learning.queries.validation.validation_query import VALIDATION
+from hubbub.learning.runs.result import Result
+from hubbub.learning.runs.run_study import run
+from hubbub.site.network.collection.collectable import why_not
 
 SCORES = ("run/validation.json", "run/validation-sums.json")
 EFFECTS = ("run/coefficients.json", "run/coefficient-sums.json")
@@ -400,7 +405,7 @@ def test_steps_that_could_not_be_taken_here_are_not_proven(
     del made["validation"]
     forger = forged(Study.from_table(made), tmp_path)
     assert len(proven(verify(forger.folder), "every step along it")) == 1
-    monkeypatch.setattr("hubbub.queries.training_replay._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.learning.queries.training_replay._built", lambda *_, **__: None)
     found = verify(forger.folder)
     assert holds(found)
     assert proven(found, "every step along it") == []
@@ -446,7 +451,7 @@ def test_what_rests_on_a_first_model_that_was_taken_is_not_proven(
 ) -> None:
     """Only the study's own code makes it."""
     forger = forged(asking(silos), tmp_path)
-    monkeypatch.setattr("hubbub.queries.training_replay._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.learning.queries.training_replay._built", lambda *_, **__: None)
     found = verify(forger.folder)
     assert holds(found)
     assert [*given(found), *proven(found, "model.safetensors")] == []

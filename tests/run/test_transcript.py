@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.errors import IntegrityError, ProtocolError, UserError
-from hubbub.protocol.primitives.identity import Keys, Roster
-from hubbub.protocol.primitives.wire import (
+from hubbub.core.errors import IntegrityError, ProtocolError, UserError
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.wire import (
     EVERYBODY,
     HEADER_BYTES,
     SIGNATURE_BYTES,
@@ -23,8 +23,8 @@ from hubbub.protocol.primitives.wire import (
     Tag,
     parse,
 )
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.verification.transcript.frame_records import (
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.verification.transcript.frame_records import (
     Kept,
     end_of,
     files,
@@ -33,7 +33,7 @@ from hubbub.verification.transcript.frame_records import (
     read,
     read_header,
 )
-from hubbub.verification.transcript.writer import Transcript, recover
+from hubbub.core.verification.transcript.writer import Transcript, recover
 
 KEYS = [Keys.generate("aggregator", "aggregator")] + [
     Keys.generate(f"silo-{k}", "silo") for k in (1, 2, 3)
@@ -276,9 +276,9 @@ import resource, signal, sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
 from run.test_transcript import FRAMES, ROSTER, STUDY, SESSION
-from hubbub.errors import IntegrityError
-from hubbub.verification.transcript.frame_records import path_of
-from hubbub.verification.transcript.writer import Transcript
+from hubbub.core.errors import IntegrityError
+from hubbub.core.verification.transcript.frame_records import path_of
+from hubbub.core.verification.transcript.writer import Transcript
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Path(sys.argv[1])

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import ProtocolError
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.primitives.wire import unverified
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.session.ask import Answer, Call
-from hubbub.session.in_process import Federation, LocalPeers, federate
-from hubbub.session.layout import Layout
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.wire import unverified
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.session.ask import Answer, Call
+from hubbub.core.session.in_process import Federation, LocalPeers, federate
+from hubbub.core.session.layout import Layout
+from hubbub.core.verification.replay.checking import verify
 from run.finished import a_study, finished
 
 SILOS, DIMENSION = 4, 2000

@@ -16,31 +16,26 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from hubbub.cli.main import main
-from hubbub.errors import IntegrityError, UserError
-from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.protocol.primitives import wire
-from hubbub.protocol.primitives.wire import Frame, Tag, unverified
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.queries.study_queries import plan
-from hubbub.report.comparison_table import Arrangement, ArrangementTable
-from hubbub.report.report_of_run import COMPARISON, write_report
-from hubbub.session.in_process import Federation
-from hubbub.study.study import Study
-from hubbub.training import federated
-from hubbub.training.federated import evaluations
-from hubbub.training.local_backend import LocalBackend
-from hubbub.training.loop import EvaluationSchedule
-from hubbub.training.result import Result
-from hubbub.training.run_study import resume, run
-from hubbub.verification.evidence.claims import check
-from hubbub.verification.evidence.collecting import FILE
-from hubbub.verification.evidence.evidence_file import with_signature
-from hubbub.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
-from hubbub.verification.replay import replayed_session
-from hubbub.verification.replay.checking import verify
-from hubbub.verification.replay.integrity_check import integrity_findings
-from hubbub.verification.transcript.frame_records import (
+from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.ledger.privacy_ledger import Cap, Ledger
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.protocol.primitives import wire
+from hubbub.core.protocol.primitives.wire import Frame, Tag, unverified
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.runs import federated
+from hubbub.core.runs.federated import evaluations
+from hubbub.core.runs.local_backend import LocalBackend
+from hubbub.core.runs.loop import EvaluationSchedule
+from hubbub.core.session.in_process import Federation
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.claims import check
+from hubbub.core.verification.evidence.collecting import FILE
+from hubbub.core.verification.evidence.evidence_file import with_signature
+from hubbub.core.verification.evidence.finding import NOT_VERIFIABLE, REDERIVED, Finding
+from hubbub.core.verification.replay import replayed_session
+from hubbub.core.verification.replay.checking import verify
+from hubbub.core.verification.replay.integrity_check import integrity_findings
+from hubbub.core.verification.transcript.frame_records import (
     Kept,
     files,
     first_head,
@@ -48,7 +43,12 @@ from hubbub.verification.transcript.frame_records import (
     read_header,
     start_of,
 )
-from hubbub.verification.transcript.writer import Transcript
+from hubbub.core.verification.transcript.writer import Transcript
+from hubbub.desk.cli.main import main
+from hubbub.desk.report.comparison_table import Arrangement, ArrangementTable
+from hubbub.desk.report.report_of_run import COMPARISON, write_report
+from hubbub.learning.runs.result import Result
+from hubbub.learning.runs.run_study import resume, run
 from run.finished import a_study, finished, write_evidence
 
 Run = tuple[Path, Result, Federation]
@@ -342,7 +342,7 @@ def test_a_model_of_the_users_own_is_found_in_its_file_without_running_its_code(
     a_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, _, _ = a_run()
-    monkeypatch.setattr("hubbub.queries.training_replay._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.learning.queries.training_replay._built", lambda *_, **__: None)
     found = verify(folder)
     assert wrongs(found) == []
     assert "every sum, and every step along it" in claims(found, REDERIVED)
@@ -370,7 +370,7 @@ def test_tensors_that_could_stand_in_many_orders_are_read_in_the_one_that_is_sta
 ) -> None:
     """Sixty tensors, each the beginning of all larger ones: no order but one is looked at."""
     folder, result, _ = a_run()
-    monkeypatch.setattr("hubbub.queries.training_replay._built", lambda *_, **__: None)
+    monkeypatch.setattr("hubbub.learning.queries.training_replay._built", lambda *_, **__: None)
     (folder / FILE).unlink()
     path = folder / "model.safetensors"
     from hubbub import learning

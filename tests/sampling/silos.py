@@ -10,14 +10,14 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.protocol.token_lists.list_context import ListContext, parted
-from hubbub.protocol.token_lists.mixer import Mixer
-from hubbub.protocol.token_lists.onion_layers import Executor, in_this_thread
-from hubbub.protocol.token_lists.token_list import Owned, Publication
-from hubbub.protocol.token_lists.verdict import PublishedFrames
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Tag
+from hubbub.core.protocol.token_lists.list_context import ListContext, parted
+from hubbub.core.protocol.token_lists.mixer import Mixer
+from hubbub.core.protocol.token_lists.onion_layers import Executor, in_this_thread
+from hubbub.core.protocol.token_lists.token_list import Owned, Publication
+from hubbub.core.protocol.token_lists.verdict import PublishedFrames
 from protocol.parties import fixed_keys
 
 STUDY = hashlib.sha256(b"a study with tokens").digest()

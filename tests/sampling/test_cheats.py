@@ -13,15 +13,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.protocol.token_lists import onion_layers
-from hubbub.protocol.token_lists.list_context import statement_bytes
-from hubbub.protocol.token_lists.mixer import Mixer
-from hubbub.protocol.token_lists.onion_layers import Done, Executor, Job, Wrap
-from hubbub.protocol.token_lists.token_list import commitment
-from hubbub.protocol.token_lists.verdict import Verdict, verdict
+from hubbub.core.errors import ProtocolError, StudyError
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.protocol.token_lists import onion_layers
+from hubbub.core.protocol.token_lists.list_context import statement_bytes
+from hubbub.core.protocol.token_lists.mixer import Mixer
+from hubbub.core.protocol.token_lists.onion_layers import (
+    Done,
+    Executor,
+    Job,
+    Wrap,
+)
+from hubbub.core.protocol.token_lists.token_list import commitment
+from hubbub.core.protocol.token_lists.verdict import Verdict, verdict
 from protocol.parties import fixed_keys, flipped, refused
 from sampling.silos import (
     COUNTS,

@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from hubbub.protocol.agreement.joint_seed import JointSeed
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import HEADER_BYTES, Tag
+from hubbub.core.protocol.agreement.joint_seed import JointSeed
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES, Tag
 from sampling import vectors
 from sampling.silos import COUNTS, KEYS, ROSTER, SESSION, STUDY, Play, payload_of
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2
 
-from hubbub.protocol.primitives.identity import Identity, Keys, Roster
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.token_lists import onion_layers
-from hubbub.protocol.token_lists.mixer import Mixer
-from hubbub.protocol.token_lists.token_list import list_places
+from hubbub.core.protocol.primitives.identity import Identity, Keys, Roster
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.token_lists import onion_layers
+from hubbub.core.protocol.token_lists.mixer import Mixer
+from hubbub.core.protocol.token_lists.token_list import list_places
 from sampling.silos import KEYS, list_context, payload_of, pieces
 
 LISTS = 400

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.errors import ProtocolError, StudyError
-from hubbub.protocol.agreement import joint_seed
-from hubbub.protocol.agreement.joint_seed import JointSeed, SeedCheck
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import Frame, Tag
+from hubbub.core.errors import ProtocolError, StudyError
+from hubbub.core.protocol.agreement import joint_seed
+from hubbub.core.protocol.agreement.joint_seed import JointSeed, SeedCheck
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import Frame, Tag
 from protocol.parties import flipped, refused
 from sampling.silos import KEYS, ROSTER, SESSION, STUDY, payload_of
 

@@ -11,11 +11,16 @@ from benchmarks.shuffled_list import OwnedTokens, shuffled_list
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub.errors import HubbubError, StudyError
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.protocol.token_lists import onion_layers
-from hubbub.protocol.token_lists.onion_layers import Done, Peel, Wrap, in_this_thread
-from hubbub.protocol.token_lists.process_pool import process_pool as opened_pool
+from hubbub.core.errors import HubbubError, StudyError
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.token_lists import onion_layers
+from hubbub.core.protocol.token_lists.onion_layers import (
+    Done,
+    Peel,
+    Wrap,
+    in_this_thread,
+)
+from hubbub.core.protocol.token_lists.process_pool import process_pool as opened_pool
 from sampling.silos import (
     COUNTS,
     KEYS,
@@ -28,7 +33,7 @@ from sampling.silos import (
 )
 
 # The module, whose name its function has too.
-MODULE = sys.modules["hubbub.protocol.token_lists.process_pool"]
+MODULE = sys.modules["hubbub.core.protocol.token_lists.process_pool"]
 
 
 def whole(made: OwnedTokens) -> list[int]:

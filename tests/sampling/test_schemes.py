@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
-from hubbub.errors import StudyError
-from hubbub.protocol.token_lists.batch_schemes import (
+from hubbub.core.errors import StudyError
+from hubbub.core.protocol.token_lists.batch_schemes import (
     Scheme,
     chosen_records,
     partition,

@@ -16,13 +16,13 @@ from unittest import mock
 
 import numpy as np
 
-from hubbub.protocol.agreement.joint_seed import JointSeed
-from hubbub.protocol.primitives.identity import Roster
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.token_lists import onion_layers
-from hubbub.protocol.token_lists.list_context import ListContext
-from hubbub.protocol.token_lists.mixer import Mixer
-from hubbub.protocol.token_lists.token_list import Publication, list_places
+from hubbub.core.protocol.agreement.joint_seed import JointSeed
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.token_lists import onion_layers
+from hubbub.core.protocol.token_lists.list_context import ListContext
+from hubbub.core.protocol.token_lists.mixer import Mixer
+from hubbub.core.protocol.token_lists.token_list import Publication, list_places
 from sampling.silos import KEYS, SESSION, STUDY
 
 FILE = Path(__file__).parent / "vectors.json"

@@ -7,10 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.round.revealed_sum import RevealedSum
+from hubbub.core.protocol.round.round_parameters import decoded
 from hubbub.learning import Optimizer, stepped
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.round.revealed_sum import RevealedSum
-from hubbub.protocol.round.round_parameters import decoded
 from protocol.parties import world
 
 SIZE, BITS = 300_000, [16, 32, 64]

@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 import hubbub
-from hubbub.errors import HubbubError, StudyError
-from hubbub.protocol.agreement import mask_graph
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.primitives import ring
-from hubbub.protocol.round.masking import Masking
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.session import in_process
-from hubbub.session.in_process import assemble
-from hubbub.session.layout import Layout
-from hubbub.session.party import Membership
-from hubbub.session.secure_sums import ExactSilo
-from hubbub.session.silo_party import SiloParty
+from hubbub.core.errors import HubbubError, StudyError
+from hubbub.core.protocol.agreement import mask_graph
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.session import in_process
+from hubbub.core.session.in_process import assemble
+from hubbub.core.session.layout import Layout
+from hubbub.core.session.party import Membership
+from hubbub.core.session.secure_sums import ExactSilo
+from hubbub.core.session.silo_party import SiloParty
 
 FALSE_ALARM = 1e-9
 DEVIATIONS = float(norm.isf(FALSE_ALARM / 2))

@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import rankdata
 
-from hubbub.errors import DataError, StudyError
-from hubbub.study.datasets import HEART_COLUMNS, HEART_SILOS, heart
+from hubbub.core.errors import DataError, StudyError
+from hubbub.learning.datasets import HEART_COLUMNS, HEART_SILOS, heart
 
 SHA256 = "574f2fa2b43012fa25fca4fcdb36bd7c6bccdd0af4242f6c0e4c8633c5a072ae"
 ROWS = {"cleveland": 303, "hungary": 294, "switzerland": 123, "va-long-beach": 200}
 
 
 def test_the_vendored_file_is_the_one_that_provenance_names():
-    folder = resources.files("hubbub.study.datasets")
+    folder = resources.files("hubbub.learning.datasets")
     assert hashlib.sha256((folder / "heart.csv").read_bytes()).hexdigest() == SHA256
     assert SHA256 in (folder / "PROVENANCE.md").read_text(encoding="utf-8")
 

@@ -14,20 +14,26 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from hubbub import disk, learning
-from hubbub.cli.main import main
-from hubbub.errors import HubbubError, IntegrityError, StudyError, UserError
+from hubbub import learning
+from hubbub.core import disk
+from hubbub.core.errors import (
+    HubbubError,
+    IntegrityError,
+    StudyError,
+    UserError,
+)
+from hubbub.core.ledger.entry import Cap
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.runs.checkpoint import newest_checkpoint
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.cells import read_cells
+from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.verification.evidence.evidence_file import load
+from hubbub.desk.cli.main import main
+from hubbub.desk.report.report_of_run import write_report
 from hubbub.learning.model_file import read_pinned
-from hubbub.ledger.entry import Cap
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.network.key_files import identities, read_identity, read_roster
-from hubbub.report.report_of_run import write_report
-from hubbub.study.study import Study
-from hubbub.tabular.cells import read_cells
-from hubbub.tabular.standardisation import Standardisation
-from hubbub.training.checkpoint import newest_checkpoint
-from hubbub.training.run_study import resume
-from hubbub.verification.evidence.evidence_file import load
+from hubbub.learning.runs.run_study import resume
+from hubbub.site.network.key_files import identities, read_identity, read_roster
 
 SPECIAL = ["/dev/zero", "pipe", "folder"]
 NOTHING = "0" * 64

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hubbub import manifest_records
-from hubbub.errors import DataError
+from hubbub.core.errors import DataError
 
 NAME = "Quackenbush"
 

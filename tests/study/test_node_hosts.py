@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hubbub.errors import StudyError
-from hubbub.study.study import Study
+from hubbub.core.errors import StudyError
+from hubbub.core.study.study import Study
 
 
 def study(**parties: Any) -> Study:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.cli.main import main
-from hubbub.errors import DataError, StudyError
-from hubbub.study import sources
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.study import sources
+from hubbub.desk.cli.main import main
 
 pyarrow = pytest.importorskip("pyarrow")
 STUDY: dict[str, Any] = {

@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hubbub import Study
-from hubbub.errors import StudyError
-from hubbub.tabular.column import canonical
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import canonical
 
 EXAMPLE = """
 [study]
@@ -804,8 +804,8 @@ def test_a_study_put_together_by_hand_that_no_file_can_say_is_refused(epsilon):
     "place",
     [
         "os:system",
-        "hubbub.session.secure_sums:private_sum",
-        "hubbub.study.datasets.heart_disease:heart",
+        "hubbub.core.session.secure_sums:private_sum",
+        "hubbub.learning.datasets.heart_disease:heart",
         "hubbub.datasets:_rows",
         "hubbub.datasets:heart.x",
         "hubbub.datasets:",

@@ -1,7 +1,7 @@
 """Study ids are pinned: a change of one would part every running consortium from its ledgers.
 
-An id moves only with `hubbub.study.study.FORMAT`, in a release that says so. To write the file anew
-then: `python -m tests.study.test_study_ids`.
+An id moves only with `hubbub.core.study.study.FORMAT`, in a release that says so. To write the
+file anew then: `python -m tests.study.test_study_ids`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STUDIES = {
 
 
 def _texts() -> dict[str, str]:
-    shipped = files("hubbub.study.datasets")
+    shipped = files("hubbub.learning.datasets")
     built_in = {name: (shipped / f"{name}.toml").read_text() for name in _BUILT_IN}
     return STUDIES | built_in
 

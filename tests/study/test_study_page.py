@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from hubbub import Study
-from hubbub.errors import StudyError
-from hubbub.study.study_keys import json_schema
+from hubbub.core.errors import StudyError
+from hubbub.core.study.study_keys import json_schema
 
 # Together they have every table, and each key that may be left out is left out of one of them.
 FILES = f"""study.name="s"\nprivacy={{epsilon=1,delta=1e-5}}\nparties={{silos=3,colluders=0}}

@@ -12,16 +12,16 @@ import pytest
 
 import hubbub
 from hubbub import Study
-from hubbub.cli.main import main
-from hubbub.errors import DataError, ModelError, StudyError
+from hubbub.core.errors import DataError, ModelError, StudyError
+from hubbub.core.tabular.outcome import Outcome, refuse_other_targets
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.table import encode_table
+from hubbub.desk.cli.main import main
+from hubbub.desk.drafting.table_check import checked
+from hubbub.desk.report.comparison import compare
+from hubbub.desk.report.rehearsal import rehearse
 from hubbub.learning.metric_words import words_of
-from hubbub.report.comparison import compare
-from hubbub.report.rehearsal import rehearse
-from hubbub.study.drafting.table_check import checked
-from hubbub.tabular.outcome import Outcome, refuse_other_targets
-from hubbub.tabular.records import Records
-from hubbub.tabular.table import encode_table
-from hubbub.training.trained_model import load
+from hubbub.learning.runs.trained_model import load
 
 AMOUNT = {"kind": "numeric", "column": "y", "low": 0, "high": 20}
 COUNT = {"kind": "count", "column": "y", "high": 20}
@@ -509,7 +509,7 @@ def test_a_metric_that_gives_no_number_is_refused_before_anything_is_charged(own
 
 @pytest.mark.slow
 def test_the_source_of_own_code_is_part_of_the_study_where_it_says_so(own) -> None:
-    from hubbub.study.code_hashes import source_hash
+    from hubbub.core.study.code_hashes import source_hash
 
     name = "python:centre_code:absolute"
     study = with_own("absolute", code={name: source_hash(name)})

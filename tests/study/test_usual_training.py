@@ -6,10 +6,10 @@ from math import sqrt
 
 import pytest
 
-from hubbub.study.study import Study
-from hubbub.study.usual_training import squared_length, usual_for, usual_training
-from hubbub.tabular.column import Column
-from hubbub.tabular.outcome import Outcome
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.outcome import Outcome
+from hubbub.learning.study.usual_training import squared_length, usual_for, usual_training
 
 TEXT = """
 [study]

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.csv_text import csv_text
 from hubbub.estimation.statistic import Levels
-from hubbub.synthesis.coding import CodedColumn
-from hubbub.synthesis.design import Design
-from hubbub.tabular.column import Column
-from hubbub.tabular.csv_text import csv_text
+from hubbub.estimation.synthesis.coding import CodedColumn
+from hubbub.estimation.synthesis.design import Design
 
 Array = NDArray[np.float64]
 

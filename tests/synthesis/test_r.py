@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.queries.synthesis_query import records_text
-from hubbub.synthesis.examples import example
+from hubbub.estimation.queries.synthesis_query import records_text
+from hubbub.estimation.synthesis.examples import example
 
 PAGE = Path(__file__).parents[2] / "docs" / "synthetic.md"
 RSCRIPT = shutil.which("Rscript")

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.errors import StudyError, UserError
-from hubbub.study.drafting.likely_rules import likely_rules
-from hubbub.synthesis.design import Design
-from hubbub.synthesis.examples import example, released
-from hubbub.synthesis.release import SyntheticData
-from hubbub.synthesis.row_rules import RowRules
-from hubbub.synthesis.synthetic_keys import synthesis_from
-from hubbub.tabular.column import Column
+from hubbub.core.errors import StudyError, UserError
+from hubbub.core.tabular.column import Column
+from hubbub.desk.drafting.likely_rules import likely_rules
+from hubbub.estimation.synthesis.design import Design
+from hubbub.estimation.synthesis.examples import example, released
+from hubbub.estimation.synthesis.release import SyntheticData
+from hubbub.estimation.synthesis.row_rules import RowRules
+from hubbub.estimation.synthesis.synthetic_keys import synthesis_from
 
 FLAG = ("0", "1")
 COLUMNS = {

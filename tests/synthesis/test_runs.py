@@ -13,14 +13,14 @@ from tests.synthesis.made_up import STUDY, write_silos
 
 import hubbub
 from hubbub import Study
-from hubbub.cli.main import main
-from hubbub.errors import DataError, StudyError, UserError
-from hubbub.planning.query import QueryState, SiloData
-from hubbub.queries.study_queries import plan
-from hubbub.queries.synthesis_query import synthesis_of
-from hubbub.synthesis.design import MOST_UNITS
-from hubbub.tabular.table import CodedCells
-from hubbub.verification.replay.checking import verify
+from hubbub.core.errors import DataError, StudyError, UserError
+from hubbub.core.planning.query import QueryState, SiloData
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.tabular.table import CodedCells
+from hubbub.core.verification.replay.checking import verify
+from hubbub.desk.cli.main import main
+from hubbub.estimation.queries.synthesis_query import synthesis_of
+from hubbub.estimation.synthesis.design import MOST_UNITS
 
 
 @pytest.fixture(scope="module")

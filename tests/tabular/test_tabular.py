@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.errors import DataError, StudyError
-from hubbub.study.datasets import HEART_COLUMNS
-from hubbub.tabular.cell_rule import CellFault
-from hubbub.tabular.cells import read_cells
-from hubbub.tabular.column import Column, column_features
-from hubbub.tabular.declared_columns import columns_from
-from hubbub.tabular.records import Records
-from hubbub.tabular.table import encode_table
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.tabular.cell_rule import CellFault
+from hubbub.core.tabular.cells import read_cells
+from hubbub.core.tabular.column import Column, column_features
+from hubbub.core.tabular.declared_columns import columns_from
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.table import encode_table
+from hubbub.learning.datasets import HEART_COLUMNS
 
 SECRET = "s3cr3t-cell"
 AGE = Column(name="age", low=20, high=90)

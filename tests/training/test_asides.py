@@ -14,21 +14,22 @@ import torch
 
 import hubbub
 from hubbub import learning
-from hubbub.errors import IntegrityError, StudyError
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.queries import standardising_query
-from hubbub.queries.evaluation_query import EVALUATION, EvaluationQuery
-from hubbub.queries.standardising_query import STANDARDISATION
-from hubbub.session.layout import layout_of
-from hubbub.study.score_vector import ScoreVector
-from hubbub.tabular.records import Records
-from hubbub.tabular.standardisation import FeatureSums, Standardisation, standardisation_from
-from hubbub.training.local_backend import LocalBackend
-from hubbub.training.preparing import prepare
-from hubbub.training.run_sessions import RunSessions
-from hubbub.training.run_study import resume, run
+from hubbub.core.errors import IntegrityError, StudyError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.runs.local_backend import LocalBackend
+from hubbub.core.runs.run_sessions import RunSessions
+from hubbub.core.session.layout import layout_of
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.standardisation import Standardisation, standardisation_from
+from hubbub.learning.queries import standardising_query
+from hubbub.learning.queries.evaluation_query import EVALUATION, EvaluationQuery
+from hubbub.learning.queries.feature_sums import FeatureSums
+from hubbub.learning.queries.standardising_query import STANDARDISATION
+from hubbub.learning.runs.preparing import prepare
+from hubbub.learning.runs.run_study import resume, run
+from hubbub.learning.study.score_vector import ScoreVector
 
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 STEPS = 12
 
 

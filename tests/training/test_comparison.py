@@ -13,19 +13,25 @@ import pytest
 from scipy import stats
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.errors import DataError, StudyError
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round.batch_rows import EMPTY, most_rows, poisson_batches, poisson_rows
-from hubbub.report.comparison import compare
-from hubbub.report.comparison_table import UNCHARGED_REPEATS
-from hubbub.study import datasets, sources
-from hubbub.study.datasets import wheel
-from hubbub.study.study import Study
-from hubbub.training import run_study
-from hubbub.training.baselines import REHEARSAL
-from hubbub.training.prepared_study import PreparedStudy
-from hubbub.training.preparing import prepare
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.round.batch_rows import (
+    EMPTY,
+    most_rows,
+    poisson_batches,
+    poisson_rows,
+)
+from hubbub.core.runs.prepared_study import PreparedStudy
+from hubbub.core.study import sources
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.main import main
+from hubbub.desk.report.comparison import compare
+from hubbub.desk.report.comparison_table import UNCHARGED_REPEATS
+from hubbub.learning import datasets
+from hubbub.learning.datasets import wheel
+from hubbub.learning.runs import run_study
+from hubbub.learning.runs.baselines import REHEARSAL
+from hubbub.learning.runs.preparing import prepare
 
 HEART = """
 study.name = "heart"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import hubbub
-from hubbub.errors import BudgetError, StudyError
-from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.training.run_study import run
+from hubbub.core.errors import BudgetError, StudyError
+from hubbub.core.ledger.privacy_ledger import Cap, Ledger
+from hubbub.learning.runs.run_study import run
 
 STEPS = 8
 

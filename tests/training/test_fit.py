@@ -9,8 +9,14 @@ import pytest
 import torch
 
 import hubbub
-from hubbub.errors import BudgetError, DataError, ModelError, StudyError, UncountedWarning
-from hubbub.study.datasets import HEART_SILOS, heart
+from hubbub.core.errors import (
+    BudgetError,
+    DataError,
+    ModelError,
+    StudyError,
+    UncountedWarning,
+)
+from hubbub.learning.datasets import HEART_SILOS, heart
 
 
 def silo(seed: int, rows: int = 60):

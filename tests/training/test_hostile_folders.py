@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from hubbub import learning
-from hubbub.cli.main import main
-from hubbub.errors import HubbubError, IntegrityError
-from hubbub.report.report_of_run import write_report
-from hubbub.study import datasets
-from hubbub.tabular.standardisation import Standardisation
-from hubbub.training.run_study import run
-from hubbub.training.trained_model import load
+from hubbub.core.errors import HubbubError, IntegrityError
+from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.desk.cli.main import main
+from hubbub.desk.report.report_of_run import write_report
+from hubbub.learning import datasets
+from hubbub.learning.runs.run_study import run
+from hubbub.learning.runs.trained_model import load
 from run.finished import a_study
 
 ASKED = (("[data]\n", "[data]\nstandardise = { epsilon = 0.1, bound = 5.0 }\n"),)

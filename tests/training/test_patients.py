@@ -11,16 +11,16 @@ import pytest
 
 import hubbub
 from hubbub import Study, plan
-from hubbub.cli.main import main
-from hubbub.errors import DataError, StudyError
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.study import sources
+from hubbub.core.tabular.patient_keys import patient_key
+from hubbub.core.tabular.records import Records
+from hubbub.core.verification.replay.checking import verify
+from hubbub.desk.cli.main import main
+from hubbub.desk.drafting.table_check import checked
 from hubbub.learning import TrainingTask
-from hubbub.study import sources
-from hubbub.study.drafting.table_check import checked
-from hubbub.tabular.patient_keys import patient_key
-from hubbub.tabular.records import Records
-from hubbub.training.array_inputs import with_patients
-from hubbub.training.preparing import prepare
-from hubbub.verification.replay.checking import verify
+from hubbub.learning.runs.array_inputs import with_patients
+from hubbub.learning.runs.preparing import prepare
 
 SILOS = ("north", "south", "west")
 

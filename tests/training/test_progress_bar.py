@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
 
 
 def silo(seed: int):
@@ -53,7 +53,7 @@ def notebook(monkeypatch):
     return shown
 
 
-@pytest.mark.filterwarnings("ignore::hubbub.errors.UncountedWarning")
+@pytest.mark.filterwarnings("ignore::hubbub.core.errors.UncountedWarning")
 @pytest.mark.parametrize("progress", [None, True])
 def test_a_notebook_shows_a_bar_that_every_step_redraws(notebook, progress):
     hubbub.fit(SILOS, **SHORT, name="<b>", progress=progress)
@@ -62,7 +62,7 @@ def test_a_notebook_shows_a_bar_that_every_step_redraws(notebook, progress):
     assert "AUC" in notebook[-1]
 
 
-@pytest.mark.filterwarnings("ignore::hubbub.errors.UncountedWarning")
+@pytest.mark.filterwarnings("ignore::hubbub.core.errors.UncountedWarning")
 def test_nothing_is_shown_where_it_is_not_wanted(notebook):
     hubbub.fit(SILOS, **SHORT, progress=False)
     steps: list[int] = []
@@ -70,7 +70,7 @@ def test_nothing_is_shown_where_it_is_not_wanted(notebook):
     assert (notebook, steps) == ([], [1, 2, 3])
 
 
-@pytest.mark.filterwarnings("ignore::hubbub.errors.UncountedWarning")
+@pytest.mark.filterwarnings("ignore::hubbub.core.errors.UncountedWarning")
 def test_a_terminal_shows_a_bar_on_stderr_if_asked(capsys):
     hubbub.fit(SILOS, **SHORT)
     assert capsys.readouterr() == ("", "")
@@ -80,7 +80,7 @@ def test_a_terminal_shows_a_bar_on_stderr_if_asked(capsys):
     assert "fit: 3 of 3 steps" in err
 
 
-@pytest.mark.filterwarnings("ignore::hubbub.errors.UncountedWarning")
+@pytest.mark.filterwarnings("ignore::hubbub.core.errors.UncountedWarning")
 def test_what_is_no_progress_is_refused_before_anything_is_charged(tmp_path):
     with pytest.raises(StudyError, match="True, False or a function"):
         hubbub.fit(SILOS, **SHORT, progress="yes", out=tmp_path / "run")

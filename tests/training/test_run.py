@@ -26,7 +26,7 @@ from scipy.stats import chisquare
 
 import hubbub
 from hubbub import Study, learning
-from hubbub.errors import (
+from hubbub.core.errors import (
     BudgetError,
     DataError,
     HubbubError,
@@ -35,29 +35,34 @@ from hubbub.errors import (
     StudyError,
     UserError,
 )
-from hubbub.ledger.privacy_ledger import Cap, Ledger
-from hubbub.planning.plan_values import Plan
-from hubbub.protocol.agreement.mask_stream import MaskStream
-from hubbub.protocol.primitives import noise
-from hubbub.protocol.primitives.identity import Keys
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import HEADER_BYTES, SIGNATURE_BYTES, Frame, Tag
-from hubbub.protocol.round.aggregator import Aggregator
-from hubbub.protocol.round.compute_node import ComputeNode
-from hubbub.protocol.round.masking import Masking
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.protocol.round.silo import Silo
-from hubbub.session.in_process import federate
-from hubbub.session.layout import Layout
-from hubbub.study import sources
-from hubbub.tabular.records import Records
-from hubbub.training.baselines import BASELINES
-from hubbub.training.preparing import prepare
-from hubbub.training.run_study import run
-from hubbub.verification.replay.checking import verify
+from hubbub.core.ledger.privacy_ledger import Cap, Ledger
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives import noise
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import (
+    HEADER_BYTES,
+    SIGNATURE_BYTES,
+    Frame,
+    Tag,
+)
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.compute_node import ComputeNode
+from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.session.in_process import federate
+from hubbub.core.session.layout import Layout
+from hubbub.core.study import sources
+from hubbub.core.tabular.records import Records
+from hubbub.core.verification.replay.checking import verify
+from hubbub.learning.runs.baselines import BASELINES
+from hubbub.learning.runs.preparing import prepare
+from hubbub.learning.runs.run_study import run
 
 FALSE_ALARM = 1e-9
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 HOSPITALS = ("cleveland", "hungary", "switzerland", "va-long-beach")
 PARAMETERS = np.zeros(2, dtype=np.float32)
 

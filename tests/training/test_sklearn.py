@@ -14,13 +14,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from hubbub.errors import UncountedWarning, UnnoisedWarning
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.sklearn.classifier import FederatedClassifier
-from hubbub.sklearn.counts import FederatedPoissonRegressor
-from hubbub.sklearn.regressor import FederatedRegressor
-from hubbub.sklearn.survival_estimator import FederatedSurvival
-from hubbub.training import uncounted
+from hubbub.core.errors import UncountedWarning, UnnoisedWarning
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.learning.runs import uncounted
+from hubbub.sklearn import (
+    FederatedClassifier,
+    FederatedPoissonRegressor,
+    FederatedRegressor,
+    FederatedSurvival,
+)
 
 # What a federation with fresh noise cannot do, by the name of the check.
 EXCEPT = {
@@ -121,7 +123,7 @@ def test_groups_say_whose_record_each_row_is():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::hubbub.errors.UnnoisedWarning")
+@pytest.mark.filterwarnings("ignore::hubbub.core.errors.UnnoisedWarning")
 def test_it_goes_into_pipelines_and_cross_validation():
     inputs, labels = table()
     model = make_pipeline(MaxAbsScaler(), FederatedClassifier(epsilon=8, steps=20))
@@ -288,7 +290,7 @@ def test_a_survival_model_gives_curves_and_risks_and_takes_both_forms_of_y():
         (FederatedSurvival, r"the longest time \(3\)"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::hubbub.errors.UncountedWarning")
+@pytest.mark.filterwarnings("ignore::hubbub.core.errors.UncountedWarning")
 def test_a_bound_that_nobody_stated_is_read_off_with_a_warning_and_named(kind, words):
     inputs, _ = features()
     y = 1.0 + np.arange(900) % 3
@@ -356,7 +358,7 @@ def test_a_search_and_a_cross_validation_are_told_what_their_fits_cost():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::hubbub.errors.UncountedWarning")
+@pytest.mark.filterwarnings("ignore::hubbub.core.errors.UncountedWarning")
 def test_a_scaler_that_has_seen_all_silos_rows_is_no_private_one():
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler

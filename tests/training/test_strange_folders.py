@@ -13,13 +13,13 @@ import pytest
 
 import hubbub
 from hubbub import Study
-from hubbub.cli.main import main
-from hubbub.errors import StudyError
-from hubbub.network.party_folder import PartyFolder
-from hubbub.study import known_code
-from hubbub.study.code_hashes import source_hash
+from hubbub.core.errors import StudyError
+from hubbub.core.study import known_code
+from hubbub.core.study.code_hashes import source_hash
+from hubbub.desk.cli.main import main
+from hubbub.site.network.party_folder import PartyFolder
 
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 NAME = "python:factory_of_strangers:made"
 CODE = """
 import torch
@@ -160,7 +160,7 @@ def test_what_this_user_has_run_is_known_until_it_is_another(mark) -> None:
 
 
 def test_what_this_user_has_approved_is_known_until_it_is_withdrawn(mark) -> None:
-    from hubbub.network.key_files import roster_of
+    from hubbub.site.network.key_files import roster_of
 
     names = (*Study.parse(HEART).parties.names, "aggregator")
     homes = [

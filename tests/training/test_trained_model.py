@@ -15,10 +15,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.errors import DataError, HubbubError, UserError
-from hubbub.study import sources
-from hubbub.study.study import Study
+from hubbub.core.errors import DataError, HubbubError, UserError
+from hubbub.core.study import sources
+from hubbub.core.study.study import Study
+from hubbub.desk.cli.main import main
 
 ROWS = 60
 STUDY = """
@@ -207,11 +207,11 @@ def test_a_run_that_is_not_finished_has_no_model(tmp_path):
 def test_the_built_in_columns_read_the_hospitals_own_file(tmp_path):
     from importlib import resources
 
-    study = Study.parse((resources.files("hubbub.study.datasets") / "heart.toml").read_text())
+    study = Study.parse((resources.files("hubbub.learning.datasets") / "heart.toml").read_text())
     result = hubbub.run(
         Study.parse(study.as_toml().replace("steps = 60", "steps = 2")), tmp_path / "run"
     )
-    with resources.as_file(resources.files("hubbub.study.datasets") / "heart.csv") as path:
+    with resources.as_file(resources.files("hubbub.learning.datasets") / "heart.csv") as path:
         assert result.predict(path).shape == (920,)
 
 

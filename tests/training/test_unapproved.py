@@ -13,12 +13,12 @@ import pytest
 
 import hubbub
 from hubbub import Study
-from hubbub.cli.main import main
-from hubbub.errors import StudyError
-from hubbub.network.key_files import roster_of, roster_toml
-from hubbub.network.party_folder import PartyFolder
+from hubbub.core.errors import StudyError
+from hubbub.desk.cli.main import main
+from hubbub.site.network.key_files import roster_of, roster_toml
+from hubbub.site.network.party_folder import PartyFolder
 
-HEART = (resources.files("hubbub.study.datasets") / "heart.toml").read_text(encoding="utf-8")
+HEART = (resources.files("hubbub.learning.datasets") / "heart.toml").read_text(encoding="utf-8")
 SOURCE, KIND = 'source = "hubbub.datasets:heart"', 'kind = "logistic"'
 CODE = ["python:trap_of_a_stranger:records", "python:trap_of_a_stranger:model"]
 
@@ -99,7 +99,8 @@ def test_approve_runs_nothing_and_names_what_a_run_would_run(sprung, capsys, mon
 def test_a_run_calls_what_its_study_names(tmp_path, monkeypatch) -> None:
     """What planning does not look at, the run does: its plan knows the model's size."""
     (tmp_path / "ward_of_unapproved.py").write_text(
-        "from hubbub.study.datasets import heart\n\ndef records(party):\n    return heart(party)\n"
+        "from hubbub.learning.datasets import heart\n\n"
+        "def records(party):\n    return heart(party)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     text = HEART.replace(SOURCE, 'source = "python:ward_of_unapproved:records"')

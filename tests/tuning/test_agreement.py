@@ -8,9 +8,21 @@ import numpy as np
 import pytest
 
 import hubbub
-from hubbub.tabular.outcome import Outcome
-from hubbub.tuning.linear_heads import ClassHead, Hazards, LinearHead, Number, Rate, TwoClasses
-from hubbub.tuning.linear_rehearsals import RehearsalLaw, Settings, rehearsed, with_bias
+from hubbub.core.tabular.outcome import Outcome
+from hubbub.learning.tuning.linear_heads import (
+    ClassHead,
+    Hazards,
+    LinearHead,
+    Number,
+    Rate,
+    TwoClasses,
+)
+from hubbub.learning.tuning.linear_rehearsals import (
+    RehearsalLaw,
+    Settings,
+    rehearsed,
+    with_bias,
+)
 
 SETTINGS = [Settings(clip_norm=0.4, steps=4, lr=0.03), Settings(clip_norm=5.0, steps=4, lr=0.05)]
 # Adam divides a gradient by its own size, so after many steps float32's rounding of a small one

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub.cli.main import main
-from hubbub.errors import StudyError
-from hubbub.queries.study_queries import plan
-from hubbub.study import sources
-from hubbub.study.study import Study
-from hubbub.study.usual_training import usual_for
-from hubbub.tabular.column import Column, column_features
-from hubbub.tuning import tuner
-from hubbub.tuning.linear_rehearsals import Settings
-from hubbub.tuning.made_up_records import made_up_records
-from hubbub.tuning.tuned_text import tuned_text
-from hubbub.tuning.tuner import tune
+from hubbub.core.errors import StudyError
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.study import sources
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.column import Column, column_features
+from hubbub.desk.cli.main import main
+from hubbub.learning.study.usual_training import usual_for
+from hubbub.learning.tuning import tuner
+from hubbub.learning.tuning.linear_rehearsals import Settings
+from hubbub.learning.tuning.made_up_records import made_up_records
+from hubbub.learning.tuning.tuned_text import tuned_text
+from hubbub.learning.tuning.tuner import tune
 
 TEXT = """
 [study]

@@ -9,9 +9,9 @@ import pytest
 from tests.validation.made_up import study_of
 
 import hubbub
-from hubbub.errors import StudyError, UserError
-from hubbub.report.comparison import compare
-from hubbub.training.run_study import run
+from hubbub.core.errors import StudyError, UserError
+from hubbub.desk.report.comparison import compare
+from hubbub.learning.runs.run_study import run
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("records were read first")
 
     for module in ("comparison", "run_study"):
-        monkeypatch.setattr(f"hubbub.training.{module}.prepare", read)
+        monkeypatch.setattr(f"hubbub.learning.runs.{module}.prepare", read)
 
 
 def test_a_comparison_without_a_test_set_is_refused_at_once(tmp_path: Path) -> None:

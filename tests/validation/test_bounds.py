@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from tests.validation.made_up import BY, study_of, write_silos
 
 import hubbub
+from hubbub.core.ledger.row_cost import kind_of
+from hubbub.core.tabular.records import Records
 from hubbub.learning import CellMarks, EvaluationTask
+from hubbub.learning.queries.validation import bins
+from hubbub.learning.queries.validation.amounts import Amounts
+from hubbub.learning.queries.validation.classes import ClassValidation
+from hubbub.learning.queries.validation.risks import Risks
+from hubbub.learning.queries.validation.silo_task import SiloTask, groups_of
+from hubbub.learning.queries.validation.times import Times
+from hubbub.learning.queries.validation.validation_answers import planned_validation
+from hubbub.learning.queries.validation.validation_layout import ValidationBlock, ValidationLayout
 from hubbub.learning.target_types import Amount, Classes, Count, TargetType, TimeToEvent
 from hubbub.learning.unit_model import per_unit_model
-from hubbub.ledger.row_cost import kind_of
-from hubbub.queries.validation import bins
-from hubbub.queries.validation.amounts import Amounts
-from hubbub.queries.validation.classes import ClassValidation
-from hubbub.queries.validation.risks import Risks
-from hubbub.queries.validation.silo_task import SiloTask, groups_of
-from hubbub.queries.validation.times import Times
-from hubbub.queries.validation.validation_answers import planned_validation
-from hubbub.queries.validation.validation_layout import ValidationBlock, ValidationLayout
-from hubbub.tabular.records import Records
 
 KINDS: dict[str, tuple[TargetType, object]] = {
     "risks": (Classes(), Risks(bins=bins.of_risks(6))),

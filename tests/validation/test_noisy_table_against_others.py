@@ -16,12 +16,12 @@ from sklearn.metrics import (
 )
 
 from hubbub.learning import survival_metrics
-from hubbub.queries.validation import bins
-from hubbub.queries.validation.amounts import Amounts
-from hubbub.queries.validation.classes import ClassValidation
-from hubbub.queries.validation.noisy_table import NoisyTable, gradient
-from hubbub.queries.validation.risks import Risks, _ranked
-from hubbub.queries.validation.times import Times
+from hubbub.learning.queries.validation import bins
+from hubbub.learning.queries.validation.amounts import Amounts
+from hubbub.learning.queries.validation.classes import ClassValidation
+from hubbub.learning.queries.validation.noisy_table import NoisyTable, gradient
+from hubbub.learning.queries.validation.risks import Risks, _ranked
+from hubbub.learning.queries.validation.times import Times
 
 _EXACT = 1e-6
 

@@ -11,16 +11,20 @@ from scipy.stats import chi2
 from sklearn.metrics import roc_auc_score
 from tests.validation.made_up import study_of, table_of
 
-from hubbub.queries.validation import bins
-from hubbub.queries.validation.amounts import Amounts
-from hubbub.queries.validation.classes import ClassValidation
-from hubbub.queries.validation.noisy_table import UNKNOWN, NoisyTable, ScoreInterval
-from hubbub.queries.validation.risks import Risks
-from hubbub.queries.validation.times import Times
-from hubbub.queries.validation.usual_bins import usual_bins
-from hubbub.queries.validation.validation_layout import ValidationBlock, ValidationLayout, layout_of
-from hubbub.queries.validation.whose_records import whose_records
-from hubbub.study.study import Study
+from hubbub.core.study.study import Study
+from hubbub.learning.queries.validation import bins
+from hubbub.learning.queries.validation.amounts import Amounts
+from hubbub.learning.queries.validation.classes import ClassValidation
+from hubbub.learning.queries.validation.noisy_table import UNKNOWN, NoisyTable, ScoreInterval
+from hubbub.learning.queries.validation.risks import Risks
+from hubbub.learning.queries.validation.times import Times
+from hubbub.learning.queries.validation.usual_bins import usual_bins
+from hubbub.learning.queries.validation.validation_layout import (
+    ValidationBlock,
+    ValidationLayout,
+    layout_of,
+)
+from hubbub.learning.queries.validation.whose_records import whose_records
 
 TEN = bins.of_amounts(0, 100, 10)
 KINDS = {

@@ -14,17 +14,17 @@ import pytest
 from tests.validation.made_up import BY, SILOS, TARGETS, study_of, table_of, write_silos
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.study import sources
+from hubbub.core.study.study import Study
+from hubbub.core.verification.replay.checking import verify
+from hubbub.desk.cli.main import main
 from hubbub.learning import held_back
-from hubbub.ledger.privacy_ledger import Ledger
-from hubbub.queries.validation import validation_query
-from hubbub.queries.validation.whose_records import whose_records
-from hubbub.study import sources
-from hubbub.study.study import Study
-from hubbub.training.preparing import prepare
-from hubbub.training.run_study import resume, run
-from hubbub.verification.replay.checking import verify
+from hubbub.learning.queries.validation import validation_query
+from hubbub.learning.queries.validation.whose_records import whose_records
+from hubbub.learning.runs.preparing import prepare
+from hubbub.learning.runs.run_study import resume, run
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_a_validation_that_was_made_is_not_asked_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("hubbub.training.conclusion.validation_of", crash)
+        patch.setattr("hubbub.learning.runs.conclusion.validation_of", crash)
         with pytest.raises(KeyboardInterrupt):
             run(study_of(files), tmp_path / "run")
     kept = (tmp_path / "run" / "validation-sums.json").read_text()

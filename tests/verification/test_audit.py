@@ -14,13 +14,12 @@ import pytest
 from scipy.stats import binom, ks_2samp, norm
 
 import hubbub
-from hubbub.cli.main import main
-from hubbub.errors import StudyError
-from hubbub.planning import accounts
-from hubbub.planning.noise_correlation import Correlation
-from hubbub.planning.planned_query import PlannedQuery
-from hubbub.planning.step_noise import IndependentNoise
-from hubbub.privacy.canary_guesses import (
+from hubbub.core.errors import StudyError
+from hubbub.core.planning import accounts
+from hubbub.core.planning.noise_correlation import Correlation
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.step_noise import IndependentNoise
+from hubbub.core.privacy.canary_guesses import (
     Rates,
     Rule,
     Trials,
@@ -29,23 +28,24 @@ from hubbub.privacy.canary_guesses import (
     rates_of,
     worst_distance,
 )
-from hubbub.protocol.agreement.pair_secrets import PairSecret
-from hubbub.protocol.primitives import noise
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.projection.matrix import Draw
-from hubbub.protocol.round import batch_rows
-from hubbub.protocol.round.batch_rows import Groups
-from hubbub.protocol.round.masking import Masking
-from hubbub.protocol.round.silo import Silo
-from hubbub.verification.audit import canaries as canaries_module
-from hubbub.verification.audit import canary_audit, canary_runs
-from hubbub.verification.audit.canaries import Canaries
-from hubbub.verification.audit.canary_runs import AuditRun, played
-from hubbub.verification.audit.expected_power import ExpectedPower, joint_part, size_of
-from hubbub.verification.audit.freshness_checks import of_lists
-from hubbub.verification.audit.scores import scores_of
-from hubbub.verification.evidence.audit_result import Seen, choosing_runs
-from hubbub.verification.evidence.shown_epsilon import Choice, epsilon_shown
+from hubbub.core.protocol.agreement.pair_secrets import PairSecret
+from hubbub.core.protocol.primitives import noise
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.projection.matrix import Draw
+from hubbub.core.protocol.round import batch_rows
+from hubbub.core.protocol.round.batch_rows import Groups
+from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.verification.evidence.audit_result import Seen, choosing_runs
+from hubbub.core.verification.evidence.shown_epsilon import Choice, epsilon_shown
+from hubbub.desk.cli.main import main
+from hubbub.learning.audit import canaries as canaries_module
+from hubbub.learning.audit import canary_audit, canary_runs
+from hubbub.learning.audit.canaries import Canaries
+from hubbub.learning.audit.canary_runs import AuditRun, played
+from hubbub.learning.audit.expected_power import ExpectedPower, joint_part, size_of
+from hubbub.learning.audit.freshness_checks import of_lists
+from hubbub.learning.audit.scores import scores_of
 
 # A sound study is contradicted by chance once in 100,000 audits.
 SURE = 0.99999

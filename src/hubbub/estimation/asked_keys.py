@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.section import Section, is_number, key_of
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels, column_of
 from hubbub.estimation.key_notes import COMMON, MOST_BINS, SPACINGS
-from hubbub.section import Section, is_number, key_of
-from hubbub.tabular.column import Column
-from hubbub.tabular.levels import Levels, column_of
 
 _MOST_COVARIATES = 30
 _NUMBER, _CATEGORIES = "number", "categories"  # how a covariate takes part, but for break points

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys, classes_told
 from hubbub.estimation.group_comparison import GroupMean, GroupShares, compare_means, compare_shares
 from hubbub.estimation.intervals import (
@@ -47,7 +48,6 @@ from hubbub.estimation.statistic import (
     one_hot,
     scaled,
 )
-from hubbub.tabular.column import Column
 
 LEFT_OUT = "records without a group are left out"
 Described = Column | Levels  # a column as it is, or a numeric one in classes

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys, classes_told
 from hubbub.estimation.crosstab import independence
 from hubbub.estimation.intervals import (
@@ -42,7 +43,6 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
-from hubbub.tabular.column import Column
 
 _SHRUNKEN = 4  # centres from which on shares are drawn to one another
 

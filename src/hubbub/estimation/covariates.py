@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.statistic import Array, Cells, Levels, column_of, one_hot, scaled
-from hubbub.tabular.column import Column
 
 PER_UNIT = "per unit"  # what an effect of a number compares
 _MOST = 200  # patterns

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys, classes_told, covariates_table, grid_table
 from hubbub.estimation.covariates import FOLLOWED_OUT, SKEWED, Guess, Patterns
 from hubbub.estimation.cox_score import PartialLikelihood, Stratum
@@ -29,7 +30,6 @@ from hubbub.estimation.pattern_regression import (
 from hubbub.estimation.risk_sets import OnRiskSets, RiskSets
 from hubbub.estimation.shared_margins import Margins
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Iterated, Levels, OneSum
-from hubbub.tabular.column import Column
 
 _TEST = "proportional-hazards"
 _POWER = 0.45

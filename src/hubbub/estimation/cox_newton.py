@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.covariates import USUAL, Guess
 from hubbub.estimation.cox_cells import Cox, HazardRatios
 from hubbub.estimation.newton_sums import NewtonRegression, Scored, Triangle
 from hubbub.estimation.risk_sets import RiskSets
 from hubbub.estimation.statistic import Array, Cells, Expectation, Levels, Parameters
-from hubbub.tabular.column import Column
 
 # What parts of a record are multiplied by, the score's own being 1: that of the hazards, and those
 # of the information one beside the other (docs/privacy.md P23).

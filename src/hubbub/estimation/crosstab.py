@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
 from hubbub.estimation import two_by_two
 from hubbub.estimation.asked_keys import StatisticKeys, classes_told
 from hubbub.estimation.intervals import (

@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.covariates import PER_UNIT, SKEWED, USUAL, Covariates, Guess
 from hubbub.estimation.intervals import caution, normal_quantile
 from hubbub.estimation.statistic import (
@@ -29,7 +30,6 @@ from hubbub.estimation.statistic import (
     Levels,
     Statistic,
 )
-from hubbub.tabular.column import Column
 
 # Standard deviations of its noise that the information must have in every direction together, and
 # in that of an effect which is told; in one sum, and in several, of which each is taken where the

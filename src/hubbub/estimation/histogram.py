@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.intervals import CLEAR, SURE, caution, count, normal_quantile, share
 from hubbub.estimation.shared_margins import Margins, number_of, of_parts
@@ -26,7 +27,6 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
-from hubbub.tabular.column import Column
 
 _BINS = 20  # if nothing is said
 

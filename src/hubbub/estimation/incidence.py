@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys, check_at, classes_told, grid_table
 from hubbub.estimation.gray_test import gray_test
 from hubbub.estimation.intervals import count, normal_quantile
@@ -36,7 +37,6 @@ from hubbub.estimation.statistic import (
     NoisyTest,
 )
 from hubbub.estimation.survival_course import SurvivalCourse
-from hubbub.tabular.column import Column
 
 _BINS = 12  # if nothing is said
 _TEST = "gray"

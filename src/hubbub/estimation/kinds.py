@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.section import Section, key_of
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.baseline_table import Table
 from hubbub.estimation.centres import Centres
@@ -26,8 +28,6 @@ from hubbub.estimation.quantiles import Quantiles
 from hubbub.estimation.rates import EventRates
 from hubbub.estimation.statistic import Iterated, OneSum, Statistic
 from hubbub.estimation.survival import Survival
-from hubbub.section import Section, key_of
-from hubbub.tabular.column import Column
 
 KINDS: dict[str, type[Statistic]] = {
     one.kind: one

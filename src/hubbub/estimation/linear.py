@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
 from hubbub.estimation.covariates import Guess
 from hubbub.estimation.effects import (
@@ -38,7 +39,6 @@ from hubbub.estimation.effects import (
     too_noisy,
 )
 from hubbub.estimation.statistic import Answer, Array, Cells, Expectation, Levels, OneSum, scaled
-from hubbub.tabular.column import Column
 
 _WIDER = 1.1  # intervals, for residuals that fan out
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.linear import Linear
 from hubbub.estimation.statistic import Array, Cells, Levels
-from hubbub.tabular.column import Column
 
 
 def log_linear(outcome: Column, on: tuple[Levels | Column, ...]) -> LogLinear:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys, covariates_table
 from hubbub.estimation.covariates import Guess
 from hubbub.estimation.effects import Effects, Regression, newton, sandwich
@@ -39,7 +40,6 @@ from hubbub.estimation.statistic import (
     Parameters,
     one_hot,
 )
-from hubbub.tabular.column import Column
 
 _FORESEEN = "logarithm of an odds ratio over half of a column's range"
 

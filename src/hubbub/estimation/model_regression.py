@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.covariates import Guess
 from hubbub.estimation.newton_sums import NewtonRegression, Scored

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.covariates import Guess
 from hubbub.estimation.effects import TOO_NOISY, Effects, Names, omitted, told
 from hubbub.estimation.model_regression import ModelRegression
 from hubbub.estimation.newton_sums import Scored, Triangle
 from hubbub.estimation.statistic import Answer, Array, Cells, Levels, Parameters, one_hot
-from hubbub.tabular.column import Column
 
 # The square of the information's scale, times W; over W the largest square of a record's length, of
 # three classes and of more (docs/privacy.md P36).

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
 from hubbub.estimation.asked_keys import StatisticKeys
 from hubbub.estimation.covariates import Patterns
 from hubbub.estimation.effects import TOO_NOISY, Effects, Names, Regression, omitted, told

@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.covariates import Guess
 from hubbub.estimation.intervals import normal_quantile
 from hubbub.estimation.model_regression import ModelRegression
 from hubbub.estimation.newton_sums import Scored, Sum, Triangle
 from hubbub.estimation.statistic import Array, Cells, Parameters
-from hubbub.tabular.column import Column
 
 _SPREAD, _BEYOND = 0.5, 0.25  # what the squares and who is beyond are multiplied by
 _LEAST_RATE = 1e-3  # of the bound: as the largest rate

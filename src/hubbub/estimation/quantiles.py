@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys, classes_told
 from hubbub.estimation.intervals import CLEAR, COMPLETE, SURE, caution, normal_quantile, share
 from hubbub.estimation.prefix_coding import PrefixCode, rising
@@ -45,7 +46,6 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
-from hubbub.tabular.column import Column
 
 _TEST = "wilcoxon"
 _POWER = 0.45

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys, classes_told
 from hubbub.estimation.intervals import (
     CLEAR,
@@ -42,7 +43,6 @@ from hubbub.estimation.statistic import (
     OneSum,
     one_hot,
 )
-from hubbub.tabular.column import Column
 
 RATE, RATE_RATIO = "rate", "rate ratio"
 _HALF = 0.5  # what time is multiplied by: events are fewer, and need less noise

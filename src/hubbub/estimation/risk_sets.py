@@ -31,11 +31,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import StudyError
+from hubbub.core.errors import StudyError
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.prefix_coding import PrefixCode
 from hubbub.estimation.shared_margins import Margin, Margins, number_of, of_parts
 from hubbub.estimation.statistic import Array, Cells, Levels, OneSum, one_hot
-from hubbub.tabular.column import Column
 
 _ENTRIES = 0.5  # what times of entry are multiplied by
 _FROM_START = 0.1  # of late entries, guessed: so many are none; others come up to the middle

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.tabular.levels import Levels
+from hubbub.core.tabular.levels import Levels
 
 Array = NDArray[np.float64]
 

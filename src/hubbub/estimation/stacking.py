@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hubbub.errors import DataError, StudyError
+from hubbub.core.errors import DataError, StudyError
 from hubbub.estimation.shared_margins import equations, projected
 from hubbub.estimation.statistic import (
     Answer,

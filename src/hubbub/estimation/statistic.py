@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.settings import Key
-from hubbub.tabular.column import Column
-from hubbub.tabular.levels import Cells, Levels, column_of  # noqa: F401 (handed on to statistics)
+from hubbub.core.settings import Key
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Cells, Levels, column_of  # noqa: F401 (handed on to statistics)
 
 if TYPE_CHECKING:
     from hubbub.estimation.asked_keys import StatisticKeys

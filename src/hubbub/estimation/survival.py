@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys, check_at, classes_told, grid_table
 from hubbub.estimation.covariates import Patterns
 from hubbub.estimation.crosstab import quadratic_form
@@ -30,7 +31,6 @@ from hubbub.estimation.statistic import (
 )
 from hubbub.estimation.survival_course import SurvivalCourse
 from hubbub.estimation.survival_readings import CurveReadings
-from hubbub.tabular.column import Column
 
 _BINS = 12  # if nothing is said
 _TEST = "log-rank"

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hubbub.errors import ModelError
+from hubbub.core.errors import ModelError
 from hubbub.learning.linear_probe import LinearProbe
 
 _OURS = ("torch.", "hubbub.", "builtins")

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hubbub.errors import DataError, ModelError
+from hubbub.core.errors import DataError, ModelError
 
 Tensors = torch.Tensor | tuple[torch.Tensor, ...]
 Loss = Callable[[Any, Any], torch.Tensor]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from hubbub.errors import HubbubError, ModelError, StudyError
+from hubbub.core.errors import HubbubError, ModelError, StudyError
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of, single_value
 from hubbub.learning.clipping import clip_factors
 from hubbub.learning.inspection import refuse_unsafe

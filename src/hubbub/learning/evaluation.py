@@ -12,7 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.errors import DataError, StudyError
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.study.sources import attempted, named_object
+from hubbub.core.tabular.records import Records
 from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.models import outputs_of
 from hubbub.learning.null_model import Score, beside_null
@@ -24,8 +26,6 @@ from hubbub.learning.torch_settings import (
     is_on,
     plain_attention,
 )
-from hubbub.study.sources import attempted, named_object
-from hubbub.tabular.records import Records
 
 _CHUNK = 1024  # records at once
 

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.errors import ModelError
+from hubbub.core.errors import ModelError
+from hubbub.core.tabular.records import Records
 from hubbub.learning.attributes import attributes_restored
 from hubbub.learning.batches import Loss, Tensors, batch_of, on_device
 from hubbub.learning.clipped_sums import UNABLE
@@ -28,13 +29,12 @@ from hubbub.learning.parameter_vector import layout_of, load_parameters
 from hubbub.learning.raising import RaisingOperations
 from hubbub.learning.replicas import CHECKED, REPLICA, places_of, replica
 from hubbub.learning.self_check import checked_method
+from hubbub.learning.study.score_vector import ScoreVector
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import device_of, exact_products, plain_attention
 from hubbub.learning.trial import Trial, tried_on, unquoted
 from hubbub.learning.unit_model import UnitLoss
 from hubbub.learning.vmapped import vmapped_losses
-from hubbub.study.score_vector import ScoreVector
-from hubbub.tabular.records import Records
 
 _ADD_REMOVE = ScoreMarks(ScoreVector.of("add-remove"))
 _MOST_EVALUATED = 128  # rows of the largest piece of an evaluation

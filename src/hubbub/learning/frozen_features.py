@@ -30,18 +30,24 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.disk import PRIVATE, locked, open_ordinary, read_bytes, write_bytes
-from hubbub.errors import DataError, HubbubError, ModelError
+from hubbub.core.disk import (
+    PRIVATE,
+    locked,
+    open_ordinary,
+    read_bytes,
+    write_bytes,
+)
+from hubbub.core.errors import DataError, HubbubError, ModelError
+from hubbub.core.protocol.primitives.randomness import KEY_BYTES, SecureSource
+from hubbub.core.study.sources import attempted, named_object
+from hubbub.core.tabular.records import Records
 from hubbub.learning.attributes import attributes_restored
+from hubbub.learning.datasets.cache_folder import data_folder
 from hubbub.learning.model_file import read_pinned
 from hubbub.learning.model_state import ModelState, state_unchanged
 from hubbub.learning.models import module_from
+from hubbub.learning.study.model import Frozen
 from hubbub.learning.torch_settings import seeded
-from hubbub.protocol.primitives.randomness import KEY_BYTES, SecureSource
-from hubbub.study.datasets.cache_folder import data_folder
-from hubbub.study.model import Frozen
-from hubbub.study.sources import attempted, named_object
-from hubbub.tabular.records import Records
 
 _CONVOLUTION = re.compile(r"conv([1-9][0-9]?)\.(weight|bias)")
 _LOCK = "lock"  # whoever holds it is the only one who writes among what is kept

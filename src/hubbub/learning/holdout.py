@@ -10,7 +10,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.tabular.records import Records
+from hubbub.core.tabular.records import Records
 
 
 def held_back(records: Records, share: float, seed: bytes) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from hubbub.errors import HubbubError, ModelError
+from hubbub.core.errors import HubbubError, ModelError
 from hubbub.learning.attributes import attributes_unchanged
 from hubbub.learning.batches import Batch, Loss
 from hubbub.learning.clipped_sums import clipped_sum

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from hubbub.errors import ModelError
+from hubbub.core.errors import ModelError
 from hubbub.learning.batches import Loss
 from hubbub.learning.unit_model import UnitLoss
 

@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from hubbub.errors import ModelError, StudyError, UserError
+from hubbub.core.errors import ModelError, StudyError, UserError
+from hubbub.core.protocol.primitives.randomness import KEY_BYTES
+from hubbub.core.protocol.projection.exact_grid import quantum, to_grid
 from hubbub.learning.batches import Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import ClippedSum, GradientSpace, sum_in
 from hubbub.learning.layer_sketch import LayerMatrix, layer_matrices
 from hubbub.learning.parameter_vector import ParameterLayout, layout_of
 from hubbub.learning.per_record import Part, PerRecord, Positions, Rows, Source, Stack
-from hubbub.protocol.primitives.randomness import KEY_BYTES
-from hubbub.protocol.projection.exact_grid import quantum, to_grid
 
 Side = torch.Tensor | None  # the sign vectors of one side, or None where nothing is projected
 

@@ -21,9 +21,9 @@ from math import isqrt, prod, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import StudyError
-from hubbub.protocol.primitives.randomness import CHUNK_BYTES, cipher_at, keystream_into
-from hubbub.protocol.projection.exact_grid import Array, Integers
+from hubbub.core.errors import StudyError
+from hubbub.core.protocol.primitives.randomness import CHUNK_BYTES, cipher_at, keystream_into
+from hubbub.core.protocol.projection.exact_grid import Array, Integers
 
 Signs = NDArray[np.int8]
 

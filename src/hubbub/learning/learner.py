@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from hubbub.core.tabular.records import Records
 from hubbub.learning.evaluation import scores_of
 from hubbub.learning.null_model import Score
 from hubbub.learning.parameter_vector import load_parameters
 from hubbub.learning.target_types import TargetType
 from hubbub.learning.unit_model import UnitModel
-from hubbub.tabular.records import Records
 
 Parameters = NDArray[np.float32]
 

@@ -17,10 +17,10 @@ from typing import Self
 import torch
 from torch import nn
 
-from hubbub.errors import ModelError
+from hubbub.core.errors import ModelError
 from hubbub.learning.frozen_features import frozen_layers
 from hubbub.learning.models import seeded_by
-from hubbub.study.model import Model
+from hubbub.learning.study.model import Model
 
 
 def low_rank_model(asked: Model, *, seed: bytes) -> LowRank:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hubbub.learning.study.score_vector import ScoreVector
 from hubbub.learning.target_types import MOST_LOSS, TargetType
-from hubbub.study.score_vector import ScoreVector
 
 
 class Marks(Protocol):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
-from hubbub.errors import DataError
+from hubbub.core.errors import DataError
 
 _NEWTON = 100  # steps, at most
 _FAR = 1e3  # a slope beyond this has no end: the classes are told apart by every record

@@ -20,8 +20,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import nn
 
-from hubbub.disk import json_value, npz_arrays, open_ordinary, read_bytes, why_of, write_bytes
-from hubbub.errors import IntegrityError, ModelError
+from hubbub.core.disk import (
+    json_value,
+    npz_arrays,
+    open_ordinary,
+    read_bytes,
+    why_of,
+    write_bytes,
+)
+from hubbub.core.errors import IntegrityError, ModelError
 
 _DIGEST, _ORDER = "sha256", "parameters"
 _MOST_BYTES = 2**36  # of public weights
@@ -90,7 +97,7 @@ def load_model(path: Path, model: nn.Module) -> dict[str, str]:
     ...     load_model(path, nn.Linear(3, 1))
     Traceback (most recent call last):
         ...
-    hubbub.errors.ModelError: expected ... to hold the names and shapes of this model, found ...
+    hubbub.core.errors.ModelError: expected ... to hold the names and shapes of this model, ...
     """
     tensors, header = _read(path)
     if header.pop(_DIGEST, None) != _digest(tensors, header):

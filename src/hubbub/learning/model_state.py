@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from hubbub.errors import ModelError
+from hubbub.core.errors import ModelError
 from hubbub.learning.operation_mode import OperationMode
 
 _WORDS = (torch.int64, torch.int32, torch.uint8)  # of 8, 4 and 1 bytes

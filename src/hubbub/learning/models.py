@@ -18,14 +18,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hubbub.errors import ModelError, StudyError
+from hubbub.core.errors import ModelError, StudyError
+from hubbub.core.study.import_path import IN_MEMORY
+from hubbub.core.study.sources import attempted, named_object
 from hubbub.learning.batches import Loss
 from hubbub.learning.linear_chain import Squeeze
 from hubbub.learning.linear_probe import LinearProbe
+from hubbub.learning.study.model_kinds import LINEAR_PROBE
 from hubbub.learning.torch_settings import borrowed
-from hubbub.study.import_path import IN_MEMORY
-from hubbub.study.model_kinds import LINEAR_PROBE
-from hubbub.study.sources import attempted, named_object
 
 _CHANNELS = 64  # of both convolutions of the paper's network
 _FULLY_CONNECTED = (384,) * 3  # the paper's head: with 1600 features and 10 classes, d = 913,152

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.errors import IntegrityError, StudyError
-from hubbub.planning.query import Stepper
-from hubbub.protocol.round.revealed_sum import RevealedSum
+from hubbub.core.errors import IntegrityError, StudyError
+from hubbub.core.planning.query import Stepper
+from hubbub.core.protocol.round.revealed_sum import RevealedSum
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "sgd": {"momentum": 0.0},

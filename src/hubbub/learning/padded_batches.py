@@ -31,14 +31,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hubbub.errors import DataError
+from hubbub.core.errors import DataError
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.round.batch_rows import EMPTY
+from hubbub.core.tabular.records import Records, unit_rows
 from hubbub.learning.batches import Tensors, on_device
 from hubbub.learning.independence_check import WILD, LedgerMechanism
 from hubbub.learning.torch_settings import seeded
 from hubbub.learning.trial import Trial, unquoted
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.round.batch_rows import EMPTY
-from hubbub.tabular.records import Records, unit_rows
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.errors import DataError, ModelError
+from hubbub.core.errors import DataError, ModelError
 
 _DTYPES = (torch.float32, torch.float64)
 

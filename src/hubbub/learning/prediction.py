@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.disk import write_bytes
-from hubbub.errors import UserError
+from hubbub.core.disk import write_bytes
+from hubbub.core.errors import UserError
+from hubbub.core.tabular.standardisation import Standardisation
 from hubbub.learning.linear_probe import LinearProbe
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import plain_attention
-from hubbub.tabular.standardisation import Standardisation
 
 _CHUNK = 1024  # records at once
 

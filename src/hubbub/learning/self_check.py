@@ -19,8 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.errors import DataError, HubbubError, ModelError
-from hubbub.kept_pages import kept_pages
+from hubbub.core.errors import DataError, HubbubError, ModelError
+from hubbub.core.kept_pages import kept_pages
+from hubbub.core.tabular.records import Records
 from hubbub.learning.batches import Batch, Loss, Tensors, batch_of
 from hubbub.learning.clipped_sums import METHODS, UNABLE, clipped_sum
 from hubbub.learning.evaluation import evaluate_records
@@ -32,7 +33,6 @@ from hubbub.learning.torch_settings import borrowed, exact_products, plain_atten
 from hubbub.learning.trial import MADE_UP, tried, tried_on, unquoted
 from hubbub.learning.unit_model import UnitModel
 from hubbub.learning.varying_work import work_varies
-from hubbub.tabular.records import Records
 
 _RECORDS = 4
 _TOLERANCE = 1e-9  # relative, in float64
@@ -134,7 +134,7 @@ def try_out(
     >>> try_out(torch.nn.Linear(3, 1), test)
     Traceback (most recent call last):
         ...
-    hubbub.errors.ModelError: expected a model that takes records of the study's shape, ...
+    hubbub.core.errors.ModelError: expected a model that takes records of the study's shape, ...
     """
     if test is None or not len(test):
         return
@@ -161,7 +161,7 @@ def check_classes(model: nn.Module, records: Records) -> None:
     >>> check_classes(torch.nn.Linear(2, 3), records)
     Traceback (most recent call last):
         ...
-    hubbub.errors.DataError: expected class numbers below 3, as the model has so many logits, ...
+    hubbub.core.errors.DataError: expected class numbers below 3, as the model has so many ...
     """
     outputs = tried(model, tuple(records.inputs.shape[1:])).outputs
     classes = outputs > 1 and records.targets.dtype == np.int64

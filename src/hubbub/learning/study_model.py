@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 import hubbub.learning as learning
+from hubbub.core.protocol.projection.product import Lift, lift
+from hubbub.core.protocol.round.projected_sum import LAYERS, draw_key, projection_of
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.study.study import Study
 from hubbub.learning import target_types
 from hubbub.learning.low_rank import low_rank_model
+from hubbub.learning.queries.model_size import record_shape
 from hubbub.learning.self_check import TriedMethod
-from hubbub.planning.model_size import record_shape
-from hubbub.protocol.projection.product import Lift, lift
-from hubbub.protocol.round.projected_sum import LAYERS, draw_key, projection_of
-from hubbub.protocol.round.round_parameters import RoundParameters
-from hubbub.study.model_kinds import LORA
-from hubbub.study.study import Study
-from hubbub.study.training import learning_of
+from hubbub.learning.study.model_kinds import LORA
+from hubbub.learning.study.training import learning_of
 
 
 def model_of(study: Study, shape: tuple[int, ...]) -> Any:

@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hubbub.errors import ModelError
+from hubbub.core.errors import ModelError
+from hubbub.core.study.sources import named_object
+from hubbub.core.tabular.outcome import COUNT, TIME_TO_EVENT, Outcome
 from hubbub.learning import linear_probe, losses, metrics, survival_metrics
 from hubbub.learning.batches import Loss
 from hubbub.learning.models import default_loss
-from hubbub.study.model import HUBER, Model
-from hubbub.study.model_kinds import LINEAR_PROBE
-from hubbub.study.sources import named_object
-from hubbub.tabular.outcome import COUNT, TIME_TO_EVENT, Outcome
+from hubbub.learning.study.model import HUBER, Model
+from hubbub.learning.study.model_kinds import LINEAR_PROBE
 
 # In nats. A loss beyond this counts as this in evaluations, so that what a record adds is bounded.
 MOST_LOSS = 5.0

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from hubbub.errors import UserError
+from hubbub.core.errors import UserError
 
 _NAME = re.compile(r"cpu|cuda(?::([0-9]{1,3}))?")
 # Below this the threads of one operation wait for each other longer than they work.

@@ -18,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.kept_pages import kept_pages
+from hubbub.core.kept_pages import kept_pages
+from hubbub.core.tabular.records import Records
 from hubbub.learning.attributes import attributes_restored
 from hubbub.learning.batches import Tensors, on_device
 from hubbub.learning.clipped_sums import ClippedSum, affordable, clipped_sum
@@ -40,7 +41,6 @@ from hubbub.learning.self_check import checked_method
 from hubbub.learning.target_types import CLASSES, TargetType
 from hubbub.learning.torch_settings import device_of, exact_products, plain_attention
 from hubbub.learning.trial import Trial, tried_on, unquoted
-from hubbub.tabular.records import Records
 
 
 class TrainingTask:

@@ -18,13 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hubbub.errors import HubbubError, ModelError
+from hubbub.core.errors import HubbubError, ModelError
+from hubbub.core.tabular.records import Records
 from hubbub.learning.batches import Loss, Tensors
 from hubbub.learning.models import outputs_of
 from hubbub.learning.target_types import TargetType
 from hubbub.learning.torch_settings import borrowed, device_under
 from hubbub.learning.unit_model import UnitLoss, UnitModel
-from hubbub.tabular.records import Records
 
 MADE_UP = 4  # records
 _TRIED: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], Trial]] = WeakKeyDictionary()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hubbub.protocol.primitives.wire import Tag
+from hubbub.core.protocol.primitives.wire import Tag
 from protocol.parties import World
 
 JSON = dict[str, Any]

@@ -13,17 +13,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.core.protocol.agreement.joint_seed import JointSeed
+from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import HEADER_BYTES
+from hubbub.core.protocol.projection.matrix import Draw, Projection
+from hubbub.core.protocol.projection.product import lift
+from hubbub.core.protocol.round.projected_sum import (
+    LAYERS,
+    draw_key,
+    draw_of,
+    projection_of,
+)
+from hubbub.core.protocol.round.round_parameters import Parameters, decoded
+from hubbub.core.protocol.round.silo import Silo
+from hubbub.core.protocol.token_lists.batch_schemes import (
+    chosen_records,
+    partition,
+    without_replacement,
+)
 from hubbub.learning.layer_sketch import layer_matrices
-from hubbub.protocol.agreement.joint_seed import JointSeed
-from hubbub.protocol.agreement.key_agreement import Session
-from hubbub.protocol.primitives.randomness import SecureSource
-from hubbub.protocol.primitives.wire import HEADER_BYTES
-from hubbub.protocol.projection.matrix import Draw, Projection
-from hubbub.protocol.projection.product import lift
-from hubbub.protocol.round.projected_sum import LAYERS, draw_key, draw_of, projection_of
-from hubbub.protocol.round.round_parameters import Parameters, decoded
-from hubbub.protocol.round.silo import Silo
-from hubbub.protocol.token_lists.batch_schemes import chosen_records, partition, without_replacement
 from protocol.parties import PROJECTED, SESSION, STUDY, World
 
 JSON = dict[str, Any]

@@ -10,11 +10,11 @@ import json
 import struct
 from typing import Any
 
-from hubbub.network.envelope import NO_SESSION, answer, request
-from hubbub.protocol.primitives.wire import Tag
-from hubbub.session.ask import Call
-from hubbub.session.session_offer import SessionOffer, context_of
-from hubbub.verification.evidence.collecting import part_of
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.session.ask import Call
+from hubbub.core.session.session_offer import SessionOffer, context_of
+from hubbub.core.verification.evidence.collecting import part_of
+from hubbub.site.network.envelope import NO_SESSION, answer, request
 from protocol.parties import SESSION, STUDY, World
 
 VERSION = "0.1.0"  # of hubbub, as the parties of the vectors say; the wire has its own

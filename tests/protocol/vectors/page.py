@@ -13,8 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hubbub.protocol.primitives.wire import EVERYBODY, HEADER_BYTES, SIGNATURE_BYTES, Tag
-from hubbub.session.ask import Call
+from hubbub.core.protocol.primitives.wire import (
+    EVERYBODY,
+    HEADER_BYTES,
+    SIGNATURE_BYTES,
+    Tag,
+)
+from hubbub.core.session.ask import Call
 
 PAGES = (Path(__file__).parent / "frames.md",)
 _SIMPLE = {

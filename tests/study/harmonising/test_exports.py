@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.cli.main import main
-from hubbub.study import sources
+from hubbub.core.study import sources
+from hubbub.desk.cli.main import main
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "exports"
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from hubbub import Study
-from hubbub.cli.main import main
-from hubbub.errors import DataError, StudyError, UserError
-from hubbub.study import sources
-from hubbub.study.drafting.mapping_draft import mapping_draft
-from hubbub.study.drafting.raw_table import RawTable
-from hubbub.study.drafting.table_check import checked
-from hubbub.study.harmonising.data_dictionary import data_dictionary
-from hubbub.study.harmonising.site_mapping import ColumnMapping, mapping_of
+from hubbub.core.errors import DataError, StudyError, UserError
+from hubbub.core.study import sources
+from hubbub.core.study.site_mapping import ColumnMapping, mapping_of
+from hubbub.desk.cli.main import main
+from hubbub.desk.drafting.mapping_draft import mapping_draft
+from hubbub.desk.drafting.raw_table import RawTable
+from hubbub.desk.drafting.table_check import checked
+from hubbub.site.data_dictionary import data_dictionary
 
 STUDY = """
 study.name = "units"

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.errors import StudyError
-from hubbub.study import sources
-from hubbub.study.omop import made_up
-from hubbub.study.omop.compiling import compiled
-from hubbub.study.omop.concepts import common
-from hubbub.study.sql.rendering import rendered
+from hubbub.core.errors import StudyError
+from hubbub.core.study import sources
+from hubbub.site.omop import made_up
+from hubbub.site.omop.compiling import compiled
+from hubbub.site.omop.concepts import common
+from hubbub.site.sql.rendering import rendered
 
 YEAR = [-365, 0]
 STUDY: dict[str, Any] = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hubbub import Study, run
-from hubbub.verification.replay.checking import verify
+from hubbub.core.verification.replay.checking import verify
 from network.consortium import Consortium
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "omop"

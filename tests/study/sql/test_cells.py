@@ -12,12 +12,12 @@ import duckdb
 import pytest
 from tests.study.sql.test_engines import connect
 
-from hubbub.errors import DataError, StudyError
-from hubbub.study.extracts.cell_stream import texts_of
-from hubbub.study.sql.connection import connection_of
-from hubbub.study.sql.engines import rows_of
-from hubbub.study.sql.owned_query import checked
-from hubbub.study.sql.rendering import rendered
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.study.extracts.cell_stream import texts_of
+from hubbub.site.sql.connection import connection_of
+from hubbub.site.sql.engines import rows_of
+from hubbub.site.sql.owned_query import checked
+from hubbub.site.sql.rendering import rendered
 
 # Values that no driver hands over, or that it hands over as an object of its own.
 DUCKDB = (

@@ -24,15 +24,15 @@ import numpy as np
 import pytest
 
 from hubbub import Study
-from hubbub.disk import locked
-from hubbub.errors import DataError, StudyError, UserError
-from hubbub.study import sources
-from hubbub.study.extracts import extract
-from hubbub.study.sql import engines
-from hubbub.study.sql.connection import connection_of
-from hubbub.study.sql.engines import rows_of
-from hubbub.study.sql.owned_query import checked
-from hubbub.study.sql.rendering import rendered
+from hubbub.core.disk import locked
+from hubbub.core.errors import DataError, StudyError, UserError
+from hubbub.core.study import sources
+from hubbub.core.study.extracts import extract
+from hubbub.site.sql import engines
+from hubbub.site.sql.connection import connection_of
+from hubbub.site.sql.engines import rows_of
+from hubbub.site.sql.owned_query import checked
+from hubbub.site.sql.rendering import rendered
 
 SECRET = "4711"  # a cell that no sentence may have
 QUERY = """
@@ -479,8 +479,8 @@ def test_duckdb_leaves_nothing_beside_its_database(
 def test_duckdb_tells_a_notebook_nothing_of_how_far_it_is(embedded: dict[str, Path]):
     work = (
         "import sys; from pathlib import Path\n"
-        "from hubbub.study.sql.connection import connection_of\n"
-        "from hubbub.study.sql.engines import rows_of\n"
+        "from hubbub.site.sql.connection import connection_of\n"
+        "from hubbub.site.sql.engines import rows_of\n"
         "connection = connection_of('north', Path(sys.argv[1]))\n"
         "asked = \"SELECT current_setting('enable_progress_bar')\"\n"
         "assert list(rows_of(connection, asked, 'north')) == [[(False,)]]\n"
@@ -510,9 +510,9 @@ def _as_somebody_else(home: Path, statement: str) -> str:
     home.chmod(0o755)
     work = f"""
 import os, sqlite3
-from hubbub.errors import HubbubError
-from hubbub.study.sql.connection import Connection, Hidden
-from hubbub.study.sql.engines import rows_of
+from hubbub.core.errors import HubbubError
+from hubbub.site.sql.connection import Connection, Hidden
+from hubbub.site.sql.engines import rows_of
 made = Connection(engine="sqlite", hidden=Hidden({str(home / "registry")!r}))
 os.setgid(65534), os.setuid(65534)
 try:

@@ -12,9 +12,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from hubbub.errors import StudyError
-from hubbub.study.sql.owned_query import OwnedQuery, checked
-from hubbub.study.sql.rendering import rendered
+from hubbub.core.errors import StudyError
+from hubbub.site.sql.owned_query import OwnedQuery, checked
+from hubbub.site.sql.rendering import rendered
 
 TABLES = {"patients": "pid", "visits": "pid", "labs": "person"}
 

@@ -22,13 +22,13 @@ import duckdb
 import pytest
 from tests.study.sql.test_engines import connect
 
-from hubbub.errors import StudyError
-from hubbub.study.extracts.cell_stream import texts_of
-from hubbub.study.sql.connection import connection_of
-from hubbub.study.sql.engines import rows_of
-from hubbub.study.sql.owned_query import OwnedQuery, checked
-from hubbub.study.sql.rendering import rendered
-from hubbub.tabular.cell_rule import canonical
+from hubbub.core.errors import StudyError
+from hubbub.core.study.extracts.cell_stream import texts_of
+from hubbub.core.tabular.cell_rule import canonical
+from hubbub.site.sql.connection import connection_of
+from hubbub.site.sql.engines import rows_of
+from hubbub.site.sql.owned_query import OwnedQuery, checked
+from hubbub.site.sql.rendering import rendered
 
 TABLES = {"t": "pid", "u": "person"}
 REFERENCE = ("r",)

@@ -13,11 +13,11 @@ import duckdb
 import pytest
 from tests.study.sql.test_engines import connect
 
-from hubbub.errors import StudyError
-from hubbub.study.sql.connection import connection_of
-from hubbub.study.sql.engines import rows_of
-from hubbub.study.sql.owned_query import checked
-from hubbub.study.sql.rendering import rendered
+from hubbub.core.errors import StudyError
+from hubbub.site.sql.connection import connection_of
+from hubbub.site.sql.engines import rows_of
+from hubbub.site.sql.owned_query import checked
+from hubbub.site.sql.rendering import rendered
 
 TABLE = "CREATE TABLE t (pid INTEGER, s VARCHAR(99), k INTEGER, d DOUBLE PRECISION)"
 LARGEST = 2**31 - 1

@@ -1,0 +1,364 @@
+"""Signed, append-only rows in one file, which a ledger is kept in.
+
+Theory of operation. Row 0, the genesis, names the public half of an Ed25519 key; the private half
+lies in `<file>.key` beside it, readable by its owner only and made together with the file. A row's
+digest covers its text, its number and the digest before it, and the key signs every digest. So one
+good signature vouches for all rows before it, and a row that was altered, inserted, moved, taken
+out from between others, or written by anybody else is noticed. SQLite (WAL, synchronous=FULL) makes
+rows durable; its application id tells a ledger from other databases, and the key that is left alone
+tells a ledger that was emptied from one that is new. The newest digest is noted in `<file>.head`:
+so a damaged or missing end of the file is noticed too. Rows are written to the files that stand
+under these names: once others were put there, what an open database takes would be read by nobody.
+
+What local files cannot prove: that they are the newest. The first rows of a chain are a chain, so
+whoever writes the folder can put back an older copy of everything, or remove it and begin anew, and
+whoever reads the key can write any history. Against these helps only a head that somebody else
+keeps (`witness.py`). This file does not know what the texts mean.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from hubbub.core.disk import locked, make_private
+from hubbub.core.errors import HubbubError, IntegrityError, UserError
+from hubbub.core.ledger.ledger_key import new_key, own_key
+from hubbub.core.ledger.noted_head import NotedHead
+from hubbub.core.ledger.row import (
+    NOTHING,
+    Row,
+    digest_of,
+    is_signed,
+    signed_row,
+)
+
+Content = TypeVar("Content")
+Progress = Callable[[int, int], None]
+
+_APPLICATION = int.from_bytes(b"hubb", "big")
+_FORMAT = 1
+_SCHEMA = "CREATE TABLE rows (number INTEGER PRIMARY KEY, text TEXT NOT NULL, signature BLOB)"
+_DISTRUST = ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0")
+_GENESIS = "hubbub {kind}, signed by "
+_LEAST = -(2**63)  # the smallest number that SQLite gives a row
+_LOCK_SECONDS = 30
+# When the log is taken over into the file. One round in about 180 pays for that, and the others pay
+# less: to write over a log costs half of what it costs to make it longer.
+_LOG_PAGES = 200
+
+
+class Chain:
+    """The rows in one file; made, with its key, if there is neither.
+
+    The key is beside it under its name with ".key", the noted head with ".head". What the rows are
+    is their `kind`. IntegrityError: the file is of another kind, was emptied, or cannot be used.
+    """
+
+    def __init__(self, path: Path, kind: str = "ledger") -> None:
+        self._path, self._kind = path, kind
+        self._key_path = path.parent / f"{path.name}.key"
+        self._noted = NotedHead(path.parent / f"{path.name}.head")
+        self._written: list[Row] = []
+        self._files: dict[str, tuple[int, int]] = {}  # device and inode of those that are open
+        with self._reported(
+            f"a usable {kind} at {path}", "check the disk and the path, or restore a backup"
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path)  # and so are the files that SQLite makes beside it
+            self._database = sqlite3.connect(
+                path,
+                isolation_level=None,
+                timeout=_LOCK_SECONDS,
+                check_same_thread=False,  # a networked silo is asked on threads, one at a time
+            )
+            self._database.text_factory = _decoded
+            try:
+                self._check_files(("",))  # until it is open, who leaves takes the others along
+                self._open()
+                self._check_files()
+                self._public = self._named_key()
+                self._key = own_key(self._key_path, path, self.public)
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    @property
+    def public(self) -> bytes:
+        """The public key that the genesis names, 32 bytes."""
+        return self._public.public_bytes_raw()
+
+    def sign(self, content: bytes) -> bytes:
+        """Sign something else than a row; it must not be as short as a row's digest."""
+        if len(content) <= len(NOTHING):
+            raise ValueError("expected more bytes than a digest has; put the purpose before them")
+        return self._own_key().sign(content)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep others who would hold it from the file until this ends; readers may read on.
+
+        Raises:
+            UserError: somebody holds it.
+        """
+        with ExitStack() as stack:
+            with self._reported(f"a usable {self._kind} at {self._path}", "check the disk"):
+                try:
+                    stack.enter_context(locked(self._path.with_name(self._path.name + ".lock")))
+                except BlockingIOError:
+                    raise UserError(
+                        f"expected to be alone on {self._path}, another run charges it; nothing "
+                        "was charged: wait for that run, or stop it"
+                    ) from None
+            yield
+
+    def after(self, last: Row | None) -> list[Row]:
+        """The rows that follow one which this method returned, or all of them; verified.
+
+        That it is still there is checked too. Only the last signature is looked at, which vouches
+        for the rest. IntegrityError names the first row that does not fit.
+        """
+        if last is None:
+            return self._whole()
+        stored = self._read(last.number)
+        if stored[:1] != [last[:3]]:
+            raise self._altered(last.number)
+        return self._verified(last, stored[1:])
+
+    def check_signatures(self, rows: Sequence[Row], progress: Progress | None = None) -> None:
+        """Look at every signature; IntegrityError names the first row whose one is false.
+
+        `progress` is called with how many of how many are done.
+        """
+        for done, row in enumerate(rows, 1):
+            if not is_signed(self._public, row):
+                raise self._altered(row.number)
+            if progress is not None:
+                progress(done, len(rows))
+
+    def parsed(self, row: Row, parse: Callable[[str], Content], what: str) -> Content:
+        """The content of a verified row; IntegrityError if this version does not know it."""
+        try:
+            return parse(row.text)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, HubbubError):
+            raise IntegrityError(
+                f"expected row {row.number} of {self._path} to be {what}, found something else; "
+                "use the version of hubbub that wrote it"
+            ) from None
+
+    def append(self, text: str, last: Row) -> Row:
+        """Write the row that follows the last one, and see it there; inside `writing` only."""
+        row = signed_row(self._own_key(), last.number + 1, text, last.digest)
+        self._insert(row)
+        if self._read(last.number) != [last[:3], row[:3]]:
+            raise self._altered(row.number)
+        self._written.append(row)
+        return row
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """All or nothing, alone on the file, on disk when it is left."""
+        remedy = "nothing was sent: free the disk or the lock, then resume"
+        self._written.clear()
+        with self._reported(f"{self._path} to take a row", remedy), self._noted.writer() as note:
+            with self._transaction("IMMEDIATE"):
+                self._check_files()
+                self._is_blank()  # others may have written into the file since it was opened
+                yield
+            self._check_files()  # P15: a row that went elsewhere pays for nothing
+            for row in self._written[-1:]:
+                note(row.head)
+
+    def rehearse(self) -> None:
+        """Within `writing`: have the disk take what stands in the file anyway, like a row."""
+        self._database.execute(f"PRAGMA user_version = {_FORMAT}")
+
+    def _open(self) -> None:
+        """Recognise the file, or write the genesis into an empty one."""
+        for pragma in _DISTRUST:  # nothing that stands in the file is run
+            self._database.execute(f"PRAGMA {pragma}")
+        if sys.version_info >= (3, 12):
+            self._database.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+            self._database.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+            self._database.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW, False)
+        self._database.execute("PRAGMA synchronous=FULL")
+        self._database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
+        with self._transaction("DEFERRED"):  # one look at everything
+            blank = self._is_blank()
+        if blank:
+            with self.writing():
+                if self._is_blank():  # nobody was faster
+                    self._begin()
+        self._use_wal()
+
+    def _use_wal(self) -> None:
+        """Appending is faster so; the file stays as it is while somebody else opens it too."""
+        try:
+            self._database.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+
+    def _is_blank(self) -> bool:
+        """Whether there is nothing in the file yet; a file of something else is refused."""
+        query = "SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT 2"
+        schema = self._database.execute(query).fetchall()
+        names = ("application_id", "user_version")
+        numbers = tuple(self._database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        if not schema and numbers == (0, 0):
+            return True
+        if numbers != (_APPLICATION, _FORMAT):
+            raise IntegrityError(
+                f"expected a {self._kind} of format {_FORMAT} at {self._path}, found another "
+                "database; check the path, or use the version of hubbub that wrote it"
+            )
+        if not schema:
+            raise self._emptied()
+        if schema != [("table", "rows", "rows", _SCHEMA)]:  # a trigger or a view need have no end
+            raise IntegrityError(
+                f"expected the table of rows in {self._path} and nothing else, found something "
+                "beside it or in its place; restore a backup, and use the file for nothing"
+            )
+        return False
+
+    def _check_files(self, ends: Sequence[str] = ("", "-wal", "-shm")) -> None:
+        """The database's files are those that stand under their names; OSError if one is gone."""
+        path = self._path.resolve()
+        for end in ends:
+            one = path.with_name(path.name + end)
+            if end and end not in self._files and not one.exists():
+                continue  # without a log SQLite has none of the two
+            status = one.stat()
+            place = (status.st_dev, status.st_ino)
+            if self._files.setdefault(end, place) != place:
+                raise IntegrityError(
+                    f"expected {one} to be the file that was opened, found another in its place: "
+                    "it was restored, or copied over; nothing was sent: end what uses it, put the "
+                    "newest files back together, and start again"
+                )
+
+    def _begin(self) -> None:
+        """The key first: what happens without it must not look like a new ledger."""
+        if self._key_path.exists() or self._noted.path.exists():
+            raise self._emptied()
+        key = new_key(self._key_path)
+        self._database.execute(_SCHEMA)
+        self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
+        self._database.execute(f"PRAGMA user_version = {_FORMAT}")
+        names = _GENESIS.format(kind=self._kind) + key.public_key().public_bytes_raw().hex()
+        self._insert(signed_row(key, 0, names, NOTHING))
+
+    def _insert(self, row: Row) -> None:
+        self._database.execute("INSERT INTO rows VALUES (?, ?, ?)", row[:3])
+
+    def _own_key(self) -> Ed25519PrivateKey:
+        if self._key is None:
+            raise IntegrityError(
+                f"expected the key of {self._path} at {self._key_path}, found none that can be "
+                "read; nothing was sent: restore the key from a backup"
+            )
+        return self._key
+
+    def _whole(self) -> list[Row]:
+        """All rows, verified, and up to the head that was noted."""
+        noted = self._noted.read()  # before the rows, which only become more
+        rows = self._verified(None, self._read(_LEAST))
+        if not rows:
+            raise self._altered(0)
+        if noted is not None and noted not in [row.head for row in rows[noted.number :][:1]]:
+            raise IntegrityError(
+                f"expected row {noted.number} of {self._path} to be the one that "
+                f"{self._noted.path} notes, found {len(rows)} rows without it: the end was lost, "
+                "or an older copy put back; restore the newest files that belong together"
+            )
+        return rows
+
+    def _verified(self, last: Row | None, stored: list[tuple[Any, ...]]) -> list[Row]:
+        """Stored rows as those that follow the last one."""
+        rows: list[Row] = []
+        for one in stored:
+            last = self._fitted(last, *one)
+            rows.append(last)
+        if rows and not is_signed(self._public, rows[-1]):
+            self.check_signatures(rows)  # which of them is the first
+        return rows
+
+    def _fitted(self, previous: Row | None, number: Any, text: Any, signature: Any) -> Row:
+        """A stored row as the one that follows `previous`; its signature is not looked at."""
+        expected = 0 if previous is None else previous.number + 1
+        if number != expected or not isinstance(text, str) or not isinstance(signature, bytes):
+            raise self._altered(expected)
+        before = NOTHING if previous is None else previous.digest
+        return Row(number, text, signature, digest_of(number, text, before))
+
+    def _named_key(self) -> Ed25519PublicKey:
+        """The key that the genesis names."""
+        begins = _GENESIS.format(kind=self._kind)
+        text = "".join(str(row[1]) for row in self._read(0, 1))
+        if text.startswith("hubbub ") and not text.startswith(begins):
+            raise IntegrityError(
+                f"expected a {self._kind} at {self._path}, found something else; check the path, "
+                "or restore a backup"
+            )
+        try:
+            named = bytes.fromhex(text.removeprefix(begins))
+            key = Ed25519PublicKey.from_public_bytes(named)
+        except ValueError:
+            raise self._altered(0) from None
+        return key
+
+    def _read(self, first: int, most: int = -1) -> list[tuple[Any, ...]]:
+        """What is stored from a number on; at most so many rows, or all."""
+        query = "SELECT * FROM rows WHERE number >= ? ORDER BY number LIMIT ?"
+        with self._reported(f"a readable {self._kind} at {self._path}", "restore a backup"):
+            return self._database.execute(query, (first, most)).fetchall()
+
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[None]:
+        self._database.execute(f"BEGIN {kind}")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:  # SQLite has rolled back a full disk itself
+                self._database.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _reported(self, expected: str, remedy: str) -> Iterator[None]:
+        """The disk's errors as ours."""
+        try:
+            yield
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            shown = str(error) if str(error).isprintable() else ascii(str(error))
+            raise IntegrityError(f"expected {expected}, got: {shown}; {remedy}") from None
+
+    def _altered(self, number: int) -> IntegrityError:
+        return IntegrityError(
+            f"expected row {number} of {self._path} to fit the chain, it was altered; restore the "
+            f"{self._kind} from a backup and use it for nothing until then"
+        )
+
+    def _emptied(self) -> IntegrityError:
+        return IntegrityError(
+            f"expected the rows that {self._key_path} signed in {self._path}, found none; restore "
+            f"the {self._kind} from a backup, or remove {self._path.name}* if it never held any"
+        )
+
+
+def _decoded(stored: bytes) -> str | bytes:
+    """A stored text; if it is none, the bytes, which fit no chain (SQLite's error quotes them)."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored

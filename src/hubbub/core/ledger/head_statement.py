@@ -1,0 +1,182 @@
+"""What a ledger says of its head under its own signature, and what others sign under that.
+
+Theory of operation. An older copy of a ledger is a good ledger: no file shows by itself that it is
+the newest (`hash_chain.py`). So a ledger states, under its own key, how many rows it has and what
+its head is; another party, the witness, signs that statement and remembers it. From then on a copy
+without that row is caught: by the witness at the next statement, if it has fewer rows or another
+head at the same number, and by whoever holds the signed statement against the file
+(`Ledger.verify`). A witness sees heads, not rows, so it cannot tell a ledger that was set back and
+has grown past the witnessed number since; the statement it signed can.
+
+The time in a statement is what its maker states; nothing depends on it. This file does not know
+where anything is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from hubbub.core.errors import IntegrityError
+from hubbub.core.ledger.row import Head
+
+Sign = Callable[[bytes], bytes]
+
+_STATEMENT = b"hubbub ledger statement v1"
+_WITNESS = b"hubbub ledger witness v1"
+_LONGEST_TIME = 64
+_MOST_ROWS = 2**63
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadStatement:
+    """What a ledger says of itself; IntegrityError unless it is signed by the ledger's key."""
+
+    ledger: bytes  # its public key, 32 bytes
+    rows: int  # the genesis included
+    head: bytes  # digest of the last one, 32 bytes
+    time: str  # as its maker states; printable
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        printable = self.time.isprintable() and self.time.isascii()
+        if (
+            (len(self.ledger), len(self.head)) != (32, 32)
+            or not 0 < self.rows < _MOST_ROWS
+            or not (printable and len(self.time) <= _LONGEST_TIME)
+            or not _is_signed(self.ledger, self.signature, self.content)
+        ):
+            raise IntegrityError(
+                "expected a statement signed by its ledger, found one that was altered or made up; "
+                "ask for a new one"
+            )
+
+    @classmethod
+    def made(cls, ledger: bytes, head: Head, time: str, sign: Sign) -> Self:
+        """A new statement; `sign` signs with the ledger's key."""
+        rows, digest = head.number + 1, head.digest
+        signature = sign(_content(ledger, rows, digest, time))
+        return cls(ledger=ledger, rows=rows, head=digest, time=time, signature=signature)
+
+    @property
+    def content(self) -> bytes:
+        """What is signed."""
+        return _content(self.ledger, self.rows, self.head, self.time)
+
+    def follows(self, earlier: HeadStatement) -> bool:
+        """Whether both can be true of one ledger that only grows, or are of two."""
+        same = (self.rows, self.head) == (earlier.rows, earlier.head)
+        return same or self.rows > earlier.rows or self.ledger != earlier.ledger
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as JSON knows it."""
+        return {
+            "ledger": self.ledger.hex(),
+            "rows": self.rows,
+            "head": self.head.hex(),
+            "time": self.time,
+            "signature": self.signature.hex(),
+        }
+
+    @classmethod
+    def of(cls, plain: Any) -> Self:
+        """The statement that `plain` gave."""
+        with _parsing("a statement of a ledger"):
+            if (type(plain["rows"]), type(plain["time"])) != (int, str):
+                raise TypeError
+            keys = {key: bytes.fromhex(plain[key]) for key in ("ledger", "head", "signature")}
+            return cls(**{**plain, **keys})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Witnessed:
+    """A statement signed by another party, its witness; IntegrityError if that is not so."""
+
+    statement: HeadStatement
+    witness: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        if not _is_signed(self.witness, self.signature, _witnessed(self.statement)):
+            raise IntegrityError(
+                "expected a statement signed by its witness, found one that was altered or made "
+                "up; ask the witness for it again"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON knows of it."""
+        return {
+            "statement": self.statement.to_dict(),
+            "witness": self.witness.hex(),
+            "signature": self.signature.hex(),
+        }
+
+    @classmethod
+    def of(cls, plain: Any) -> Self:
+        """What `plain` gave."""
+        with _parsing("a witnessed statement of a ledger"):
+            keys = {key: bytes.fromhex(plain[key]) for key in ("witness", "signature")}
+            return cls(**{**plain, **keys, "statement": HeadStatement.of(plain["statement"])})
+
+
+def countersign(
+    statement: HeadStatement, earlier: HeadStatement | None, *, witness: bytes, sign: Sign
+) -> Witnessed:
+    """Sign a statement of another party's ledger, or refuse it.
+
+    Guarantees:
+        1. Of two statements of one ledger with the same number of rows and different heads, at most
+           one is signed; after one with more rows, none with fewer.
+
+    Requires:
+        The result, or the statement in it, is remembered before it is handed out.
+
+    Args:
+        statement: what the ledger says now.
+        earlier: what was signed last for this ledger, if anything.
+        witness: the signer's public key, with whose other half `sign` signs.
+
+    Raises:
+        IntegrityError: the two contradict each other, which proves that the ledger was set back.
+    """
+    if earlier is not None and not statement.follows(earlier):
+        kind = "fewer rows" if statement.rows < earlier.rows else "another head"
+        raise IntegrityError(
+            f"expected ledger {statement.ledger.hex()[:16]} to go on from the {earlier.rows} rows "
+            f"witnessed at {earlier.time}, it states {kind} ({statement.rows} rows at "
+            f"{statement.time}): it was set back; keep both statements as the proof, and ask its "
+            "owner to restore the newest copy"
+        )
+    signature = sign(_witnessed(statement))
+    return Witnessed(statement=statement, witness=witness, signature=signature)
+
+
+@contextmanager
+def _parsing(wanted: str) -> Iterator[None]:
+    """What goes wrong with somebody's JSON, in one sentence."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
+        raise IntegrityError(f"expected {wanted}, found something else; ask for it again") from None
+
+
+def _content(ledger: bytes, rows: int, head: bytes, time: str) -> bytes:
+    return _STATEMENT + ledger + rows.to_bytes(8, "big") + head + time.encode()
+
+
+def _witnessed(statement: HeadStatement) -> bytes:
+    """What a witness signs: the statement, the ledger's signature included."""
+    return _WITNESS + statement.signature + statement.content
+
+
+def _is_signed(key: bytes, signature: bytes, content: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

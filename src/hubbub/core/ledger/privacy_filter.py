@@ -1,0 +1,278 @@
+"""Which studies a cap lets in, if later ones may be chosen in view of earlier outputs.
+
+Theory of operation (docs/privacy.md P24). Before the first attempt of a study everything that it
+may release is set aside, and what is left for studies that nobody has thought of yet is written
+down with it. So what is charged never has to be compared with the cap again: it only has to have
+been set aside. What was charged before the filter began counts as fixed beforehand (P15). This
+file does not know where rows are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+from hubbub.core.errors import BudgetError, StudyError
+from hubbub.core.ledger.entry import (
+    PATIENT,
+    RECORD,
+    Admission,
+    Cap,
+    Entry,
+    LedgerMechanism,
+)
+from hubbub.core.ledger.row_cost import cost_of, unit_of
+from hubbub.core.ledger.tally import (
+    Certified,
+    Tally,
+    certificate_of,
+    rounded_up,
+    spent,
+)
+from hubbub.core.privacy.dominating_pairs import Release
+from hubbub.core.privacy.remaining_budget import (
+    RemainingBudget,
+    StudyLaw,
+    kept_for_certificates,
+    least_epsilon,
+    remaining,
+)
+
+Counts = tuple[tuple[LedgerMechanism, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PrivacyFilter:
+    """What a cap has let in, in this order.
+
+    Args:
+        cap: that counts now.
+        before: what was charged before the filter began.
+        made: the same, by study.
+        admissions: since then.
+        left: what the last of them left under this cap, if it was made under it.
+    """
+
+    cap: Cap
+    before: Counts
+    made: Mapping[bytes, Counts]
+    admissions: tuple[Admission, ...] = ()
+    left: Admission | None = None
+
+    @classmethod
+    def beginning(cls, cap: Cap, tally: Tally) -> PrivacyFilter:
+        """A filter that begins with what a ledger holds."""
+        counts = {study: tally.counts(study) for study in tally.studies()}
+        return cls(cap=cap, before=tally.counts(), made=counts)
+
+    def under(self, cap: Cap) -> PrivacyFilter:
+        """The same studies under another cap."""
+        return replace(self, cap=cap, left=None)
+
+    def with_admission(self, one: Admission) -> PrivacyFilter:
+        """With one more study."""
+        return replace(self, admissions=(*self.admissions, one), left=one)
+
+    def admission(
+        self, entry: Entry, attempts: int | None, study: Mapping[LedgerMechanism, int], tally: Tally
+    ) -> Admission | None:
+        """What has to be written before an entry may be; None if it was set aside already.
+
+        Args:
+            entry: what is about to be charged.
+            attempts: the most entries of its study and mechanism that there will ever be, if that
+                is known.
+            study: the same for all of the study's mechanisms, as far as they are known.
+            tally: what was charged.
+
+        Raises:
+            BudgetError: the cap has no room for the study.
+        """
+        attempts_made = tally.attempts(entry.study, entry.kind)
+        if attempts_made < self._set_aside(entry.study, entry.kind):
+            return None
+        most = (
+            rounded_up(attempts_made + 1) if attempts is None else max(attempts, attempts_made + 1)
+        )
+        most = max(most, study.get(entry.kind, 0))
+        counts = self.wanted(entry.study, {**study, entry.kind: most})
+        self._check_unit(counts)
+        left = self._left_after(counts)
+        if left is None and not self._fits_alone(counts, entry, tally):
+            raise self._refusal(entry.study, counts, tally)
+        return Admission(study=entry.study, counts=counts, left=left)
+
+    def check(self, entry: Entry, tally: Tally) -> None:
+        """The cap still holds for what was let in, and so it does with the entry's certificate.
+
+        Raises:
+            BudgetError: it does not.
+        """
+        sessions = tally.certified | {Certified.by(entry)}
+        if self._standing is not None and self._are_kept(sessions):
+            return
+        if len(self._blocks) > 1 or self._spent(self._blocks[0], sessions) > self.cap.epsilon:
+            raise BudgetError(
+                f"expected at most epsilon {self.cap.epsilon:g} at delta {self.cap.delta:g} on "
+                "this data set, the studies that were let in and their sessions are past it; "
+                "raise the cap with `hubbub budget set`, or stop"
+            )
+
+    def epsilon(self, tally: Tally, more: Counts = ()) -> float:
+        """The least cap, to about 0.2 %, that would have let all studies in, and `more`.
+
+        inf past what may be asked for.
+        """
+        blocks = [*self._blocks, *([more] if more else [])]
+        fixed: Counter[LedgerMechanism] = Counter()
+        for block in blocks:
+            fixed.update(dict(block))
+        least = self._spent(tuple(sorted(fixed.items())), tally.certified)
+        if (len(blocks) < 2 and self.cap.law is None) or least == inf:
+            return least
+        try:
+            laws, _ = self._laws(blocks)
+            return least_epsilon(laws, self.cap.delta, least=least)
+        except StudyError:  # no account, or more steps than can be counted
+            return inf
+
+    @property
+    def unused(self) -> int:
+        """Steps of the cap's reference law that no study has taken."""
+        return self._laws(self._blocks)[1] if self.cap.law else 0
+
+    def kept_back(self, tally: Tally) -> float:
+        """By how much epsilon is larger for the steps of the reference law that are not used."""
+        if not self.unused or self.cap.law is None:
+            return 0.0
+        used = self.cap.law.steps - self.unused
+        law = replace(self.cap.law, steps=used) if used else None
+        return self.epsilon(tally) - replace(self, cap=replace(self.cap, law=law)).epsilon(tally)
+
+    @property
+    def keeps_its_law(self) -> bool:
+        """Whether the cap has room for what was let in and for all of its reference law."""
+        return self.cap.law is None or self._remaining(self._blocks) is not None
+
+    def wanted(self, study: bytes, rows: Mapping[LedgerMechanism, int]) -> Counts:
+        """What a study of so many rows would still have to be let in for."""
+        more = {kind: most - self._set_aside(study, kind) for kind, most in rows.items()}
+        return tuple((kind, count) for kind, count in sorted(more.items()) if count > 0)
+
+    @property
+    def _blocks(self) -> list[Counts]:
+        """What was let in together."""
+        before = [self.before] if self.before else []
+        return before + [one.counts for one in self.admissions]
+
+    def _set_aside(self, study: bytes, kind: LedgerMechanism) -> int:
+        """How many attempts of a study and mechanism were charged or let in."""
+        let_in = [one.counts for one in self.admissions if one.study == study]
+        blocks = [self.made.get(study, ()), *let_in]
+        return sum(n for block in blocks for one, n in block if one.covers(kind))
+
+    @cached_property
+    def _standing(self) -> RemainingBudget | None:
+        """What the cap leaves after what it has let in; None if nothing, or before the first."""
+        if self.left is not None:
+            return self.left.left
+        return self._remaining(self._blocks)
+
+    def _left_after(self, counts: Counts) -> RemainingBudget | None:
+        """What the cap leaves after one more study; None if it has no room for others beside it."""
+        if not self._blocks:
+            return self._remaining([counts])
+        try:
+            if (standing := self._standing) is None:
+                return None
+            rest, taken = self._split(counts, standing.steps)
+            return standing.after(self._law(rest), taken)
+        except StudyError:  # no account, or more steps than can be counted
+            return None
+
+    def _remaining(self, blocks: Sequence[Counts]) -> RemainingBudget | None:
+        """What is left after these, one after the other."""
+        try:
+            laws, steps = self._laws(blocks)
+            left = remaining(laws, self.cap.epsilon, self.cap.delta) if laws else None
+            return None if left is None else replace(left, steps=steps)
+        except StudyError:
+            return None
+
+    def _check_unit(self, counts: Counts) -> None:
+        """The promise is to whom it was at first: records, or patients (P21)."""
+        if self._blocks and self._unit == RECORD and unit_of(kind for kind, _ in counts) == PATIENT:
+            raise BudgetError(
+                "expected a study whose unit is the record, as of those that the cap has let in, "
+                "got one of patients, to whom it promises nothing; count it in a ledger of its own"
+            )
+
+    @property
+    def _unit(self) -> str:
+        """Whom the promise is to."""
+        return unit_of(kind for block in self._blocks for kind, _ in block)
+
+    def _laws(self, blocks: Sequence[Counts]) -> tuple[list[StudyLaw], int]:
+        """The laws of what was let in together, each without what the reference law dominates.
+
+        All of that law stands beside the first, as it was stated before any output (P24). Also how
+        many of its steps are left.
+        """
+        law, rests = self.cap.law, []
+        left = law.steps if law else 0
+        for block in blocks:
+            rest, taken = self._split(block, left)
+            rests.append(rest)
+            left -= taken
+        if law is not None:
+            rests = [[*(rests[0] if rests else []), law.release(self.cap.relation)], *rests[1:]]
+        return [self._law(rest) for rest in rests], left
+
+    def _split(self, counts: Counts, left: int) -> tuple[list[Release], int]:
+        """What of a study the reference law does not dominate, and how many steps the rest is."""
+        releases = self._releases(counts)
+        if self.cap.law is None:
+            return releases, 0
+        return self.cap.law.split(releases, self.cap.relation, left)
+
+    def _law(self, releases: Sequence[Release]) -> StudyLaw:
+        """The law of all of these."""
+        return StudyLaw.of(releases, self.cap.delta)
+
+    def _releases(self, counts: Counts) -> list[Release]:
+        """What so many entries of these kinds release."""
+        kinds = [kind for kind, _ in counts]
+        unit = self._unit if self._blocks else unit_of(kinds)
+        relation = self.cap.relation
+        costs = [cost_of(kind.dearer(), count, relation, unit) for kind, count in counts]
+        return [one for cost in costs for one in cost]
+
+    def _fits_alone(self, counts: Counts, entry: Entry, tally: Tally) -> bool:
+        """Whether the cap holds for what is fixed before any output, though it leaves nothing."""
+        if self._blocks:
+            return False
+        mine = Certified.by(entry)
+        each = {mine._replace(session=bytes((number,))) for number in range(len(counts))}
+        return self._spent(counts, tally.certified | each) <= self.cap.epsilon
+
+    def _spent(self, counts: Counts, sessions: frozenset[Certified]) -> float:
+        """Epsilon of fixed composition."""
+        dearer = {kind.dearer(): count for kind, count in counts}
+        return spent(dearer, sessions, self.cap.delta, self.cap.relation)
+
+    def _are_kept(self, sessions: frozenset[Certified]) -> bool:
+        """Whether what certificates add is at most what is kept for it."""
+        kept = kept_for_certificates(self.cap.epsilon, self.cap.delta)
+        return certificate_of(sessions).is_within(kept, self.cap.epsilon)
+
+    def _refusal(self, study: bytes, counts: Counts, tally: Tally) -> BudgetError:
+        """Why a study is not let in."""
+        needed = self.epsilon(tally, counts)
+        return BudgetError(
+            f"expected at most epsilon {self.cap.epsilon:g} at delta {self.cap.delta:g} on this "
+            f"data set, study {study.hex()[:16]} as a whole would need a cap of {needed:.4g}, "
+            "with those before it; raise the cap with `hubbub budget set`, ask for less, or stop"
+        )

@@ -1,0 +1,338 @@
+"""The privacy ledger of one data set: what was spent, what may be spent, and a refusal past that.
+
+A row is written and synced to disk before the answer that it pays for leaves the silo; a crash in
+between over-counts. Before each row the epsilon after it is computed from the rows alone, over
+every study that ever touched the data set (docs/privacy.md P15); past the owner's cap, or past the
+attempts of its study, the row is refused. An adaptive cap lets a study in as a whole, by a row of
+its own before the first entry (`privacy_filter.py`, P24). A study that was closed is charged no
+more: what its silo has signed of it stays true. The cap is a row too, of the same signed chain
+(`hash_chain.py`), and the latest counts: raising it takes the ledger's key. What no local file can
+prove is that it is not an older copy of itself, with older spending or an older cap: have others
+witness its `statement`, and ask `verify` for what they witnessed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Self
+
+from hubbub.core.errors import IntegrityError, SpentError
+from hubbub.core.ledger.entry import (
+    Admission,
+    Cap,
+    Closing,
+    Entry,
+    LedgerMechanism,
+)
+from hubbub.core.ledger.hash_chain import Chain, Progress
+from hubbub.core.ledger.head_statement import HeadStatement
+from hubbub.core.ledger.privacy_filter import PrivacyFilter
+from hubbub.core.ledger.row import Row
+from hubbub.core.ledger.row_cost import attempts_of
+from hubbub.core.ledger.tally import Tally
+from hubbub.core.planning.plan_values import Plan
+
+Content = Entry | Cap | Admission | Closing
+
+
+class Ledger:
+    """The ledger in one file; several threads may use it, and several processes the file.
+
+    Args:
+        path: the file; made if absent, with its key beside it. Keep both outside the run's folder.
+
+    Raises:
+        IntegrityError: the file is not a ledger or cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._chain = Chain(path)
+        self._lock = threading.RLock()  # over what was counted, and up to which row
+        self._forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, once no thread reads it: SQLite does not survive the one in the other."""
+        with self._lock:
+            self._chain.close()
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep other runs from the ledger until this ends; UserError if another holds it.
+
+        Two runs that charged it in turn would each find its rows to be more than its own, and both
+        would stop. Whoever runs a study holds its ledgers; who only reads need not.
+        """
+        return self._chain.held()
+
+    def charge(
+        self,
+        entry: Entry,
+        *,
+        attempts: int | None = None,
+        study_attempts: Mapping[LedgerMechanism, int] | None = None,
+    ) -> None:
+        """Write an entry durably, or refuse it.
+
+        Args:
+            entry: what is about to be released.
+            attempts: the most entries of its study and mechanism that this ledger may ever hold,
+                whichever sessions made them; None: only the cap limits them.
+            study_attempts: the same for all mechanisms of its study, which an adaptive cap lets in
+                together.
+
+        Raises:
+            SpentError: the study was closed or has made its attempts; nothing is written.
+            BudgetError: the entry would carry the data set past its cap, or leave unknown what its
+                patients have lost; nothing is written.
+            IntegrityError: the disk does not take it, or the ledger was altered; nothing must be
+                sent.
+        """
+        with self._lock:
+            with self._chain.writing():
+                last = self._catch_up()
+                self._check_open(entry.study)
+                self._tally.check_units([entry.kind], self._path)
+                self._tally.check_attempts(entry, attempts, self._path)
+                let_in = self._check_cap(entry, attempts, study_attempts or {})
+                rows: list[tuple[Row, Content]] = []
+                if let_in is not None:
+                    last = self._chain.append(json.dumps({"admit": let_in.to_dict()}), last)
+                    rows.append((last, let_in))
+                last = self._chain.append(json.dumps({"charge": entry.to_dict()}), last)
+            for row, content in [*rows, (last, entry)]:
+                self._count(row, content)
+
+    def check_units(self, plan: Plan) -> None:
+        """Refuse a study before its first charge whose unit does not go with those before (P21).
+
+        Raises:
+            BudgetError: one is of patients and another of records, of unknown number for a patient.
+        """
+        self.tally.check_units(attempts_of(plan), self._path)
+
+    def close_study(self, study: bytes) -> None:
+        """Write durably, once, that a study is over: no attempt of it is charged any more (P15).
+
+        Raises:
+            IntegrityError: as for `charge`; nothing must be signed of the study then.
+        """
+        with self._lock:
+            with self._chain.writing():
+                last = self._catch_up()
+                if study in self._closed:
+                    return
+                closing = Closing(study=study)
+                row = self._chain.append(json.dumps({"close": closing.to_dict()}), last)
+            self._count(row, closing)
+
+    def _check_open(self, study: bytes) -> None:
+        if study in self._closed:
+            raise SpentError(
+                f"expected a study that goes on, {self._path} holds the end of study "
+                f"{study.hex()[:16]}, after which nothing is answered; approve it under another "
+                "name to run it again"
+            )
+
+    def check_writable(self) -> None:
+        """Whether a row could be written now; nothing is counted.
+
+        Raises:
+            IntegrityError: the disk takes nothing, or the ledger was altered.
+        """
+        with self._lock, self._chain.writing():
+            self._catch_up()
+            self._chain.rehearse()
+
+    def _check_cap(
+        self, entry: Entry, attempts: int | None, study_attempts: Mapping[LedgerMechanism, int]
+    ) -> Admission | None:
+        """The cap has room for an entry; under an adaptive one, what is to be let in before it."""
+        if self._filter is None:
+            if self._cap is not None:
+                self._tally.check_cap(entry, self._cap, attempts)
+            return None
+        let_in = self._filter.admission(entry, attempts, study_attempts, self._tally)
+        after = self._filter if let_in is None else self._filter.with_admission(let_in)
+        after.check(entry, self._tally)
+        return let_in
+
+    def set_cap(self, cap: Cap) -> None:
+        """Set the most that all studies together may spend; the latest cap counts."""
+        with self._lock:
+            with self._chain.writing():
+                row = self._chain.append(json.dumps({"cap": cap.to_dict()}), self._catch_up())
+            self._count(row, cap)
+
+    @property
+    def cap(self) -> Cap | None:
+        """The cap, if one was set."""
+        self._catch_up()
+        return self._cap
+
+    @property
+    def filter(self) -> PrivacyFilter | None:
+        """What an adaptive cap has let in, as of now; None without one."""
+        self._catch_up()
+        return self._filter
+
+    @property
+    def tally(self) -> Tally:
+        """What all entries come to, as of now; to be read only, while nobody charges."""
+        self._catch_up()
+        return self._tally
+
+    def epsilon(self, *, delta: float, relation: str) -> float:
+        """Certified upper epsilon of everything in the ledger."""
+        with self._lock:
+            return self.tally.epsilon(delta=delta, relation=relation)
+
+    def spent_on(self, study: bytes, kind: LedgerMechanism | None = None) -> int:
+        """How many entries a study has, over all its sessions; of one mechanism if it is given."""
+        with self._lock:
+            return self.tally.attempts(study, kind)
+
+    def entries(self, after: bytes | None = None) -> Iterator[Entry]:
+        """The entries, oldest first; those after an earlier `head` if it is given."""
+        with self._lock:
+            rows = self._chain.after(None)
+        for row in rows[0 if after is None else self._place(rows, after) :]:
+            content = self._parsed(row)
+            if isinstance(content, Entry):
+                yield content
+
+    def _place(self, rows: list[Row], head: bytes) -> int:
+        """The number of the row that follows a head."""
+        place = next((row.number + 1 for row in rows if row.digest == head), None)
+        if place is None:
+            raise IntegrityError(
+                f"expected {self._path} to hold the row that was noted before, it does not: it is "
+                "an older copy or another ledger; restore the newest one"
+            )
+        return place
+
+    def __len__(self) -> int:
+        return len(self.tally)
+
+    @property
+    def head(self) -> bytes:
+        """The digest of the last row, which stands for all of them."""
+        return self._catch_up().digest
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are: the genesis, charges, caps, studies let in or closed."""
+        return self._catch_up().number + 1
+
+    def statement(self, time: str) -> HeadStatement:
+        """What the ledger says of itself, signed, for others to witness; it looks at no clock."""
+        head = self._catch_up().head
+        return HeadStatement.made(self._chain.public, head, time, self._chain.sign)
+
+    def verify(
+        self,
+        *,
+        head: bytes | None = None,
+        witnessed: Iterable[HeadStatement] = (),
+        progress: Progress | None = None,
+    ) -> int:
+        """Recompute the chain and check every signature; the number of entries.
+
+        Args:
+            head: a `head` noted earlier outside this disk; None: an older copy may go unnoticed.
+            witnessed: statements of this ledger that others kept; all must be true of it still.
+            progress: called with the number of rows done, and of all.
+
+        Raises:
+            IntegrityError: naming the first row that does not fit, or an older copy.
+        """
+        with self._lock:
+            rows = self._chain.after(None)
+        self._chain.check_signatures(rows, progress)
+        with self._lock:
+            self._forget()
+            self._take_in(rows)
+        if head is not None:
+            self._place(rows, head)
+        for statement in witnessed:
+            self._check_statement(statement, rows)
+        return len(self)
+
+    def _check_statement(self, statement: HeadStatement, rows: list[Row]) -> None:
+        """What somebody witnessed is still there."""
+        if statement.ledger != self._chain.public:
+            raise IntegrityError(
+                f"expected {self._path} to be ledger {statement.ledger.hex()[:16]}, witnessed at "
+                f"{statement.time}, found ledger {self._chain.public.hex()[:16]}: it was begun "
+                "anew, or the statement is of another one; restore the ledger that was witnessed"
+            )
+        if [row.digest for row in rows[statement.rows - 1 :][:1]] != [statement.head]:
+            raise IntegrityError(
+                f"expected {self._path} to hold the {statement.rows} rows witnessed at "
+                f"{statement.time}, found {len(rows)} rows that are not those: an older copy was "
+                "put back; restore the newest one"
+            )
+
+    def _forget(self) -> None:
+        """As if nothing had been read yet."""
+        self._last: Row | None = None
+        self._tally = Tally()
+        self._cap: Cap | None = None
+        self._filter: PrivacyFilter | None = None
+        self._closed: set[bytes] = set()
+
+    def _catch_up(self) -> Row:
+        """Take in what was written since the last look; the last row."""
+        with self._lock:
+            return self._take_in(self._chain.after(self._last))
+
+    def _take_in(self, rows: list[Row]) -> Row:
+        """Count verified rows; all or, if one cannot be understood, none."""
+        contents = [self._parsed(row) for row in rows]
+        for row, content in zip(rows, contents, strict=True):
+            self._count(row, content)
+        assert self._last is not None, "a chain has its genesis"  # noqa: S101
+        return self._last
+
+    def _count(self, row: Row, content: Content | None) -> None:
+        """Count one row that was understood."""
+        if isinstance(content, Entry):
+            self._tally.add(content)
+        if isinstance(content, Cap):
+            self._cap, self._filter = content, self._under(content)
+        if isinstance(content, Admission) and self._filter is not None:
+            self._filter = self._filter.with_admission(content)
+        if isinstance(content, Closing):
+            self._closed.add(content.study)
+        self._last = row
+
+    def _under(self, cap: Cap) -> PrivacyFilter | None:
+        """The filter of a cap, if it is adaptive; it goes on from the one before."""
+        if cap.studies == "fixed":
+            return None
+        if self._filter is None:
+            return PrivacyFilter.beginning(cap, self._tally)
+        return self._filter.under(cap)
+
+    def _parsed(self, row: Row) -> Content | None:
+        """What a row says; the genesis says nothing."""
+        what = "a charge, a cap, a study let in or closed"
+        return self._chain.parsed(row, _content, what) if row.number else None
+
+
+def _content(text: str) -> Content:
+    ((kind, plain),) = json.loads(text).items()
+    if kind == "admit":
+        return Admission.of(plain)
+    if kind == "close":
+        return Closing.of(plain)
+    return Cap.of(plain) if kind == "cap" else Entry.of({"charge": plain}[kind])

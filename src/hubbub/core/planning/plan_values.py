@@ -1,0 +1,353 @@
+"""What a plan says: its numbers, and those that follow from them.
+
+Made by `study_plan`. This file calibrates nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import inf
+from typing import Any
+
+from hubbub.core.errors import StudyError
+from hubbub.core.planning import (
+    accounts,
+    exposure,
+    mask_degree,
+    plan_options,
+)
+from hubbub.core.planning.mechanism import Mechanism
+from hubbub.core.planning.patient_promise import PatientPromise
+from hubbub.core.planning.planned_query import PlannedQuery, is_stepped
+from hubbub.core.planning.query import Query, SteppedQuery
+from hubbub.core.planning.random_projection import Projected
+from hubbub.core.planning.sampling_comparison import SamplingComparison
+from hubbub.core.privacy.certificate import Certificate
+from hubbub.core.protocol.primitives.message_sizes import (
+    DIGEST_BYTES,
+    LINK_BYTES,
+    OVERHEAD,
+    SHARE_SEAL_BYTES,
+)
+from hubbub.core.study.study import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What follows from a study: its noise, its grid, and epsilon for every adversary.
+
+    Made by `hubbub.plan`. C is the clipping norm of the main query, and sigma the standard
+    deviation of its noise, both in units of its sum; their ratio has no unit.
+
+    Args:
+        study: the study that was planned.
+        main: the query that has what the others leave of epsilon: the training, or the statistics
+            where no model is trained. What is said of the plan as a whole is said of it.
+        beside: what else is asked of the silos, in the order in which it is first asked, each with
+            its own noise; their epsilons are part of the study's.
+        degree: with how many other silos each silo has pairwise masks.
+        certificate: what finite precision and the mask graph may add to epsilon and delta (P4-P6),
+            by all queries together; no unit.
+        exposures: one for each adversary, from the readers of the published models to all silos but
+            one; their epsilons are at the study's delta and have no unit.
+        attack_power: the largest true-positive rate of any membership attack of the stated
+            adversary at a false-positive rate of 0.01; a probability.
+        joint_batches: joint batches beside Poisson sampling; None unless batches are drawn without
+            replacement.
+        patient: what a patient is promised, where the study says something of patients.
+        warnings: sentences that a reader should know before approving the study.
+
+    Source: docs/privacy.md P1-P8, P10, P16, P25.
+
+    >>> from hubbub import Study, plan
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 10, sampling = "full-batch"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> made = plan(study)
+    >>> made.dimension, made.quorum, made.word_bits, made.upload_bytes_per_step
+    (27, 4, 16, 224)
+    >>> [(one.adversary, round(one.epsilon, 2)) for one in made.exposures][:2]
+    [('outsider (published models)', 0.68), ('aggregator', 0.68)]
+    """
+
+    study: Study
+    main: PlannedQuery[SteppedQuery]
+    beside: tuple[PlannedQuery[Query], ...] = ()
+    degree: int
+    certificate: Certificate
+    exposures: tuple[exposure.Exposure, ...]
+    attack_power: float
+    joint_batches: SamplingComparison | None
+    patient: PatientPromise | None = None
+    warnings: tuple[str, ...]
+
+    @property
+    def queries(self) -> tuple[PlannedQuery[Query], ...]:
+        """All that is asked of the silos, the main query last."""
+        return (*self.beside, self.main)
+
+    @property
+    def stepped(self) -> tuple[PlannedQuery[SteppedQuery], ...]:
+        """Those whose sums lead from state to state; others are asked at what these have given."""
+        return tuple(query for query in self.queries if is_stepped(query))
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Of the main query, with its noise."""
+        return self.main.mechanism
+
+    @property
+    def dimension(self) -> int | None:
+        """d, how many trainable parameters the model has, or numbers a sum of statistics.
+
+        None if that is not known yet.
+        """
+        return self.main.numbers
+
+    @property
+    def noise_multiplier(self) -> float:
+        """sigma / C of the noise that the stated adversary cannot subtract; no unit."""
+        return self.main.noise_multiplier
+
+    @property
+    def total_noise_multiplier(self) -> float:
+        """sigma / C of the noise in the revealed sum when every silo takes part; no unit."""
+        return self.main.total_noise_multiplier
+
+    @property
+    def shares(self) -> int:
+        """How many silos' shares of noise add up to `noise_multiplier` where all take part."""
+        return self.main.shares
+
+    @property
+    def sharing(self) -> int:
+        """How many silos there are in the smallest sum that can be isolated (P4)."""
+        return self.main.division.sharing
+
+    @property
+    def share_sigma(self) -> float:
+        """Standard deviation of each silo's noise where all take part, in units of the sum (P3)."""
+        return self.main.share_sigma
+
+    @property
+    def share_sigma_grid(self) -> float:
+        """Standard deviation of each silo's noise where all take part, in grid steps."""
+        return self.main.share_sigma_grid
+
+    @property
+    def grid_step(self) -> float:
+        """Width of a grid step, in units of the sum (P5)."""
+        return self.main.grid_step
+
+    @property
+    def word_bits(self) -> int:
+        """Bits of one number on its way to the aggregator: 16, 32 or 64."""
+        return self.main.word_bits
+
+    @property
+    def sum_limit(self) -> int:
+        """How many records, all clipped and all in the same direction, a sum holds at once."""
+        return self.main.sum_limit
+
+    @property
+    def numbers(self) -> int | None:
+        """How many numbers a silo sends in a step; None if the model's size is not known yet."""
+        return self.main.numbers_sent
+
+    @property
+    def clip(self) -> float:
+        """C, which bounds a record's part in the sum: an L2 norm, in units of the gradient."""
+        return self.mechanism.clip
+
+    @property
+    def record_clip(self) -> float:
+        """The L2 norm to which records are clipped, in units of the gradient (P14)."""
+        return self.main.record_clip
+
+    @property
+    def divisor(self) -> float:
+        """Public number of records by which the noisy sum is divided: the expected batch (P14).
+
+        1 where the study does not say how many records there are, or trains no model.
+        """
+        return self.mechanism.divisor
+
+    @property
+    def quorum(self) -> int:
+        """The least number of silos in a round; below it nothing is revealed (P3)."""
+        return self.main.quorum
+
+    @property
+    def projected(self) -> Projected | None:
+        """How the random projection is charged; None without one."""
+        return accounts.account_of(self.mechanism).projected
+
+    @property
+    def upload_bytes_per_step(self) -> int | None:
+        """Bytes that one silo sends in a step, besides shuffled token lists.
+
+        None if the model's size is not known yet.
+        """
+        if self.numbers is None:
+            return None
+        shares = self.nodes_per_silo if self.study.parties.shares == "full" else 0
+        link = LINK_BYTES + OVERHEAD if self.mechanism.needs_joint_seed else 0
+        vector = self.numbers * self.word_bits // 8
+        answer = DIGEST_BYTES + OVERHEAD + (0 if shares else vector)
+        return answer + shares * (vector + SHARE_SEAL_BYTES + OVERHEAD) + link
+
+    @property
+    def nodes_per_silo(self) -> int:
+        """How many compute nodes each silo shares masks with; 0 with pairwise masks."""
+        return self.study.parties.nodes_per_silo or self.study.parties.compute_nodes
+
+    def epsilon(self, adversary: str = "") -> float:
+        """Certified epsilon against one adversary; no unit, inf past 50.
+
+        Args:
+            adversary: its name in `exposures`; the stated one if empty.
+
+        Returns:
+            Epsilon at the study's delta.
+
+        Raises:
+            StudyError: no such adversary.
+        """
+        return self._against(adversary).epsilon
+
+    def epsilon_after(self, steps: int, adversary: str = "") -> float:
+        """Certified epsilon of one adversary after the first steps; no unit.
+
+        Args:
+            steps: attempts of the training that have been charged, from 1 to the study's steps.
+                Sums besides the training's count as far as they are due by then.
+            adversary: its name in `exposures`; the stated one if empty.
+
+        Returns:
+            Epsilon at the study's delta; inf past 50.
+
+        Raises:
+            StudyError: no such adversary.
+        """
+        against = self._against(adversary)
+        if steps == self.mechanism.steps:
+            return against.epsilon
+        return self._epsilon(against, steps, tuple(one.mechanism for one in self.beside))
+
+    @property
+    def epsilon_of_training(self) -> float:
+        """Certified epsilon of the main query's sums, against the stated adversary; no unit."""
+        return self._epsilon(self.stated, self.mechanism.steps, ())
+
+    def _against(self, adversary: str) -> exposure.Exposure:
+        """What one adversary can learn, the stated one if it has no name."""
+        name = adversary or exposure.stated_adversary(self.study.parties)
+        for one in self.exposures:
+            if one.adversary == name:
+                return one
+        known = ", ".join(one.adversary for one in self.exposures)
+        raise StudyError(f"expected one of the adversaries {known}, got {adversary!r}; choose one")
+
+    def _epsilon(
+        self, against: exposure.Exposure, steps: int, beside: tuple[Mechanism, ...]
+    ) -> float:
+        """Of so many steps and what is asked besides."""
+        asked = self.study.privacy
+        return exposure.epsilon_against(
+            accounts.account_of(self.mechanism),
+            against.certified(self.certificate),
+            asked.delta,
+            steps,
+            asked.epsilon,
+            against.noise_multiplier,
+            against.known_records,
+            beside=beside,
+            left=against.noise_multiplier / self.noise_multiplier,
+        )
+
+    def planned(self, purpose: str) -> PlannedQuery[Query] | None:
+        """One of `queries`, by its purpose.
+
+        Args:
+            purpose: such as "training", "evaluation" or "statistics".
+
+        Returns:
+            The query with its noise; None if the study does not ask for it.
+        """
+        return next((query for query in self.queries if query.purpose == purpose), None)
+
+    @cached_property
+    def stated(self) -> exposure.Exposure:
+        """The adversary against whom the noise is calibrated."""
+        return exposure.stated_of(self.study.parties, self.exposures)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as numbers, texts, lists and dictionaries; an epsilon past 50 is None."""
+        return {
+            "study": self.study.name,
+            "study_id": self.study.id.hex(),
+            "relation": self.study.privacy.relation,
+            "silos": self.study.parties.silos,
+            "compute_nodes": self.study.parties.compute_nodes,
+            "steps": self.mechanism.steps,
+            "sample_rate": self.mechanism.sample_rate,
+            "noise_multiplier": self.noise_multiplier,
+            "total_noise_multiplier": self.total_noise_multiplier,
+            "share_sigma": self.share_sigma,
+            "share_sigma_grid": self.share_sigma_grid,
+            "grid_step": self.grid_step,
+            "word_bits": self.word_bits,
+            "sum_limit": self.sum_limit,
+            "dimension": self.dimension,
+            "upload_bytes_per_step": self.upload_bytes_per_step,
+            "degree": self.degree,
+            "quorum": self.quorum,
+            "delta": self.study.privacy.delta,
+            "certificate": {
+                **asdict(self.certificate),
+                "delta": self.certificate.added_delta(self.study.privacy.epsilon),
+            },
+            "attack_power_at_1_percent": self.attack_power,
+            **self._options_to_dict(),
+            "auxiliary_queries": [one.to_dict() for one in self.beside],
+            "epsilon": [
+                {**asdict(one), "epsilon": one.epsilon if one.epsilon < inf else None}
+                for one in self.exposures
+            ],
+            "stated_adversary": exposure.stated_adversary(self.study.parties),
+            "unit": self.study.data.unit,
+            "patient": self.patient.to_dict() if self.patient else None,
+            "warnings": list(self.warnings),
+            **({} if self.study.training else {"trains": False}),
+        }
+
+    def _options_to_dict(self) -> dict[str, Any]:
+        """What the options that are used say of themselves; see `plan_options.py`.
+
+        The first two are there always.
+        """
+        division = self.main.division
+        options: dict[str, Any] = {
+            plan_options.PROJECTION: self.projected.to_dict() if self.projected else None,
+            plan_options.JOINT_BATCHES: asdict(self.joint_batches) if self.joint_batches else None,
+        }
+        options |= self.mechanism.noise.shown(self.numbers)
+        if division.announced:
+            options[plan_options.ANNOUNCED] = division.to_dict(self.share_sigma)
+        if mask_degree.is_sparse(self.study.parties):
+            options[plan_options.MASK_GRAPH] = mask_degree.to_dict(self.study.parties)
+        records = self.study.data.records
+        if told := [row for query in self.queries for row in query.query.plan_rows(query, records)]:
+            options[plan_options.QUERIES] = [row._asdict() for row in told]
+        return options
+
+    def to_json(self) -> str:
+        """`to_dict` as a JSON text."""
+        return json.dumps(self.to_dict(), indent=2)

@@ -1,0 +1,139 @@
+"""Which matrix: what all matrices of a study have in common, and what makes each of them fresh.
+
+This file decides sizes, the grid and the key of a matrix; it makes no entry of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from math import isfinite, sqrt
+
+from hubbub.core.errors import StudyError
+from hubbub.core.protocol.primitives.randomness import KEY_BYTES
+from hubbub.core.protocol.projection.exact_grid import MOST_SUM, quantum
+
+KINDS = ("gaussian", "sign")
+SEED_BYTES = 32
+MOST_PARAMETERS = 1 << 24
+# Of the quarter of its margin, 2^-8, that the plan leaves to the projection (P8 (8)).
+_MOST_ROUNDING = 2.0**-11
+_MOST_RESULTS = 2.0**-17
+
+
+@dataclass(frozen=True, kw_only=True)
+class Projection:
+    """A kind of projection: everything about it that the guarantee depends on.
+
+    Args:
+        kind: "gaussian" (entries N(0, 1/k), the paper's) or "sign" (entries +-1/sqrt(k), fast).
+        parameters: d, length of the sums.
+        dimension: k, length of what is sent.
+        clip: C, the norm to which records are clipped before they are summed.
+        records: the most records that one sum may hold; it fixes the grid, so it must not be
+            chosen from private counts.
+
+    Raises:
+        StudyError: a value is out of its range, or the grid would be too coarse to be certified.
+
+    Source: docs/privacy.md P8.
+
+    >>> Projection(kind="sign", parameters=900_000, dimension=400, clip=1.0, records=400).allowance
+    ... # doctest: +ELLIPSIS
+    1.1...e-07
+    """
+
+    kind: str
+    parameters: int
+    dimension: int
+    clip: float
+    records: int
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise StudyError(
+                f"expected a projection of kind {' or '.join(KINDS)}, got {self.kind!r}; choose one"
+            )
+        _whole("parameters", self.parameters, 2, MOST_PARAMETERS)
+        _whole("dimension", self.dimension, 2, self.parameters)
+        _whole("records", self.records, 1, 1 << 40)
+        if not (isfinite(self.clip) and self.clip > 0):
+            raise StudyError(f"expected clip above 0, got {self.clip!r}; choose a clipping norm")
+        if self._rounding > _MOST_ROUNDING or self._results > _MOST_RESULTS:
+            raise StudyError(
+                f"expected sums that fit a grid of {MOST_SUM:.1e} steps, got {self.records} "
+                f"records in {self.parameters} parameters; lower one of them"
+            )
+
+    @property
+    def quantum(self) -> float:
+        """Width of a step of the grid on which sums are put, a power of two."""
+        return quantum(self.clip * self.records, sqrt(self.parameters))
+
+    @property
+    def allowance(self) -> float:
+        """By how much finite precision may lengthen a record's part in a sum, relative to clip."""
+        return self._rounding + self._results
+
+    @property
+    def _rounding(self) -> float:
+        """Putting the sum on the grid moves each of two neighbours by at most sqrt(d) / 2 steps."""
+        return self.quantum * sqrt(self.parameters) / self.clip
+
+    @property
+    def _results(self) -> float:
+        """The results of both are rounded three times; a matrix's norm is below 16 sqrt(d)."""
+        return 2.0**-46 * sqrt(self.parameters) * self.records
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """Which of the matrices: each (seed, step, attempt, model) has its own.
+
+    Requires: nobody who chooses the model knew `seed` before the model was fixed. Where somebody
+    did, putting a digest of the model into `model` leaves them trial and error, and every try
+    multiplies the odds of an overlong projection (docs/privacy.md P8).
+
+    Args:
+        seed: 32 public bytes of joint randomness.
+        step: number of the step, from 1.
+        attempt: number of the attempt at that step.
+        model: what the matrix must not have been known to: a digest of the step's model.
+
+    Raises:
+        StudyError: the seed has another length, or a number is out of range.
+    """
+
+    seed: bytes
+    step: int
+    attempt: int = 0
+    model: bytes = b""
+
+    def __post_init__(self) -> None:
+        if len(self.seed) != SEED_BYTES:
+            raise StudyError(
+                f"expected a seed of {SEED_BYTES} bytes, got {len(self.seed)}; pass the joint seed"
+            )
+        _whole("step", self.step, 1, (1 << 32) - 1)
+        _whole("attempt", self.attempt, 0, (1 << 32) - 1)
+
+    def key(self, projection: Projection) -> bytes:
+        """The AES-128 key of this matrix; public, as the matrix is."""
+        return self.key_of(projection.kind, projection.parameters, projection.dimension)
+
+    def key_of(self, kind: str, parameters: int, dimension: int) -> bytes:
+        """The key of the matrices of any kind of projection from so many numbers to so many."""
+        numbers = (parameters, dimension, self.step, self.attempt)
+        whole = hashlib.sha256(b"hubbub projection v1 " + kind.encode() + b" ")
+        whole.update(b"".join(number.to_bytes(4, "little") for number in numbers))
+        whole.update(self.seed + self.model)
+        return whole.digest()[:KEY_BYTES]
+
+
+def _whole(name: str, value: object, least: int, most: int) -> None:
+    """Refuse what is not a whole number in the range."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise StudyError(
+            f"expected {name} to be a whole number from {least} to {most}, got {value!r}; "
+            "choose one in that range"
+        )

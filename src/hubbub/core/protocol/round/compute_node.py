@@ -1,0 +1,199 @@
+"""A compute node's part: the total of the masks, or full shares, of those silos that answered.
+
+It holds nothing but keys. It answers once for a round and attempt, for one MODEL, and never for a
+set of silos below the quorum: two answers, or a small one, would open single silos' vectors to the
+aggregator. So it is with its word about shares: of one attempt there is one. It promises the set
+first, and tells a total only when all nodes have promised the same (`promises.py`): so it is, too,
+if its machine is set back to an earlier state. Which MODEL it is the aggregator says, and need not
+be believed: the masks of a silo that was shown another are others, and its share does not open
+(docs/privacy.md P4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.wire import (
+    EVERYBODY,
+    Frame,
+    Tag,
+    parse,
+)
+from hubbub.core.protocol.round import (
+    additive_shares,
+    attempt_order,
+    promises,
+    round_parameters,
+)
+
+
+class ComputeNode:
+    """One compute node in one session."""
+
+    def __init__(
+        self,
+        *,
+        keys: Keys,
+        roster: Roster,
+        round_parameters: round_parameters.RoundParameters,
+        session: Session,
+        mask_stream: MaskStream,
+    ) -> None:
+        self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
+        self._session, self._mask_stream = session, mask_stream
+        self._turn, self._looked = attempt_order.Turn(), attempt_order.Turn()
+        self._attendance = attempt_order.PresentThroughout(round_parameters)
+        self._collection = additive_shares.Collection(
+            session, round_parameters.dimension, round_parameters.word_bits
+        )
+        # What was promised and is not told yet: the PROMISE, and whose masks for which MODEL.
+        self._promised: tuple[Frame, additive_shares.Place, frozenset[int]] | None = None
+
+    def keep(self, share: bytes) -> None:
+        """Add a silo's full share to those of its attempt.
+
+        Raises:
+            ProtocolError: it is not from a silo that uses this node, not of the length, late, or
+                the silo's second.
+        """
+        frame = parse(share, self._roster, study=self._session.study, session=self._session.id)
+        sender = self._roster.name(frame.sender)
+        if frame.tag is not Tag.SHARE or frame.receiver != self._session.index:
+            raise ProtocolError(
+                f"expected a SHARE for me, got another {frame.tag.name}", culprit="relay"
+            )
+        if not self._round_parameters.full_shares or frame.sender not in self._session.secrets:
+            raise ProtocolError("expected no SHARE from this party, got one", culprit=sender)
+        if (frame.round, frame.attempt) <= self._turn.last:
+            raise ProtocolError("expected a share of an attempt not answered yet", culprit="relay")
+        self._collection.add(frame, self._round_parameters.read_share(frame, sender), sender)
+
+    def held(self, arrived: bytes) -> bytes:
+        """What this node says of the shares of an attempt, before it is asked for their total.
+
+        Args:
+            arrived: the aggregator's ARRIVED; the shares of all that it names were kept before.
+
+        Returns:
+            HELD: the silos whose shares do not open, and the digest of all these shares.
+
+        Raises:
+            ProtocolError: it is not from the aggregator, not for this node and session, of an
+                attempt that was spoken about or answered, or names a silo whose share did not come.
+        """
+        frame, sender, silos, place = self._asked(arrived, Tag.ARRIVED)
+        if (frame.round, frame.attempt) <= self._turn.last:
+            raise ProtocolError("expected an attempt not answered yet", culprit="relay")
+        if not self._round_parameters.full_shares:
+            raise ProtocolError("expected no ARRIVED in this study, got one", culprit=sender)
+        users = silos & set(self._session.secrets)
+        self._collection.check_there(frame.round, frame.attempt, users)
+        self._looked.take(frame, self._round_parameters.steps, sender)
+        closed, digest = self._collection.open(place, users)
+        payload = self._round_parameters.named_payload(closed, digest)
+        return self._frame(Tag.HELD, frame, payload).sealed(self._keys)
+
+    def promise(self, request: bytes) -> bytes:
+        """This node's word that in this attempt it tells the total of these silos and of no others.
+
+        Args:
+            request: the aggregator's REQUEST.
+
+        Returns:
+            PROMISE, for all nodes.
+
+        Raises:
+            ProtocolError: it is not from the aggregator, not for this node and session, was
+                answered before, or names too few silos, ones that are not in the session, or,
+                where noise is correlated, one that had left it. Silos that do not use this node
+                may be named; they add nothing.
+        """
+        frame, sender, silos, place = self._asked(request, Tag.REQUEST)
+        users = frozenset(silos & set(self._session.secrets))
+        if self._round_parameters.full_shares:
+            self._collection.check_open(place, users)
+        self._turn.take(frame, self._round_parameters.steps, sender)
+        self._attendance.stay(silos, sender)
+        promise = self._frame(Tag.PROMISE, frame, bytes(frame.payload), EVERYBODY)
+        self._promised = promise, place, users
+        return promise.sealed(self._keys)
+
+    def total(self, promised: Sequence[bytes]) -> bytes:
+        """The total that was promised, once.
+
+        Args:
+            promised: the PROMISEs of all nodes.
+
+        Raises:
+            ProtocolError: nothing was promised, or it was told; a node has not promised the same
+                (`check_promises`); or full shares of a later attempt have come.
+        """
+        if self._promised is None:
+            raise ProtocolError(
+                "expected a REQUEST before the promises, once for a total, got none",
+                culprit="relay",
+            )
+        own, place, users = self._promised
+        promises.check_promises(promised, own, self._roster)
+        if self._round_parameters.full_shares:
+            residues = self._collection.total(place, users)
+        else:
+            residues = self._masks(place, users)
+        self._promised = None
+        return self._frame(Tag.TOTAL, own, ring.to_bytes(residues)).sealed(self._keys)
+
+    def _asked(
+        self, data: bytes, tag: Tag
+    ) -> tuple[Frame, str, frozenset[int], additive_shares.Place]:
+        """A message in which the aggregator names silos, and the MODEL that they have answered."""
+        frame = parse(data, self._roster, study=self._session.study, session=self._session.id)
+        sender = self._roster.name(frame.sender)
+        if frame.tag is not tag or frame.sender != 0:
+            raise ProtocolError(
+                f"expected a {tag.name} from the aggregator, got a {frame.tag.name} of {sender}",
+                culprit=sender if frame.tag is tag else "relay",
+            )
+        if frame.receiver != self._session.index:
+            raise ProtocolError(
+                f"expected a {tag.name} for me, got another node's", culprit="relay"
+            )
+        silos, model = self._round_parameters.read_request(frame, sender, self._session.silos)
+        return (
+            frame,
+            sender,
+            silos,
+            additive_shares.Place(round=frame.round, attempt=frame.attempt, model=model),
+        )
+
+    def _frame(self, tag: Tag, asked: Frame, payload: bytes, receiver: int = 0) -> Frame:
+        """An answer, to the aggregator unless it is for everybody."""
+        return Frame(
+            tag=tag,
+            study=self._session.study,
+            session=self._session.id,
+            round=asked.round,
+            attempt=asked.attempt,
+            sender=self._session.index,
+            receiver=receiver,
+            payload=payload,
+        )
+
+    def _masks(self, place: additive_shares.Place, silos: Set[int]) -> ring.Residues:
+        """The total of these silos' masks."""
+        residues = ring.zeros(self._round_parameters.dimension, self._round_parameters.word_bits)
+        keys = [
+            self._session.secrets[silo].mask_key(
+                transcript=self._session.transcript,
+                round=place.round,
+                attempt=place.attempt,
+                model=place.model,
+            )
+            for silo in sorted(silos)
+        ]
+        self._mask_stream.add_all(residues, [(key, False) for key in keys])
+        return residues

@@ -1,0 +1,195 @@
+"""How a silo answers: it accepts a new attempt at a round, and hides residues under its masks.
+
+Nothing here touches records or noise; it is the part of a silo that also serves a plain secure sum
+of integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import (
+    EVERYBODY,
+    Frame,
+    Tag,
+    parse,
+)
+from hubbub.core.protocol.round import additive_shares, attempt_order, round_parameters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """An accepted MODEL: one attempt at one round, who takes part in it, and the frame's digest.
+
+    `row` is the number of the attempt in its session, from 1, where noise is correlated.
+    """
+
+    round: int
+    attempt: int
+    active: frozenset[int]
+    model: bytes
+    parameters: round_parameters.Parameters = field(repr=False)
+    row: int = 0
+
+    @property
+    def place(self) -> additive_shares.Place:
+        """What stands for it in keys: when, and which MODEL."""
+        return additive_shares.Place(round=self.round, attempt=self.attempt, model=self.model)
+
+
+class Masking:
+    """One silo's side of the wire in one session.
+
+    Args:
+        keys: the silo's own.
+        roster: everybody.
+        round_parameters: the numbers of the rounds.
+        session: from the agreement.
+        mask_stream: how masks are added (on how many threads); changes speed only.
+        source: the silo's randomness, for full shares only.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Keys,
+        roster: Roster,
+        round_parameters: round_parameters.RoundParameters,
+        session: Session,
+        mask_stream: MaskStream,
+        source: SecureSource | None = None,
+    ) -> None:
+        self._keys, self._roster, self._round_parameters = keys, roster, round_parameters
+        self._session, self._mask_stream = session, mask_stream
+        self._turn, self._row = attempt_order.Turn(), 0
+        self._attendance = attempt_order.PresentThroughout(round_parameters)
+        self._masked: tuple[int, int] = (0, 0)
+        self._source = source or SecureSource()
+        self._shares: dict[int, bytes] = {}
+
+    def accept(self, model: bytes) -> Attempt:
+        """The attempt that the aggregator's MODEL opens; each can be opened once.
+
+        Raises:
+            ProtocolError: it is not from the aggregator, not for this session, not new, or names
+                too few silos or one that is not in it; where noise is correlated, also if it names
+                one that had left, or leaves an attempt out.
+        """
+        frame = parse(model, self._roster, study=self._session.study, session=self._session.id)
+        sender = self._roster.name(frame.sender)
+        if frame.tag is not Tag.MODEL or frame.sender != 0 or frame.receiver != EVERYBODY:
+            raise ProtocolError(
+                f"expected a MODEL from the aggregator to everybody, got a {frame.tag.name} of "
+                f"{sender}",
+                culprit=sender if frame.tag is Tag.MODEL else "relay",
+            )
+        active, parameters = self._round_parameters.read_model(frame, sender, self._session.silos)
+        if self._session.index not in active:
+            raise ProtocolError("expected to be among the active silos, was not", culprit="relay")
+        if (
+            self._round_parameters.needs_joint_seed
+            and frame.attempt >= self._round_parameters.attempts
+        ):
+            raise ProtocolError(
+                f"expected at most {self._round_parameters.attempts} attempts at a round, got "
+                f"attempt {frame.attempt}: nobody has committed to a link for it",
+                culprit=sender,
+            )
+        self._turn.take(frame, self._round_parameters.steps, sender)
+        self._follow(frame, active, sender)
+        return Attempt(
+            round=frame.round,
+            attempt=frame.attempt,
+            active=active,
+            model=frame.digest,
+            parameters=parameters,
+            row=self._row,
+        )
+
+    def _follow(self, frame: Frame, active: frozenset[int], sender: str) -> None:
+        """Every attempt of the session in its order, and nobody who has missed one (P25)."""
+        row = self._round_parameters.row_of(frame)
+        if self._round_parameters.needs_every_attempt and row != self._row + 1:
+            raise ProtocolError(
+                f"expected attempt {self._row + 1} of the session, got attempt {row}: this silo "
+                "has missed one, and answers again in the next session",
+                culprit="relay",
+            )
+        self._attendance.stay(active, sender)
+        self._row = row
+
+    def masked(self, attempt: Attempt, residues: ring.Residues) -> bytes:
+        """The MASKED frame with these residues, which it masks and keeps; once per attempt.
+
+        With full shares it has none, and `shares` has what goes to the nodes.
+
+        Raises:
+            ProtocolError: the attempt was answered already, or is not the newest.
+        """
+        number = (attempt.round, attempt.attempt)
+        if number != self._turn.last or number == self._masked:
+            raise ProtocolError(f"expected a new attempt to answer, got {number} again")
+        self._masked = number
+        if self._round_parameters.full_shares:
+            source = self._source.branch(b"shares" + attempt.model)
+            sealed = additive_shares.sealed_shares(residues, self._session, attempt.place, source)
+            self._shares = {
+                node: self._frame(Tag.SHARE, attempt, node, share) for node, share in sealed.items()
+            }
+            return self._frame(Tag.MASKED, attempt, 0, attempt.model)
+        self._add_masks(attempt, residues)
+        return self._frame(Tag.MASKED, attempt, 0, ring.final_bytes(residues), attempt.model)
+
+    def shares(self) -> dict[int, bytes]:
+        """By compute node, the SHARE that goes with the last answer; each is handed out once."""
+        shares, self._shares = self._shares, {}
+        return shares
+
+    def _frame(
+        self,
+        tag: Tag,
+        attempt: Attempt,
+        receiver: int,
+        payload: bytes | memoryview,
+        after: bytes = b"",
+    ) -> bytes:
+        return Frame(
+            tag=tag,
+            study=self._session.study,
+            session=self._session.id,
+            round=attempt.round,
+            attempt=attempt.attempt,
+            sender=self._session.index,
+            receiver=receiver,
+            payload=payload,
+            after=after,
+        ).sealed(self._keys)
+
+    def _add_masks(self, attempt: Attempt, residues: ring.Residues) -> None:
+        """The mask of every compute node, or of every active neighbour with its sign."""
+        pairwise = self._round_parameters.nodes == 0
+        secrets = self._session.secrets
+        others = [secret for secret in secrets if not pairwise or secret in attempt.active]
+        if not others:
+            raise ProtocolError(
+                "expected somebody to share a mask with, got nobody; nothing is sent"
+            )
+        keys = {
+            other: secrets[other].mask_key(
+                transcript=self._session.transcript,
+                round=attempt.round,
+                attempt=attempt.attempt,
+                model=attempt.model,
+            )
+            for other in others
+        }
+        mine = self._session.index
+        self._mask_stream.add_all(
+            residues, [(key, pairwise and other < mine) for other, key in keys.items()]
+        )

@@ -1,0 +1,109 @@
+"""Projections in a round: which matrix an attempt has, and a silo's sum through it (P8).
+
+The matrix follows from the joint seed and the model, so everybody makes the same one and nobody
+could have known it when the model was fixed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.projection.matrix import Draw, Projection
+from hubbub.core.protocol.projection.product import project
+from hubbub.core.protocol.round.batch_rows import Rows
+from hubbub.core.protocol.round.masking import Attempt
+from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
+
+Array = NDArray[np.float64]
+LAYERS = "layers"  # the kind that is made layer by layer, before records are clipped
+
+
+class LocalTask(Protocol):
+    """What a silo can do with its own records; the learning layer implements it."""
+
+    @property
+    def count(self) -> int:
+        """Number of records; never leaves the silo."""
+
+    @property
+    def capacity(self) -> int:
+        """The most records that the silo may hold; public, and at least `count` (P19)."""
+
+    def clipped_sum(self, parameters: Parameters, rows: Rows) -> Array:
+        """Sum over the rows' records of gradients clipped to norm C (docs/privacy.md P14)."""
+
+
+class ProjectingTask(LocalTask, Protocol):
+    """The same where gradients can be projected layer by layer."""
+
+    def projected_sum(
+        self, parameters: Parameters, rows: Rows, dimension: int, draw_key: bytes
+    ) -> Array:
+        """Sum over the rows' records of projected gradients, clipped to norm C after it (P8)."""
+
+
+def draw_of(seed: bytes, round: int, attempt: int, parameters: Parameters) -> Draw:
+    """Which matrix an attempt has: it follows from the joint seed and the model (P8)."""
+    model = hashlib.sha256(parameters.astype("<f4", copy=False).tobytes()).digest()
+    return Draw(seed=seed, step=round, attempt=attempt, model=model)
+
+
+def draw_for(
+    round_parameters: RoundParameters, attempt: Attempt, seed: bytes | None
+) -> Draw | None:
+    """The same of an attempt that was accepted; None where nothing is projected.
+
+    Raises:
+        ProtocolError: it needs a joint seed, and has none.
+    """
+    if not round_parameters.projection:
+        return None
+    if seed is None:
+        raise ProtocolError("expected a joint seed for the projection, got none; learn it")
+    return draw_of(seed, attempt.round, attempt.attempt, attempt.parameters)
+
+
+def projection_of(round_parameters: RoundParameters) -> Projection:
+    """The projection of the whole vector that the round parameters state."""
+    return Projection(
+        kind=round_parameters.projection,
+        parameters=round_parameters.parameters,
+        dimension=round_parameters.dimension,
+        clip=round_parameters.clip,
+        records=round_parameters.most_records,
+    )
+
+
+def draw_key(round_parameters: RoundParameters, draw: Draw) -> bytes:
+    """The public key from which the matrices of a projection layer by layer are made."""
+    return draw.key_of(LAYERS, round_parameters.parameters, round_parameters.dimension)
+
+
+def clipped_sum(
+    round_parameters: RoundParameters,
+    task: LocalTask,
+    parameters: Parameters,
+    rows: Rows,
+    draw: Draw | None,
+) -> Array:
+    """A silo's clipped sum, (dimension,): each record within C, projected if the rounds are.
+
+    Args:
+        round_parameters: of the round.
+        task: the silo's records.
+        parameters: the model.
+        rows: the records in the batch, in their rows.
+        draw: the matrix of the attempt, where there is a projection.
+    """
+    if draw is None or not round_parameters.projection:
+        return task.clipped_sum(parameters, rows)
+    if round_parameters.projection == LAYERS:
+        projecting = cast(ProjectingTask, task)
+        key = draw_key(round_parameters, draw)
+        return projecting.projected_sum(parameters, rows, round_parameters.dimension, key)
+    return project(task.clipped_sum(parameters, rows), projection_of(round_parameters), draw)

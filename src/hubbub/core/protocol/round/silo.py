@@ -1,0 +1,158 @@
+"""A silo's part in a round: the only place where records become something that leaves.
+
+Theory of operation. `accept` checks the aggregator's MODEL and says what answering it would cost
+(a `Charge`). Whoever runs the silo writes the charge to the ledger, durably, and only then calls
+`contribute`, which can be called once per accepted model. So a crash may over-count and never
+under-count. Everything that is done with data is in `contribute`, in the order in which
+docs/privacy.md proves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.agreement.joint_seed import JointSeed
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.round import projected_sum
+from hubbub.core.protocol.round.masking import Attempt, Masking
+from hubbub.core.protocol.round.noise_share import noise_share_of
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.protocol.round.silo_batches import TokenBatches, batches_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """What an accepted model will cost, to be written down before the answer leaves."""
+
+    round: int
+    attempt: int
+    row: int = 0  # of the session, from 1, where noise is correlated (P25)
+
+
+class Silo:
+    """One silo in one session.
+
+    Args:
+        round_parameters: the numbers of the rounds.
+        task: the silo's records.
+        masking: checks models and hides answers.
+        source: the silo's randomness; every attempt draws from a branch of it.
+        seeds: the silo's part of the joint seeds, where the round parameters need them.
+        check: raises if what an attempt is asked at cannot be, as far as this silo knows.
+    """
+
+    def __init__(
+        self,
+        *,
+        round_parameters: RoundParameters,
+        task: projected_sum.LocalTask,
+        masking: Masking,
+        source: SecureSource,
+        seeds: JointSeed | None = None,
+        check: Callable[[Attempt], None] = lambda _: None,
+    ) -> None:
+        self._round_parameters, self._task = round_parameters, task
+        self._masking, self._source, self._seeds = masking, source, seeds
+        self._check = check
+        self._accepted: Attempt | None = None
+        self._seed: bytes | None = None
+        self._noise = noise_share_of(round_parameters)
+        self.batches = batches_of(round_parameters, task.capacity, source)
+
+    def accept(self, model: bytes) -> Charge:
+        """Check the aggregator's model for a new attempt at a round.
+
+        Raises:
+            ProtocolError: it is not from the aggregator, not for this session, not new, or names
+                too few silos; or what it is asked at does not follow from what was before.
+        """
+        try:
+            accepted = self._masking.accept(model)
+            self._check(accepted)
+        except ProtocolError as error:
+            if error.culprit != "relay":  # a signed lie ends the attempt, a stray message does not
+                self.decline()
+            raise
+        self._accepted, self._seed = accepted, None
+        return Charge(round=accepted.round, attempt=accepted.attempt, row=accepted.row)
+
+    def take_list(self, positions: NDArray[np.intp], first: int) -> None:
+        """From now on, draw joint batches from a new shuffled token list.
+
+        Args:
+            positions: of the silo's own records in the list, (records,); known to nobody else.
+            first: the round for which the list was made.
+
+        Raises:
+            ProtocolError: an attempt is open, whose seed may have been known to who made the list.
+        """
+        assert isinstance(self.batches, TokenBatches), "lists are of joint batches"  # noqa: S101
+        if self._accepted is not None:
+            raise ProtocolError(
+                "expected a new shuffled token list before a model is accepted, got it after; make "
+                "the list first"
+            )
+        self.batches.take_list(positions, first)
+
+    def reveal(self) -> bytes:
+        """This silo's part of the joint seed; nobody can choose the accepted model by it any more.
+
+        Raises:
+            ProtocolError: no model was accepted.
+        """
+        attempt, seeds = self._opened(), self._seeds
+        if seeds is None:
+            raise ProtocolError("expected a study with joint seeds, got one without; nothing sent")
+        return seeds.reveal(attempt.round, attempt.attempt)
+
+    def learn_seed(self, links: Sequence[bytes]) -> None:
+        """The joint seed of the accepted attempt, from the links of all active silos.
+
+        Raises:
+            ProtocolError: naming who has revealed nothing, or what it had not committed to.
+        """
+        attempt, seeds = self._opened(), self._seeds
+        assert seeds is not None, "reveal comes first"  # noqa: S101
+        self._seed = seeds.seed(attempt.round, attempt.attempt, attempt.active, links)
+
+    def contribute(self) -> bytes:
+        """The masked answer to the accepted model; the charge has been written before.
+
+        Raises:
+            ProtocolError: no model was accepted since the last answer.
+        """
+        attempt = self._opened()
+        self._accepted = None
+        source = self._source.branch(b"attempt" + attempt.model)  # P3: no attempt draws another's
+        task, numbers = self._task, self._round_parameters
+        draw = projected_sum.draw_for(numbers, attempt, self._seed)  # P8
+        rows = self.batches.rows(source, task.count, attempt, self._seed)  # P1, P9, P25; P19
+        total = projected_sum.clipped_sum(numbers, task, attempt.parameters, rows, draw)  # P14, P8
+        residues = self._noise.added(total, attempt, source)  # P3, P5, P25: before rounding
+        del total  # as large as two frames, which are made now
+        masked = self._masking.masked(attempt, residues)  # P4: only the whole sum is visible
+        self._source.renew()
+        return masked
+
+    def _opened(self) -> Attempt:
+        """The accepted attempt."""
+        if self._accepted is None:
+            raise ProtocolError("expected an accepted model before contributing, got none")
+        return self._accepted
+
+    def decline(self) -> None:
+        """Give up the accepted model, whose charge was refused: it cannot be answered any more."""
+        self._accepted = self._seed = None
+
+    def forget(self) -> None:
+        """The session is over: erase what is kept of its noise (P25)."""
+        self._noise.erase()
+
+    def shares(self) -> dict[int, bytes]:
+        """With full shares, what goes to the compute nodes with the last answer; else nothing."""
+        return self._masking.shares()

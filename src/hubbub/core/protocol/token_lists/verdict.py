@@ -1,0 +1,195 @@
+"""Who lied, once a list has been opened: everything is done again with everybody's key.
+
+Opening costs nothing but the list: its tokens were random, no batch was drawn from it, and the keys
+were made for it alone. What is found is public and anybody can repeat it. This file decides from
+signed frames only; nobody's word counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.primitives.wire import Frame, Tag
+from hubbub.core.protocol.token_lists import onion_layers, publications, token_list
+from hubbub.core.protocol.token_lists.list_context import ListContext, parted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Who is to blame, by name, and for what."""
+
+    culprit: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedFrames:
+    """The frames that were published about one list, as all silos saw them.
+
+    List 0 is one that `Mixer.look` took: what was committed to, and the same for everybody.
+
+    Args:
+        list_context: which list.
+        counts: records of each silo, in the order of the roster.
+        keys: the MIX_KEY frames.
+        names: the MIX_NAMES frames of each step so far: of all silos, then of one mixer each.
+        forms: the MIX_FORMS frames that go with them, by step; 0 and the last are needed.
+    """
+
+    list_context: ListContext
+    counts: Sequence[int]
+    keys: Sequence[bytes]
+    names: Sequence[Sequence[bytes]]
+    forms: Mapping[int, Sequence[bytes]]
+
+    @property
+    def rules(self) -> publications.Publications:
+        """What everybody can check of it."""
+        silos = self.list_context.roster.silos
+        counts = dict(zip(silos, self.counts, strict=True))
+        return publications.Publications(self.list_context, counts)
+
+    def payloads(
+        self, frames: Sequence[bytes], tag: Tag, sizes: Mapping[int, int], step: int = 0
+    ) -> dict[int, bytes]:
+        """What frames of one kind hold, by sender."""
+        posts = self.list_context.one_each(frames, tag, step, sizes)
+        return {index: bytes(post.payload) for index, post in posts.items()}
+
+    def blamed(self, reason: str, *silos: int) -> Verdict:
+        """A verdict about some silos."""
+        return Verdict(
+            culprit=token_list.joined(self.list_context.roster, set(silos)), reason=reason
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _List:
+    """One list as it should be: forms in the order of their names, and whose each one is."""
+
+    names: onion_layers.Names
+    forms: bytes
+    owners: NDArray[np.intp]
+
+
+_MISNAMED = "its forms are not those that it named"
+
+
+def verdict(
+    evidence: PublishedFrames,
+    complaint: bytes,
+    opened: Sequence[bytes],
+    executor: onion_layers.Executor = onion_layers.in_this_thread,
+) -> Verdict:
+    """Repeat the making of a list with everybody's key, up to the first thing that is wrong.
+
+    Guarantees:
+        1. A silo that kept to the protocol is never named.
+        2. Somebody is named: whoever made a form that does not open or is there twice, a mixer
+           whose list is not what its key makes of the one before, or who complained in vain.
+
+    Args:
+        evidence: what was published.
+        complaint: the MIX_COMPLAINT frame.
+        opened: the MIX_OPENED frames of all silos.
+        executor: who does the work.
+
+    Raises:
+        ProtocolError: naming who keeps its key or published nothing that can be read, or showed the
+            complainer another list than there is here.
+    """
+    list_context = evidence.list_context
+    silos, sizes = list_context.roster.silos, evidence.rules.key_bytes
+    complained = list_context.complaint(complaint)
+    _compared(evidence, complained)
+    publics = evidence.payloads(evidence.keys, Tag.MIX_KEY, sizes)
+    privates = evidence.payloads(opened, Tag.MIX_OPENED, sizes)
+    for index in silos:
+        if onion_layers.public_of(privates[index]) != publics[index]:
+            return evidence.blamed("the key that it shows is not its", index)
+    places = token_list.list_places(list_context, evidence.counts, list(publics.values()))
+    layer_input = _input(evidence, places[0])
+    for layer in silos:
+        if isinstance(layer_input, Verdict):
+            return layer_input
+        if layer > len(evidence.names):
+            break
+        layer_input = _peeled(
+            evidence, layer_input, layer, privates[layer], places[layer], executor
+        )
+    if isinstance(layer_input, Verdict):
+        return layer_input
+    return evidence.blamed("it complained about a list that is as it should be", complained.sender)
+
+
+def _compared(evidence: PublishedFrames, complaint: Frame) -> None:
+    """See that the complaint is about a list that is here, and is the one that its sender saw."""
+    step, list_context = complaint.attempt, evidence.list_context
+    if step >= len(evidence.names):
+        raise ProtocolError(
+            f"expected list {step}, which the complaint is about, got lists before it alone",
+            culprit="relay",
+        )
+    sizes = evidence.rules.names_bytes(step)
+    posts = list_context.one_each(evidence.names[step], Tag.MIX_NAMES, step, sizes)
+    list_context.compare(posts, complaint.payload, complaint.sender)
+
+
+def _input(evidence: PublishedFrames, place: bytes) -> _List | Verdict:
+    """List 0, or whose forms are not those that it named, or are there twice."""
+    silos, rules = evidence.list_context.roster.silos, evidence.rules
+    size = onion_layers.form_bytes(len(silos))
+    shown = evidence.payloads(evidence.names[0], Tag.MIX_NAMES, rules.names_bytes(0))
+    names = {index: parted(payload, len(silos))[0] for index, payload in shown.items()}
+    forms = evidence.payloads(evidence.forms[0], Tag.MIX_FORMS, rules.forms_bytes(0))
+    for index in silos:
+        if onion_layers.named(place, forms[index], size) != names[index]:
+            return evidence.blamed(_MISNAMED, index)
+    owners = np.repeat(list(silos), list(evidence.counts))
+    whole = onion_layers.names_in(b"".join(names.values()))
+    if alike := token_list.doubled(whole, owners):
+        return evidence.blamed("its form is there twice", *alike)
+    return _List(names=whole, forms=b"".join(forms.values()), owners=owners)
+
+
+def _peeled(
+    evidence: PublishedFrames,
+    before: _List,
+    layer: int,
+    private: bytes,
+    place: bytes,
+    executor: onion_layers.Executor,
+) -> _List | Verdict:
+    """The list that a mixer's key makes of the one before, held against what it published."""
+    size = onion_layers.form_bytes(len(evidence.counts) - layer + 1)
+    done = onion_layers.peeled(private, place, before.forms, size, executor)
+    if done.bad:
+        owner = int(before.owners[done.bad[0]])
+        return evidence.blamed(f"its token does not open at layer {layer}", owner)
+    names = onion_layers.names_in(done.names)
+    if alike := token_list.doubled(names, before.owners):
+        return evidence.blamed(f"its tokens are alike inside layer {layer}", *alike)
+    order = np.argsort(names)
+    forms = onion_layers.forms_in(done.forms, size - onion_layers.LAYER_BYTES)
+    right = _List(names=names[order], forms=forms[order].tobytes(), owners=before.owners[order])
+    return _differs(evidence, right, layer) or right
+
+
+def _differs(evidence: PublishedFrames, right: _List, layer: int) -> Verdict | None:
+    """The mixer's guilt, if it published anything but this list."""
+    if layer >= len(evidence.names):
+        return None
+    sizes = evidence.rules.names_bytes(layer)
+    names = evidence.payloads(evidence.names[layer], Tag.MIX_NAMES, sizes, layer)
+    if names[layer] != right.names.tobytes():
+        return evidence.blamed("its list is not what its key makes of the one before", layer)
+    if layer not in evidence.forms:
+        return None
+    sizes = evidence.rules.forms_bytes(layer)
+    forms = evidence.payloads(evidence.forms[layer], Tag.MIX_FORMS, sizes, layer)
+    return evidence.blamed(_MISNAMED, layer) if forms[layer] != right.forms else None

@@ -1,0 +1,248 @@
+"""All queries of a study through the protocol, in one process or among machines.
+
+What is asked before the training comes first, each query in a session of its own and with rows of
+its own in the ledgers: the sums that standardise features, and those of statistics. Then comes the
+main query, between whose steps the model is evaluated on records that the silos hold back
+(docs/privacy.md P16), and at last what is asked at the released model, its validation. Where sums
+come from is a function, `Opened`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import (
+    Parameters,
+    Query,
+    QueryState,
+    Scores,
+    SteppedQuery,
+    Turn,
+)
+from hubbub.core.protocol.projection.product import Lift
+from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.runs import loop, run_folder, run_sessions
+from hubbub.core.runs.prepared_study import PreparedStudy
+from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.tabular.standardisation import Standardisation
+
+FindLift = Callable[[RoundParameters], Lift | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What asks for a query's sums.
+
+    Args:
+        summation: gives them.
+        charged: attempts that were paid for before, whether their sums were seen or lost.
+    """
+
+    summation: loop.Summation
+    charged: int = 0
+
+
+class Opened(Protocol):
+    """Opens a session for a query, with everybody's task."""
+
+    def __call__(
+        self,
+        planned: PlannedQuery[Query],
+        tasks: Sequence[LocalTask],
+        lift: FindLift = lambda _: None,
+    ) -> Asked:
+        """What asks for its sums."""
+
+
+def train_federated(
+    prepared: PreparedStudy,
+    sessions: run_sessions.RunSessions,
+    *,
+    start: QueryState | None,
+    progress: loop.Progress,
+    keep: loop.Keep,
+    settle: Callable[[], None] = lambda: None,
+    offer: Callable[[Standardisation | None], None] = lambda _: None,
+    release: Callable[[Parameters], None] = lambda _: None,
+    begin: Callable[[QueryState], None] = lambda _: None,
+) -> tuple[PreparedStudy, QueryState]:
+    """Ask all that a study asks: every silo adds its share of the noise, only sums are seen.
+
+    Args:
+        prepared: the study, ready to run.
+        sessions: where sums are asked for.
+        start: where to go on; the beginning if None.
+        progress, keep, settle: see `train`.
+        offer: told how features are standardised, before silos are told.
+        release: told the model that is released, before what is asked last is asked at it.
+        begin: told where the main query goes on, with all that counts as spent.
+    """
+    opened = private_queries(sessions)
+    prepared = ask_before(prepared, opened, sessions.folder)
+    offer(prepared.standardisation)
+    schedule = evaluations(prepared, opened)
+    main, state = prepared.plan.main, start or QueryState(parameters=prepared.initial)
+    state = _caught_up(main, state, sessions.folder, prepared.lift)
+    asked = opened(main, prepared.tasks, prepared.lift)
+    state = replace(state, attempts=max(state.attempts, asked.charged))
+    begin(state)
+    trained = loop.train(
+        prepared,
+        asked.summation,
+        progress,
+        divisor=prepared.plan.divisor,
+        start=state,
+        keep=keep,
+        settle=settle,
+        schedule=schedule,
+    )
+    settle()  # a run that goes on from here releases no other
+    release(trained.parameters)
+    return ask_last(prepared, trained, opened, sessions.folder), trained
+
+
+def ask_before(
+    prepared: PreparedStudy, opened: Opened, folder: run_folder.RunFolder | None
+) -> PreparedStudy:
+    """Ask what is asked before the main query, or take what an interrupted run has kept of it.
+
+    Raises:
+        IntegrityError: sums were charged and lost in an interruption, and an answer needs them.
+    """
+    for planned in prepared.plan.stepped:
+        if planned is not prepared.plan.main and not planned.query.is_asked_last:
+            state = prepared.start(planned.query)
+            state = _answer(prepared, planned, opened, folder, state)
+            prepared = prepared.with_answer(planned, state)
+    return prepared
+
+
+def ask_last(
+    prepared: PreparedStudy,
+    trained: QueryState,
+    opened: Opened,
+    folder: run_folder.RunFolder | None,
+) -> PreparedStudy:
+    """Ask what is asked at what the main query has led to, as `ask_before` does."""
+    for planned in prepared.plan.stepped:
+        if planned.query.is_asked_last:
+            begin = planned.query.start(trained.parameters)
+            assert begin is not None, "a query begins with the model or its own"  # noqa: S101
+            state = QueryState(parameters=begin)
+            state = _answer(prepared, planned, opened, folder, state)
+            prepared = prepared.with_answer(planned, state)
+    return prepared
+
+
+def _answer(
+    prepared: PreparedStudy,
+    planned: PlannedQuery[SteppedQuery],
+    opened: Opened,
+    folder: run_folder.RunFolder | None,
+    state: QueryState,
+) -> QueryState:
+    """Where a query that begins with a state came to."""
+    query = planned.query
+    if folder is not None:
+        kept = folder.restored(query, state)
+        state = _caught_up(planned, kept, folder)
+        if state.step > kept.step:
+            folder.store(query, state)
+    if state.step < planned.mechanism.steps:
+        asked = opened(planned, prepared.tasks_of(query))
+        state = loop.ask(
+            planned,
+            asked.summation,
+            replace(state, attempts=max(state.attempts, asked.charged)),
+            divisor=planned.mechanism.divisor,
+            keep=lambda state: None if folder is None else folder.store(query, state),
+        )
+    query.check_complete(state)
+    return state
+
+
+def _caught_up(
+    planned: PlannedQuery[SteppedQuery],
+    state: QueryState,
+    folder: run_folder.RunFolder | None,
+    lift: FindLift = lambda _: None,
+) -> QueryState:
+    """A state with the sums that were made, and whose steps a crash has lost."""
+    if folder is None:
+        return state
+    found = lift(round_parameters_of(planned))
+    sums = folder.sums_after(state, planned.purpose, found)
+    return loop.caught_up(planned, state, sums, divisor=planned.mechanism.divisor)
+
+
+def evaluations(prepared: PreparedStudy, opened: Opened) -> loop.EvaluationSchedule | None:
+    """Evaluations on held-back records between the steps, if the study asks for them."""
+    for planned in prepared.plan.beside:
+        if planned.query.turn is Turn.BETWEEN:
+            return _schedule(prepared, planned, opened)
+    return None
+
+
+def _schedule(
+    prepared: PreparedStudy,
+    planned: PlannedQuery[Query],
+    opened: Opened,
+) -> loop.EvaluationSchedule:
+    """After every so many steps a sum, unless its attempts were charged before and lost."""
+    every, asked = planned.mechanism.every, opened(planned, prepared.tasks_of(planned.query))
+    spent = asked.charged
+
+    def at(step: int, parameters: Parameters) -> Scores:
+        nonlocal spent
+        number = step // every
+        if spent >= number:
+            return {}
+        summed = asked.summation(number, parameters, number - spent)
+        spent += summed.attempts
+        total = summed.gradient
+        sigma = planned.total_noise_multiplier * planned.mechanism.clip
+        if total is None:
+            return {}
+        return planned.query.scores_of(np.asarray(total), prepared.learner, sigma)
+
+    steps = range(every, prepared.plan.mechanism.steps + 1, every)
+    return loop.EvaluationSchedule(after=frozenset(steps), at=at)
+
+
+def private_queries(sessions: run_sessions.RunSessions) -> Opened:
+    """Sums through the protocol, by the run's ledgers."""
+
+    def opened(
+        planned: PlannedQuery[Query],
+        tasks: Sequence[LocalTask],
+        lift: FindLift = lambda _: None,
+    ) -> Asked:
+        sums = sessions.open(planned, tasks, lift)
+
+        def summation(number: int, parameters: Parameters, left: int) -> loop.Summed:
+            total, made = sums.round(number, parameters, left)
+            return loop.Summed(gradient=total, attempts=made)
+
+        return Asked(summation=summation, charged=sessions.charged(planned.purpose))
+
+    return opened
+
+
+def exact_queries(
+    planned: PlannedQuery[Query],  # noqa: ARG001 (without noise, all are alike)
+    tasks: Sequence[LocalTask],
+    lift: FindLift = lambda _: None,  # noqa: ARG001 (and nothing is projected)
+) -> Asked:
+    """Sums without noise or protocol, for the baseline that keeps no privacy."""
+
+    def summation(_number: int, parameters: Parameters, _left: int) -> loop.Summed:
+        sums = [task.clipped_sum(parameters, np.arange(task.count)) for task in tasks]
+        return loop.Summed(gradient=np.sum(sums, axis=0))
+
+    return Asked(summation=summation)

@@ -1,0 +1,236 @@
+"""A run whose parties are all in this process: their sessions, their ledgers, their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.errors import BudgetError, StudyError
+from hubbub.core.ledger.entry import Entry, LedgerMechanism
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.row_cost import attempts_of, entry_of, kind_of
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.study_queries import main_of
+from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.round.silo import Charge
+from hubbub.core.protocol.token_lists.process_pool import cores
+from hubbub.core.runs import run_folder, run_sessions, spending
+from hubbub.core.session.ask import AbsentError
+from hubbub.core.session.attestation_exchange import Attests
+from hubbub.core.session.in_process import (
+    Federation,
+    Notice,
+    federate,
+    raised_by,
+)
+from hubbub.core.session.layout import layout_of
+from hubbub.core.session.rounds import Rounds
+from hubbub.core.study.study import Study
+from hubbub.core.verification.attestation.study_attestation import (
+    Attester,
+    StudyAttestation,
+    machine_attester,
+)
+from hubbub.core.verification.evidence.collecting import collect, part_of
+from hubbub.core.verification.transcript.frame_records import files, read_header
+
+# Coordinates from which a silo's step is long enough to be worth a thread of its own.
+_WORTH_THREADS = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalBackend:
+    """All parties in this process, each with a ledger.
+
+    Args:
+        study: the run's.
+        keys: everybody's, in the order of the roster: the same in all of the run's sessions.
+        ledgers: the silos' by roster index; empty where nothing is written down.
+        folder: the run's, if it has one.
+        notice: told in a few words what takes long.
+        attester: makes evidence of this machine, where the study asks for some.
+        plan: of all that the run will ask silos for, if that is known: a ledger lets it in whole.
+        saved: returns when the newest state is on disk, before anything more is charged.
+    """
+
+    study: Study
+    keys: Sequence[Keys] = field(repr=False)
+    ledgers: Mapping[int, Ledger] = field(repr=False)
+    folder: run_folder.RunFolder | None
+    notice: Notice = field(default=lambda _: None, repr=False)
+    attester: Attester = field(default_factory=machine_attester, repr=False)
+    plan: Plan | None = field(default=None, repr=False)
+    saved: Callable[[], None] = field(default=lambda: None, repr=False)
+
+    def set_up(self, wanted: run_sessions.SessionPlan) -> Rounds:
+        """Set a session up."""
+        return self.federated(
+            wanted, attempts_per_list=wanted.planned.mechanism.attempts_per_list
+        ).rounds
+
+    def federated(self, wanted: run_sessions.SessionPlan, *, attempts_per_list: int) -> Federation:
+        """Everybody in a new session, with a shuffled token list for so many attempts."""
+        planned, round_parameters = wanted.planned, wanted.round_parameters
+        kind = kind_of(planned)
+        most = self._most(kind, planned.mechanism.rows)
+        rows = {} if self.plan is None else attempts_of(self.plan)
+        whole = {one: self._most(one, count) for one, count in rows.items()}
+
+        def record(index: int, session: Session, charge: Charge) -> None:
+            self.saved()
+            entry = entry_of(planned, session, charge, kind)
+            beside = {one: counts[index] for one, counts in whole.items() if index in counts}
+            try:
+                self.ledgers[index].charge(entry, attempts=most.get(index), study_attempts=beside)
+            except BudgetError as error:
+                raise BudgetError(f"{self.study.parties.names[index - 1]}: {error}") from None
+
+        return federate(
+            layout_of(wanted.plan),
+            round_parameters,
+            wanted.tasks,
+            study=self.study.id,
+            attempts_per_list=attempts_per_list,
+            epoch=planned.mechanism.epoch,
+            keys=self.keys,
+            record=record if self.ledgers else None,
+            threads=cores() if round_parameters.dimension >= _WORTH_THREADS else 1,
+            purpose=wanted.purpose,
+            notice=self.notice,
+            attests=self._attests(),
+        )
+
+    def _attests(self) -> Callable[[int], Attests] | None:
+        """How every party shows evidence: all of them run on this machine."""
+        asked = self.study.attestation
+        if asked is None:
+            return None
+        return lambda _: StudyAttestation(asked=asked, attester=self.attester)
+
+    def lost(self, _number: int, _in_a_row: int, lost: AbsentError) -> None:
+        """Nobody of this process comes back: what its ledger said is raised."""
+        raise raised_by(lost) from None
+
+    def charged(self, purpose: str, _begun: Callable[[], int]) -> int:
+        """Attempts that some silo has paid for since the run began, but for other purposes.
+
+        Those of sessions that the run does not know count for every purpose: a copy of its folder
+        may have made them.
+        """
+        if self.folder is None:
+            return 0
+        charges = {
+            (entry.session, entry.round, entry.attempt)
+            for index in self.ledgers
+            for entry in self._paid(index, purpose)
+        }
+        main = main_of(self.study).mechanism
+        epoch = main.epoch if purpose == main.purpose else 1
+        return len(charges) * epoch  # a new shuffled token list is a new epoch
+
+    @property
+    def spending(self) -> spending.Spending | None:
+        """What the records have spent in all by now; None without ledgers or a folder."""
+        if self.folder is None or not self.ledgers:
+            return None
+        names = self.study.parties.names
+        books = {names[index - 1]: ledger for index, ledger in self.ledgers.items()}
+        heads = {name: self.folder.head(name) for name in books}
+        return spending.spending(books, heads, self.study.privacy)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether sessions that the run does not know have paid for attempts since it began."""
+        if self.folder is None:
+            return False
+        known = {session for name in self.folder.purposes for session in self.folder.sessions(name)}
+        return any(
+            entry.session not in known
+            for index, ledger in self.ledgers.items()
+            for entry in self._since(ledger, index)
+        )
+
+    def evidence(self, plan: Plan, attempts: int) -> str:
+        """What the parties say of the run: every silo signs what its ledger holds."""
+        assert self.folder is not None, "evidence is of a folder"  # noqa: S101
+        return collect(
+            self.keys[0],
+            self.folder.path,
+            plan=plan,
+            roster=Roster.of(self.keys),
+            parts=[self._part(plan, index, self.folder) for index in self.ledgers],
+            attempts=attempts,
+        )
+
+    def _part(self, plan: Plan, index: int, folder: run_folder.RunFolder) -> dict[str, Any]:
+        """What one silo says of its ledger."""
+        ledger, asked = self.ledgers[index], plan.study.privacy
+        sent = {read_header(path).session for path in files(folder.path)}
+        paid = {entry.session for entry in self._since(ledger, index)}
+        rows = len(self._paid(index, plan.main.purpose))
+        return part_of(
+            self.keys[index],
+            study=plan.study.id,
+            sessions=sent & paid,
+            unlisted=paid - sent,  # of a copy of the folder
+            ledger_head=ledger.head,
+            ledger_rows=ledger.rows,
+            attempts=rows * plan.mechanism.epoch,
+            data_set=_spent(ledger, asked.delta, asked.relation),
+        )
+
+    def _most(self, kind: LedgerMechanism, rows: int) -> dict[int, int]:
+        """What was there before the run, and so many rows: no copy of it makes more."""
+        most = {}
+        for index, ledger in self.ledgers.items():
+            mine = sum(one.kind.like(kind) for one in self._since(ledger, index))
+            most[index] = ledger.spent_on(self.study.id, kind) - mine + rows
+        return most
+
+    def _paid(self, index: int, purpose: str) -> list[Entry]:
+        """A silo's entries since the run began, but those that are surely for other purposes."""
+        assert self.folder is not None, "what is counted began with a folder"  # noqa: S101
+        folder = self.folder
+        others = {
+            session for name in folder.purposes - {purpose} for session in folder.sessions(name)
+        }
+        since = self._since(self.ledgers[index], index)
+        return [entry for entry in since if entry.session not in others]
+
+    def _since(self, ledger: Ledger, index: int) -> Iterator[Entry]:
+        """The study's entries since the run began."""
+        if self.folder is None:
+            return iter(())
+        head = self.folder.head(self.study.parties.names[index - 1])
+        return (entry for entry in ledger.entries(after=head) if entry.study == self.study.id)
+
+
+def opened_ledgers(home: Path | None, study: Study, stack: ExitStack) -> dict[int, Ledger]:
+    """Every silo's ledger by roster index, for this run alone; none without a folder for them.
+
+    Raises:
+        UserError: another run holds one of them.
+    """
+    if home is None:
+        return {}
+    books = {
+        index: stack.enter_context(Ledger(home / f"{name}.sqlite"))
+        for index, name in enumerate(study.parties.names, 1)
+    }
+    for book in books.values():
+        stack.enter_context(book.held())
+    return books
+
+
+def _spent(ledger: Ledger, delta: float, relation: str) -> dict[str, Any]:
+    """What was ever spent on the data set; None past what is certified."""
+    try:
+        epsilon = ledger.epsilon(delta=delta, relation=relation)
+    except StudyError:
+        epsilon = float("inf")
+    known = epsilon if epsilon < float("inf") else None
+    return {"epsilon": known, "delta": delta, "relation": relation}

@@ -1,0 +1,32 @@
+"""What turns a run into something to read: found by entry points; none is named here.
+
+A package registers a function under the entry point `hubbub.renderers`:
+
+    text        of a `Result`: what a terminal shows
+    notebook    of a `Result`: HTML
+    page        of a `Result` and a path: writes one HTML file
+    folder      of a run's folder: writes the report of what lies there
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+
+from hubbub.core.errors import UserError
+
+ENTRY_POINTS = "hubbub.renderers"
+
+
+def render(renderer: str, *about: Any, **options: Any) -> Any:
+    """What a renderer makes.
+
+    Raises:
+        UserError: none of this name is installed.
+    """
+    for point in entry_points(group=ENTRY_POINTS, name=renderer):
+        return point.load()(*about, **options)
+    raise UserError(
+        f"expected a package that registers {renderer} under {ENTRY_POINTS}, found none; install "
+        "hubbub whole"
+    )

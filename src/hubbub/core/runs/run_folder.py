@@ -1,0 +1,377 @@
+"""The run folder: what a run leaves on disk, and in which order.
+
+    study.toml          what was asked for
+    plan.json           what followed from it
+    run.json            where the ledgers are, and the sessions that were opened
+    audit.json          what an audit of the study has found, if the run was given one
+    lock                held while a process works on the run
+    metrics.jsonl       one row per evaluation
+    checkpoints/        where the training stood after the newest steps
+    transcript/         what the aggregator sent and used, a file per session
+    sums.json           noisy sums of statistics
+    statistics.json     what the sums of statistics say, and a file NAME.csv for each of them
+    validation-sums.json, validation.json
+                        noisy sums of the validation, and what they say
+    model.safetensors   the trained model
+    evidence.json       what was claimed, signed
+    report.html         for people
+
+A session is noted before anything is charged in it, so that after a crash the ledgers can say how
+much of the study is spent. Metrics are appended as they come. The other files are written under
+another name and then moved into place, so that none is ever half there.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.disk import (
+    appending,
+    locked,
+    why_of,
+    write_all,
+    write_text,
+)
+from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.query import QueryState, SteppedQuery
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.wire import Tag
+from hubbub.core.protocol.projection.product import Lift
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.runs import checkpoint, loop
+from hubbub.core.runs.run_metadata import RunMetadata, read_metadata
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.audit_result import AUDIT, write_audit
+from hubbub.core.verification.evidence.collecting import FILE
+from hubbub.core.verification.transcript.frame_records import files, read, read_header
+from hubbub.core.verification.transcript.writer import Transcript, recover
+
+REPORT, SCORES = "report.html", "scores.json"
+Sum = NDArray[np.float64]
+
+
+class RunFolder:
+    """The folder of one run, open in one process at a time."""
+
+    def __init__(self, path: Path, notes: RunMetadata, *, full: bool) -> None:
+        self.path = path
+        self._notes = notes
+        self._full = full
+        self._apart = notes.baseline is None and not notes.ledgers  # `hubbub serve` goes on with it
+        self._rows = 0
+
+    @classmethod
+    @contextmanager
+    def fresh(
+        cls,
+        path: Path,
+        plan: Plan,
+        *,
+        baseline: str | None,
+        ledgers: Path | None,
+        audit: Mapping[str, Any] | None = None,
+    ) -> Iterator[RunFolder]:
+        """Make the folder of a new run and put the study, the plan and its audit into it.
+
+        Raises:
+            UserError: it holds something already, or cannot be written.
+        """
+        notes = RunMetadata(
+            study=plan.study.id.hex(), baseline=baseline, ledgers=str(ledgers or ""), sessions={}
+        )
+        folder = cls(path, notes, full=plan.study.transcript == "full")
+        with _usable(path, apart=folder._apart):
+            path.mkdir(parents=True, exist_ok=True)
+            refuse_used(path, apart=folder._apart)
+        with _locked(path):
+            with _usable(path, apart=folder._apart):
+                write_text(path / "study.toml", plan.study.as_toml())
+                write_text(path / "plan.json", plan.to_json())
+                folder.keep_audit(audit)
+                folder._write_notes()
+            yield folder
+
+    @classmethod
+    @contextmanager
+    def again(cls, path: Path) -> Iterator[tuple[RunFolder, Study]]:
+        """Open the folder of a run that was interrupted.
+
+        Raises:
+            UserError: there is no run in it, it is finished, or another process works on it.
+            IntegrityError: a file in it was altered.
+        """
+        if not (path / "run.json").is_file():
+            raise UserError(
+                f"expected the folder of a run in {path}, found no run.json in it; name the folder "
+                "that --out named"
+            )
+        with _usable(path):
+            _refuse_odd(path)
+        with _locked(path):
+            if all((path / name).exists() for name in (FILE, REPORT)):
+                raise UserError(
+                    f"expected an interrupted run in {path}, it is finished; see {path}/report.html"
+                )
+            study = Study.load(path / "study.toml")
+            notes = read_metadata(path / "run.json")
+            if notes.study != study.id.hex():
+                raise IntegrityError(
+                    f"expected {path / 'study.toml'} to be the study that was started, it was "
+                    "altered, or another version of hubbub began the run; restore it, let that "
+                    "version finish, or start a new run"
+                )
+            yield cls(path, notes, full=study.transcript == "full"), study
+
+    @property
+    def baseline(self) -> str | None:
+        """The baseline that was run, None for hubbub."""
+        return self._notes.baseline
+
+    @property
+    def ledgers(self) -> Path | None:
+        """The folder of the silos' ledgers; None where each silo keeps its own elsewhere."""
+        return Path(self._notes.ledgers) if self._notes.ledgers else None
+
+    def begin(self, heads: Mapping[str, bytes]) -> None:
+        """Note the heads of the ledgers, once: what they hold after them may be this run's."""
+        if not self._notes.heads:
+            self._notes = replace(self._notes, heads={k: v.hex() for k, v in heads.items()})
+            with _usable(self.path, apart=self._apart):
+                self._write_notes()
+
+    def keep_audit(self, audit: Mapping[str, Any] | None) -> None:
+        """Have the run's evidence say what an audit has found, see `read_audit`, or nothing."""
+        with _usable(self.path, apart=self._apart):
+            if audit is None:
+                (self.path / AUDIT).unlink(missing_ok=True)
+            else:
+                write_audit(self.path / AUDIT, audit)
+
+    def restored(self, query: SteppedQuery, state: QueryState) -> QueryState:
+        """Where a query beside the main one stood; IntegrityError if its file was altered."""
+        return query.restored(self.path, state)
+
+    def store(self, query: SteppedQuery, state: QueryState) -> None:
+        """Put on disk what a query's sums have given so far."""
+        with _usable(self.path, apart=self._apart):
+            query.store(self.path, state)
+
+    def head(self, silo: str) -> bytes | None:
+        """What a silo's ledger ended with when the run began; None if it was not noted."""
+        noted = self._notes.heads.get(silo)
+        return None if noted is None else bytes.fromhex(noted)
+
+    @property
+    def purposes(self) -> frozenset[str]:
+        """What sessions were opened for."""
+        return frozenset(self._notes.sessions)
+
+    def sessions(self, purpose: str) -> frozenset[bytes]:
+        """The sessions that were opened for a purpose."""
+        return frozenset(bytes.fromhex(one) for one in self._notes.sessions.get(purpose, ()))
+
+    def new_transcript(
+        self,
+        study: bytes,
+        session: bytes,
+        roster: Roster,
+        round_parameters: RoundParameters,
+        *,
+        purpose: str,
+    ) -> Transcript:
+        """Begin the transcript of a session, and write down that the session is open."""
+        known = self._notes.sessions
+        sessions = {**known, purpose: (*known.get(purpose, ()), session.hex())}
+        self._notes = replace(self._notes, sessions=sessions)
+        with _usable(self.path, apart=self._apart):
+            self._write_notes()
+        return Transcript(
+            self.path,
+            study=study,
+            session=session,
+            roster=roster,
+            full=self._full,
+            round_parameters=round_parameters,
+            purpose=purpose,
+        )
+
+    def models_sent(self, purpose: str) -> int:
+        """How many attempts for a purpose were begun, answered or not: so many models were sent."""
+        mine = self._transcripts(purpose)
+        return sum(kept.tag is Tag.MODEL for path in mine for kept in read(path))
+
+    def sums_after(self, state: QueryState, purpose: str, lift: Lift | None) -> dict[int, Sum]:
+        """By round, the sums whose vectors are kept and that a state does not have yet.
+
+        A crash may come after a sum and before the step along it. It was paid for, so nobody may
+        choose to do without it (docs/evidence.md).
+
+        Raises:
+            IntegrityError: a transcript was altered.
+        """
+        from hubbub.core.verification.replay.other_transports import (
+            other_player,  # which takes long
+        )
+        from hubbub.core.verification.replay.replayed_session import Replay
+
+        sums: dict[int, Sum] = {}
+        for path in self._transcripts(purpose):
+            header = read_header(path)
+            numbers = header.round_parameters
+            if numbers is not None and other_player(path, header, numbers, None) is None:
+                replay = Replay(header, numbers, None, lift=lift, after=state.step)
+                sums |= replay.play(path).sums
+        return sums
+
+    def _transcripts(self, purpose: str) -> list[Path]:
+        """Of the sessions that were opened for a purpose."""
+        return [path for path in files(self.path) if read_header(path).purpose == purpose]
+
+    def last_checkpoint(self) -> checkpoint.Checkpoint | None:
+        """Where the training stood; metrics and transcripts are put back to whole rows.
+
+        Raises:
+            IntegrityError: the checkpoint or a transcript was altered.
+        """
+        with _usable(self.path, apart=self._apart):
+            for path in files(self.path):
+                recover(path)
+            newest = checkpoint.newest_checkpoint(self.path / "checkpoints")
+            rows = newest.state.rows if newest else ()
+            write_text(self.path / "metrics.jsonl", "".join(_line(row) for row in rows))
+        self._rows = len(rows)
+        return newest
+
+    def keep(self, state: loop.State, heads: Mapping[str, bytes]) -> None:
+        """Put the new rows of metrics on disk, and the state with the heads of the ledgers."""
+        self.append_rows(state)
+        with _usable(self.path, apart=self._apart):
+            checkpoint.write_checkpoint(
+                self.path / "checkpoints", checkpoint.Checkpoint(state=state, heads=heads)
+            )
+
+    def append_rows(self, state: loop.State) -> None:
+        """Add the rows that are new to the metrics."""
+        new = state.rows[self._rows :]
+        if new:
+            with (
+                _usable(self.path, apart=self._apart),
+                appending(self.path / "metrics.jsonl") as file,
+            ):
+                write_all(file, "".join(_line(row) for row in new).encode())
+            self._rows += len(new)
+
+    def _write_notes(self) -> None:
+        write_text(self.path / "run.json", self._notes.to_json())
+
+
+def refuse_used(path: Path, *, apart: bool = False) -> None:
+    """Refuse a folder that holds something, of a run in one process or of one apart."""
+    again = (
+        f"go on with hubbub run --resume {path}, or name a new folder beside it, as another run "
+        "with an epsilon of its own"
+    )
+    with _usable(path, apart=apart):
+        if path.is_dir() and any(path.iterdir()):
+            raise UserError(
+                f"expected an empty or new folder for the run, got {path} with files in it; "
+                + ("move them away, and serve again" if apart else again)
+            )
+
+
+def write_study(folder: Path, study: Study) -> None:
+    """Put a study into the folder of its run."""
+    write_text(folder / "study.toml", study.as_toml())
+
+
+def write_evidence(folder: Path, text: str) -> None:
+    """Put the evidence into a run's folder."""
+    write_text(folder / FILE, text)
+
+
+def _line(row: Mapping[str, float]) -> str:
+    return json.dumps(dict(row)) + "\n"
+
+
+def _refuse_odd(path: Path) -> None:
+    """Refuse a folder whose entries lead elsewhere: a run goes on in it, and would write there."""
+    entries = list(path.iterdir())
+    inside = [one for folder in entries if _kind(folder, stat.S_ISDIR) for one in folder.iterdir()]
+    for entry in (*entries, *inside):
+        if not _kind(entry, stat.S_ISREG, stat.S_ISDIR):
+            raise IntegrityError(
+                f"expected files and folders alone in {path}, found {entry.name}, which is a link "
+                "or a pipe or the like; restore it, or start a new run"
+            )
+
+
+def _kind(path: Path, *kinds: Callable[[int], bool]) -> bool:
+    """Whether what is there itself, no link followed, is of one of these kinds."""
+    mode = path.lstat().st_mode
+    return any(is_kind(mode) for is_kind in kinds)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the run's lock; the system frees it when the process ends, however it ends."""
+    with ExitStack() as stack:
+        try:
+            with _usable(path):
+                stack.enter_context(locked(path / "lock"))
+        except BlockingIOError:
+            raise UserError(
+                f"expected to be alone on the run in {path}, another process works on it; wait "
+                "for it, or stop it"
+            ) from None
+        yield
+
+
+def make_room(path: Path) -> None:
+    """Make the folder in which a run's folder, and perhaps its ledgers, will be.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    with _usable(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def _usable(path: Path, *, apart: bool = False) -> Iterator[None]:
+    """The disk's errors as ours, of a run in one process or of one whose parties run apart."""
+    try:
+        yield
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        begun = f", or fix the disk and go on with hubbub run --resume {path}"
+        other = f"choose another --out{begun if path.is_dir() else ''}"
+        raise UserError(
+            f"expected a folder that can be written, got {path}: {why_of(error)}; "
+            + ("fix the disk and go on with hubbub serve" if apart else other)
+        ) from None
+
+
+def answers_in(folder: Path) -> Iterator[tuple[str, Counter[str]]]:
+    """Of each session of a run its purpose, and how many attempts each silo has answered in it.
+
+    Each was charged before it was answered (docs/privacy.md P15). No signature is looked at.
+
+    Raises:
+        IntegrityError: a transcript was altered.
+    """
+    for path in files(folder):
+        header = read_header(path)
+        given = (kept.sender for kept in read(path) if kept.tag in (Tag.MASKED, Tag.DEPOSIT))
+        yield header.purpose, Counter(map(header.roster.name, given))

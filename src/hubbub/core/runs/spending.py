@@ -1,0 +1,135 @@
+"""What the records of a run have spent in all, once it is over, and which charge it was.
+
+A study's epsilon speaks of that study alone. What people have to know is what everything that was
+ever asked of the same records comes to, and that is what the silos' ledgers say (docs/privacy.md
+P15). This file reads ledgers and writes none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.disk import write_text
+from hubbub.core.errors import StudyError
+from hubbub.core.ledger.entry import Cap, Entry
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.tally import Tally
+from hubbub.core.study.privacy import Privacy
+
+SPENDING = "spending.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spending:
+    """What the records of the silo that has spent most have spent, this run included.
+
+    Args:
+        silo: its name; "every silo" where all have spent alike.
+        before: epsilon of all that was charged before the run; None past what is certified.
+        epsilon: of all that was ever charged, the run's included: *spent in all*; the same.
+        delta, relation: at which both are counted, as the study's.
+        charge: this is the so-manieth charge; a run that was resumed is several.
+        cap: the most that the silo allows all studies together; None: it has set none.
+        left: how much of the cap is left, as the cap counts it; None without one.
+    """
+
+    silo: str
+    before: float | None
+    epsilon: float | None
+    delta: float
+    relation: str
+    charge: int
+    cap: float | None = None
+    left: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The spending as plain values."""
+        return asdict(self)
+
+    def write(self, folder: Path) -> None:
+        """Put it into a run's folder, for the report."""
+        write_text(folder / SPENDING, json.dumps(self.to_dict(), indent=2))
+
+
+def spending(
+    ledgers: Mapping[str, Ledger], heads: Mapping[str, bytes | None], privacy: Privacy
+) -> Spending | None:
+    """What the silo that has spent most has spent; None where nothing is written down.
+
+    Args:
+        ledgers: the silos', by name.
+        heads: what each of them ended with before the run; None: all of it is the run's.
+        privacy: of the run's study.
+    """
+    spent = {name: _known(ledger.tally, privacy) for name, ledger in ledgers.items()}
+    if not spent:
+        return None
+    counted = {name: inf if epsilon is None else epsilon for name, epsilon in spent.items()}
+    name = max(counted, key=counted.__getitem__)
+    found = _of(name, ledgers[name], heads.get(name), spent[name], privacy)
+    alike = len(counted) > 1 and len(set(counted.values())) == 1
+    return replace(found, silo="every silo") if alike else found
+
+
+def set_caps(ledgers: Iterable[Ledger], privacy: Privacy) -> None:
+    """Give each ledger without a cap the one that a study proposes, for adaptive studies (P24)."""
+    if not privacy.cap:
+        return
+    cap = Cap(
+        epsilon=privacy.cap, delta=privacy.delta, relation=privacy.relation, studies="adaptive"
+    )
+    for ledger in ledgers:
+        if ledger.cap is None:
+            ledger.set_cap(cap)
+
+
+def _of(
+    name: str, ledger: Ledger, head: bytes | None, epsilon: float | None, privacy: Privacy
+) -> Spending:
+    entries = list(ledger.entries())
+    mine = len(list(ledger.entries(after=head)))
+    earlier = Tally()
+    for entry in entries[: len(entries) - mine]:
+        earlier.add(entry)
+    return Spending(
+        silo=name,
+        before=_known(earlier, privacy),
+        epsilon=epsilon,
+        delta=privacy.delta,
+        relation=privacy.relation,
+        charge=_charges(entries),
+        cap=None if ledger.cap is None else ledger.cap.epsilon,
+        left=_left(ledger),
+    )
+
+
+def _charges(entries: Iterable[Entry]) -> int:
+    """In how many sessions studies were asked: of those for several purposes only one counts."""
+    seen: dict[bytes, dict[str, set[bytes]]] = {}
+    for entry in entries:
+        seen.setdefault(entry.study, {}).setdefault(entry.kind.purpose, set()).add(entry.session)
+    return sum(max(map(len, purposes.values())) for purposes in seen.values())
+
+
+def _known(tally: Tally, privacy: Privacy) -> float | None:
+    """What it comes to; None past what is certified."""
+    try:
+        epsilon = tally.epsilon(delta=privacy.delta, relation=privacy.relation)
+    except StudyError:
+        return None
+    return epsilon if epsilon < inf else None
+
+
+def _left(ledger: Ledger) -> float | None:
+    """How much epsilon of the cap is left, as it counts it."""
+    cap = ledger.cap
+    if cap is None:
+        return None
+    if ledger.filter is not None:
+        return max(0.0, cap.epsilon - ledger.filter.epsilon(ledger.tally))
+    return max(0.0, cap.epsilon - ledger.epsilon(delta=cap.delta, relation=cap.relation))

@@ -1,0 +1,344 @@
+"""All parties in one process, asked one after the other: the seam of `ask.py` without a network.
+
+Calls are taken in the order of the roster, so that a refusing ledger ends an attempt before later
+silos are charged; what they leave to do is done on a few threads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import BudgetError, HubbubError, IntegrityError
+from hubbub.core.protocol.agreement.joint_seed import JointSeed
+from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import seal_ahead
+from hubbub.core.protocol.round.masking import Masking
+from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters, decoded
+from hubbub.core.protocol.round.silo import Charge, Silo
+from hubbub.core.protocol.token_lists.onion_layers import Executor
+from hubbub.core.protocol.token_lists.process_pool import process_pool
+from hubbub.core.session import (
+    node_party,
+    party,
+    session_offer,
+    setup,
+    silo_party,
+)
+from hubbub.core.session.ask import (
+    Absent,
+    AbsentError,
+    Answer,
+    Call,
+    Peers,
+)
+from hubbub.core.session.attestation_exchange import AttestedSession, Attests
+from hubbub.core.session.layout import Layout
+from hubbub.core.session.rounds import AbortedError, Rounds
+
+# Writes down the charge of an attempt of the silo with a roster index, or raises.
+Record = Callable[[int, Session, Charge], None]
+Notice = Callable[[str], None]
+# What is worth threads; the mixnet has processes, which its silos share.
+_ROUND = (Call.MODEL, Call.SEED, Call.SHARES, Call.PROMISE, Call.TOTAL)
+
+
+class LocalPeers(Peers):
+    """Parties of this process.
+
+    Args:
+        roster: everybody.
+        parties: all but the aggregator, by roster index.
+        threads: how many answers are made at once; changes speed only.
+    """
+
+    def __init__(
+        self, roster: Roster, parties: Mapping[int, party.Party], threads: int = 1
+    ) -> None:
+        super().__init__(roster)
+        self.parties, self.threads = parties, threads
+        seal_ahead(threads)
+
+    def ask(
+        self,
+        call: Call,
+        requests: Mapping[int, Sequence[bytes]],
+        session: bytes,
+        *,
+        needs_all: bool = False,
+        more_seconds: float = 0.0,
+    ) -> Iterator[tuple[int, Answer]]:
+        """As `Peers.ask`; a ledger's refusal is an absence, any other error is a defect."""
+        taken = self._all_taken(call, requests, needs_all=needs_all)
+        if self.threads == 1 or call not in _ROUND:
+            for index, work in taken:
+                yield index, work if isinstance(work, Absent) else work()
+            return
+        with ThreadPoolExecutor(self.threads) as pool:
+            begun: deque[tuple[int, Future[list[bytes]]]] = deque()
+            for index, work in taken:
+                if isinstance(work, Absent):
+                    yield index, work
+                    continue
+                begun.append((index, pool.submit(work)))
+                if len(begun) > self.threads:  # no more is begun than they can soon use
+                    first, work_done = begun.popleft()
+                    yield first, work_done.result()
+            for index, work_done in begun:
+                yield index, work_done.result()
+
+    def _all_taken(
+        self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool
+    ) -> Iterable[tuple[int, party.Work | Absent]]:
+        """What calls leave to do, each taken when it is asked for.
+
+        Where all are needed, all are taken first: if one refuses, none after it is asked, and none
+        answers.
+        """
+        taken = ((index, self._taken(index, call, parts)) for index, parts in requests.items())
+        if not needs_all:
+            return taken
+        works: list[tuple[int, party.Work | Absent]] = []
+        for index, work in taken:
+            if isinstance(work, Absent):
+                return [(index, work)]
+            works.append((index, work))
+        return works
+
+    def _taken(self, index: int, call: Call, parts: Sequence[bytes]) -> party.Work | Absent:
+        """What a call leaves to do; or that the silo's ledger refuses it."""
+        try:
+            return self.parties[index].take(call, parts)
+        except (BudgetError, IntegrityError) as error:
+            why = "budget" if isinstance(error, BudgetError) else "ledger"
+            return Absent(why=why, said=str(error), error=error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Federation:
+    """Everybody in one process, after set-up.
+
+    Args:
+        keys: everybody's, in the order of the roster.
+        peers: all but the aggregator.
+        rounds: the session, at the aggregator.
+    """
+
+    keys: Sequence[Keys] = field(repr=False)
+    peers: LocalPeers
+    rounds: Rounds
+
+    @property
+    def roster(self) -> Roster:
+        """Everybody."""
+        return self.peers.roster
+
+    def sum(self, number: int, parameters: Parameters) -> NDArray[np.int64]:
+        """A round of one attempt, which must succeed."""
+        try:
+            return self.rounds.attempt(number, 0, parameters).astype(np.int64, copy=False)
+        except AbortedError as aborted:
+            raise raised_by(AbsentError(self.rounds.attendance.named_absent), aborted) from None
+
+    def noisy_sum(self, number: int, parameters: Parameters) -> NDArray[np.float64]:
+        """The same in the units of what is summed."""
+        return decoded(self.rounds.round_parameters, self.sum(number, parameters))
+
+
+def raised_by(lost: AbsentError, otherwise: HubbubError | None = None) -> HubbubError:
+    """The error of the party of this process that was lost last."""
+    errors = [absence.error for absence in lost.absent.values() if absence.error is not None]
+    return errors[-1] if errors else otherwise or lost
+
+
+def federate(
+    layout: Layout,
+    round_parameters: RoundParameters,
+    tasks: Sequence[LocalTask],
+    *,
+    study: bytes,
+    noiseless: Collection[int] = (),
+    attempts_per_list: int = 0,
+    epoch: int = 1,
+    **options: Any,
+) -> Federation:
+    """Set up a session among all parties, and give each silo its records.
+
+    Args:
+        layout: who there is.
+        round_parameters: the numbers of the rounds.
+        tasks: the silos' tasks, in the order of the names.
+        study: the study id.
+        noiseless: silos that add no noise, as an adversary's may.
+        attempts_per_list: attempts that a shuffled token list serves, where batches are joint.
+        epoch: attempts that one row in a ledger pays for.
+        options: see `assemble`.
+    """
+
+    def silo(me: party.Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
+        return Silo(
+            round_parameters=replace(round_parameters, sigma_grid=0.0)
+            if me.index in noiseless
+            else round_parameters,
+            task=tasks[me.index - 1],
+            masking=masking,
+            source=me.source,
+            seeds=seeds,
+        )
+
+    counts = [task.count for task in tasks] if attempts_per_list else []
+    return assemble(
+        layout,
+        round_parameters,
+        silo,
+        study=study,
+        counts=counts,
+        attempts_per_list=attempts_per_list,
+        epoch=epoch,
+        **options,
+    )
+
+
+def assemble(
+    layout: Layout,
+    round_parameters: RoundParameters,
+    silo: silo_party.MakeSilo,
+    *,
+    study: bytes,
+    counts: Sequence[int] = (),
+    attempts_per_list: int = 0,
+    epoch: int = 1,
+    keys: Sequence[Keys] | None = None,
+    source: Callable[[int], SecureSource] | None = None,
+    record: Record | None = None,
+    threads: int = 1,
+    purpose: str = "sum",
+    session: bytes | None = None,
+    attests: Callable[[int], Attests] | None = None,
+    notice: Notice = lambda _: None,
+) -> Federation:
+    """Set up a session among all parties.
+
+    Args:
+        layout: who there is.
+        round_parameters: the numbers of the rounds.
+        silo: what a silo does in rounds.
+        study: the study id.
+        counts: records of each silo, where batches are joint.
+        attempts_per_list: attempts that a shuffled token list serves; 0 where there are none.
+        epoch: attempts that one row in a ledger pays for.
+        keys: everybody's, in the order of the roster; fresh ones if None.
+        source: a party's randomness by its index; the operating system's if None.
+        record: writes a silo's charges down, before its answers exist; nobody does if None.
+        threads: how many parties work at once; changes speed only.
+        purpose: what is summed.
+        session: its name; a new one if None.
+        attests: how a party shows evidence and checks others', by its index; None where the study
+            asks for none.
+        notice: told how far the mixing of a list has come.
+    """
+    keys = keys or layout.keys()
+    roster, session = Roster.of(keys), session or setup.new_session()
+    at = attests(0).now() if attests else 0
+    offer = session_offer.SessionOffer.of(purpose, round_parameters, at=at)
+    pool = SharedPool(
+        len(layout.names), counts, lambda done, whole: notice(f"{100 * done // whole} % mixed")
+    )
+    draw, mask_stream = source or (lambda _: SecureSource()), MaskStream()
+
+    def attested(index: int) -> AttestedSession | None:
+        if attests is None:
+            return None
+        return AttestedSession(
+            attests=attests(index), roster=roster, study=study, session=session, at=at
+        )
+
+    def member(index: int) -> party.Party:
+        membership = party.Membership(
+            keys=keys[index],
+            roster=roster,
+            index=index,
+            study=study,
+            session=session,
+            round_parameters=round_parameters,
+            layout=layout,
+            offer=payload,
+            source=draw(index),
+            attested=attested(index),
+            mask_stream=mask_stream,
+        )
+        if index in roster.nodes:
+            return node_party.NodeParty(membership)
+        return silo_party.SiloParty(
+            membership,
+            silo,
+            record=(lambda agreed, charge: record(index, agreed, charge)) if record else None,
+            lists=silo_party.lists_of(membership, counts, attempts_per_list, epoch, pool)
+            if attempts_per_list
+            else None,
+        )
+
+    payload = offer.payload()
+    peers = LocalPeers(roster, {i: member(i) for i in range(1, len(keys))}, threads)
+    rounds = setup.SetUp(
+        peers=peers,
+        keys=keys[0],
+        study=study,
+        layout=layout,
+        round_parameters=round_parameters,
+        offer=offer,
+        counts=counts,
+        attempts_per_list=attempts_per_list,
+        session=session,
+        attests=attests(0) if attests else None,
+    ).open_session()
+    return Federation(keys=keys, peers=peers, rounds=rounds)
+
+
+class SharedPool:
+    """One process pool for the mixnets of all silos of this process, as long as a list is made.
+
+    Args:
+        silos: how many there are.
+        counts: records of each.
+        watch: told after each piece of work how many HPKE operations are done, of how many.
+    """
+
+    def __init__(
+        self, silos: int, counts: Sequence[int], watch: Callable[[int, int], None]
+    ) -> None:
+        self._whole, self._done, self._tell = 2 * silos * sum(counts), 0, watch
+        self._stack = ExitStack()
+        self._executor: Executor | None = None
+
+    @contextmanager
+    def __call__(self, _operations: int) -> Iterator[Executor]:
+        """Who does the work; the processes end with the last layer of a list."""
+        if self._executor is None:
+            opened = process_pool(self._whole, watch=self._watch)
+            self._executor = self._stack.enter_context(opened)
+        try:
+            yield self._executor
+        finally:
+            if self._done >= self._whole:
+                self.close()
+
+    def close(self) -> None:
+        """End the processes; the next list starts others."""
+        self._stack.close()
+        self._executor, self._done = None, 0
+
+    def _watch(self, operations: int) -> None:
+        self._done += operations
+        self._tell(self._done, self._whole)

@@ -1,0 +1,407 @@
+"""The rounds of a session, once: attempts, until one has a sum.
+
+    MODEL   the model, signed, with the silos that take part
+              -> charged, then a masked noisy sum; where all draw together, a link of the joint seed
+    SEED    all links                  ->  the masked noisy sum
+    SHARES  full shares for one node   ->  which of them do not open; only with full shares
+    PROMISE the silos that answered    ->  a compute node's word for these, and no others
+    TOTAL   the promises of all nodes  ->  its total of their masks, or shares
+
+With pairwise masks an attempt needs everybody that it was begun with; with compute nodes it needs
+the quorum and the nodes. Who does not answer is left out of the next attempts and asked again
+later (`attendance.py`); every attempt has a fresh batch, noise and masks, and is charged
+(docs/privacy.md P3). For who waits for the next session this one is ended now and then, never at
+once. Where too few are left, it is over (`AbsentError`). Vectors are added as they come, so memory
+does not grow with the number of silos.
+
+A silo whose shares are bad counts as missing. Where only a node can see that, its signed word
+against the silo's is a dispute: the silo is left out, which harms no privacy, and both are named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from hubbub.core.errors import HubbubError, ProtocolError
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.wire import Tag, receiver_of
+from hubbub.core.protocol.round.aggregator import Aggregator
+from hubbub.core.protocol.round.round_parameters import Parameters, RoundParameters
+from hubbub.core.session.answer_checks import check_frames, check_link
+from hubbub.core.session.ask import (
+    Absent,
+    AbsentError,
+    Call,
+    Peers,
+)
+from hubbub.core.session.attendance import Attendance
+from hubbub.core.session.layout import Layout
+from hubbub.core.session.recorder import NoRecorder, Recorder
+from hubbub.core.session.token_lists import TokenLists
+
+_MOST_ENDED = 8  # sessions in a study that are ended for who waits for the next one
+
+
+class AbortedError(HubbubError):
+    """An attempt without a sum: somebody whom it needs did not answer."""
+
+
+@dataclass(kw_only=True)
+class Rounds:
+    """One session after its set-up, at the aggregator.
+
+    Args:
+        peers: everybody else.
+        attendance: who of them is there.
+        aggregator: adds, and sees the sum alone.
+        round_parameters: the numbers of the rounds.
+        layout: who shares with whom.
+        study, session: what every frame is bound to.
+        opening: what is kept of the set-up: the ROLL, the anchors of joint seeds; where the study
+            asks for evidence all nonces and all evidence; the offer before them there, and where it
+            says how features are standardised.
+        lists: has a shuffled token list made before an attempt, where one is due.
+        recorder: keeps what the aggregator has sent or used.
+        attempts_begun: of the last round.
+        permit: called before every attempt; raises if there must be none.
+        sums: rounds that have had one.
+        answers: attempts that each silo has answered, by roster index.
+    """
+
+    peers: Peers
+    attendance: Attendance
+    aggregator: Aggregator
+    round_parameters: RoundParameters
+    layout: Layout
+    study: bytes
+    session: bytes
+    opening: Sequence[bytes] = ()
+    lists: TokenLists | None = None
+    recorder: Recorder = field(default_factory=NoRecorder)
+    attempts_begun: int = 0
+    permit: Callable[[], None] = lambda: None
+    sums: int = 0
+    answers: Counter[int] = field(default_factory=Counter)
+    _charged: bool = False
+    _made: int = 0  # attempts in the session
+
+    def round(
+        self, number: int, parameters: Parameters, attempts: int = 1
+    ) -> tuple[ring.Integers | None, int]:
+        """A round: repeated among those left while attempts are left.
+
+        Args:
+            number: from 1.
+            parameters: the model.
+            attempts: the most to make.
+
+        Returns:
+            The sum in grid steps, or None if no attempt succeeded, and the attempts made.
+
+        Raises:
+            AbsentError: too few are left for a round; `attempts_begun` were begun.
+            ProtocolError: a party signed a lie.
+        """
+        self.attempts_begun, self._charged = 0, False
+        if self.attendance.ask_absent() and self._may_end:
+            raise AbsentError(self.attendance.named_absent)
+        for attempt in range(min(attempts, self._most_attempts())):
+            if self._needs_all or len(self.attendance.present) <= self.round_parameters.quorum:
+                self.attendance.look_around()  # one missing silo would spoil it, and others pay
+            self._check_quorum()
+            self.permit()
+            if self.lists is not None:
+                self.lists.prepare()
+            self.attempts_begun += 1
+            try:
+                total = self.attempt(number, attempt, parameters)
+                self.sums += 1
+                self.attendance.tell()
+                return total, self.attempts_begun
+            except AbortedError:
+                self.peers.warn(
+                    "attempt", round=number, attempt=attempt, then="the next is made without them"
+                )
+        self._check_quorum()
+        return None, self.attempts_begun
+
+    def attempt(self, number: int, attempt: int, parameters: Parameters) -> ring.Integers:
+        """One attempt at a round, from the model to the sum in grid steps.
+
+        Raises:
+            AbortedError: somebody is missing; `absent` says who.
+            ProtocolError: a party signed a lie.
+        """
+        active = self.attendance.present
+        model = self.aggregator.begin(number, attempt, active, parameters)
+        self._made += 1
+        self.recorder.keep(model, self.aggregator.short)
+        self.recorder.seal()  # before it is sent, so that no begun attempt is forgotten
+        if self.round_parameters.needs_joint_seed:
+            shares = self._masked(Call.SEED, self._links(model, active), active)
+        else:
+            shares = self._masked(Call.MODEL, [model], active)
+        if self.round_parameters.full_shares:
+            self._open_shares(shares)
+        if self.round_parameters.nodes:
+            self._totals()
+        try:
+            return self.aggregator.integers()
+        except ProtocolError as error:  # of what is missing: nobody has lied
+            raise AbortedError(str(error)) from None
+
+    def _most_attempts(self) -> int:
+        """Attempts at one round: for joint seeds only so many links were committed to."""
+        return (
+            self.round_parameters.attempts
+            if self.round_parameters.needs_joint_seed
+            else 1 + self.round_parameters.silos
+        )
+
+    def _check_quorum(self) -> None:
+        """Enough silos, and all nodes; or the session is over."""
+        self.attendance.tell()
+        too_few = len(self.attendance.present) < self.round_parameters.quorum
+        if too_few or self.attendance.is_some_node_absent:
+            raise AbsentError(self.attendance.named_absent, charged=self._charged)
+
+    @property
+    def _may_end(self) -> bool:
+        """Whether the session may be ended for who waits: it has made its part of the study.
+
+        A new session costs its set-up, and whatever of an epoch was paid for and not used. So there
+        are no more than eight such ends in a study, however often somebody comes and goes, and none
+        in the middle of an epoch of noise (P25).
+        """
+        whole = self._made % self.round_parameters.noise_epoch == 0
+        return whole and self._made * _MOST_ENDED >= self.round_parameters.steps
+
+    @property
+    def _needs_all(self) -> bool:
+        """Whether an attempt needs all silos that its MODEL names."""
+        return not self.round_parameters.nodes or self.round_parameters.needs_joint_seed
+
+    def _links(self, model: bytes, active: Sequence[int]) -> list[bytes]:
+        """Everybody has accepted the model, then all links are known, to all."""
+        links: dict[int, bytes] = {}
+        asked = {index: [model] for index in active}
+        for index, frames in self._answers(Call.MODEL, asked, needs_all=True):
+            if self._is_link(index, frames):
+                links[index] = frames[0]
+        self._abort_unless_all(active, links.keys())
+        told = [links[index] for index in active]
+        try:
+            self.aggregator.learn_seed(told)
+        except ProtocolError as error:
+            index = next((i for i in active if self.attendance.name(i) == error.culprit), -1)
+            if index < 0:
+                raise  # nobody would be left out of the next attempt, so there is none
+            self.attendance.raise_or_mark(error, index)
+            raise AbortedError(str(error)) from None
+        for link in told:
+            self.recorder.keep(link)
+        return told
+
+    def _masked(
+        self, call: Call, parts: Sequence[bytes], active: Sequence[int]
+    ) -> dict[int, list[bytes]]:
+        """The silos' answers, added as they come; the shares among them, by node."""
+        shares: dict[int, list[bytes]] = {node: [] for node in self.peers.roster.nodes}
+        taken, whole = set(), self._needs_all
+        for index, frames in self._answers(call, dict.fromkeys(active, parts), needs_all=whole):
+            if self._is_masked(index, frames) and self._receive_masked(index, frames):
+                taken.add(index)
+                for share in frames[1:]:
+                    shares[receiver_of(share)].append(share)
+            frames.clear()  # or one vector lies here while the next is made
+        if whole:
+            self._abort_unless_all(active, taken)
+        return shares
+
+    def _receive_masked(self, index: int, frames: Sequence[bytes]) -> bool:
+        """Look at a silo's shares, then add its vector to the sum; whether both could be used."""
+        if not self._shares_are_usable(index, frames[1:]) or not self._receive(index, frames[0]):
+            return False
+        self.answers[index] += 1
+        for share in frames[1:]:
+            self.recorder.keep(share)
+        return True
+
+    def _shares_are_usable(self, index: int, shares: Sequence[bytes]) -> bool:
+        """Whether a silo's shares are what they should be, as far as they can be seen.
+
+        Bad ones cost nobody else anything: the silo is absent, and the round goes on without it.
+        """
+        if not self.round_parameters.full_shares:
+            return True
+        try:
+            self.aggregator.check_shares(index, shares)
+        except ProtocolError as error:
+            self.attendance.mark(error, index)
+            return False
+        return True
+
+    def _open_shares(self, shares: Mapping[int, Sequence[bytes]]) -> None:
+        """Have every node open its shares; a silo whose share does not open is left out.
+
+        Raises:
+            AbortedError: a node gave no answer, or too few silos are left.
+        """
+        arrivals, disputes = self._to_nodes(self.aggregator.arrivals), dict[int, list[str]]()
+        answered: set[int] = set()
+        asked = {node: [one, *shares[node]] for node, one in arrivals.items()}
+        for index, frames in self._answers(Call.SHARES, asked):
+            closed = self._receive_held(index, frames[0])
+            if closed is None:
+                continue
+            answered.add(index)
+            for silo in closed:
+                disputes.setdefault(silo, []).append(self.attendance.name(index))
+        self._abort_unless_all(arrivals, answered)
+        self.aggregator.leave_out(disputes)
+        for silo, nodes in sorted(disputes.items()):
+            signers = " and ".join(sorted(nodes))
+            reason = f"its SHARE does not open, by the signed word of {signers}: one of them lies"
+            who = f"{self.attendance.name(silo)} and {signers}"
+            self.attendance.mark(ProtocolError(reason, culprit=who), silo)
+
+    def _receive_held(self, index: int, answer: bytes) -> frozenset[int] | None:
+        """Whose shares a node cannot open; None if its answer cannot be used."""
+        try:
+            closed = self.aggregator.receive_held(answer)
+        except ProtocolError as error:
+            self.attendance.raise_or_mark(error, index)
+            return None
+        self.recorder.keep(answer)
+        return closed
+
+    def _totals(self) -> None:
+        """What the nodes say of the masks, or shares, of exactly those who answered.
+
+        Raises:
+            AbortedError: a node has not promised its total.
+        """
+        requests, promises = self._to_nodes(self.aggregator.requests), dict[int, bytes]()
+        asked = {node: [one] for node, one in requests.items()}
+        for index, frames in self._answers(Call.PROMISE, asked):
+            if self._receive_promise(index, frames[0]):
+                promises[index] = frames[0]
+        self._abort_unless_all(requests, promises.keys())
+        shown = [promises[node] for node in requests]
+        for index, frames in self._answers(Call.TOTAL, dict.fromkeys(requests, shown)):
+            self._receive(index, frames[0])
+
+    def _receive_promise(self, index: int, answer: bytes) -> bool:
+        """Whether a node's word could be used; then it is kept."""
+        try:
+            self.aggregator.receive_promise(answer)
+        except ProtocolError as error:
+            self.attendance.raise_or_mark(error, index)
+            return False
+        self.recorder.keep(answer)
+        return True
+
+    def _to_nodes(self, made: Callable[[], dict[int, bytes]]) -> dict[int, bytes]:
+        """A message for every node, kept; there is none if too few silos arrived."""
+        try:
+            frames = made()
+        except ProtocolError as error:
+            raise AbortedError(str(error)) from None
+        for frame in frames.values():
+            self.recorder.keep(frame)
+        return frames
+
+    def _answers(
+        self, call: Call, requests: Mapping[int, Sequence[bytes]], *, needs_all: bool = False
+    ) -> Iterator[tuple[int, list[bytes]]]:
+        """The answers that there are; who gave none is absent from now on."""
+        first = requests.keys() & self._first_asked if call is Call.MODEL else set[int]()
+        for wave in (first, requests.keys() - first):
+            if not wave:
+                continue
+            asked = {index: requests[index] for index in requests if index in wave}
+            self._charged |= call is Call.MODEL and (wave is not first or len(wave) > 1)
+            for index, answer in self.peers.ask(call, asked, self.session, needs_all=needs_all):
+                if isinstance(answer, Absent):
+                    self.attendance.absent[index] = answer
+                elif not answer:
+                    self.attendance.absent[index] = Absent(
+                        why="garbled", said="its answer was empty"
+                    )
+                else:
+                    yield index, answer
+            if wave is first:
+                self._end_probation(first, needs_all=needs_all)
+
+    @property
+    def _first_asked(self) -> Set[int]:
+        """Who is on probation, unless the others must be shown every attempt in a row (P25)."""
+        spared = self.round_parameters.quorum < len(self.peers.roster.silos)
+        return (
+            set()
+            if self.round_parameters.needs_every_attempt and spared
+            else self.attendance.on_probation
+        )
+
+    def _end_probation(self, tried: Set[int], *, needs_all: bool) -> None:
+        """Go on to ask the others only if their answers can be of use.
+
+        Raises:
+            AbortedError: they cannot be; nobody else has paid.
+        """
+        failed = self.attendance.end_probation(tried)
+        left = len(self.attendance.silos - self.attendance.absent.keys())
+        if not failed or (not needs_all and left >= self.round_parameters.quorum):
+            return
+        raise AbortedError(
+            f"expected an answer of {self.attendance.name(min(failed))} before others pay"
+        )
+
+    def _is_link(self, index: int, frames: Sequence[bytes]) -> bool:
+        """Whether an answer is a link that its silo has signed for the open session."""
+        try:
+            check_frames(frames, Tag.SEED_LINK, set())
+            check_link(
+                frames[0],
+                self.peers.roster,
+                index,
+                study=self.study,
+                session=self.session,
+                time=self.aggregator.time,
+            )
+        except ProtocolError as error:
+            self.attendance.raise_or_mark(error, index)
+            return False
+        return True
+
+    def _is_masked(self, index: int, frames: Sequence[bytes]) -> bool:
+        """Whether an answer is a masked vector, with a share for each node where there are some."""
+        shared = self.round_parameters.full_shares
+        silos = self.attendance.silos
+        holders = set(self.layout.neighbours(index, b"", silos)) if shared else set[int]()
+        try:
+            check_frames(frames, Tag.MASKED, holders)
+        except ProtocolError as error:
+            self.attendance.raise_or_mark(error, index)
+            return False
+        return True
+
+    def _receive(self, index: int, answer: bytes) -> bool:
+        """Give the aggregator an answer, and keep what it has used; whether it could be used."""
+        try:
+            short = self.aggregator.receive(answer)
+        except ProtocolError as error:
+            self.attendance.raise_or_mark(error, index)
+            return False
+        self.recorder.keep(answer, short)
+        return True
+
+    def _abort_unless_all(self, wanted: Iterable[int], found: Set[int]) -> None:
+        """Without everybody who is wanted there is no sum."""
+        missing = sorted(set(wanted) - found)
+        if missing:
+            raise AbortedError(
+                f"expected an answer of {self.attendance.name(missing[0])}, got none"
+            )

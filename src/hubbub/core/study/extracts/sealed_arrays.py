@@ -1,0 +1,196 @@
+"""Arrays in a folder, sealed piece by piece, so that a disk, a copy or a snapshot shows none of it.
+
+Each piece is sealed by AES-256-GCM under the key of the party's folder, with a nonce of its own;
+what it belongs to (study, silo, array, its place in it) is authenticated with it, and so is how
+many pieces there are. The key lies in `extracts.key` beside the ledger: a copy of `extracts/` alone
+says nothing; keep it out of backups.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.disk import (
+    PRIVATE,
+    appending,
+    fresh,
+    json_value,
+    read_bytes,
+    write_all,
+    write_bytes,
+)
+
+Array = NDArray[Any]
+Arrays = dict[str, Array]
+KEY = "extracts.key"
+HEAD = "extract.sealed"
+_KEY_BYTES, _NONCE_BYTES = 32, 12
+_PIECE = 1 << 22  # bytes that are sealed at once
+
+
+def key_in(home: Path) -> bytes:
+    """The key of a party's folder, made where there is none.
+
+    Raises:
+        OSError, ValueError: it cannot be read or written, or is none.
+    """
+    path = home / KEY
+    if not path.is_file():
+        made = path.with_name(f".{KEY}-{secrets.token_hex(8)}")
+        write_bytes(made, secrets.token_bytes(_KEY_BYTES), mode=PRIVATE)
+        with suppress(FileExistsError):  # another process was first: its key is the folder's
+            os.link(made, path)
+        made.unlink()
+    found = read_bytes(path, most=_KEY_BYTES)
+    if len(found) != _KEY_BYTES:
+        raise ValueError("a key of another length")
+    return found
+
+
+@dataclass(frozen=True)
+class Seal:
+    """Seals pieces that belong together.
+
+    Args:
+        key: of the party's folder.
+        about: the study and the silo.
+    """
+
+    key: bytes = field(repr=False)
+    about: str
+
+    def sealed(self, content: bytes | memoryview, name: str, place: int) -> bytes:
+        """One piece: nonce and ciphertext."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # where data are sealed only
+
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + AESGCM(self.key).encrypt(nonce, content, self._said(name, place))
+
+    def opened(self, piece: bytes, name: str, place: int) -> bytes:
+        """What a piece holds.
+
+        Raises:
+            ValueError: it was altered, or is another's.
+        """
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        nonce, rest = piece[:_NONCE_BYTES], piece[_NONCE_BYTES:]
+        try:
+            return AESGCM(self.key).decrypt(nonce, rest, self._said(name, place))
+        except InvalidTag:
+            raise ValueError("a piece that was altered") from None
+
+    def _said(self, name: str, place: int) -> bytes:
+        return f"hubbub extract {self.about} {name} {place}".encode()
+
+
+class SealedFile:
+    """Rows of one array, written piece by piece into a new file.
+
+    Args:
+        path: of the file.
+        seal: of the extract.
+        name: of the array.
+        kind: the type of its numbers.
+        shape: of one row.
+    """
+
+    def __init__(
+        self, path: Path, seal: Seal, name: str, kind: np.dtype[Any], shape: tuple[int, ...]
+    ) -> None:
+        self._path, self._seal, self._name = path, seal, name
+        self.kind, self.shape = kind, shape
+        fresh(path, mode=PRIVATE).close()
+        self._sizes: list[int] = []  # bytes of each sealed piece
+        self.rows: list[int] = []  # of each piece
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one row."""
+        return int(self.kind.itemsize * np.prod(self.shape, dtype=np.int64))
+
+    def add(self, rows: Array) -> None:
+        """More rows, in pieces of bounded size."""
+        step = max(1, _PIECE // max(self.row_bytes, 1))
+        with appending(self._path, mode=PRIVATE) as file:
+            for start in range(0, len(rows), step):
+                part = np.ascontiguousarray(rows[start : start + step])
+                piece = self._seal.sealed(part.tobytes(), self._name, len(self.rows))
+                write_all(file, piece)
+                self._sizes.append(len(piece))
+                self.rows.append(len(part))
+
+    def pieces(self) -> Iterator[tuple[int, SealedPiece]]:
+        """Every piece, unopened, with the number of its first row."""
+        ends = np.cumsum([0, *self.rows])
+        starts = np.cumsum([0, *self._sizes])
+        for place, rows in enumerate(self.rows):
+            yield int(ends[place]), SealedPiece(self, place, int(starts[place]), rows)
+
+    def opened(self, place: int, start: int) -> Array:
+        """The rows of one piece."""
+        with self._path.open("rb") as file:
+            file.seek(start)
+            piece = file.read(self._sizes[place])
+        content = self._seal.opened(piece, self._name, place)
+        return np.frombuffer(content, dtype=self.kind).reshape(-1, *self.shape)
+
+    def said(self) -> dict[str, Any]:
+        """What the head says of it."""
+        return {"kind": self.kind.str, "shape": list(self.shape), "rows": self.rows}
+
+
+@dataclass(frozen=True)
+class SealedPiece:
+    """One piece of a file, opened when it is needed."""
+
+    file: SealedFile
+    place: int
+    start: int
+    rows: int
+
+    def opened(self) -> Array:
+        """Its rows."""
+        return self.file.opened(self.place, self.start)
+
+
+def write_head(folder: Path, seal: Seal, arrays: dict[str, dict[str, Any]]) -> None:
+    """Say which arrays there are, sealed as they are; the extract is whole from then on."""
+    write_bytes(folder / HEAD, seal.sealed(json.dumps(arrays).encode(), "head", 0), mode=PRIVATE)
+
+
+def read_arrays(folder: Path, seal: Seal, names: tuple[str, ...]) -> Arrays:
+    """Those of some arrays that there are, in memory.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: they are not as they were written.
+    """
+    head = json_value(seal.opened(read_bytes(folder / HEAD), "head", 0))
+    return {name: _read(folder, seal, name, head[name]) for name in names if name in head}
+
+
+def _read(folder: Path, seal: Seal, name: str, said: dict[str, Any]) -> Array:
+    kind, shape, rows = np.dtype(said["kind"]), tuple(said["shape"]), said["rows"]
+    found = np.empty((sum(rows), *shape), dtype=kind)
+    flat = found.reshape(-1).view(np.uint8)
+    done = 0
+    with (folder / f"{name}.sealed").open("rb") as file:
+        for place, some in enumerate(rows):
+            size = some * int(kind.itemsize * np.prod(shape, dtype=np.int64))
+            content = seal.opened(file.read(_NONCE_BYTES + size + 16), name, place)
+            flat[done : done + size] = np.frombuffer(content, dtype=np.uint8)
+            done += size
+        if file.read(1):
+            raise ValueError("more than was written")
+    return found

@@ -1,0 +1,271 @@
+"""The table `[parties]`: who takes part, what they may be called, and what is assumed of them.
+
+Messages to people say who is to blame by a name, and names become parts of paths. So nobody may be
+called as one calls what is no party (the relay, everybody, the public test set), nor as another
+role is called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from hubbub.core.errors import StudyError
+from hubbub.core.section import Section
+from hubbub.core.settings import (
+    by_hand,
+    later,
+    one_of,
+    read,
+    read_key,
+    settings,
+    text,
+    texts,
+    whole,
+)
+
+_ROSTER = re.compile(r"(|[0-9a-f]{64})")
+# No space, so that " and " stands between names only; and never "..".
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+_NOBODY = frozenset({"relay", "everybody", "test"})
+_NODE = "node-"
+_MOST_SILOS = 100_000
+
+
+def parties_from(stated: Mapping[str, Any]) -> Parties:
+    """The parties that a table states."""
+    parties = read(Parties, "parties", stated, names=_names, roster=_roster)
+    _check_parties(parties)
+    return parties
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """The names of silos that were only counted: silo-1 ... silo-N."""
+    return tuple(f"silo-{number}" for number in range(1, count + 1))
+
+
+def _roster(section: Section) -> str:
+    """The digest of the roster, where the parties run apart."""
+    digest = str(read_key(Parties, section, "roster"))
+    if not _ROSTER.fullmatch(digest):
+        raise section.refusal(
+            "roster", "the roster's digest, 64 hexadecimal digits", "ask `hubbub roster` for it"
+        )
+    return digest
+
+
+def _names(section: Section) -> tuple[str, ...]:
+    """The silos' names: listed, or made up."""
+    if "names" not in section:
+        return numbered(read_key(Parties, section, "silos"))
+    names = section.texts("names", ())
+    valid = all(map(is_name, names))
+    if not 2 <= len(names) <= _MOST_SILOS or len(set(names)) < len(names) or not valid:
+        raise section.refusal(
+            "names",
+            "at least two different names of letters a-z and digits, with '-', '_' and '.' inside",
+            "rename the silos",
+        )
+    if any(map(is_reserved, names)):
+        others = "names other than test, aggregator, relay, everybody, node-…"
+        raise section.refusal("names", others, "rename them")
+    if "silos" in section and read_key(Parties, section, "silos") != len(names):
+        raise section.refusal("silos", f"{len(names)}, the number of names", "leave it out")
+    return names
+
+
+@settings
+class Parties:
+    """Who takes part, and what is assumed of them."""
+
+    names: Annotated[
+        tuple[str, ...],
+        {
+            "silos": whole(
+                2,
+                _MOST_SILOS,
+                "How many silos; they are called `silo-1`, `silo-2`, …",
+                default="either",
+            )
+        },
+        by_hand(
+            texts(
+                "Their names, in the roster's order. Not `test`, `aggregator`, `relay`, "
+                "`everybody`, `node-…`.",
+                "list of at least 2 texts of a–z, 0–9, `-`, `_`, `.`; the first character a letter "
+                "or digit, at most 64",
+                default="either",
+            )
+        ),
+    ]
+    compute_nodes: Annotated[
+        int,
+        whole(
+            0,
+            1000,
+            "[Compute nodes](protocol.md) that remove the masks; 0: silos share masks pairwise.",
+        ),
+    ] = 0
+    nodes_per_silo: Annotated[
+        int,
+        whole(0, 1000, "How many of them each silo uses ([P4](privacy.md#p4)); 0: all."),
+    ] = 0
+    node_hosts: Annotated[
+        tuple[str, ...],
+        later(
+            texts(
+                "Silos that run the compute nodes, in the nodes' order, each another: at least "
+                "colluders + 2, so that one is left whose silo is honest and does not look on "
+                "([P30](privacy.md#p30)). Empty: others run them.",
+                "list of names of silos",
+            )
+        ),
+    ] = ()
+    colluders: Annotated[
+        int,
+        whole(
+            0,
+            1_000_000,
+            "Silos that may join the adversary without loss ([P3](privacy.md#p3)); with `dropouts` "
+            'at most silos − 2 (− 1 with `"tee"`).',
+        ),
+    ]
+    dropouts: Annotated[
+        int,
+        whole(
+            0,
+            1_000_000,
+            "Silos that may be missing from a session or a round without loss; 0 with "
+            '`"without-replacement"`.',
+        ),
+    ] = 0
+    trust: Annotated[
+        str,
+        one_of(
+            "none",
+            "tee",
+            says='Whether attested silos are believed to add their noise. Running `"tee"` needs '
+            "`[attestation.silo]`.",
+        ),
+    ] = "none"
+    shares: Annotated[
+        str,
+        one_of(
+            "compressed",
+            "full",
+            says='`"full"` sends one vector to each node, at least two, instead of the masked '
+            "vector to the aggregator ([SHARE](protocol.md)).",
+        ),
+    ] = "compressed"
+    roster: Annotated[
+        str,
+        by_hand(
+            text(
+                "The digest that `hubbub roster` prints; demanded [among machines](network.md).",
+                "64 digits 0–9, a–f",
+                pattern="^[0-9a-f]{64}$",
+            )
+        ),
+    ] = ""
+
+    @property
+    def silos(self) -> int:
+        """N, the number of silos."""
+        return len(self.names)
+
+
+def _check_parties(parties: Parties) -> None:
+    """Enough silos for the noise, enough compute nodes for the shares."""
+    _check_noise_shares(parties)
+    if parties.nodes_per_silo > parties.compute_nodes:
+        raise StudyError(
+            f"expected parties.nodes_per_silo <= compute_nodes = {parties.compute_nodes}, "
+            f"got {parties.nodes_per_silo}; lower it or leave it out"
+        )
+    if parties.shares == "full":
+        _check_full_shares(parties)
+    if parties.node_hosts:
+        _check_node_hosts(parties)
+
+
+def _check_noise_shares(parties: Parties) -> None:
+    """Enough silos must be left to add the noise (docs/privacy.md P3)."""
+    spare = 1 if parties.trust == "tee" else 2
+    most = parties.silos - spare
+    if parties.dropouts > most:
+        raise StudyError(
+            f"expected parties.dropouts <= silos - {spare} = {most}, "
+            f"got {parties.dropouts}; lower it or add silos"
+        )
+    if parties.colluders > most - parties.dropouts:
+        raise StudyError(
+            f"expected parties.colluders <= silos - dropouts - {spare} = "
+            f"{most - parties.dropouts}, got {parties.colluders}; "
+            "lower colluders or dropouts, or add silos"
+        )
+
+
+def _check_node_hosts(parties: Parties) -> None:
+    """One node is left if all colluders and one that looks on run some (docs/privacy.md P30)."""
+    hosts, least = parties.node_hosts, parties.colluders + 2
+    if not set(hosts) <= set(parties.names) or len(set(hosts)) < len(hosts):
+        raise StudyError(
+            f"expected parties.node_hosts to name silos, each once, got {', '.join(hosts)}; "
+            "name those of parties.names that run a node"
+        )
+    if len(hosts) != parties.compute_nodes:
+        raise StudyError(
+            f"expected parties.node_hosts to name a silo for each of {parties.compute_nodes} "
+            f"compute nodes, got {len(hosts)}; name them all, or set compute_nodes"
+        )
+    if len(hosts) < least:
+        raise StudyError(
+            f"expected at least colluders + 2 = {least} parties.node_hosts, so that one node is "
+            f"left that no colluder runs, got {len(hosts)}; name more, or lower colluders"
+        )
+
+
+def _check_full_shares(parties: Parties) -> None:
+    """A vector that is split among nodes needs two of them, or it is not split."""
+    if parties.compute_nodes < 2:
+        raise StudyError(
+            'expected compute_nodes >= 2 with parties.shares = "full", '
+            f"got {parties.compute_nodes}; add compute nodes or remove shares"
+        )
+    if parties.nodes_per_silo == 1:
+        raise StudyError(
+            'expected parties.nodes_per_silo >= 2 with parties.shares = "full", got 1: a silo\'s '
+            "only node would see its vector; raise it or leave it out"
+        )
+
+
+def is_name(name: str) -> bool:
+    """Whether a name is short and plain."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_reserved(name: str, role: str = "silo") -> bool:
+    """Whether a name means something else than a party with this role."""
+    another = (name == "aggregator" and role != "aggregator") or (
+        name.startswith(_NODE) and role != "node"
+    )
+    return another or name in _NOBODY
+
+
+def check_name(name: str, role: str) -> None:
+    """Refuse what no party with this role can be called.
+
+    Raises:
+        StudyError: it is no short name of plain letters, or means somebody else.
+    """
+    if not is_name(name):
+        raise StudyError(
+            "expected a name of up to 64 letters a-z and digits, with '-', '_' and '.' inside, got "
+            f"{name[:80]!r}; choose another"
+        )
+    if is_reserved(name, role):
+        raise StudyError(
+            f"expected a name that means nobody else, got {name!r} for a {role}; choose another "
+            "than relay, everybody, test, aggregator and node-…"
+        )

@@ -1,0 +1,378 @@
+"""The study as a whole: read from a file, checked across its tables, named by its hash.
+
+Its canonical form (all defaults written out, keys sorted) has a SHA-256, the study id, to which
+every key, signature and ledger row is bound. This file knows which tables there are; what is in
+them is the business of the file of that name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.disk import read_text, toml_table
+from hubbub.core.errors import StudyError
+from hubbub.core.section import Section, shown
+from hubbub.core.settings import canonical
+from hubbub.core.study import file_limits, import_path
+from hubbub.core.study.ask import (
+    ENTRY_POINTS,
+    Ask,
+    Surroundings,
+    asks,
+)
+from hubbub.core.study.attested_roles import Attestation, attestation_from
+from hubbub.core.study.contradictions import refuse_contradictions
+from hubbub.core.study.data import Data, columns_of
+from hubbub.core.study.data_table import data_from
+from hubbub.core.study.parties import Parties, parties_from
+from hubbub.core.study.privacy import Privacy, privacy_from
+from hubbub.core.study.source import table_sources
+from hubbub.core.study.study_head import HASHES, head_from
+from hubbub.core.study.toml_faults import file_remedy, read_fault, syntax_fault
+from hubbub.core.study.toml_text import text_of
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
+
+FORMAT = 2  # of the canonical form; tests/study/study_ids.json pins what it makes of studies
+_TABLES = ("parties", "data", "privacy")
+_ATTESTATION = "attestation"
+
+
+@dataclass(frozen=True, init=False)
+class Study:
+    """A complete and consistent study: everything public that the parties agree on.
+
+    Make it with `load`, `parse` or `from_table`, or from keywords, each a mapping of the keys of
+    its table; all of them check it. docs/study.md lists all tables and keys with their ranges.
+
+    Args:
+        name: 1 to 200 printable characters.
+        transcript: what a run keeps of the masked vectors for those who verify it: "full", so that
+            every sum can be made again, or "hashes".
+        code: SHA-256 of the sources of code that is not part of hubbub, by its name.
+        parties: who takes part, and how many of them may be dishonest or missing.
+        data: where each silo finds its records, and what is public about them.
+        privacy: epsilon, delta and the relation between neighbouring data sets.
+        attestation: what parties must show of the machines and the code that they run; None:
+            nothing.
+        toml: the text that the study was read from; empty if there is none.
+        asked: what the study asks of its silos, by table: a model and how it is trained, and
+            whatever else an `Ask` reads. Each table is an attribute of the study, too, None where
+            it is absent, and may be given as a keyword of its own.
+
+    Raises:
+        StudyError: it is no complete and consistent study.
+
+    >>> made = Study(
+    ...     name="example",
+    ...     parties={"silos": 4, "colluders": 1},
+    ...     data={"source": "hubbub.datasets:heart", "records": 740},
+    ...     model={"kind": "logistic", "inputs": [26]},
+    ...     training={"steps": 10, "sampling": "full-batch"},
+    ...     privacy={"epsilon": 1.0, "delta": 1e-5},
+    ... )
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 10, sampling = "full-batch"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> study.parties.names, study.training.clip_norm, study == made
+    (('silo-1', 'silo-2', 'silo-3', 'silo-4'), 1.0, True)
+    """
+
+    name: str
+    transcript: str
+    code: tuple[tuple[str, str], ...]
+    parties: Parties
+    data: Data
+    privacy: Privacy
+    attestation: Attestation | None
+    asked: tuple[tuple[str, Any], ...]
+    toml: str = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        parties: Parties | Mapping[str, Any],
+        data: Data | Mapping[str, Any],
+        privacy: Privacy | Mapping[str, Any],
+        transcript: str = HASHES,
+        code: tuple[tuple[str, str], ...] | Mapping[str, str] = (),
+        attestation: Attestation | Mapping[str, Any] | None = None,
+        toml: str = "",
+        asked: tuple[tuple[str, Any], ...] = (),
+        **tables: Any,
+    ) -> None:
+        if strange := tables.keys() - _asked_tables():
+            raise TypeError(f"expected a table of a study, got {min(strange)!r}")
+        chosen = {**dict(asked), **tables}
+        by_rank = [key for key in _asked_tables() if chosen.get(key) is not None]
+        fixed = {"parties": parties, "data": data, "privacy": privacy, "attestation": attestation}
+        stated = {k: v for k, v in {**fixed, **chosen}.items() if isinstance(v, Mapping)}
+        values = {
+            **fixed,
+            "name": name,
+            "transcript": transcript,
+            "code": tuple(dict(code).items()),
+            "asked": tuple((key, chosen[key]) for key in by_rank),
+            "toml": toml,
+        }
+        if stated:  # from keywords, which are read like a file
+            head = {"name": name, "transcript": transcript, "code": dict(code)}
+            values = dict(vars(Study.from_table({"study": head, **stated})))
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the study asks by a table; None where it has no such table."""
+        if name not in _asked_tables():
+            raise AttributeError(f"a study has no {name!r}")
+        return dict(self.__dict__["asked"]).get(name)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Study:
+        """The study in a file.
+
+        Args:
+            path: of a TOML file in UTF-8.
+
+        Returns:
+            The study; its `toml` is the text of the file.
+
+        Raises:
+            StudyError: the file cannot be read, or holds no complete and consistent study.
+        """
+        path = Path(path)
+        try:
+            text = read_text(path)
+        except (OSError, ValueError) as error:
+            raise StudyError(
+                f"expected a readable study file, got {shown(str(path))}: {read_fault(error)}; "
+                f"{file_remedy(path)}"
+            ) from None
+        return cls.parse(text)
+
+    @staticmethod
+    def expect(value: object) -> None:
+        """Refuse what is no study, such as the path of one.
+
+        Args:
+            value: what was given where a study is needed.
+
+        Raises:
+            StudyError: it is no `Study`.
+        """
+        if not isinstance(value, Study):
+            raise StudyError(
+                f"expected a Study, got {type(value).__name__}; load it with hubbub.Study.load"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Study:
+        """The study in a TOML text.
+
+        Args:
+            text: what a study file holds.
+
+        Returns:
+            The study; its `toml` is the text.
+
+        Raises:
+            StudyError: the text is no TOML, or no complete and consistent study.
+        """
+        text = text.removeprefix("\ufeff")  # which some editors put first
+        try:
+            table = toml_table(text)
+        except ValueError as error:
+            raise StudyError(
+                f"expected a TOML file, got {syntax_fault(error, text)}; fix it"
+            ) from None
+        return cls.from_table(table, toml=text)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any], *, toml: str = "") -> Study:
+        """The study in a table as `tomllib` gives it.
+
+        Args:
+            table: one table for each of study, parties, data, model, training and privacy, and
+                perhaps one each for statistics and synthetic, beside which model and training may
+                be left out, one each for validation and coefficients, and one for attestation.
+            toml: the text that the table was read from, if there is one.
+
+        Returns:
+            The study.
+
+        Raises:
+            StudyError: a key is unknown or missing, a value is out of range, or two of them
+                contradict each other.
+        """
+        long_texts = [source.long_texts for source in table_sources()]
+        file_limits.check_size(
+            table, {f"data.{key}": most for keys in long_texts for key, most in keys.items()}
+        )
+        top = Section("", table, ("study", *_TABLES, *_asked_tables(), _ATTESTATION))
+        present = [ask for ask in asks() if any(key in top for key in ask.tables)]
+        if not any(ask.precedence for ask in present):
+            present.append(_usual())  # whose tables are missed
+        needed = (key for ask in present for key in ask.tables)
+        parts = {key: top.table(key) for key in ("study", *_TABLES, *needed)}
+        main = max(present, key=lambda ask: ask.precedence)
+        trains = any(ask.trains for ask in present)
+        data = data_from(parts["data"], targeted=trains)
+        asked: dict[str, Any] = {}
+        for ask in sorted(present, key=lambda ask: ask.rank):
+            around = Surroundings(data=data, is_main=ask is main, trains=trains)
+            asked |= ask.read(top, around)
+        study = cls(
+            **head_from(parts["study"]),
+            parties=parties_from(parts["parties"]),
+            data=data,
+            privacy=privacy_from(parts["privacy"]),
+            attestation=attestation_from(
+                top.table(_ATTESTATION) if _ATTESTATION in top else {},
+                nodes=bool(parts["parties"].get("compute_nodes")),
+            ),
+            asked=tuple(asked.items()),
+            toml=toml,
+        )
+        refuse_contradictions(study)
+        if strange := [name for name, _ in study.code if name not in study.own_code]:
+            raise StudyError(
+                f"expected study.code to hold code that the study names, got {shown(strange[0])}; "
+                "remove it"
+            )
+        return study
+
+    def as_toml(self) -> str:
+        """A study file that says the same: the text it was read from, or one written anew.
+
+        Guarantees:
+            1. `Study.parse(study.as_toml()).id == study.id`.
+            2. A study that was read keeps its text, comments included; one that was changed since
+               with `dataclasses.replace` does not.
+
+        Returns:
+            A TOML text.
+
+        Raises:
+            StudyError: the study was put together by hand from values that no file can hold.
+        """
+        if self.toml and Study.parse(self.toml).id == self.id:
+            return self.toml
+        text = text_of(self)
+        if Study.parse(text).id != self.id:
+            raise StudyError(
+                "expected a study whose values have the types that a file gives them, got another "
+                "one; make it with Study.from_table, or write 1.0 where a whole number stands for "
+                "a real one"
+            )
+        return text
+
+    def changed(self, **changes: Any) -> Study:
+        """The study with other fields or tables; it keeps no text.
+
+        Args:
+            changes: by the name of a field, or of a table that an ask reads.
+
+        Returns:
+            A study that nothing has checked.
+        """
+        return replace(self, toml="", **changes)
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        """The kinds of what it asks, by rank."""
+        tables = dict(self.asked).keys()
+        return tuple(ask for ask in asks() if ask.tables[0] in tables)
+
+    @property
+    def main_ask(self) -> Ask:
+        """The one that has what the others leave of epsilon."""
+        return max(self.asks, key=lambda ask: ask.precedence)
+
+    @property
+    def reads_cells(self) -> bool:
+        """Whether columns as they are asked of, and not only features of them."""
+        return any(ask.cells(self) is not None for ask in self.asks)
+
+    @property
+    def trains(self) -> bool:
+        """Whether it trains a model, so that records have features and a target."""
+        return any(ask.trains for ask in self.asks)
+
+    @property
+    def subgroups(self) -> tuple[Levels, ...]:
+        """Classes of columns that silos note of each record beside its features."""
+        return tuple(levels for ask in self.asks for levels in ask.subgroups(self))
+
+    @property
+    def cell_columns(self) -> Mapping[str, Column]:
+        """The columns whose cells may be asked of; StudyError if nothing says what they are."""
+        asked = (ask.cells(self) or {} for ask in self.asks)
+        return dict(columns_of(self.data)) | {k: v for columns in asked for k, v in columns.items()}
+
+    @property
+    def own_code(self) -> tuple[str, ...]:
+        """The names of code that is not part of hubbub and that a run of the study calls.
+
+        Reading, planning and approving a study, and verifying a run of it, call none of it.
+        """
+        named = [self.data.source, *(name for ask in self.asks for name in ask.own_code(self))]
+        return tuple(name for name in named if import_path.is_own(name))
+
+    @property
+    def shows_counts(self) -> bool:
+        """Whether batches are drawn by all silos together, so that their sizes are public."""
+        return any(ask.shows_counts(self) for ask in self.asks)
+
+    @property
+    def is_unattested(self) -> bool:
+        """Whether silos are believed to add their noise and asked for no evidence of it."""
+        asked = self.attestation is not None and self.attestation.silo is not None
+        return self.parties.trust == "tee" and not asked
+
+    @property
+    def canonical(self) -> bytes:
+        """The canonical form: JSON with sorted keys, every default written out (`settings`)."""
+        content: dict[str, Any] = {
+            "name": self.name,
+            "transcript": self.transcript,
+            "attestation": None if self.attestation is None else self.attestation.to_dict(),
+            "format": FORMAT,
+        }
+        content |= {key: canonical(getattr(self, key)) for key in ("code", *_TABLES)}
+        content["data"] |= content["data"].pop("request") or {}
+        for ask in asks():  # those whose tables came after ids were pinned are left out if absent
+            content |= dict.fromkeys(ask.tables) if ask.is_pinned else {}
+            content |= ask.canonical(self) if ask in self.asks else {}
+        return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+    @cached_property
+    def id(self) -> bytes:
+        """SHA-256 of the canonical form, 32 bytes."""
+        return hashlib.sha256(self.canonical).digest()
+
+
+@cache
+def _asked_tables() -> tuple[str, ...]:
+    """The tables of all kinds of asks, by rank."""
+    return tuple(key for ask in asks() for key in ask.tables)
+
+
+def _usual() -> Ask:
+    """What a study asks that has no table of any ask: its tables are missed."""
+    if not asks():
+        raise StudyError(
+            f"expected a package that registers {ENTRY_POINTS}, found none; install hubbub whole"
+        )
+    return max(asks(), key=lambda ask: ask.precedence)

@@ -1,0 +1,191 @@
+"""Files of records as text: the cells of a CSV or Parquet file by column, stripped, "" if missing.
+
+What a cell means is not decided here. Exceptions of the readers beneath may quote the file, so
+none of them is passed on or chained: an error is raised after their `except` clause has ended.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from decimal import Decimal
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.disk import open_ordinary
+from hubbub.core.errors import DataError, with_extra
+from hubbub.core.tabular.csv_text import cell_text
+
+# A Parquet file may pack a column of equal cells into a few bytes: as many cells as it may have.
+_FEW, _PACKED = 1 << 20, 16  # of any file; and for each of its bytes
+_BATCH = 1024  # rows that are unpacked at once
+_REMEMBERED = 1000  # texts of a column
+
+
+def read_cells(path: Path, wanted: Sequence[str] = ()) -> dict[str, list[str]]:
+    """The cells of a `.parquet` file, or else of a CSV file, by column and as stripped text.
+
+    Args:
+        path: the file.
+        wanted: columns without which others need not be read: a Parquet file may hold some that are
+            no text or number; without any, all are.
+
+    Raises:
+        DataError: the file is missing, damaged, or not a table with distinct column names.
+    """
+    return _parquet_cells(path, wanted) if path.suffix.lower() == ".parquet" else _csv_cells(path)
+
+
+def cells_of(table: Any) -> dict[str, list[str]]:
+    """The cells of a table in memory, as `read_cells` gives those of a file.
+
+    Args:
+        table: a data frame, or any mapping of column names to values.
+
+    Raises:
+        DataError: it is none, or its columns are not of one length.
+    """
+    names = getattr(table, "columns", None)
+    try:
+        names = list(table if names is None else names)
+        cells = {str(name): [_in_memory(value) for value in table[name]] for name in names}
+    except (TypeError, KeyError, IndexError):
+        raise DataError(
+            f"expected a data frame or a mapping of columns, found {type(table).__name__}; "
+            "convert it"
+        ) from None
+    if len(set(map(len, cells.values()))) > 1 or len(cells) < len(names):
+        lengths = {name: len(own) for name, own in cells.items()}
+        usual = Counter(lengths.values()).most_common(1)[0][0]
+        odd = [name for name, length in lengths.items() if length != usual]
+        twice = [name for name, times in Counter(map(str, names)).items() if times > 1]
+        raise DataError(
+            "expected columns of one length with names of their own, found others: "
+            f"{', '.join(map(repr, (odd or twice)[:5]))}; correct the table"
+        )
+    return cells
+
+
+def at_row(where: str, row: int) -> str:
+    """How error messages point to a row, which is counted from 0 here and from 1 there."""
+    return f"in {where}, row {row + 1} after the header"
+
+
+def _csv_cells(path: Path) -> dict[str, list[str]]:
+    rows = _csv_rows(path)
+    header = [name.strip() for name in rows[0]] if rows else []
+    if not header or len(set(header)) < len(header) or "" in header:
+        raise DataError(
+            f"expected a first line with distinct column names in {path.name}, found an empty or "
+            "repeated name; correct the header"
+        )
+    body = [row for row in rows[1:] if row]
+    for number, row in enumerate(body):
+        if len(row) != len(header):
+            raise DataError(
+                f"expected {len(header)} cells {at_row(path.name, number)}, found {len(row)}; "
+                "check the commas and quotes of that row"
+            )
+    return {name: [row[k].strip() for row in body] for k, name in enumerate(header)}
+
+
+def _csv_rows(path: Path) -> list[list[str]]:
+    reason = "it is not there, is no ordinary file or may not be read"
+    try:
+        with open_ordinary(path) as raw, TextIOWrapper(raw, "utf-8-sig", newline="") as file:
+            return [[*map(cell_text, row)] for row in csv.reader(file, strict=True)]
+    except OSError:
+        pass
+    except UnicodeDecodeError:
+        reason = "it is not UTF-8 text"
+    except csv.Error:
+        reason = "its quotes or line ends are damaged"
+    # Raised out here because the exceptions above carry bytes of the file.
+    raise DataError(
+        f"expected a readable CSV file {path.name}, but {reason}; check data.files or the path"
+    )
+
+
+def _parquet_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise DataError(
+            f"expected pyarrow to read {path.name}, found that it is not installed; "
+            f"convert the file to .csv, or {with_extra('parquet')}"
+        ) from None
+    table, names, fits = None, [], True
+    # Whatever a reader says, it may quote a cell.
+    with suppress(Exception), open_ordinary(path) as raw:
+        size = raw.seek(0, 2)
+        file = parquet.ParquetFile(raw, thrift_string_size_limit=size + 1)
+        names = file.schema_arrow.names
+        read = [name for name in names if not wanted or name in wanted]
+        fits = is_in_proportion(file.metadata, len(read), size)
+        if fits and len(set(names)) == len(names):
+            table = _in_batches(file, read)
+    if len(set(names)) < len(names):
+        raise DataError(
+            f"expected every column of {path.name} once, found one twice; remove one of them"
+        )
+    if not fits:
+        raise DataError(
+            f"expected a Parquet file {path.name} of cells in proportion to its size, found far "
+            "more of them; convert it to .csv if it is what it should be"
+        )
+    if table is None:
+        raise DataError(
+            f"expected a readable Parquet file {path.name}, found that it is not there or damaged; "
+            "check the path"
+        )
+    return table
+
+
+def is_in_proportion(metadata: Any, columns: int, size: int) -> bool:
+    """Whether a file of so many bytes states cells, and bytes once unpacked, that it may have."""
+    groups = range(metadata.num_row_groups)
+    rows = max(metadata.num_rows, sum(metadata.row_group(k).num_rows for k in groups))
+    unpacked = sum(metadata.row_group(k).total_byte_size for k in groups)
+    room = _FEW + _PACKED * size
+    return bool(rows * max(columns, 1) <= room and unpacked <= 8 * room)
+
+
+def _in_batches(file: Any, names: list[str]) -> dict[str, list[str]]:
+    """The cells of some columns; equal ones share their text, as far as that is quickly seen."""
+    cells: dict[str, list[str]] = {name: [] for name in names}
+    texts: dict[str, dict[str, str]] = {name: {} for name in names}
+    for batch in file.iter_batches(_BATCH, columns=names, use_threads=False):
+        for name in names:
+            seen = texts[name]
+            for value in batch.column(name).to_pylist():
+                text = text_of(value)
+                cells[name].append(seen.get(text, text))
+                if len(seen) < _REMEMBERED:
+                    seen.setdefault(text, text)
+    return cells
+
+
+def _in_memory(value: object) -> str:
+    """The text of a cell of a data frame, which has values of its own for what is missing."""
+    return "" if type(value).__name__ in ("NAType", "NaTType") else text_of(value)
+
+
+def text_of(value: object) -> str:
+    """The text of a value; numbers that are equal have one, whatever sign of zero and scale.
+
+    >>> text_of(-0.0), text_of(Decimal("1.50")), text_of(None)
+    ('0.0', '1.5', '')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float):
+        return str(value + 0.0)
+    if isinstance(value, Decimal) and value.is_finite():
+        text = f"{value:f}"  # of any length: arithmetic rounds to 28 digits
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return "0" if text == "-0" else text
+    return str(value).strip()

@@ -1,0 +1,267 @@
+"""The records of one silo, as arrays: what a training step reads, and nothing that is ever sent.
+
+Rows of one patient are one protected unit, up to a public number of them. A unit has a place for
+each of that many rows. Places that a patient has no row for hold the patient's first row once more,
+and count nothing; so a unit's shape is public, and nothing in it is from anybody else
+(docs/privacy.md P21). This file knows numpy and the error tree; it must not know where records come
+from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import DataError
+from hubbub.core.tabular.patient_keys import patient_numbers
+
+MOST_PER_PATIENT = 1000  # as many as the accountant knows (P20)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Records:
+    """The records of one silo, or the public test set. Never printed, never sent.
+
+    A data function of your own returns them (docs/data.md).
+
+    Args:
+        inputs: finite numbers, float32, shape (n, features), or (n, ...) for images; the model sees
+            them as they are.
+        targets: shape (n,): float32 in {0, 1} for two classes, int64 class numbers from 0 for
+            several classes, float64 for amounts and counts in their own unit; or float64 of shape
+            (n, 2) for times from 0, each with 1 if it ends with the event, else 0, and for
+            counts, each with its exposure.
+        patients: shape (n,), whole numbers or texts: rows with the same one, as `patient_key` reads
+            it, are one protected unit (`data.patient`); kept as numbers from 0. None: each row is a
+            unit.
+        groups: shape (n, columns): the place of each record among the public classes of columns by
+            which a model is scored apart, -1 for none; no model sees them. None: there are none.
+
+    Raises:
+        DataError: shapes, lengths or types differ from these, a value is not finite, or a patient's
+            text is empty.
+
+    >>> records = Records(
+    ...     inputs=np.zeros((3, 2), dtype=np.float32), targets=np.array([0, 1, 2], dtype=np.int64)
+    ... )
+    >>> records, len(records)
+    (<Records of shape (2,), targets int64>, 3)
+    """
+
+    inputs: NDArray[Any]
+    targets: NDArray[Any]
+    patients: NDArray[Any] | None = None
+    groups: NDArray[np.intp] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what a step could not use safely; no message holds a value or a count."""
+        for name, array in (("inputs", self.inputs), ("targets", self.targets)):
+            if not isinstance(array, np.ndarray):
+                raise DataError(
+                    f"expected {name} to be a numpy array, found {type(array).__name__}; "
+                    "convert it with numpy.asarray"
+                )
+        self._check_types()
+        self._check_shapes()
+        self._check_values()
+        if self.patients is not None:
+            self._check_patients(self.patients)
+            object.__setattr__(self, "patients", _numbered(self.patients))
+
+    def __len__(self) -> int:
+        """How many records there are: itself private to the silo."""
+        return len(self.targets)
+
+    @property
+    def units(self) -> int:
+        """How many protected units there are, patients or records: private to the silo too."""
+        return len(self) if self.patients is None else int(self.patients.max(initial=-1)) + 1
+
+    def part(self, chosen: NDArray[Any]) -> Records:
+        """Some of the records.
+
+        Args:
+            chosen: their numbers, or (n,) bool.
+
+        Returns:
+            The same arrays if all are chosen by True.
+        """
+        if chosen.dtype == bool and chosen.all():
+            return self
+        patients = None if self.patients is None else self.patients[chosen]
+        groups = None if self.groups is None else self.groups[chosen]
+        return Records(
+            inputs=self.inputs[chosen],
+            targets=self.targets[chosen],
+            patients=patients,
+            groups=groups,
+        )
+
+    def with_inputs(self, inputs: NDArray[Any]) -> Records:
+        """The same records with other inputs.
+
+        Args:
+            inputs: (n, ...) float32.
+
+        Returns:
+            They have the same targets and patients.
+        """
+        return replace(self, inputs=inputs)
+
+    def capped(self, most: int) -> Records:
+        """No more than the first so many records of each patient, in their order.
+
+        Args:
+            most: the public number.
+
+        Returns:
+            The other records are left out, whatever they hold.
+        """
+        if self.patients is None:
+            return self
+        return self.part(first_rows(self.patients, most))
+
+    @staticmethod
+    def together(several: Sequence[Records]) -> Records:
+        """The records of several silos; a patient of one is nobody of another.
+
+        Args:
+            several: at least one.
+
+        Returns:
+            One silo's after the other's.
+        """
+        known, ends = [], 0
+        grouped = [one.groups for one in several if one.groups is not None]
+        for one in several:
+            if one.patients is not None:
+                known.append(one.patients + ends)
+                ends += one.units
+        return Records(
+            inputs=np.concatenate([one.inputs for one in several]),
+            targets=np.concatenate([one.targets for one in several]),
+            patients=np.concatenate(known) if known else None,
+            groups=np.concatenate(grouped) if len(grouped) == len(several) else None,
+        )
+
+    def __repr__(self) -> str:
+        """Shows the public shape of one record, neither values nor how many there are."""
+        return f"<Records of shape {self.inputs.shape[1:]}, targets {self.targets.dtype}>"
+
+    def _check_types(self) -> None:
+        if self.inputs.dtype != np.float32:
+            raise DataError(
+                f"expected inputs of type float32, found {self.inputs.dtype}; convert them with "
+                ".astype(numpy.float32)"
+            )
+        if self.targets.dtype not in (np.float32, np.int64, np.float64):
+            raise DataError(
+                "expected targets of type float32 (two classes), int64 (several classes) or "
+                f"float64 (amounts, counts, times), found {self.targets.dtype}; convert them with "
+                ".astype"
+            )
+
+    def _check_shapes(self) -> None:
+        pairs = self.targets.dtype == np.float64 and self.targets.shape[1:] == (2,)
+        if self.inputs.ndim < 2 or (self.targets.ndim != 1 and not pairs):
+            raise DataError(
+                "expected inputs of shape (n, features) and targets of shape (n,), or (n, 2) for "
+                "times and events or counts and exposures in float64, found "
+                f"{self.inputs.ndim} and {self.targets.ndim} dimensions; reshape them"
+            )
+        if len(self.inputs) != len(self.targets):
+            raise DataError(
+                "expected one target per record, found different lengths of inputs and targets; "
+                "check how they were read"
+            )
+
+    def _check_values(self) -> None:
+        if not all(np.isfinite(array).all() for array in (self.inputs, self.targets)):
+            raise DataError(
+                "expected finite numbers only, found infinite or undefined ones; clean the records"
+            )
+        if self.targets.dtype == np.float32 and not np.isin(self.targets, (0, 1)).all():
+            raise DataError(
+                "expected targets of 0 and 1 in float32, found others; number several classes in "
+                "int64, and give amounts and counts in float64"
+            )
+        if self.targets.dtype == np.int64 and (self.targets < 0).any():
+            raise DataError(
+                "expected class numbers from 0 upwards, found a negative one; renumber the classes"
+            )
+        if self.targets.ndim == 2 and (self.targets < 0).any():
+            raise DataError(
+                "expected times with events, or counts with exposures, from 0, found others; "
+                "correct the records"
+            )
+
+    def _check_patients(self, patients: Any) -> None:
+        known = isinstance(patients, np.ndarray) and patients.dtype.kind in "iuU"
+        if not known or patients.shape != self.targets.shape[:1]:
+            raise DataError(
+                "expected patients as an array (n,) of whole numbers or texts, one for each "
+                "record, found something else; convert them with numpy.asarray"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class UnitRows:
+    """The rows of u units, each with k places.
+
+    Args:
+        rows: (u, k) numbers of rows.
+        shares: (u, k) float32: the weight of a place in its unit's mean; they add up to 1, and are
+            0 where a row stands once more.
+    """
+
+    rows: NDArray[np.intp]
+    shares: NDArray[np.float32]
+
+    def means(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(u, ...): each unit's mean of what its rows have, (n, ...)."""
+        found = np.einsum("uk,uk...->u...", self.shares.astype(np.float64), values[self.rows])
+        return np.asarray(found)
+
+
+def unit_rows(units: NDArray[np.intp], most: int) -> UnitRows:
+    """The rows of each unit, in their order, and no more than `most` of them.
+
+    >>> unit_rows(np.array([0, 1, 0]), 2).rows.tolist()
+    [[0, 2], [1, 1]]
+
+    Args:
+        units: (n,) the number of each row's unit: every number from 0 on occurs.
+        most: k, places of a unit.
+    """
+    counts = np.bincount(units)
+    firsts = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.intp)
+    order = np.argsort(units, kind="stable")
+    held = np.arange(most) < counts[:, None]
+    place = np.where(held, np.arange(most), 0)
+    shares = held / np.minimum(counts, most)[:, None]
+    return UnitRows(rows=order[firsts[: len(counts), None] + place], shares=shares.astype("f4"))
+
+
+def first_rows(units: NDArray[np.intp], most: int) -> NDArray[np.bool_]:
+    """(n,): whether a row is among the first `most` of its unit, which its place alone decides.
+
+    >>> first_rows(np.array([0, 1, 0, 0]), 2).tolist()
+    [True, True, True, False]
+    """
+    order = np.argsort(units, kind="stable")
+    ordered = units[order]
+    turn = np.empty(len(units), dtype=np.intp)
+    turn[order] = np.arange(len(units)) - np.searchsorted(ordered, ordered)
+    return np.asarray(turn < most)
+
+
+def _numbered(patients: NDArray[Any]) -> NDArray[np.intp]:
+    """(n,): the number of each patient among those that occur, from 0."""
+    if patients.dtype.kind == "U":
+        return patient_numbers(patients.tolist())
+    _, numbers = np.unique(patients, return_inverse=True)
+    return numbers.reshape(-1).astype(np.intp)

@@ -1,0 +1,240 @@
+"""A table of one silo's records: checked against what the study declares, then encoded.
+
+For a model cells become features and targets. For statistics a number is clipped to the column's
+public bounds, a category is its place in the public list, and what is missing is not a number: no
+default stands in for it, as one does in features. Errors name the file, the column and the row,
+never the content of a cell. This file knows columns and records; it must not know studies, parties,
+models or the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import DataError, StudyError
+from hubbub.core.tabular.cell_rule import (
+    Rule,
+    canonical,
+    label_rule,
+    number_rule,
+    read_column,
+)
+from hubbub.core.tabular.cells import at_row
+from hubbub.core.tabular.column import Column, column_features
+from hubbub.core.tabular.outcome import Outcome, outcomes, two_classes
+from hubbub.core.tabular.patient_keys import patient_numbers
+from hubbub.core.tabular.records import Records, UnitRows, unit_rows
+
+TWO_CLASSES = ("0", "1")
+Codes = NDArray[np.float64]
+
+
+def encode_table(
+    cells: Mapping[str, Sequence[str]],
+    *,
+    target: str,
+    columns: Sequence[Column] = (),
+    positive: Sequence[str] = (),
+    negative: Sequence[str] = (),
+    classes: Sequence[str] = TWO_CLASSES,
+    patient: str = "",
+    outcome: Outcome | None = None,
+    origin: str = "table",
+) -> Records:
+    """The records in the cells of one silo's table.
+
+    Guarantees:
+        1. A record's features depend on that record and the arguments alone.
+        2. No error carries the content of a cell.
+
+    Args:
+        cells: for each column the text of its cells; "" is a missing cell.
+        target: the column to be learned.
+        columns: what becomes features, in this order; other columns are ignored. Without any,
+            all columns but the target must be numeric and are used unscaled, in header order.
+        positive: spellings of the target that count as 1.
+        negative: beside `positive`, the spellings that count as 0; any other is refused.
+        classes: without `positive`, the spellings of the target: class k is the k-th. Two classes
+            give float32 in {0, 1}, more give int64; none: the target is the number 0 or 1.
+        patient: beside `columns`, the column that says whose record it is; empty: none.
+        outcome: what the target is if it is no class, which `positive`, `negative` and `classes`
+            then say nothing about; its targets are float64.
+        origin: what error messages call the table.
+
+    Raises:
+        DataError: the cells do not fit the declared columns.
+        StudyError: the arguments contradict each other.
+    """
+    named = _named(target, outcome)
+    _check_declared_once(named, columns)
+    _check_present([*named, *(column.name for column in columns)], cells, origin)
+    if not cells[target]:
+        raise DataError(f"expected at least one record in {origin}, found none; check the file")
+    where = f"{origin}, column {target!r}"
+    if outcome is None:
+        targets = _targets(cells[target], positive, negative, classes, where)
+    else:
+        targets = outcomes(outcome, target, cells, origin)
+    inputs = encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
+    if not patient:
+        return Records(inputs=inputs, targets=targets)
+    _check_present([patient], cells, origin)
+    patients = _patients(cells[patient], patient, origin)
+    return Records(inputs=inputs, targets=targets, patients=patients)
+
+
+def _patients(texts: Sequence[str], column: str, origin: str) -> NDArray[np.intp]:
+    """Whose each record is, (n,), as numbers from 0; DataError if a cell names nobody."""
+    return patient_numbers(texts, partial(at_row, f"{origin}, column {column!r}"))
+
+
+def encode_inputs(
+    cells: Mapping[str, Sequence[str]],
+    *,
+    target: str,
+    columns: Sequence[Column] = (),
+    outcome: Outcome | None = None,
+    origin: str = "table",
+) -> NDArray[np.float32]:
+    """The features of a table in memory, whose target may be missing; see `encode_table`.
+
+    Returns:
+        (n, features) float32.
+
+    Raises:
+        DataError: a cell does not fit its column, a column is missing, or there is none.
+    """
+    _check_present([column.name for column in columns], cells, origin)
+    if columns:
+        blocks = [
+            column_features(c, cells[c.name], f"{origin}, column {c.name!r}") for c in columns
+        ]
+    else:
+        names = [name for name in cells if name not in _named(target, outcome)]
+        read = (read_column(cells[n], number_rule, f"{origin}, column {n!r}") for n in names)
+        blocks = [values[:, None] for values in read]
+    if not blocks:
+        raise DataError(
+            f"expected a column besides the target {target!r} in {origin}, found none; check the "
+            "separator of the file"
+        )
+    return np.hstack(blocks).astype(np.float32)
+
+
+def _named(target: str, outcome: Outcome | None) -> tuple[str, ...]:
+    """The columns of the target."""
+    return (target, *(outcome.columns if outcome else ()))
+
+
+def _check_declared_once(targets: Sequence[str], columns: Sequence[Column]) -> None:
+    names = [column.name for column in columns]
+    for target in targets:
+        if target in names:
+            raise StudyError(
+                f"expected the target {target!r} not to be a feature too, found it among the "
+                "columns; remove it from data.columns"
+            )
+    if len(set(names)) < len(names):
+        raise StudyError("expected every column once, found a name twice; remove one of the two")
+
+
+def _check_present(names: Sequence[str], cells: Mapping[str, Sequence[str]], origin: str) -> None:
+    for name in names:
+        if name not in cells:
+            raise DataError(
+                f"expected a column {name!r} in {origin}, found none of that name; rename the "
+                "column in the file or correct the study"
+            )
+
+
+def _targets(
+    texts: Sequence[str],
+    positive: Sequence[str],
+    negative: Sequence[str],
+    classes: Sequence[str],
+    where: str,
+) -> NDArray[Any]:
+    if not (positive or classes):
+        return read_column(texts, number_rule, where).astype(np.float32)
+    targets = read_column(texts, class_rule(positive, negative, classes), where)
+    return targets.astype(np.int64 if len(classes) > 2 and not positive else np.float32)
+
+
+def class_rule(positive: Sequence[str], negative: Sequence[str], classes: Sequence[str]) -> Rule:
+    """The rule of a target that is one of two classes with lists of spellings, or of `classes`.
+
+    Raises:
+        StudyError: these are fewer than two, or one is there twice.
+    """
+    if positive:
+        return label_rule(two_classes(positive, negative), "data.positive or data.negative")
+    places = {canonical(spelling): place for place, spelling in enumerate(classes)}
+    if len(places) != len(classes) or len(places) < 2:
+        raise StudyError(
+            f"expected at least two different classes, found {list(classes)!r}; list every class "
+            "of the target once"
+        )
+    return label_rule(places, "data.classes")
+
+
+@dataclass(frozen=True)
+class CodedCells:
+    """One silo's table. Never printed, never sent.
+
+    Args:
+        columns: by name (n,) float64: a number within the bounds, or a category's place from 0; NaN
+            where the cell is missing.
+        units: the rows of each patient, where these are the units; each row is one if None.
+    """
+
+    columns: Mapping[str, Codes] = field(repr=False)
+    units: UnitRows | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        """How many units there are: itself private to the silo."""
+        return len(self.unit_rows.rows)
+
+    @property
+    def unit_rows(self) -> UnitRows:
+        """The rows of each unit."""
+        if self.units is not None:
+            return self.units
+        rows = np.arange(len(next(iter(self.columns.values()))))[:, None]
+        return UnitRows(rows=rows, shares=np.ones(rows.shape, np.float32))
+
+
+def coded_cells(
+    cells: Mapping[str, Sequence[str]],
+    columns: Iterable[Column],
+    origin: str,
+    *,
+    patient: str = "",
+    most: int = 0,
+) -> CodedCells:
+    """The cells of a table that are of these columns.
+
+    Args:
+        cells: of all columns, as texts.
+        columns: of the statistics.
+        origin: what error messages call the table.
+        patient: the column that says whose a record is; empty: each record is a unit.
+        most: records of a patient that count, the first ones.
+
+    Raises:
+        DataError: a column is missing, or a cell is neither of its column nor missing.
+    """
+    coded = {}
+    for column in columns:
+        _check_present([column.name], cells, origin)
+        where = f"{origin}, column {column.name!r}"
+        coded[column.name] = read_column(cells[column.name], column.rule_with_gaps, where)
+    units = None
+    if patient:
+        units = unit_rows(_patients(cells[patient], patient, origin), most)
+    return CodedCells(coded, units)

@@ -1,0 +1,321 @@
+"""The claims of an evidence file, and how each stands for somebody who holds nothing else.
+
+The plan is made again from the study's text, and epsilon from the attempts; signatures are
+verified; the rest is said to be not verifiable. Re-derived is what was computed here from the study
+or from what the parties themselves have signed; what only the aggregator says is signed by it.
+Nothing that a study names is imported, run or opened: the file may come from anybody. The format is
+that of docs/evidence.md, and of the schema in this folder. Nor may its numbers cost whoever checks
+them more than seconds: the accounts of a check have a limit (`MOST_POINTS`), past which a claim is
+said to be not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from math import inf
+from pathlib import Path
+
+from hubbub.core.errors import EffortError, IntegrityError
+from hubbub.core.number_format import at_most
+from hubbub.core.planning.exposure import stated_adversary
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.study_queries import main_of
+from hubbub.core.planning.study_queries import plan as plan_study
+from hubbub.core.privacy.effort import limited
+from hubbub.core.study.attested_roles import SOFTWARE
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.attested_sessions import attested_findings
+from hubbub.core.verification.evidence.audit_result import AUDIT, audit_finding
+from hubbub.core.verification.evidence.evidence_file import (
+    MALFORMED,
+    MODEL,
+    Plain,
+    load,
+)
+from hubbub.core.verification.evidence.finding import (
+    Finding,
+    difference,
+    judged,
+    not_checked,
+    not_verifiable,
+    signed,
+    wrong,
+)
+from hubbub.core.verification.evidence.silo_parts import (
+    SiloWords,
+    count_of,
+    least_attempts,
+    part_claims,
+)
+from hubbub.core.verification.transcript.transcript_header import roster_of
+
+FORMAT = "hubbub evidence 1"
+_KINDS = {
+    **dict.fromkeys(("study", "epsilon", "plan", "files", "versions"), dict),
+    **dict.fromkeys(("silos", "transcripts", "trust", "roster"), list),
+}
+_MEMBERS = {"format", "model", "audit", *_KINDS}
+_ATTESTED = "attested"  # where the study asks for evidence
+_SPENT = {"claimed", "attempts", "after_attempts"}
+MOST_POINTS = 3.2e6  # of the accounts of one check: some three seconds; usual are one or two
+
+
+def within_seconds(*, thorough: bool) -> AbstractContextManager[None]:
+    """Accounts that take seconds at most, whatever a study asks for, unless a check is thorough."""
+    return limited(None if thorough else MOST_POINTS)
+
+
+def check(path: Path, *, thorough: bool = False) -> list[Finding]:
+    """Everything that the file alone can show; errors are those of `load`."""
+    return check_content(load(path), thorough=thorough)
+
+
+def check_content(content: Plain, *, thorough: bool = False) -> list[Finding]:
+    """The claims of evidence whose signature was verified, and how each stands.
+
+    Unless it is to be `thorough`, the accounts take seconds at most, whatever the study asks for.
+    """
+    with within_seconds(thorough=thorough):
+        return _checked(content)
+
+
+def _checked(content: Plain) -> list[Finding]:
+    """The claims, within the work that is allowed."""
+    if content.get("format") != FORMAT:
+        why = "it is of another; use the version of hubbub that wrote it"
+        return [wrong(f"the file has the format “{FORMAT}”", why)]
+    odd = {key for key, kind in _KINDS.items() if not isinstance(content.get(key), kind)}
+    if odd := odd | ((set(content) - {_ATTESTED}) ^ _MEMBERS):
+        why = f"{', '.join(sorted(odd))}: another kind"
+        return [wrong("the file has the members of its format", why)]
+    whole = signed("the file is as the aggregator of its roster signed it, to the last byte")
+    findings = [whole.covering("trust")]
+    findings += _guarded("the study has the id that is claimed", _study_claims, content)
+    if not all(one.holds for one in findings):
+        return findings
+    study = Study.parse(content["study"]["toml"])
+    spoken, words = "every silo speaks for its ledger", _nobodys(content, study)
+    try:
+        words = SiloWords.of(content, study)
+    except MALFORMED as error:
+        findings.append(_unreadable(spoken, error))
+    for claim, claims in (
+        ("the plan and its epsilons follow from the study", _plan_claims),
+        ("epsilon is said for the study's delta, relation and adversary", _asked_claims),
+        (spoken, part_claims),
+        ("the model and the transcripts have digests", _digest_claims),
+        ("the audit is one of the study", _audit_claims),
+        ("parties showed evidence as the study asks", attested_findings),
+        ("what has to be trusted is said", _trust_claims),
+    ):
+        findings += _guarded(claim, claims, content, study, words)
+    return findings
+
+
+def _nobodys(content: Plain, study: Study) -> SiloWords:
+    """The words of silos whose parts cannot be read."""
+    wrongs = ("it cannot be read",) * len(content["silos"])
+    return SiloWords(wrongs=wrongs, doubtful=study.parties.names)
+
+
+def spent(plan: Plan, attempts: int) -> list[Plain]:
+    """Epsilon for every adversary of a plan after so many attempts; null past 50."""
+    if attempts == 0 and not plan.beside:
+        rows = {exposure.adversary: 0.0 for exposure in plan.exposures}
+    else:
+        names = [exposure.adversary for exposure in plan.exposures]
+        rows = {name: plan.epsilon_after(max(attempts, 1), name) for name in names}
+    return [
+        {"adversary": name, "epsilon": epsilon if epsilon < inf else None}
+        for name, epsilon in rows.items()
+    ]
+
+
+@lru_cache(maxsize=4, typed=True)  # asked for by the run's folder and by its evidence
+def remade(study: Study, dimension: object) -> Plan | None:
+    """The plan of a study whose model a run states to be so large.
+
+    None if that needs what only the study's own code or data know; no data set that it names is
+    opened, for the study may come from anybody. IntegrityError if the run states no size.
+    """
+    ask = study.main_ask
+    if type(dimension) is not int or dimension < 1 or not ask.is_dimension(study, dimension):
+        raise IntegrityError(
+            "expected the plan of a run to say how many parameters its model has, it does not"
+        )
+    return plan_study(study, dimension=dimension) if ask.is_planned(study, dimension) else None
+
+
+def trusted(study: Study) -> list[str]:
+    """What no file can show, each a clause that begins with “that”."""
+    parties = study.parties
+    compared = "; compare its digest with that of the roster which they exchanged"
+    claims = [
+        "that the keys in the roster belong to the parties that it names"
+        f"{'' if parties.roster else compared}",
+        "that the silos' software clipped their records and drew their shares of the noise as the "
+        "study says",
+        "that the silos' ledgers, which stay with them, hold what the silos have signed",
+        "that no more silos help the aggregator than the stated epsilon is for, which is "
+        f"{parties.colluders}; the plan says what more of them would learn",
+        "that no person has several records in the study; who has is protected less",
+        "that the metrics were measured as they are told",
+    ]
+    if parties.trust == "tee":
+        claims.append(
+            "that the silos' attested machines keep their secrets: the stated epsilon believes it, "
+            "and the plan says what holds if they do not"
+        )
+    if study.attestation and SOFTWARE in study.attestation.platforms:
+        claims.append(
+            "that parties run the code that they say: evidence of the platform “software” is "
+            "signed with a key that everybody has, and shows nothing"
+        )
+    if parties.compute_nodes:
+        claims.append(
+            "that of the compute nodes which a silo uses one at least does not collude, and that "
+            "of all nodes one that does not was never set back to an earlier state"
+        )
+    if parties.node_hosts:
+        claims.append(
+            "that each compute node is run by the silo that the study names for it: "
+            + ", ".join(parties.node_hosts)
+        )
+    return claims
+
+
+def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: object) -> list[Finding]:
+    """The findings of a check; content that is not what the format says is a finding too."""
+    findings: list[Finding] = []
+    try:
+        findings.extend(claims(*given))
+    except EffortError:
+        findings.append(not_checked(claim))
+    except MALFORMED as error:
+        return [_unreadable(claim, error)]
+    return findings
+
+
+def _unreadable(claim: str, error: Exception) -> Finding:
+    return wrong(claim, f"it cannot be read as evidence: {type(error).__name__}, {error}")
+
+
+def _study_claims(content: Plain) -> Iterator[Finding]:
+    stated = content["study"]
+    study = Study.parse(stated["toml"])
+    made = {"name": study.name, "id": study.id.hex(), "toml": stated["toml"]}
+    claim = f"the study “{study.name}” has the id {study.id.hex()[:16]}…, as follows from its text"
+    yield judged(claim, difference(stated, made, "study")).covering("study")
+
+
+def _plan_claims(content: Plain, study: Study, words: SiloWords) -> Iterator[Finding]:
+    plan_told, account = content["plan"], content["epsilon"]
+    made = remade(study, plan_told["dimension"])
+    if made is None:
+        yield not_verifiable(
+            "that the plan and its epsilons follow from the study: how many features a record has, "
+            "only its own code or data know"
+        ).covering("plan", "epsilon.claimed", "epsilon.after_attempts", "epsilon.attempts")
+        return
+    claim = (
+        f"the plan's numbers follow from the study {study.id.hex()[:16]}…, to six digits, for "
+        f"{made.dimension} parameters"
+    )
+    yield judged(claim, difference(plan_told, made.to_dict())).covering("plan")
+    claim = (
+        f"epsilon is at most {at_most(made.stated.epsilon)} at delta {study.privacy.delta:g} "
+        f"({study.privacy.relation}) against the {made.stated.adversary}, and as listed, to six "
+        "digits, against every other adversary, where the study is carried out as planned"
+    )
+    why = difference(account["claimed"], spent(made, made.mechanism.steps))
+    unshown = "" if words.show(study) else "that it is this study, too few silos have signed"
+    yield _vouched(claim, why, unshown).covering("epsilon.claimed")
+    counted = _attempts_claim(content, study, words, made)
+    yield counted.covering("epsilon.attempts", "epsilon.after_attempts")
+
+
+def _vouched(claim: str, why: str, doubt: str) -> Finding:
+    """A claim that was computed again, and for which its signer stands where there is a doubt."""
+    return signed(f"{claim}: {doubt}") if doubt and not why else judged(claim, why)
+
+
+def _attempts_claim(content: Plain, study: Study, words: SiloWords, made: Plan) -> Finding:
+    """What was spent so far; that no silo has charged more, only all of them can show."""
+    attempts = count_of(content["epsilon"]["attempts"])
+    rows, least = spent(made, attempts), least_attempts(content, study)
+    stated = next(row for row in rows if row["adversary"] == made.stated.adversary)
+    how = "charged" if attempts == words.attempts else "that are counted"
+    claim = f"after the {attempts} attempts {how}, it is at most {at_most(stated['epsilon'])}"
+    why = difference(content["epsilon"]["after_attempts"], rows)
+    if attempts > made.mechanism.paid_attempts:
+        why = f"the study allows for {made.mechanism.steps} attempts"
+    if attempts < least:
+        why = f"the messages that are listed are of {least} attempts at least"
+    if why:
+        return wrong(claim, why)
+    if words.are_final:
+        return judged(
+            f"{claim}; no silo has charged more than {words.attempts}, as all have signed with the "
+            "roster's keys",
+            "",
+        )
+    return signed(f"{claim}; so the aggregator counts: {words.doubt}")
+
+
+def _asked_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:
+    asked = study.privacy
+    made = {
+        "delta": asked.delta,
+        "relation": asked.relation,
+        "stated_adversary": stated_adversary(study.parties),
+    }
+    shown = {key: value for key, value in content["epsilon"].items() if key not in _SPENT}
+    claim = f"epsilon is said for delta, relation and adversary of the study {study.id.hex()[:16]}…"
+    why = difference(shown, made, "epsilon")
+    if not why and shown != made:
+        why = f"delta is {shown['delta']!r}, {asked.delta!r} follows from the study"
+    yield judged(claim, why).covering(*(f"epsilon.{name}" for name in made))
+
+
+def _digest_claims(content: Plain, study: Study, _: object) -> Iterator[Finding]:
+    model, digests = content["model"], content["files"]
+    if model != digests.get(MODEL):
+        why = "the list of files has another digest for it"
+        yield wrong("the model is the one in the list of files", why).covering("model", "files")
+    digest, how = "none" if model is None else f"{model[:16]}…", f"`sha256sum {MODEL}`"
+    said = signed(f"the model has the SHA-256 {digest}; {how} shows whether you have it")
+    yield said.covering("model", "files")
+    purpose = main_of(study).mechanism.purpose
+    main = [transcript for transcript in content["transcripts"] if transcript["purpose"] == purpose]
+    frames = sum(transcript["frames"] for transcript in content["transcripts"])
+    yield signed(
+        f"{len(main)} sessions of {purpose} and {len(content['transcripts']) - len(main)} "
+        f"others, {frames} messages, which are in the run's folder"
+    ).covering("transcripts")
+    versions = ", ".join(f"{name} {number}" for name, number in content["versions"].items())
+    yield signed(f"made by {versions}").covering("versions")
+
+
+def _audit_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:
+    audit, kept = content["audit"], AUDIT in content["files"]
+    if (audit is not None) != kept:
+        why = f"{AUDIT} is {'' if kept else 'not '}among the files, unlike what an audit has found"
+        yield wrong("an audit's file goes with what it has found", why).covering("audit")
+    if audit is not None:
+        finding = audit_finding(audit, study, remade(study, content["plan"]["dimension"]))
+        yield finding.covering("audit")
+
+
+def _trust_claims(content: Plain, study: Study, _: SiloWords) -> Iterator[Finding]:
+    roster = roster_of(content["roster"])
+    claim, named = f"the roster has the digest {roster.digest.hex()}", study.parties.roster
+    if named:  # then the study id stands for these keys
+        other = "" if named == roster.digest.hex() else f"the study names the roster {named}"
+        yield judged(f"{claim}, which the study names", other)
+    else:
+        yield signed(claim)
+    own = trusted(study)
+    yield from map(not_verifiable, own)
+    yield from (not_verifiable(str(one)) for one in content["trust"] if one not in own)

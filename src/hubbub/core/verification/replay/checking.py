@@ -1,0 +1,320 @@
+"""`hubbub verify DIR`: everything about a run that can be done again is done again.
+
+First the bytes (`integrity_check.py`): what was altered is named, and nothing is built on it. Then
+the study and its plan; then every session of the transcript is played
+(`replayed_session.py`), which gives the model bit for bit; then the attempts are counted, and at
+last come the claims of the evidence itself. This file knows where a run keeps what; it holds no
+data of any silo and runs no code that a study names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hubbub.core.errors import (
+    EffortError,
+    HubbubError,
+    IntegrityError,
+    UserError,
+)
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.study_queries import main_of
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.session.layout import round_parameters_of
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.audit_result import AUDIT
+from hubbub.core.verification.evidence.claims import check_content, remade, within_seconds
+from hubbub.core.verification.evidence.collecting import FILE
+from hubbub.core.verification.evidence.evidence_file import (
+    MALFORMED,
+    MODEL,
+    Plain,
+    load,
+    read_plain,
+    read_whole,
+)
+from hubbub.core.verification.evidence.finding import (
+    RESTORE,
+    Finding,
+    difference,
+    judged,
+    not_checked,
+    not_verifiable,
+    rederived,
+    wrong,
+)
+from hubbub.core.verification.replay.course import Course
+from hubbub.core.verification.replay.integrity_check import METRICS, check_rows, integrity_findings
+from hubbub.core.verification.replay.other_transports import Player, other_player
+from hubbub.core.verification.replay.replayed_session import Replay, ReplayedSession
+from hubbub.core.verification.replay.session_findings import (
+    Sessions,
+    attempt_findings,
+    attempts_shown,
+    key_findings,
+    query_count_findings,
+    replay_findings,
+    told_findings,
+)
+from hubbub.core.verification.transcript.frame_records import FOLDER, files, read_header
+from hubbub.core.verification.transcript.transcript_header import Header
+
+_BEYOND = (
+    "plan.json follows from study.toml",
+    "sums, attempts and the model are what the transcripts make of them",
+)
+_NOTHING = np.zeros(0, dtype=np.float32)
+_NO_EVIDENCE = (
+    f"there is no {FILE}, so nothing shows that a transcript was not cut between two messages, "
+    "nor what the ledgers hold; a finished run has one"
+)
+
+
+def verify(
+    folder: Path, look: Callable[[], None] = lambda: None, *, thorough: bool = False
+) -> list[Finding]:
+    """What of a run holds, what does not, and what nobody can show; UserError if there is no run.
+
+    `look` is called after every attempt that was played, to show progress. Sums are made again
+    whatever they take, which is in proportion to the transcripts; the accounts take seconds at
+    most, whatever the study asks for, unless the check is to be `thorough`.
+    """
+    with within_seconds(thorough=thorough):
+        return _verified(folder, look)
+
+
+def _verified(folder: Path, look: Callable[[], None]) -> list[Finding]:
+    """The findings, within the work that is allowed for accounts."""
+    if not (folder / "study.toml").exists() and not (folder / FILE).exists():
+        raise UserError(
+            f"expected the folder of a run at {folder}, found no study.toml in it; name the folder "
+            "that --out named"
+        )
+    findings = list(integrity_findings(folder))
+    if findings:
+        return findings
+    content = load(folder / FILE) if (folder / FILE).exists() else None
+    findings = [_intact(folder, content)]
+    try:
+        study = Study.parse(read_whole(folder / "study.toml").decode())
+        stated = read_plain(folder / "plan.json")
+        remade_plan, beyond = _planned(study, stated)
+    except MALFORMED as error:
+        return [*findings, wrong("study.toml and plan.json can be read", f"{error}; {RESTORE}")]
+    claimed = {} if content is None else content.get("study")
+    if content is not None and (type(claimed) is not dict or claimed.get("id") != study.id.hex()):
+        why = f"it is about another study; {RESTORE}"
+        return [*findings, wrong(f"{FILE} is about the study in study.toml", why)]
+    if content is not None and (folder / AUDIT).exists():
+        findings.append(_audit_kept(folder / AUDIT, content))
+    claims = [not_verifiable(_NO_EVIDENCE)] if content is None else check_content(content)
+    if beyond:
+        return [*findings, *map(not_checked, _BEYOND), *claims]
+    if remade_plan is None:
+        return [*findings, *_without_plan(stated, content), *claims]
+    findings.append(_alike("plan.json follows from study.toml", stated, remade_plan.to_dict()))
+    if findings[-1].holds:
+        sound = content if all(one.holds for one in [*findings, *claims]) else None
+        findings += _played(folder, remade_plan, sound, look)
+        if sound is not None:
+            findings.append(check_rows(folder / METRICS, remade_plan, sound))
+    return findings + claims
+
+
+def _planned(study: Study, stated: Plain) -> tuple[Plan | None, bool]:
+    """The plan that is made again, if it can be; and whether it would take too long."""
+    try:
+        return remade(study, stated["dimension"]), False
+    except EffortError:
+        return None, True
+
+
+def _without_plan(stated: Plain, content: Plain | None) -> Iterator[Finding]:
+    """What can be said where a plan cannot be made again, and nothing played without one."""
+    if content is None:
+        yield not_verifiable(
+            "the plan: how many features a record has, only its own code or data know"
+        )
+    else:
+        yield _alike(f"plan.json is the plan of {FILE}", stated, content.get("plan"))
+    yield not_verifiable("that sums, attempts and the model are what the transcripts make of them")
+
+
+def _audit_kept(path: Path, content: Plain) -> Finding:
+    """Whether the evidence says of an audit what its file does."""
+    claim = f"{path.name} is what {FILE} says that an audit has found"
+    try:
+        return _alike(claim, read_plain(path), content.get("audit"))
+    except MALFORMED as error:
+        return wrong(claim, f"it cannot be read ({type(error).__name__})")
+
+
+def _alike(claim: str, stated: Plain, made: Plain | None) -> Finding:
+    """Whether plain values that were written down are those that follow."""
+    try:
+        why = difference(stated, made)
+    except (OverflowError, RecursionError):
+        why = "it has something past all measure"
+    return judged(claim, f"{why}; {RESTORE}" if why else "")
+
+
+def steps_of(folder: Path) -> int:
+    """How many attempts there may be to play; 0 if the study cannot be read."""
+    try:
+        return main_of(Study.parse(read_whole(folder / "study.toml").decode())).mechanism.steps
+    except MALFORMED:
+        return 0
+
+
+def _intact(folder: Path, content: Plain | None) -> Finding:
+    count = len(files(folder))
+    if content is None:
+        return rederived(f"{count} transcripts, each a whole chain")
+    return rederived(
+        f"{len(content['files'])} files and {count} transcripts are those that {FILE} lists"
+    )
+
+
+def _played(
+    folder: Path, plan: Plan, content: Plain | None, look: Callable[[], None]
+) -> Iterator[Finding]:
+    """The sessions, the attempts and the model."""
+    headers = {path: read_header(path) for path in files(folder)}
+    if len({header.session for header in headers.values()}) < len(headers):
+        yield wrong("each transcript is of another session", f"two are of the same; {RESTORE}")
+        return
+    # A header's number is the aggregator's word: what is asked last is not played before the main
+    # query, whose end it is asked at.
+    paths = sorted(headers, key=lambda path: (_place(plan, headers[path]), path.name))
+    if not any(headers[path].purpose == plan.main.purpose for path in paths):
+        yield not_verifiable(
+            f"there is no transcript of {plan.main.purpose}, as of a baseline: nothing to play"
+        )
+        return
+    if not _has_room(folder, paths, plan):
+        yield not_verifiable(
+            "no file holds a model of the size that the plan states: nothing to play"
+        )
+        return
+    initial = plan.main.query.initial(plan)
+    courses = {
+        planned.purpose: Course(planned, planned.query.start(initial))
+        for planned in plan.stepped
+        if not planned.query.is_asked_last
+    }
+    done: list[tuple[Header, ReplayedSession]] = []
+    for path in paths:
+        header, name = headers[path], f"{FOLDER}/{path.name}"
+        if not _is_earlier(plan, header):
+            _begin_last(plan, courses, done)
+        try:
+            played = _replay(path, header, plan, courses.get(header.purpose)).play(path, look)
+        except HubbubError as error:
+            yield wrong(f"{name} fits", error)
+            return
+        done.append((header, played))
+        course = courses.get(header.purpose)
+        stepped = course is not None and course.led is not None
+        yield from replay_findings(name, header, played, steps=stepped)
+        if played.withheld and plan.study.transcript == "full":
+            why = 'the study says transcript = "full", which is what it was approved with'
+            yield wrong(f"{name} has all vectors", f"{played.withheld} rounds lack some; {why}")
+        yield from _session_findings(folder, plan, header.purpose, course)
+        yield from told_findings(folder, plan, name, header, played)
+        yield from key_findings(name, header, content)
+    yield from plan.main.query.initial_findings(plan.study, initial)
+    yield from query_count_findings(plan, done, content)
+    yield from attempt_findings(plan, done, content)
+    _begin_last(plan, courses, done)
+    for planned in plan.stepped:
+        courses[planned.purpose].miss(attempts_shown(planned, done), planned.mechanism.steps)
+    shown = {played.result for _, played in done if played.result is not None}
+    for planned in plan.stepped:
+        yield from planned.query.replay_findings(folder, plan, courses[planned.purpose], shown)
+
+
+def _session_findings(
+    folder: Path, plan: Plan, purpose: str, course: Course | None
+) -> Iterator[Finding]:
+    """What a session gave that is neither a model nor answers."""
+    planned = next((one for one in plan.stepped if one.purpose == purpose), None)
+    if course is None or planned is None:
+        yield not_verifiable(f"that what the session for {purpose} gave follows from it")
+    else:
+        yield from planned.query.session_findings(folder, purpose, course)
+
+
+def _is_earlier(plan: Plan, header: Header) -> bool:
+    """Whether a session is of something that is asked before the main query has ended."""
+    planned = plan.planned(header.purpose)
+    return planned is None or not planned.query.is_asked_last
+
+
+def _place(plan: Plan, header: Header) -> tuple[bool, bool, int]:
+    """Where a session is played: the main query first, whatever its header says."""
+    return not _is_earlier(plan, header), header.purpose != plan.main.purpose, header.number
+
+
+def _begin_last(plan: Plan, courses: dict[str, Course], done: Sessions) -> None:
+    """Begin what is asked last where the main query has ended, all of whose sessions were played.
+
+    If that could not be made again, what was sent for it first proves nothing.
+    """
+    main = courses[plan.main.purpose]
+    main.miss(attempts_shown(plan.main, done), plan.main.mechanism.steps)
+    end = None if main.led is None else main.led.parameters
+    is_model = end is not None and np.isfinite(end).all()
+    for planned in plan.stepped:
+        if planned.query.is_asked_last and planned.purpose not in courses:
+            begin = planned.query.start(end) if is_model else None
+            courses[planned.purpose] = Course(
+                planned, begin, proven=main.is_proven, model=plan.dimension
+            )
+
+
+def _replay(path: Path, header: Header, plan: Plan, course: Course | None) -> Player:
+    """What plays a transcript again."""
+    numbers = _round_parameters(path, header, plan)
+    if (player := other_player(path, header, numbers, course)) is not None:
+        if not _is_earlier(plan, header):
+            raise IntegrityError(
+                f"expected {path} to be of sessions that began once the model was released, found "
+                f"a collection of {header.purpose}, in which silos sum at their first weights"
+            )
+        return player
+    planned = plan.planned(header.purpose)
+    assert planned is not None, "its numbers are the plan's"  # noqa: S101
+    lifted, liftable = planned.query.replayed_lift(numbers, plan)
+    return Replay(header, numbers, course, lift=lifted, liftable=liftable)
+
+
+def _has_room(folder: Path, paths: Sequence[Path], plan: Plan) -> bool:
+    """Whether some file is large enough for one model, two bytes a number; none is built before."""
+    sizes = [path.stat().st_size for path in (*paths, folder / MODEL) if path.exists()]
+    return 2 * (plan.dimension or 0) <= max(sizes, default=0)
+
+
+def _round_parameters(path: Path, header: Header, plan: Plan) -> RoundParameters:
+    """The numbers of a session's rounds, which are those of the plan."""
+    if header.study != plan.study.id:
+        raise IntegrityError(f"expected {path} to be of this study, found another's; remove it")
+    if header.round_parameters is None:
+        raise IntegrityError(f"expected {path} to state the numbers of its rounds, it does not")
+    named = plan.study.parties.roster
+    if named and header.roster.digest.hex() != named:
+        raise IntegrityError(
+            f"expected {path} to be of the roster {named}, which the study names, found another's: "
+            "whose keys these are nothing says"
+        )
+    planned = plan.planned(header.purpose)
+    if planned is None:
+        raise IntegrityError(
+            f"expected {path} to be a session that the study asks for, found “{header.purpose}”"
+        )
+    mine = round_parameters_of(planned)
+    if why := difference(header.round_parameters.to_dict(), mine.to_dict()):
+        raise IntegrityError(f"expected {path} to keep to the plan: {why}")
+    return header.round_parameters

@@ -1,0 +1,189 @@
+"""What playing the sessions of a run showed: of each session, and of all attempts together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import ceil
+from pathlib import Path
+
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import Query
+from hubbub.core.tabular.standardisation import STANDARDISED
+from hubbub.core.verification.evidence.collecting import FILE
+from hubbub.core.verification.evidence.evidence_file import Plain, read_whole
+from hubbub.core.verification.evidence.finding import (
+    RESTORE,
+    Finding,
+    judged,
+    not_verifiable,
+    rederived,
+    signed,
+    wrong,
+)
+from hubbub.core.verification.replay.replayed_session import ReplayedSession
+from hubbub.core.verification.transcript.transcript_header import Header, plain_roster
+
+Sessions = Sequence[tuple[Header, ReplayedSession]]
+
+
+def replay_findings(
+    name: str, header: Header, played: ReplayedSession, *, steps: bool
+) -> Iterator[Finding]:
+    """What playing a session showed."""
+    purpose, silos = f" ({header.purpose})", len(header.roster.silos)
+    yield rederived(
+        f"{name}{purpose}: {played.frames} messages of {len(header.roster.parties)} parties, their "
+        f"signatures and order; {played.attempts} attempts, no party's second answer to any, and "
+        "each to one MODEL"
+    ).covering("replay.frames")
+    if 0 < len(played.silos) < silos:
+        yield signed(
+            f"{name}: set up with {len(played.silos)} of {silos} silos, as the aggregator's ROLL "
+            "says; no sum has others"
+        )
+    if played.result is not None:
+        yield signed(
+            f"{name}: asked at the model that {len(played.signers)} silos had signed as the RESULT"
+        )
+    if played.spoilt:
+        yield not_verifiable(
+            f"that {played.spoilt} attempts in {name} gave no sum: an answer is missing, as where "
+            "a silo drops out or the run is interrupted, and only the aggregator says that it was "
+            "not seen and left out"
+        )
+    if played.held:
+        yield rederived(
+            f"{name}: {played.held} words of nodes are about the very shares that silos signed for "
+            "them, and about the one MODEL"
+        )
+    if played.unshared:
+        yield not_verifiable(
+            f"that {played.unshared} words of nodes in {name} are about the shares that silos sent "
+            "them: none was kept"
+        )
+    if played.unseen:
+        yield not_verifiable(
+            f"the sums of {played.unseen} rounds in {name}, and the steps after them: masked "
+            'vectors were not kept (transcript = "hashes"), or sums were projected layer by layer '
+            "for a model of the study's own"
+        )
+    elif steps:
+        yield rederived(f"{name}: every sum, and every step along it, bit for bit")
+
+
+def told_findings(
+    folder: Path, plan: Plan, name: str, header: Header, played: ReplayedSession
+) -> Iterator[Finding]:
+    """Whether silos were told the shifts and scales that the run has kept.
+
+    A DEPOSIT is signed for the COLLECT that its silo was shown (P30); of an OPEN only the
+    aggregator's own signature is kept.
+    """
+    planned, told = plan.planned(header.purpose), played.offer
+    standardises = plan.study.data.standardise is not None
+    if planned is None or planned.query.takes_raw_records or not (standardises or told):
+        return
+    claim = f"{name}: features were standardised as silos were told, which {STANDARDISED} holds"
+    if told is None:
+        yield not_verifiable(
+            f"that in {name} silos were told the shifts and scales of {STANDARDISED}: no OPEN was "
+            "kept, as in one process"
+        )
+        return
+    path, scaling = folder / STANDARDISED, told.standardisation
+    kept = read_whole(path) if path.exists() else b""
+    if kept == (scaling.to_json().encode() if scaling else b""):
+        yield judged(claim, "") if played.is_collection else signed(claim)
+    else:
+        yield judged(claim, f"silos were told others; {RESTORE}, or rely on no answer from it")
+
+
+def key_findings(name: str, header: Header, content: Plain | None) -> Iterator[Finding]:
+    """A session is the parties' own if it has the keys with which they sign the evidence."""
+    if content is not None and plain_roster(header.roster) != content["roster"]:
+        yield not_verifiable(
+            f"that the keys in {name} are the parties': they are not those of {FILE}, as after a "
+            "run in one process was resumed"
+        )
+
+
+def query_count_findings(plan: Plan, done: Sessions, content: Plain | None) -> Iterator[Finding]:
+    """What was asked of the silos besides the training, over all sessions (P16)."""
+    asked: Counter[str] = Counter()
+    for header, played in done:
+        asked[header.purpose] += played.attempts
+    counted = plan.mechanism.steps if content is None else content["epsilon"]["attempts"]
+    for planned in plan.beside:
+        purpose, most = planned.purpose, planned.mechanism.due_by(int(counted))
+        if asked[purpose] < most:
+            yield not_verifiable(
+                f"that no sum for {purpose} was left out: {asked[purpose]} of {most} that are due "
+                "are in the transcripts"
+            )
+        why = "the epsilon that is claimed does not hold" if asked[purpose] > most else ""
+        claim = f"the transcripts have {asked[purpose]} sums for {purpose}, of {most} that are due"
+        yield judged(f"{claim} after {counted} attempts", why)
+
+
+def attempts_paid(planned: PlannedQuery[Query], done: Sessions) -> int:
+    """Attempts at a query that pay for those in the transcripts: a row may be for an epoch (P9)."""
+    epoch = planned.mechanism.epoch
+    return sum(epoch * ceil(begun / epoch) for begun in _begun(planned, done))
+
+
+def attempts_shown(planned: PlannedQuery[Query], done: Sessions) -> int:
+    """The same, but that no epoch was lost in the last session: none that did anything followed.
+
+    Whoever cuts a transcript within its last epoch may have chosen among sums.
+    """
+    last = _begun(planned, done)[-1:]
+    return attempts_paid(planned, done) - -sum(last) % planned.mechanism.epoch
+
+
+def _begun(planned: PlannedQuery[Query], done: Sessions) -> list[int]:
+    """Attempts that were begun in each session of a query, where there were any."""
+    mine = [played.begun for header, played in done if header.purpose == planned.purpose]
+    return [begun for begun in mine if begun]
+
+
+def attempt_findings(plan: Plan, done: Sessions, content: Plain | None) -> Iterator[Finding]:
+    """Attempts of the main query that somebody answered, against what may be and what was charged.
+
+    Nobody's word is needed for those that are in a transcript; of those that are not, a full one
+    has at least the MODEL.
+    """
+    done = [one for one in done if one[0].purpose == plan.main.purpose]
+    made, steps = sum(played.attempts for _, played in done), plan.mechanism.steps
+    why = "" if made <= steps else "the epsilon that is claimed does not hold"
+    allowed = f"the transcripts have {made} attempts, of {steps} that the study allows"
+    yield judged(allowed, why).covering("replay.attempts")
+    if content is None:
+        return
+    counted = content["epsilon"]["attempts"]
+    why = "" if made <= counted else f"the evidence counts {counted}"
+    yield judged("no attempt of the transcripts is missing from the epsilon of the evidence", why)
+    begun = attempts_paid(plan.main, done)
+    if (missing := counted - begun) > 0:
+        claim = "every attempt that was charged is in the transcripts, answered or not"
+        why = f"{missing} are missing: each is written down before it is asked; {RESTORE}"
+        # Who names sessions of which there is no transcript may have answered them there.
+        told = sum(p["attempts"] > begun and not p.get("unlisted") for p in content["silos"])
+        is_shown = told > plan.study.parties.colluders
+        yield wrong(claim, why) if is_shown else not_verifiable(f"that {claim}: {why}")
+    if (unseen := min(counted, steps) - made) > 0:
+        yield not_verifiable(
+            f"that no sum was left out: {unseen} attempts that were charged have no answer in a "
+            "transcript, as where an interruption has lost them"
+        )
+    answers: Counter[str] = Counter()
+    for header, played in done:
+        answers.update({header.roster.name(silo): n for silo, n in played.answers.items()})
+    charged = {part["silo"]: part["attempts"] for part in content["silos"]}
+    less = [name for name, number in charged.items() if answers[name] > number]
+    why = f"{', '.join(less)} answered more attempts than were charged" if less else ""
+    if charged:
+        yield judged("every silo that has signed has charged what it answered", why)
+    if silent := sorted(answers.keys() - charged.keys()):
+        yield not_verifiable(f"that {', '.join(silent[:12])} charged what they answered")

@@ -1,0 +1,1 @@
+"""What people use: commands, drafting a study, and what is shown of plans and runs."""

@@ -1,0 +1,321 @@
+"""`hubbub keygen`, `roster`, `relay` and `approve`: from nothing to a consortium."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.errors import UserError
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.study import code_hashes
+from hubbub.core.study.study import Study
+from hubbub.desk.cli import passphrase
+from hubbub.desk.cli.ledger_books import after, standing
+from hubbub.desk.cli.output import (
+    add_command,
+    answer,
+    emit,
+    say,
+    table,
+    warn,
+    writing,
+)
+from hubbub.desk.cli.plan_command import show_plan
+from hubbub.site.network.key_files import (
+    fingerprint,
+    read_identity,
+    read_roster,
+    roster_of,
+    write_roster,
+)
+from hubbub.site.network.party_folder import (
+    HOME,
+    IDENTITY,
+    LEDGER,
+    RELAY,
+    PartyFolder,
+)
+
+
+def add_commands(commands: Any) -> None:
+    """Register the commands."""
+    keygen = add_command(commands, "keygen", "make this party's keys", _keygen)
+    keygen.add_argument("name", help="the party's name, as the study calls it")
+    keygen.add_argument(
+        "--role",
+        choices=("silo", "node", "aggregator"),
+        default="silo",
+        help="what the party does; default silo",
+    )
+    keygen.add_argument("--home", type=Path, default=HOME, help=f"folder to make; default {HOME}")
+    keygen.add_argument("--relay", help="an aggregator's: the relay's URL, as the others reach it")
+    keygen.add_argument(
+        "--relay-certificate",
+        help='PEM file whose key the roster will name, or "public" for one of a public CA; '
+        "default: one is made",
+    )
+    keygen.add_argument(
+        "--passphrase", action="store_true", help="ask for one that closes the keys"
+    )
+    passphrase.add_option(keygen)
+    listed = add_command(commands, "roster", "make a roster of identities, or read one", _roster)
+    listed.add_argument("files", type=Path, nargs="+", help="identities, or one roster")
+    listed.add_argument("--out", type=Path, help="file for the roster of these identities")
+    words = "write what a relay reads, from a roster; one that runs reads it again"
+    relay = add_command(commands, "relay", words, _relay)
+    relay.add_argument("roster", type=Path, help="the consortium's roster")
+    relay.add_argument("--relay", help="its URL; default: the roster's")
+    relay.add_argument(
+        "--out", type=Path, default=HOME / RELAY, help=f"its folder; default {HOME / RELAY}"
+    )
+    relay.add_argument("--leaf-port", type=int, help="let leaf relays in at this port")
+    words = "write what a leaf relay reads, for parties whose machines may not leave their network"
+    leaf = add_command(commands, "leaf", words, _leaf)
+    leaf.add_argument("roster", type=Path, help="the consortium's roster")
+    leaf.add_argument("--relay", required=True, help="the leaf's URL, as these parties reach it")
+    leaf.add_argument(
+        "--hub", required=True, help="tls://HOST:PORT of the roster's relay, of its --leaf-port"
+    )
+    leaf.add_argument(
+        "--home",
+        type=Path,
+        action="append",
+        help=f"folder of a party behind it; may be said again; default {HOME}",
+    )
+    leaf.add_argument(
+        "--hub-certificate",
+        type=Path,
+        default=Path("relay.pem"),
+        help="what it shows, a PEM file; default relay.pem",
+    )
+    leaf.add_argument(
+        "--out", type=Path, required=True, help="the leaf's folder, for its user alone"
+    )
+    passphrase.add_option(leaf)
+    approved = add_command(commands, "approve", "approve a study at this party", _approve)
+    approved.add_argument("study", type=Path, help="the study's TOML file")
+    approved.add_argument("--roster", type=Path, help="the consortium's roster")
+    approved.add_argument("--home", type=Path, default=HOME, help="this party's folder")
+    approved.add_argument("--ledger", type=Path, help="the data set's ledger; default in --home")
+    approved.add_argument(
+        "--data", type=Path, help="a silo: the folder of records, as join has it; default --home"
+    )
+    approved.add_argument("--yes", action="store_true", help="do not ask; a script needs it")
+    approved.add_argument(
+        "--new-roster", action="store_true", help="this roster replaces the one that is there"
+    )
+    approved.add_argument("--withdraw", action="store_true", help="take an approval back instead")
+    passphrase.add_option(approved)
+
+
+def _keygen(options: argparse.Namespace) -> int:
+    from hubbub.site.network.aggregator_process import named_relay
+
+    if options.role != "aggregator" and (options.relay or options.relay_certificate):
+        raise UserError("expected --relay of an aggregator alone, got another role; leave it out")
+    PartyFolder.check_new(options.home, options.name, options.role)
+    closed = passphrase.chosen(options)
+    folder = options.home / RELAY
+    relay, key = named_relay(folder, options.relay, options.relay_certificate)
+    party_folder = PartyFolder.made(
+        options.home, options.name, options.role, passphrase=closed, relay=relay, relay_key=key
+    )
+    identity = party_folder.keys.identity
+    path, shown = options.home / IDENTITY, fingerprint(identity)
+    answer(
+        options,
+        {
+            "name": party_folder.name,
+            "role": party_folder.role,
+            "fingerprint": shown,
+            "identity": str(path),
+        },
+        f"{party_folder.name} ({party_folder.role}): keys in {options.home}, for this party alone",
+        f"fingerprint {shown}",
+        f"give {path} to whoever makes the roster, and read the fingerprint out",
+    )
+    return 0
+
+
+def _roster(options: argparse.Namespace) -> int:
+    if len(options.files) == 1 and options.out is None:
+        roster = read_roster(options.files[0])
+    else:
+        roster = roster_of([read_identity(path) for path in options.files])
+    if options.out is not None:
+        with writing(options.out):
+            write_roster(options.out, roster)
+    relay = roster.parties[0].relay
+    if options.json:
+        parties = [
+            dict(zip(("name", "role", "fingerprint"), row, strict=True)) for row in _rows(roster)
+        ]
+        emit({"digest": roster.digest.hex(), "relay": relay, "parties": parties})
+        return 0
+    _show_roster(roster)
+    say("write this into the study, so that its id stands for these keys:")
+    say("    [parties]")
+    say(f'    roster = "{roster.digest.hex()}"')
+    return 0
+
+
+def _rows(roster: Roster) -> list[tuple[str, str, str]]:
+    return [(party.name, party.role, fingerprint(party)) for party in roster.parties]
+
+
+def _show_roster(roster: Roster) -> None:
+    title = "The roster: compare every fingerprint with its owner"
+    table(title, ("party", "role", "keys"), _rows(roster))
+    aggregator = roster.parties[0]
+    vouched = aggregator.relay_key.hex()[:16] or "of a public CA"
+    if aggregator.relay:
+        say(f"relay {aggregator.relay}, its certificate's key {vouched}")
+
+
+def _relay(options: argparse.Namespace) -> int:
+    from hubbub.site.network.aggregator_process import RelayFiles
+
+    roster = read_roster(options.roster)
+    files = RelayFiles.written(options.out, roster, options.relay, options.leaf_port)
+    result = {
+        "configuration": str(files.configuration),
+        "certificate": str(files.certificate.path),
+        "days_left": files.certificate.days_left,
+        "running": files.not_taken is not None,
+        "reloaded": files.not_taken == "",
+    }
+    words = {
+        None: f"run it with: nats-server -c {files.configuration}",
+        "": "the relay that runs with it has taken it",
+    }.get(
+        files.not_taken,
+        f"the relay that runs has NOT taken it, and knows the keys of before: {files.not_taken}; "
+        "restart it (systemctl restart hubbub-relay, or hubbub serve), then say this again",
+    )
+    answer(
+        options,
+        result,
+        f"{files.configuration}: one account for each party, from public keys alone",
+        f"certificate valid for {files.certificate.days_left:.0f} days",
+        words,
+    )
+    return 1 if files.not_taken else 0
+
+
+def _leaf(options: argparse.Namespace) -> int:
+    from hubbub.site.network.nats.address import Relay
+    from hubbub.site.network.nats.leaf import LeafFiles
+
+    roster, opened = read_roster(options.roster), passphrase.unlock(options)
+    folders = [PartyFolder.opened(home, opened) for home in options.home or [HOME]]
+    for folder in folders:
+        if folder.keys.identity not in roster.parties[1:]:
+            raise UserError(
+                f"expected silos or nodes of {options.roster}, got {folder.name}, whom it does not "
+                "list with these keys; name its roster"
+            )
+    here = Relay.of(options.relay)
+    hub = Relay.of(options.hub, roster.parties[0].relay_key)
+    keys = [folder.keys for folder in folders]
+    with writing(options.out):
+        files = LeafFiles.written(options.out, keys, here, hub, options.hub_certificate)
+    names, certificate = ", ".join(folder.name for folder in folders), str(files.certificate.path)
+    answer(
+        options,
+        {"configuration": str(files.configuration), "certificate": certificate},
+        f"{files.configuration}: has transport keys of {names}; for the server's user alone",
+        f"run it with: nats-server -c {files.configuration}",
+        f"join with: --relay {here.urls[0]} --relay-certificate {certificate}",
+    )
+    return 0
+
+
+def _approve(options: argparse.Namespace) -> int:
+    party_folder = PartyFolder.opened(options.home, passphrase.unlock(options))
+    study = Study.load(options.study)
+    if options.withdraw:
+        if study.id in party_folder.open_collections():
+            warn(
+                f"a sum of {study.name} is open, whose key is here: it will be erased for ever, "
+                "nobody can open what was deposited, and what silos have paid stays paid"
+            )
+            if not options.yes and not _asked("Withdraw it all the same?", options):
+                say("not withdrawn; nothing was changed")
+                return 1
+        there = party_folder.withdraw(study.id)
+        words = "withdrawn" if there else "it was not approved here"
+        answer(options, {"study_id": study.id.hex(), "withdrawn": there}, words)
+        return 0 if there else 1
+    if options.roster is None:
+        raise UserError("expected --roster, the file that all parties compared, got none; name it")
+    roster = read_roster(options.roster)
+    hashes = code_hashes.code_hashes(study)
+    if not options.json:
+        _show(study, roster, options.ledger or options.home / LEDGER, hashes)
+    if options.new_roster and (left := party_folder.open_collections(beside=roster)):
+        names = ", ".join(left.values())
+        warn(
+            f"sums are open, whose keys are here, of studies of another roster: {names}; nothing "
+            "of them is answered with this one, and approve --withdraw erases their keys"
+        )
+    if not options.yes and not _asked(
+        f"May {party_folder.name} take part in {study.name}?", options
+    ):
+        say("not approved; nothing was changed")
+        return 1
+    path = party_folder.approve(
+        study, roster, new_roster=options.new_roster, seen=hashes, data=options.data
+    )
+    named = {"study_id": study.id.hex(), "own_code": study.own_code, "own_code_sha256": hashes}
+    result = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
+    answer(options, result, f"approved: {study.name}, id {study.id.hex()}")
+    return 0
+
+
+def _show(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, str]) -> None:
+    """Everything that is approved: with whom, what is trained on what, and what it costs."""
+    _show_roster(roster)
+    said = tomllib.loads(study.as_toml())
+    table("The study, word by word", ("", ""), list(_flat(said)))
+    if hashes:
+        rows = [(name, known_hash or "not found here") for name, known_hash in hashes.items()]
+        table("Code that runs at this party, and the SHA-256 of its source", ("", ""), rows)
+    else:
+        say("code that runs at this party: that of hubbub alone")
+    training = study.training
+    if training is not None and training.evaluate is None and study.validation is None:
+        say("no evaluation on the silos' records")
+    made = plan(study)
+    show_plan(made)
+    for words in standing(ledger, study.privacy):
+        say(words)
+    say(f"this study spends at most epsilon {made.stated.epsilon:.4g}")
+    if ledger.is_file():
+        say(after(ledger, made))
+
+
+def _flat(said: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Every key of a study with its value."""
+    for key, value in said.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}.")
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            for place, one in enumerate(value):
+                yield from _flat(one, f"{before}{key}[{place}].")
+        else:
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield f"{before}{key}", shown
+
+
+def _asked(question: str, options: argparse.Namespace) -> bool:
+    """Whether the person at the keyboard says yes."""
+    if options.json or not sys.stdin.isatty():
+        raise UserError(
+            "expected somebody to ask, found no terminal; read what is shown and say --yes"
+        )
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -1,0 +1,146 @@
+"""`hubbub dossier`: one document about a run for those who have to decide."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.disk import write_bytes
+from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.claims import check
+from hubbub.core.verification.evidence.collecting import FILE
+from hubbub.core.verification.evidence.evidence_file import load
+from hubbub.core.verification.evidence.finding import Finding
+from hubbub.desk.cli.output import (
+    add_command,
+    bar,
+    emit,
+    say,
+    writing,
+)
+from hubbub.desk.report.dossier.blanks_file import draft_of, read_written
+from hubbub.desk.report.dossier.composing import Dossier, compose
+from hubbub.desk.report.dossier.facts import Facts
+from hubbub.desk.report.dossier.html_page import as_html
+from hubbub.desk.report.dossier.word_file import as_docx
+
+_DOSSIER = "write what a run's evidence shows to those who decide: DPIA annex, hazards, model card"
+_FILL = "TOML file of what people write, by name of each blank; it is drafted if it is missing"
+_ANSWERS = (  # what people are given of a run, beside a model
+    "statistics.json",
+    "synthetic.json",
+    "synthetic.csv",
+    "validation.json",
+    "coefficients.json",
+)
+_FORMATS = {".html": lambda dossier: as_html(dossier).encode(), ".docx": as_docx}
+
+
+def add_commands(commands: Any) -> None:
+    """Register the command."""
+    command = add_command(commands, "dossier", _DOSSIER, _dossier)
+    command.add_argument("path", type=Path, help="folder of a run, or a file evidence.json")
+    command.add_argument(
+        "--out", type=Path, help="file to write, .html or .docx; default dossier.html in the folder"
+    )
+    command.add_argument("--fill", type=Path, help=_FILL)
+
+
+def _dossier(options: argparse.Namespace) -> int:
+    path: Path = options.path
+    folder = path if path.is_dir() else path.parent
+    out: Path = options.out or folder / "dossier.html"
+    if out.suffix not in _FORMATS:
+        raise UserError(f"expected --out to end with .html or .docx, got {out}")
+    written = _written(options.fill)
+    dossier = compose(facts_of(path, quiet=options.json), written)
+    content = _FORMATS[out.suffix](dossier)
+    with writing(out):
+        write_bytes(out, content)
+    _tell(options, out, dossier)
+    return int(bool(dossier.wrongs))
+
+
+def facts_of(path: Path, *, quiet: bool) -> Facts:
+    """What was found of a run, from its folder or its evidence alone.
+
+    Raises:
+        UserError: there is no evidence.
+        IntegrityError: it was altered, or is none of a study.
+    """
+    evidence = path / FILE if path.is_dir() else path
+    if not evidence.is_file():
+        raise UserError(f"expected evidence at {evidence}, found none; a finished run has one")
+    content = load(evidence)
+    findings = _verified(path, quiet=quiet) if path.is_dir() else check(evidence)
+    about_study = [one for one in findings if "study" in one.about]
+    if not about_study or not all(one.holds for one in about_study):
+        wrong = next((one for one in findings if not one.holds), None)
+        why = "it is about no study" if wrong is None else f"{wrong.claim}: {wrong.verdict}"
+        raise IntegrityError(f"expected evidence to make a dossier of, got other: {why}")
+    asked = json.loads(Study.parse(content["study"]["toml"]).canonical)
+    frames = sum(session["frames"] for session in content["transcripts"])
+    answers = {name: content["files"][name] for name in _ANSWERS if name in content["files"]}
+    replay = {"model": content["model"], "frames": frames, "answers": answers}
+    return Facts(
+        values={**content, "asked": asked, "replay": replay},
+        findings=[(one.claim, one.verdict, _members(one)) for one in findings],
+    )
+
+
+def _members(found: Finding) -> tuple[str, ...]:
+    """What a finding is about; the study's keys stand as its text does."""
+    return (*found.about, "asked") if "study" in found.about else found.about
+
+
+def _verified(path: Path, *, quiet: bool) -> list[Finding]:
+    from hubbub.core.verification.replay.checking import steps_of, verify
+
+    with bar(f"verifying {path}", steps_of(path), quiet=quiet) as progress:
+        return verify(path, progress.advance)
+
+
+def _written(path: Path | None) -> Mapping[str, str]:
+    """What people have written; a draft is made of a file that is missing."""
+    if path is None:
+        return {}
+    if not path.exists():
+        with writing(path):
+            path.write_text(draft_of(), encoding="utf-8")
+        return {}
+    try:
+        return read_written(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"expected a text file at {path}, got: {error}") from None
+
+
+def _tell(options: argparse.Namespace, out: Path, dossier: Dossier) -> None:
+    counts = dict(sorted(dossier.counts.items()))
+    if options.json:
+        said = [
+            {
+                "ask": sentence.ask,
+                "text": sentence.text,
+                "standing": sentence.standing,
+                "fields": sentence.fields,
+            }
+            for sentence in dossier.sentences
+        ]
+        emit(
+            {
+                "dossier": str(out),
+                "sentences": said,
+                "open": dossier.open,
+                "wrong": dossier.wrongs,
+            }
+        )
+        return
+    for claim in dossier.wrongs:
+        say(f"does not hold: {claim}")
+    say(", ".join(f"{number} sentences {name}" for name, number in counts.items()))
+    say(f"to be written by people: {', '.join(dossier.open) or 'nothing'}")
+    say(f"written: {out}")

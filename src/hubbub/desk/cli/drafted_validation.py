@@ -1,0 +1,35 @@
+"""The validation of a drafted study: only one that its own plan says can tell something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hubbub.core.study.study import Study
+from hubbub.desk.drafting.draft_text import draft_text
+from hubbub.desk.drafting.study_draft import EPSILON, Draft
+from hubbub.learning.queries.validation.usual_bins import usual_bins
+from hubbub.learning.queries.validation.whose_records import whose_records
+
+TOO_FEW = (
+    "no [validation] is drafted: of so few records at this epsilon the noise would hide how good "
+    "the model is; more silos or a larger epsilon help, or public records (data.test)"
+)
+
+
+def with_validation(made: Draft) -> Draft:
+    """The draft with the least part of epsilon that tells how good the model is; none if none does.
+
+    Args:
+        made: a draft; with a test share it is validated whatever that tells.
+    """
+    tried = made
+    for share in made.validation_shares:
+        tried = _with_bins(replace(made, validation_epsilon=share * EPSILON))
+        if whose_records(Study.parse(draft_text(tried))).is_telling:
+            return tried
+    return tried if made.test_share else made
+
+
+def _with_bins(made: Draft) -> Draft:
+    """With the number of bins that tells most."""
+    return replace(made, validation_bins=usual_bins(Study.parse(draft_text(made))))

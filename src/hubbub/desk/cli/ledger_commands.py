@@ -1,0 +1,415 @@
+"""`hubbub ledger` and `hubbub budget`: what a data set has spent, and the most it may spend."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.disk import (
+    json_value,
+    read_bytes,
+    read_text,
+    why_of,
+)
+from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.ledger.entry import Cap, Entry
+from hubbub.core.ledger.hash_chain import Progress
+from hubbub.core.ledger.head_statement import HeadStatement, Witnessed
+from hubbub.core.ledger.privacy_filter import PrivacyFilter
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.row_cost import kind_of
+from hubbub.core.ledger.tally import Tally
+from hubbub.core.ledger.witness import Witness
+from hubbub.core.privacy import arguments
+from hubbub.core.privacy.reference_law import ReferenceLaw
+from hubbub.desk.cli.ledger_books import LedgerBooks
+from hubbub.desk.cli.output import (
+    add_command,
+    answer,
+    bar,
+    emit,
+    finite,
+    number,
+    say,
+    table,
+)
+
+
+def add_commands(commands: Any) -> None:
+    """Register the commands."""
+    actions = _family(commands, "ledger", "what a data set has spent")
+    shower = _action(actions, "show", "what was spent, by study, and what is left", _show)
+    shower.add_argument("--delta", type=float, help="default: the cap's, or 1e-5")
+    _add_relation(shower, "the cap's, or add-remove", default=None)
+    verifier = _action(actions, "verify", "recompute the chain and its signatures", _verify)
+    verifier.add_argument("--head", help="a head that `show` printed, noted elsewhere")
+    verifier.add_argument(
+        "--witness",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="statements that others kept (what `head` or `witness` printed with --json)",
+    )
+    exporter = _action(actions, "export", "all entries, or what they cost, as JSON", _export)
+    exporter.add_argument(
+        "--format",
+        choices=("entries", "curve", "dp-event"),
+        default="entries",
+        help="curve: epsilon at many deltas, from below and above, in place of the entries; "
+        "dp-event: the entries as dp-accounting's DpEvent, under add-remove",
+    )
+    _add_relation(exporter, "add-remove", default="add-remove")
+    _action(actions, "head", "a signed statement of the newest row, for others to witness", _head)
+    words = "sign a statement of another party's ledger, and remember it"
+    witness = add_command(actions, "witness", words, _witness)
+    witness.add_argument("statement", type=Path, help="what `hubbub ledger head --json` printed")
+    witness.add_argument(
+        "--key",
+        type=Path,
+        required=True,
+        metavar="NAME.key",
+        help="the witness's key, made if absent with the list of what it signed, NAME, beside it",
+    )
+    words = "rows that a ledger lacks of what its silo has answered, as after an older backup"
+    missing = _action(actions, "missing", words, _missing)
+    missing.add_argument("silo", help="its name in the study")
+    missing.add_argument("run", type=Path, help="folder of the study's run, from the aggregator")
+    budget = _family(commands, "budget", "the most that a data set may spend")
+    setter = add_command(budget, "set", "set the cap", _set)
+    setter.add_argument("ledger", type=Path, help="the ledger's file")
+    setter.add_argument("--epsilon", type=float, required=True, help="all studies together")
+    setter.add_argument("--delta", type=float, required=True, help="at which epsilon is counted")
+    setter.add_argument("--new", action="store_true", help="make the ledger, which is not there")
+    setter.add_argument(
+        "--fixed-studies",
+        action="store_true",
+        help="all studies were fixed before the first: the cap goes further, and promises nothing "
+        "if one was chosen in view of earlier results",
+    )
+    setter.add_argument(
+        "--law",
+        nargs=3,
+        metavar=("NOISE", "RATE", "STEPS"),
+        help="keep room for so many steps of training at most this rate and at least this noise: "
+        "they cost nothing for being chosen late; state it before the first study",
+    )
+    _add_relation(setter, "add-remove", default="add-remove")
+
+
+def _family(commands: Any, name: str, words: str) -> Any:
+    """Commands with a first word in common."""
+    parser = commands.add_parser(name, help=words, description=words)
+    return parser.add_subparsers(metavar="ACTION", required=True)
+
+
+def _action(
+    actions: Any, name: str, words: str, function: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    """A command on one ledger that is there."""
+    parser = add_command(actions, name, words, function)
+    parser.add_argument("ledger", type=Path, help="the ledger's file")
+    return parser
+
+
+def _add_relation(parser: argparse.ArgumentParser, words: str, default: str | None) -> None:
+    parser.add_argument(
+        "--relation",
+        choices=arguments.RELATIONS,
+        default=default,
+        help=f"which data sets are neighbours; default: {words}",
+    )
+
+
+def _show(options: argparse.Namespace) -> int:
+    with _existing(options.ledger) as ledger:
+        books = LedgerBooks.of(ledger)
+        tally, cap, head = ledger.tally, ledger.cap, ledger.head.hex()
+    usual = cap.delta if cap else 1e-5
+    delta = arguments.delta(usual if options.delta is None else options.delta)
+    relation = options.relation or (cap.relation if cap else "add-remove")
+    counted = {"delta": delta, "relation": relation}
+    studies = [_spending(tally, study, delta, relation) for study in tally.studies()]
+    spent = finite(tally.epsilon(delta=delta, relation=relation))
+    if options.json:
+        emit(
+            {"entries": len(tally), "epsilon": spent, "unit": tally.unit}
+            | counted
+            | {
+                "cap": None if cap is None else cap.to_dict(),
+                "left": books.left,
+                "least_cap": books.least_cap,
+                **books.law_unused,
+                "studies": {study["study"]: study["steps"] for study in studies},
+                "by_study": studies,
+                "head": head,
+            }
+        )
+        return 0
+    rows = [
+        (study["study"][:16], str(study["steps"]), str(study["sessions"]), number(study["epsilon"]))
+        for study in studies
+    ]
+    if rows:
+        table(str(options.ledger), ("study", "steps", "sessions", "epsilon alone"), rows)
+    counted_as = f"at delta {delta:g} ({relation})"
+    say(f"spent in all: epsilon {number(spent)} {counted_as}, studies fixed before the first")
+    if tally.unit == "patient":
+        say("it is that of a patient, all of whose records in the data set are one unit")
+    if tally.is_mixed:
+        say(
+            "a study of records does not say how many a patient has (data.most_per_patient), so "
+            "nothing is promised to patients"
+        )
+    for line in books.words:
+        say(line)
+    say(f"head {head}")
+    return 0
+
+
+def _spending(tally: Tally, study: bytes, delta: float, relation: str) -> dict[str, Any]:
+    """What is shown of a study: what it alone would have cost."""
+    return {
+        "study": study.hex(),
+        "steps": tally.attempts(study),
+        "sessions": tally.sessions(study),
+        "epsilon": finite(tally.epsilon(study=study, delta=delta, relation=relation)),
+    }
+
+
+def _verify(options: argparse.Namespace) -> int:
+    head = None if options.head is None else _digest(options.head)
+    kept = [_kept(path) for path in options.witness]
+    statements = [one.statement if isinstance(one, Witnessed) else one for one in kept]
+    with _existing(options.ledger) as ledger, _percent("verifying", options.json) as progress:
+        entries = ledger.verify(head=head, witnessed=statements, progress=progress)
+    result: dict[str, Any] = {"entries": entries, "intact": True}
+    lines = [f"{entries} entries, chain and signatures intact"]
+    for one, statement in zip(kept, statements, strict=True):
+        who = f"witness {one.witness.hex()}" if isinstance(one, Witnessed) else "nobody else"
+        lines.append(f"holds the {statement.rows} rows stated at {statement.time}, signed by {who}")
+    if kept:
+        result["witnessed"] = [one.to_dict() for one in kept]
+    elif head is None:
+        lines.append("that this is the newest copy shows only against --head or --witness")
+    answer(options, result, *lines)
+    return 0
+
+
+@contextmanager
+def _percent(title: str, quiet: bool) -> Iterator[Progress]:
+    """A bar of a hundred steps for work of any length."""
+    with bar(title, 100, quiet=quiet) as shown:
+        yield lambda done, of: shown.reach(100 * done // of, "percent")
+
+
+def _export(options: argparse.Namespace) -> int:
+    with _existing(options.ledger) as ledger:
+        if options.format == "dp-event":
+            emit(ledger.tally.dp_event())
+            return 0
+        if options.format == "curve":
+            curve = ledger.tally.curve(options.relation)
+            points = [
+                {"delta": delta, "epsilon_lower": finite(low), "epsilon_upper": finite(high)}
+                for delta, low, high in curve
+            ]
+            emit({"head": ledger.head.hex(), "relation": options.relation, "curve": points})
+            return 0
+        entries = [entry.to_dict() for entry in ledger.entries()]
+        emit({"head": ledger.head.hex(), "entries": entries})
+    return 0
+
+
+def _missing(options: argparse.Namespace) -> int:
+    """Rows that must have been there, since an answer in a transcript follows its row (P15)."""
+    from hubbub.core.planning.study_queries import plan
+    from hubbub.core.runs.run_folder import answers_in
+    from hubbub.core.study.study import Study
+
+    try:
+        study = Study.parse(read_text(options.run / "study.toml"))
+    except (OSError, UnicodeDecodeError):
+        raise UserError(
+            f"expected the folder of a run, found no study.toml in {options.run}; name the one "
+            "that hubbub serve has made"
+        ) from None
+    if options.silo not in study.parties.names:
+        raise UserError(
+            f"expected a silo of {study.name}, got {options.silo!r}; name one of "
+            f"{', '.join(study.parties.names)}"
+        )
+    answers, made = list(answers_in(options.run)), plan(study)
+    with _existing(options.ledger) as ledger:
+        cap, before = ledger.cap, ledger.tally
+        whole = before.copy()
+        lost: dict[str, int] = {}
+        charged = Counter[str]()  # by purpose: the version that wrote a row may have planned others
+        for kind, count in before.counts(study.id):
+            charged[kind.purpose] += count
+        for query in made.queries:
+            given = (counts[options.silo] for name, counts in answers if name == query.purpose)
+            rows = sum(ceil(count / query.mechanism.epoch) for count in given)  # by session (P9)
+            lost[query.purpose] = max(0, rows - charged[query.purpose])
+            entry = Entry(
+                study=study.id,
+                session=bytes(16),
+                round=1,
+                attempt=0,
+                kind=kind_of(query),
+                certificate=query.certificate,
+            )
+            for _ in range(lost[query.purpose]):
+                whole.add(entry)
+    goal = cap or study.privacy
+    spent, truly = (
+        finite(one.epsilon(delta=goal.delta, relation=goal.relation)) for one in (before, whole)
+    )
+    answer(
+        options,
+        {"study": study.id.hex(), "missing": lost, "epsilon": spent, "epsilon_with": truly}
+        | {"delta": goal.delta, "relation": goal.relation},
+        *(f"{purpose}: {rows} rows are missing" for purpose, rows in lost.items() if rows),
+        f"spent in all: epsilon {number(spent)} as the ledger says, {number(truly)} with them, at "
+        f"delta {goal.delta:g} ({goal.relation}); lower the cap by the difference"
+        if any(lost.values())
+        else "no row is missing of what the transcripts show",
+    )
+    return 1 if any(lost.values()) else 0
+
+
+def _head(options: argparse.Namespace) -> int:
+    with _existing(options.ledger) as ledger:
+        statement = ledger.statement(datetime.now(UTC).isoformat(timespec="seconds"))
+    answer(
+        options,
+        statement.to_dict(),
+        f"ledger {statement.ledger.hex()}",
+        f"rows   {statement.rows}, caps and the first one included",
+        f"head   {statement.head.hex()}",
+        f"time   {statement.time}",
+        "with --json it is signed: give that to others, who run `hubbub ledger witness`",
+    )
+    return 0
+
+
+def _witness(options: argparse.Namespace) -> int:
+    kept = _kept(options.statement)
+    statement = kept.statement if isinstance(kept, Witnessed) else kept
+    if options.key.suffix != ".key":
+        raise UserError(
+            f"expected --key to name a file that ends with .key, got {options.key}; the list of "
+            "what was signed lies beside it under the name without .key"
+        )
+    with Witness(options.key.with_suffix("")) as witness:
+        witnessed = witness.sign(statement)
+    answer(
+        options,
+        witnessed.to_dict(),
+        f"ledger  {statement.ledger.hex()}: {statement.rows} rows, witnessed",
+        f"witness {witnessed.witness.hex()}",
+        "with --json the signature is printed: keep it for `hubbub ledger verify --witness`",
+    )
+    return 0
+
+
+def _kept(path: Path) -> HeadStatement | Witnessed:
+    """A statement that somebody kept in a file, witnessed or not."""
+    try:
+        plain = json_value(read_bytes(path))
+    except OSError as error:
+        raise UserError(
+            f"expected a statement in {path}, got: {why_of(error)}; check the path"
+        ) from None
+    except ValueError:
+        plain = None
+    try:
+        witnessed = isinstance(plain, dict) and "witness" in plain
+        return (Witnessed if witnessed else HeadStatement).of(plain)
+    except IntegrityError as error:
+        raise IntegrityError(f"{path}: {error}") from None
+
+
+def _set(options: argparse.Namespace) -> int:
+    cap = Cap(
+        epsilon=options.epsilon,
+        delta=options.delta,
+        relation=options.relation,
+        studies="fixed" if options.fixed_studies else "adaptive",
+        law=None if options.law is None else _law(*options.law),
+    )
+    if options.new and options.ledger.is_file():
+        raise UserError(f"expected no {options.ledger} with --new, found one; leave --new out")
+    if options.new:
+        _check_law(cap, None, Tally())
+    with Ledger(options.ledger) if options.new else _existing(options.ledger) as ledger:
+        _check_law(cap, ledger.filter, ledger.tally)
+        ledger.set_cap(cap)
+        books = LedgerBooks.of(ledger)
+    answer(options, {"cap": cap.to_dict()}, *books.words)
+    return 0
+
+
+def _law(noise: str, rate: str, steps: str) -> ReferenceLaw:
+    """A reference law as it is stated."""
+    try:
+        return ReferenceLaw(
+            noise_multiplier=float(noise), sample_rate=float(rate), steps=int(steps)
+        )
+    except ValueError:
+        raise UserError(
+            f"expected --law with two numbers and a whole one, got {noise} {rate} {steps}; state "
+            "the least noise multiplier, the largest sample rate, and how many steps"
+        ) from None
+
+
+def _check_law(cap: Cap, before: PrivacyFilter | None, tally: Tally) -> None:
+    """Refuse a law that is stated or dropped late, or that the cap has no room for (P24)."""
+    let_in = before is not None and before.admissions and cap.studies == "adaptive"
+    if before is not None and let_in and before.cap.law != cap.law:
+        raise UserError(
+            "expected --law as it was before the first study was let in, got another or none; the "
+            "cap promises nothing if that is chosen in view of results: repeat the former one"
+            if before.cap.law is not None
+            else "expected no --law, as before the first study was let in, got one; it promises "
+            "nothing if it is stated in view of results: leave it out"
+        )
+    if cap.law is None:
+        return
+    after = before.under(cap) if before else PrivacyFilter.beginning(cap, tally)
+    if not after.keeps_its_law:
+        raise UserError(
+            f"expected a cap with room for its law, got epsilon {cap.epsilon:g} where at least "
+            f"{after.epsilon(tally):.4g} is needed; raise the cap or state fewer steps"
+        )
+
+
+def _existing(path: Path) -> Ledger:
+    """A ledger that is there; a mistyped path must not make an empty one."""
+    if not path.is_file() or path.stat().st_size == 0:
+        raise UserError(
+            f"expected the ledger file {path}, found none there; check the path: a run makes it, "
+            "or hubbub budget set --new"
+        )
+    return Ledger(path)
+
+
+def _digest(text: str) -> bytes:
+    """The 32 bytes of a head."""
+    try:
+        head = bytes.fromhex(text)
+    except ValueError:
+        head = b""
+    if len(head) != 32:
+        raise UserError(
+            f"expected --head to be 64 hexadecimal digits, got {text!r}; copy what `hubbub ledger "
+            "show` printed"
+        )
+    return head

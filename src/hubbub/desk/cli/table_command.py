@@ -1,0 +1,49 @@
+"""`table`: what a paper prints of a run: its statistics, and its model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.errors import UserError
+from hubbub.desk.cli.output import add_command, answer
+
+
+def add_commands(commands: Any) -> None:
+    """Register the command."""
+    words = "tables and figures of a run, for a paper"
+    told = add_command(commands, "table", words, _table)
+    told.add_argument("folder", type=Path, help="folder of a run")
+    told.add_argument("--format", default="html", help="some of html,docx,latex,csv; default html")
+    told.add_argument("--figures", default="", help="files too: some of svg,pdf,png; default none")
+    told.add_argument("--out", type=Path, help="folder for the files; default paper in the run's")
+
+
+def _table(options: argparse.Namespace) -> int:
+    from hubbub.core.disk import inside, write_bytes
+    from hubbub.desk.report.paper.figure_files import FIGURES, figure_file
+    from hubbub.desk.report.paper.formats import FORMATS, written
+    from hubbub.desk.report.report_of_run import as_written, paper_of
+
+    formats, kinds = _named(options.format, FORMATS), _named(options.figures, FIGURES)
+    with as_written(options.folder):
+        paper = paper_of(options.folder)
+        files = {name: file for kind in formats for name, file in written(paper, kind).items()}
+        for drawn in paper.figures:
+            files |= {f"{drawn.name}.{kind}": figure_file(drawn.figure, kind) for kind in kinds}
+    out = options.out or inside(options.folder, "paper/tables").parent
+    out.mkdir(parents=True, exist_ok=True)
+    for name, file in files.items():
+        write_bytes(inside(out, name), file)
+    words = f"written to {out}: {', '.join(files)}"
+    answer(options, {"out": str(out), "files": list(files), "methods": paper.methods}, words)
+    return 0
+
+
+def _named(text: str, known: tuple[str, ...]) -> list[str]:
+    """Words with commas between them, each one of some."""
+    named = [word.strip() for word in text.split(",") if word.strip()]
+    if strange := [one for one in named if one not in known]:
+        raise UserError(f"expected some of {', '.join(known)}, got {strange[0]!r}; correct it")
+    return named

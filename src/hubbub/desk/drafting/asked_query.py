@@ -1,0 +1,79 @@
+"""A query in place of files: what it gives at the silos whose databases are at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hubbub.core.disk import read_text
+from hubbub.core.errors import DataError, UserError
+from hubbub.core.study.extracts.extract import SOURCES, home_of
+from hubbub.desk.drafting.raw_stream import raw_of
+from hubbub.desk.drafting.survey import Survey, survey_of
+from hubbub.site.sql.connection import silos_in
+from hubbub.site.sql.sql_keys import check_query
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedQuery:
+    """A query that a study is drafted from.
+
+    Args:
+        query: one SELECT.
+        tables: that it reads, each with the column that says whose a row is.
+        patient: the column of its result that is that key.
+    """
+
+    query: str
+    tables: tuple[tuple[str, str], ...]
+    patient: str
+
+    @classmethod
+    def of(cls, path: Path, stated: Sequence[str], patient: str | None) -> AskedQuery:
+        """The query in a file.
+
+        Args:
+            path: of the file.
+            stated: "table=column", one for each table.
+            patient: see the class.
+
+        Raises:
+            UserError: the file cannot be read, or a table or the patient is not stated.
+            StudyError: the query does not keep people apart.
+        """
+        try:
+            query = read_text(path)
+        except (OSError, ValueError):
+            query = ""
+        if not query.strip():
+            raise UserError(f"expected a query in {path}, found none; check the path")
+        pairs = [one.partition("=")[::2] for one in stated]
+        if not pairs or not patient or not all(table and key for table, key in pairs):
+            raise UserError(
+                "expected --patient and, for each table of --query, --person TABLE=COLUMN, got "
+                "fewer; say which column has the person's key"
+            )
+        asked = cls(query=query.strip(), tables=tuple(sorted(pairs)), patient=patient)
+        check_query(asked.query, asked.tables, (), patient)
+        return asked
+
+    def surveyed(self, folder: Path) -> Survey:
+        """What the query gives at each silo that a folder's `sources.toml` names.
+
+        Raises:
+            DataError: there is none, or a database does not answer.
+        """
+        from hubbub.site.sql import source
+        from hubbub.site.sql.owned_query import checked
+
+        home = home_of(folder)
+        silos = silos_in(folder)
+        if not silos:
+            raise DataError(
+                f"expected a silo's database in {(home / SOURCES).resolve()}, found none; write "
+                '[north] and url = "duckdb:///registry.duckdb" there'
+            )
+        query = checked(self.query, dict(self.tables), patient=self.patient)
+        raw = [raw_of(source.stream_of(query, silo, home)) for silo in silos]
+        return survey_of(raw, [Path(f"{silo}.csv") for silo in silos])

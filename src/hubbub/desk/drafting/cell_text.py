@@ -1,0 +1,142 @@
+"""What the text of a cell may mean: a number in any country's spelling, a date, or nothing at all.
+
+The reader of a run knows one spelling of a number and no missing value but those that the study
+lists. What is known here is for drafts, checks and tidy copies. This file knows single cells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from hubbub.core.tabular.cell_rule import number_in
+
+MISSING = frozenset(
+    {
+        *("", "na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "nil", "?", ".", "..", "-", "--"),
+        *("---", "n.d.", "nd", "not available", "missing", "unknown", "unk", "k.a.", "<na>"),
+        *("(blank)", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!", "-nan"),
+    }
+)
+# These are missing only in columns of numbers, where they can be no category of their own.
+_WORDS = frozenset({"none", "missing", "unknown", "unk", "nil", "nd"})
+_SENTINELS = frozenset({"-9", "-99", "-999", "-9999", "-99999"})
+_TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
+_FALSE_TRUE = ({"0", "false"}, {"1", "true"})
+_SPACES = "' \u00a0\u202f\u2019"
+_POINT = re.compile(rf"[+-]?\d{{1,3}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
+_COMMA = re.compile(rf"[+-]?\d{{1,3}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
+_LIMIT = re.compile(r"[<>\u2264\u2265]=? *(?=[+-]?[\d.,])")
+_LONE_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
+_UNITS = " \t\u00a0\u202f%€$£"
+_MONTH = "jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez"
+_DATE = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:[T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}(?: .*)?"
+    r"|(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
+    rf"|\d{{1,2}}[. -]+(?:{_MONTH})[a-zäé]*[. ,-]+\d{{2,4}}|(?:{_MONTH})[a-z]* \d{{1,2}},? \d{{4}}",
+    re.IGNORECASE,
+)
+
+
+def folded(text: str) -> str:
+    """The text without what people spell in many ways: case, and spaces at ends or doubled."""
+    return " ".join(text.split()).casefold()
+
+
+def is_missing(text: str, *, number: bool = True) -> bool:
+    """Whether a cell says that there is no value, in a column of numbers or of words."""
+    bare = folded(text)
+    return bare in MISSING and (number or bare not in _WORDS)
+
+
+def meant_by_truth(text: str, known: Sequence[str]) -> str | None:
+    """Which of a study's spellings a truth value is; None if it is none, or they are no such pair.
+
+    Programs that read "yes" and "no" as truth values hand on 1 and 0, or true and false.
+
+    Args:
+        text: of the cell.
+        known: all spellings; each that means yes, or no, in any case.
+    """
+    spelled = {folded(one): one for one in reversed(known)}
+    words = next((pair for pair in _TRUTHS if set(pair) == set(spelled)), None)
+    place = next((k for k, values in enumerate(_FALSE_TRUE) if folded(text) in values), None)
+    return None if words is None or place is None else spelled[words[place]]
+
+
+def is_date(text: str) -> bool:
+    """Whether a cell is a day."""
+    return _DATE.fullmatch(text) is not None
+
+
+def sentinels(numbers: Iterable[str]) -> set[str]:
+    """Spellings such as -9 or 999 that stand for nothing: all other numbers lie far from them."""
+    read = {text: number_in(text) or 0.0 for text in numbers}
+    negative = {text for text, value in read.items() if value < 0}
+    if negative:
+        return negative if negative <= _SENTINELS else set()
+    nines = {text for text in read if f"-{text}" in _SENTINELS and len(text) > 1}
+    most = max((value for text, value in read.items() if text not in nines), default=0.0)
+    return {text for text in nines if read[text] > 2 * most > 0}
+
+
+def plain_number(text: str, decimal: str = ".") -> str | None:
+    """A number as every program reads it; None if the text is none.
+
+    Args:
+        text: of the cell, such as "1.234,5", "12 %" or "1,234".
+        decimal: "." or ",": how a text is read that may mean two numbers.
+    """
+    if number_in(text) is not None and not (decimal == "," and _COMMA.fullmatch(text)):
+        return text
+    core = text.strip(_UNITS).replace("\u2212", "-")  # the minus of typesetters
+    ways = (_with_comma, _with_point) if decimal == "," else (_with_point, _with_comma)
+    numbers = (way(core) for way in ways)
+    return next((one for one in numbers if one is not None and number_in(one) is not None), None)
+
+
+def measured(text: str, decimal: str = ".") -> str | None:
+    """A number, or the limit below or above which a device could not measure; None if neither.
+
+    >>> measured("1,5"), measured("<0.5"), measured("> 100"), measured("<none")
+    ('1.5', '0.5', '100', None)
+
+    Args:
+        text: of the cell.
+        decimal: as for `plain_number`.
+    """
+    return plain_number(_LIMIT.sub("", text, count=1) if is_limit(text) else text, decimal)
+
+
+def is_limit(text: str) -> bool:
+    """Whether a cell says that a value lies below or above a number, such as "<0.5"."""
+    return _LIMIT.match(text) is not None
+
+
+def is_code(text: str) -> bool:
+    """Whether digits are a name, such as the postcode 01067: no number is written so."""
+    return re.fullmatch(r"0\d+", text) is not None
+
+
+def decimal_of(texts: Collection[str], usual: str) -> str:
+    """Which decimal sign a column has: the one that some cell has beyond doubt, or the usual."""
+    cores = [text.strip(_UNITS) for text in texts]
+    comma = sum(_with_comma(core) is not None and _with_point(core) is None for core in cores)
+    point = sum(_with_point(core) is not None and _with_comma(core) is None for core in cores)
+    return usual if comma == point else "," if comma > point else "."
+
+
+def _with_point(text: str) -> str | None:
+    """Read with a decimal point."""
+    if _POINT.fullmatch(text):
+        return re.sub(rf"[,{_SPACES}]", "", text)
+    return text if number_in(text) is not None else None
+
+
+def _with_comma(text: str) -> str | None:
+    """Read with a decimal comma; whole numbers are read so, too."""
+    if _COMMA.fullmatch(text):
+        return re.sub(rf"[.{_SPACES}]", "", text).replace(",", ".")
+    if _LONE_COMMA.fullmatch(text):
+        return text.replace(",", ".")
+    return text if re.fullmatch(r"[+-]?\d+", text) else None

@@ -1,0 +1,378 @@
+"""What becomes of one column: a number with bounds, categories, or nothing, and why.
+
+Bounds are rounded outward to numbers that look as if nobody had measured them; that hides little,
+and a draft says so. This file sees the cells of all files that were given, of one column at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from math import ceil, floor, log10
+from statistics import median
+
+from hubbub.core.tabular.cell_rule import canonical
+from hubbub.core.tabular.column import Column
+from hubbub.desk.drafting import cell_text
+
+NOT_RECORDED = "not recorded"
+_MOST_CATEGORIES = 20
+_LONGEST = 40  # letters of a category
+_MANY = 200  # values, from which on a hundredth at either end is no single person
+_FEW_VALUES = 20  # different ones, as of a score
+_FEWEST_OF_ONE = 10  # rows of a category among many
+_RARE = 3  # rows, below which a category may point to a person
+_OTHER = "other"
+_COMMON = 0.8  # share of the records that have one category
+_FEW_ROWS = 8  # below which nothing looks like a key
+_FIRST_CODE = 1000
+_TAIL = 10.0  # times the lower half of values is as wide as all, in a column with a long tail
+_TRUSTED, _MOST_STEPS = 20, 1000  # values, of which a step is no chance; and steps they span
+_LAST_DIGITS = 1e-7
+_CODES = frozenset(map(float, range(10)))
+_CODE = re.compile(r"[\w-]+")
+_KEY = re.compile(
+    r"(?i)(^|.*[^a-z])(id|nr|key|uuid|mrn|rowid|record|case)([^a-z]|$)|.*(nr|nummer|number)$"
+    r"|(.*[^a-z])?(case|pat|patient|person|row|sample|subj|usubj|user)_?id$"
+)
+_CAMEL_KEY = re.compile(r".*[a-z](ID|Id|Nr|No|Key)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnDraft:
+    """What becomes of one column.
+
+    Args:
+        name: in the header.
+        column: what the study says of it; None if it is left out.
+        why: why it is left out, or what people should know of it; empty: nothing.
+    """
+
+    name: str
+    column: Column | None = None
+    why: str = ""
+
+
+def column_draft(
+    name: str, files: Sequence[Sequence[str]], decimals: Sequence[str] = ()
+) -> ColumnDraft:
+    """What becomes of a column with these cells.
+
+    Args:
+        name: of the column.
+        files: its cells in each of the files.
+        decimals: the decimal sign of each of the files; default points.
+    """
+    cells = [cell for file in files for cell in file]
+    there = _values(cells)
+    if not name.isprintable() or len(name) > 100:
+        return ColumnDraft(name=name, why="a study cannot name it")
+    if not there:
+        return ColumnDraft(name=name, why="no file has a value in it")
+    if _mostly(there, cell_text.is_date):
+        why = "dates: turn them into a number, such as an age in years"
+        return ColumnDraft(name=name, why=why)
+    if is_key(name, files):
+        return ColumnDraft(
+            name=name, why="it looks like a row's key, which tells nothing about others"
+        )
+    draft = _number(name, files, decimals or ["."] * len(files))
+    return draft or _noted(_categories(name, cells), files)
+
+
+def _noted(made: ColumnDraft, files: Sequence[Sequence[str]]) -> ColumnDraft:
+    """With a word on files that may mean the same as others and spell it otherwise."""
+    values = [there for cells in files if (there := _values(cells))]
+    if made.column is None:
+        mixed = len({_mostly(there, _is_number) for there in values}) > 1
+        why = "numbers in some files, words in others: write it alike in all of them"
+        return replace(made, why=why) if mixed else made
+    spelled = [{canonical(cell).casefold() for cell in there} for there in values]
+    if any(_mean_truth(one, other) for one in spelled for other in spelled):
+        why = "0 and 1 seem to be truth values of what another file spells: have them read as text"
+        return replace(made, why=why)
+    if any(map(_is_alone, range(len(spelled)), repeat(spelled))):
+        why = "one file shares no spelling with the others: does it mean the same?"
+        return replace(made, why=why)
+    return made
+
+
+def _mean_truth(cells: set[str], other: set[str]) -> bool:
+    """Whether these are truth values where others have a pair such as no and yes."""
+    meant = {cell_text.meant_by_truth(cell, sorted(other)) for cell in cells}
+    return bool(cells) and None not in meant
+
+
+def _is_alone(number: int, spelled: Sequence[set[str]]) -> bool:
+    """Whether a file shares no spelling with any other."""
+    others = set[str]().union(*spelled[:number], *spelled[number + 1 :])
+    return bool(others) and not spelled[number] & others
+
+
+def is_named_key(name: str) -> bool:
+    """Whether a column is called as keys are."""
+    return bool(_KEY.match(name) or _CAMEL_KEY.match(name))
+
+
+def is_key(name: str, files: Sequence[Sequence[str]]) -> bool:
+    """Whether a column, by its cells in each file, tells rows apart, as a patient's number does."""
+    named = is_named_key(name)
+    if not all(_is_distinct(cells, named) for cells in files):
+        return False
+    long = [cells for cells in files if len(cells) >= _FEW_ROWS]  # the others say too little
+    return (bool(long) and all(map(_is_row_key, long))) or (named and len(files[0]) > 1)
+
+
+def _is_distinct(cells: Sequence[str], named: bool) -> bool:
+    """Whether codes tell rows apart; a column called a key may have rows that came twice."""
+    least = 0.9 if named and len(cells) >= _FEW_ROWS else 1.0
+    return len(set(cells)) >= least * len(cells) and all(map(_CODE.fullmatch, cells))
+
+
+def _is_row_key(cells: Sequence[str]) -> bool:
+    """Whether different cells are whole numbers that rise by one, or codes such as P-0017."""
+    if all(re.fullmatch(r"\d{1,18}", cell) for cell in cells):
+        numbers = [int(cell) for cell in cells]
+        begins = numbers[0] < 2 or numbers[0] >= _FIRST_CODE  # others may be ages, in order
+        return begins and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return all(cell_text.plain_number(cell) is None and re.search(r"\d", cell) for cell in cells)
+
+
+def _values(cells: Sequence[str]) -> list[str]:
+    """The cells that hold something."""
+    return [cell for cell in cells if not cell_text.is_missing(cell)]
+
+
+def _is_number(cell: str) -> bool:
+    return cell_text.measured(cell) is not None
+
+
+def _mostly(cells: Sequence[str], law: Callable[[str], bool]) -> bool:
+    """Whether a law holds of nine cells in ten."""
+    return sum(map(law, cells)) * 10 >= len(cells) * 9
+
+
+def _number(
+    name: str, files: Sequence[Sequence[str]], decimals: Sequence[str]
+) -> ColumnDraft | None:
+    """A column of numbers; None if it is none, or has two values only."""
+    read = [pair for one in zip(files, decimals, strict=True) for pair in _read(*one)]
+    there = [(cell, number) for cell, number in read if not cell_text.is_missing(cell)]
+    if sum(cell_text.is_code(cell) for cell, _ in there) > 1:
+        return None
+    numbers = [(cell, number) for cell, number in there if number is not None]
+    strange = {cell for cell, number in there if number is None}
+    if len(numbers) * 10 < len(there) * 9 or len(strange) > 5:
+        return None
+    gone = cell_text.sentinels({number for _, number in read if number is not None})
+    values = [float(number) for _, number in numbers if number not in gone]
+    if len(set(values)) < 2:
+        return ColumnDraft(name=name, why="it has the same value in every row")
+    mended = sum(cell != number for cell, number in numbers)
+    if len(set(values)) == 2 and set(values) <= _CODES and not mended and not gone:
+        return None  # two codes, such as 0 and 1: a third one should be refused, not clipped
+    low, high = rounded_outward(*_core(values))
+    absent = sorted({cell for cell, text in read if cell and _is_gone(cell, text, gone, strange)})
+    outside = sum(not low <= value <= high for value in values)
+    shown = outside and len(values) < _MANY
+    notes = [f"{outside} of {len(values)} values lie outside"] if shown else []
+    if _is_lopsided(values, low, high):
+        notes.append("most values lie close to one bound: narrower bounds tell them apart")
+    if limits := sorted({cell for cell, _ in numbers if cell_text.is_limit(cell)}):
+        notes.append(f"read as their numbers: {', '.join(limits[:5])}")
+    if unread := sorted(strange | {cell for cell, number in numbers if number in gone}):
+        notes.append(f"read as missing: {', '.join(unread)}")
+    several = len(set(values)) > _FEW_VALUES
+    if several and low >= 0 and median(values) - low < (high - low) / _TAIL:
+        notes.append('a long tail: ask for its quantiles and histogram with spacing = "log"')
+    typical = _typical(values, low, high)
+    step = common_step(values)
+    low, high = (low, high) if step is None else _on_step(min(values), step, low, high)
+    column = Column(
+        name=name,
+        low=low,
+        high=high,
+        step=step,
+        default=min(max(typical, low), high),
+        indicator=len(values) < len(read),
+        missing=tuple(absent),
+    )
+    return ColumnDraft(name=name, column=column, why="; ".join(notes))
+
+
+def common_step(values: Sequence[float]) -> float | None:
+    """The largest step of which all values are whole numbers apart; None if they lie closely.
+
+    >>> common_step([84.0, 168.0, 420.0] * 9), common_step([0.1, 0.3, 0.7] * 9)
+    (84.0, 0.2)
+    """
+    different = sorted(set(values))
+    if len(values) < _TRUSTED or len(different) < 3:
+        return None
+    least, span = different[0], different[-1] - different[0]
+    step = 0.0
+    for value in different[1:]:  # Euclid's way, up to the last digits
+        rest, divisor = step, value - least
+        while rest > _LAST_DIGITS * span:
+            rest, divisor = abs(divisor - rest * round(divisor / rest)), rest
+        step = divisor
+        if step * _MOST_STEPS < span:
+            return None
+    step = span / round(span / step)
+    short = float(f"{step:.9g}")
+    return short if abs(short - step) * _MOST_STEPS < _LAST_DIGITS * short else step
+
+
+def _on_step(value: float, step: float, low: float, high: float) -> tuple[float, float]:
+    """The bounds, moved outward to where a value is whole steps away; none goes below 0 for it."""
+    below = value + floor((low - value) / step + _LAST_DIGITS) * step
+    above = value + ceil((high - value) / step - _LAST_DIGITS) * step
+    below += step if below < 0 <= low else 0.0
+    below = float(f"{below:.12g}") + 0.0
+    return below, float(f"{below + round((above - below) / step) * step:.12g}")
+
+
+def _read(cells: Sequence[str], decimal: str) -> list[tuple[str, str | None]]:
+    """Each cell of a file with its number; None if it is none."""
+    numbers = {cell: cell_text.measured(cell, decimal) for cell in set(cells)}
+    return [(cell, numbers[cell]) for cell in cells]
+
+
+def _is_gone(cell: str, number: str | None, gone: set[str], strange: set[str]) -> bool:
+    return cell in strange or number in gone or (number is None and cell_text.is_missing(cell))
+
+
+def _core(values: Sequence[float]) -> tuple[float, float]:
+    """The least and largest value, without a few that lie far beyond all others."""
+    ordered = sorted(values)
+    if len(ordered) >= _MANY and len(set(ordered)) > _FEW_VALUES:
+        cut = len(ordered) // 100  # what is clipped there costs little, what is wide costs much
+        return ordered[cut], ordered[-1 - cut]
+    cut = len(ordered) // 50 if len(ordered) >= 50 else min(1, len(ordered) // 10)
+    low, high = ordered[cut], ordered[-1 - cut]
+    room = 5 * (high - low)
+    if not room:
+        return ordered[0], ordered[-1]
+    kept = [value for value in ordered if low - room <= value <= high + room]
+    return kept[0], kept[-1]
+
+
+def rounded_outward(low: float, high: float) -> tuple[float, float]:
+    """Bounds that hold both numbers, in steps of 1, 2 or 5 tenths of their distance or more.
+
+    >>> rounded_outward(29.0, 77.0), rounded_outward(0.0, 6.2)
+    ((25.0, 80.0), (0.0, 7.0))
+    """
+    span = high - low
+    power = 10.0 ** floor(log10(span / 10))
+    step = next(k * power for k in (1, 2, 5, 10) if k * power >= 0.99 * span / 10)
+    bounds = floor(low / step) * step, ceil(high / step) * step
+    below, above = (_round(bound, span) for bound in bounds)
+    return (below, above) if below < above else (low - span, high + span)
+
+
+def _typical(values: Sequence[float], low: float, high: float) -> float:
+    """What a missing value counts as: the median in round numbers, within the bounds.
+
+    >>> _typical([3.0, 12.0, 400.0], 0.0, 400.0), _typical([150.0, 171.0, 190.0], 145.0, 190.0)
+    (10.0, 171.0)
+    """
+    middle = median(values)
+    sizes = [(high - low) / 5, *([abs(middle)] if middle else [])]  # a tail makes bounds wide
+    digits = -floor(log10(min(sizes)))
+    return min(max(round(middle, digits) + 0.0, low), high)
+
+
+def _is_lopsided(values: Sequence[float], low: float, high: float) -> bool:
+    """Whether nearly all values lie in a tenth of what the bounds hold, at one end."""
+    if len(values) < _MANY or len(set(values)) <= _FEW_VALUES:
+        return False
+    tenth = (high - low) / 10
+    ends = (
+        sum(value < low + tenth for value in values),
+        sum(value > high - tenth for value in values),
+    )
+    return max(ends) >= 0.8 * len(values)
+
+
+def _round(value: float, span: float) -> float:
+    """Without the digits that a difference of `span` does not need."""
+    return round(value, 2 - floor(log10(span))) + 0.0
+
+
+def _categories(name: str, cells: Sequence[str]) -> ColumnDraft:
+    """A column of categories, or one that is left out as free text."""
+    there = [cell for cell in cells if not cell_text.is_missing(cell, number=False)]
+    counts = Counter(map(canonical, there))
+    variants: dict[str, str] = {}  # the commonest spelling of each category
+    for spelling, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
+        variants.setdefault(spelling.casefold(), spelling)
+    if len(variants) < 2:
+        return ColumnDraft(name=name, why="it has the same value in every row")
+    merged = Counter(canonical(cell).casefold() for cell in there)
+    kept = _kept(variants, merged, len(there))
+    if not kept:
+        return ColumnDraft(name=name, why="free text, or too many values for categories")
+    pooled = len(variants) - len(kept)
+    named = sorted(kept, key=_in_order)
+    other = next((one for one in named if one.casefold() == _OTHER), _OTHER) if pooled else ""
+    named += [other] if pooled and other not in named else []
+    absent = sorted({cell for cell in cells if cell and canonical(cell) not in counts})
+    gaps = len(there) < len(cells)
+    column = Column(
+        name=name,
+        categories=(*named, NOT_RECORDED) if gaps else tuple(named),
+        default=NOT_RECORDED if gaps else None,
+        missing=tuple(absent),
+        ignore_case=len(variants) < len(counts),
+        other=other,
+        reference=_reference(named, gaps, merged, len(cells)),
+    )
+    why = f"{pooled} rare spellings, which may point to a person, count as {other!r}"
+    return ColumnDraft(name=name, column=column, why=why if pooled else "")
+
+
+def _reference(named: Sequence[str], gaps: bool, merged: Mapping[str, int], cells: int) -> str:
+    """The category that nearly all records have, which the features of the others are told from."""
+    counts = {name: merged[name.casefold()] for name in named}
+    if gaps:
+        counts[NOT_RECORDED] = cells - sum(merged.values())
+    commonest = max(counts, key=lambda name: counts[name])
+    return commonest if cells >= _MANY and counts[commonest] >= _COMMON * cells else ""
+
+
+def _kept(variants: Mapping[str, str], merged: Mapping[str, int], cells: int) -> list[str]:
+    """The spellings that become categories of their own; none if the column is free text.
+
+    Of few categories the rare ones are pooled, of many all but the commonest: what is not named
+    points to nobody, and costs no weight of the model.
+    """
+    if _are_categories(variants.values(), cells):
+        common = [one for folded, one in variants.items() if merged[folded] >= _RARE]
+        return common if len(common) > 1 else list(variants.values())
+    often = sorted(variants, key=lambda folded: (-merged[folded], folded))[:_MOST_CATEGORIES]
+    often = [folded for folded in often if merged[folded] >= max(_FEWEST_OF_ONE, cells // 100)]
+    covered = sum(merged[folded] for folded in often)
+    named = [variants[folded] for folded in often]
+    rest = [one for folded, one in variants.items() if folded not in often]
+    numbers = sum(map(_is_number, rest)) * 2 > len(rest)  # they measure, and mean no category
+    is_text = not _are_categories(named, cells) or covered * 3 < cells or numbers
+    return [] if len(often) < 2 or is_text else named
+
+
+def _are_categories(spellings: Collection[str], cells: int) -> bool:
+    """Whether spellings are few, short and come back."""
+    few = len(spellings) <= min(_MOST_CATEGORIES, max(2, cells // 2))
+    return few and all(
+        len(spelling) <= _LONGEST and spelling.isprintable() and spelling.casefold() != NOT_RECORDED
+        for spelling in spellings
+    )
+
+
+def _in_order(spelling: str) -> tuple[float, str]:
+    """Numbers by size, words after them by letters."""
+    plain = cell_text.plain_number(spelling)
+    return (float("inf") if plain is None else float(plain), spelling)

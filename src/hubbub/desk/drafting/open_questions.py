@@ -1,0 +1,190 @@
+"""What has to be known before a study can be drafted: whose a row is, and what is to be learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from hubbub.core.errors import DataError
+from hubbub.desk.drafting.question import Option, Question
+from hubbub.desk.drafting.repeated_keys import RepeatedKey, repeated_keys
+from hubbub.desk.drafting.survey import Survey
+from hubbub.desk.drafting.target_candidates import candidates, is_guessable
+from hubbub.desk.drafting.time_event_pairs import (
+    Pair,
+    follow_ups,
+    time_event_pairs,
+    times_in,
+)
+
+_SHOWN = 4  # candidates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What people have said of their files.
+
+    Args:
+        target: the column to be learned; None: they have not said.
+        kind: of the target.
+        event: the column that says whether a time ends with the event.
+        patient: the column that says whose a row is.
+        records_are_units: whether every row is somebody else's.
+    """
+
+    target: str | None = None
+    kind: str | None = None
+    event: str | None = None
+    patient: str | None = None
+    records_are_units: bool = False
+
+
+def with_time(given: Answers, survey: Survey) -> Answers:
+    """The answers, with the time that an event ends, if only the event was named.
+
+    Raises:
+        DataError: no column's name says that it is a time.
+    """
+    if given.event is None or given.target is not None:
+        return given
+    pairs = time_event_pairs(survey.cells)
+    times = [pair.time for pair in pairs if pair.event == given.event]
+    times = times or list(times_in(survey.cells))
+    if not times:
+        raise DataError(
+            f"expected a column that says how long it took until {given.event!r}, found none by "
+            f"its name among {', '.join(survey.common)}; name it with --time"
+        )
+    return replace(given, target=times[0])
+
+
+def open_questions(survey: Survey, given: Answers) -> list[Question]:
+    """What the answers leave open; empty: a study can be drafted."""
+    return [*_whose(survey, given), *_what(survey, given)]
+
+
+def likely_keys(survey: Survey) -> list[RepeatedKey]:
+    """The columns that may say whose a row is."""
+    return repeated_keys(survey.full, survey.common)
+
+
+def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
+    """Rows that may belong to one person."""
+    if given.patient is not None or given.records_are_units:
+        return
+    keys = likely_keys(survey)
+    if not keys:
+        return
+    first = keys[0]
+    others = [one.name for one in keys[1:3]]
+    also = f" (or {' or '.join(map(repr, others))})" if others else ""
+    yield Question(
+        columns=tuple(one.name for one in keys),
+        asked=f"whose is a row? {first.name!r}{also} has {first.values} values in {first.rows} "
+        f"rows, one of them in {first.most}: if that is a person, the promise must be to the "
+        "person, with all rows",
+        choices=(
+            *(
+                Option(means=f"{name} is the person", options=("--patient", name))
+                for name in (first.name, *others)
+            ),
+            Option(
+                means="every row is another person, or public", options=("--records-are-units",)
+            ),
+        ),
+    )
+
+
+def _what(survey: Survey, given: Answers) -> Iterator[Question]:
+    """A time and its event, or several columns that may be learned."""
+    if given.event is not None or given.kind is not None:
+        return
+    pairs = time_event_pairs(survey.cells)
+    if given.target is not None:
+        mine = [pair for pair in pairs if pair.time == given.target]
+        if mine:
+            yield _pair_question(mine[0], survey)
+        return
+    if pairs and not _has_stated(survey):
+        yield _pair_question(pairs[0], survey)
+        return
+    tiers = target_tiers(survey, given)
+    if (times := follow_ups(survey.cells)) and tiers and not _has_stated(survey):
+        yield _event_question(times[0], [name for tier in tiers for name in tier])
+        return
+    if tiers and not is_guessable(tiers, survey.cells):
+        yield _target_question([name for tier in tiers for name in tier])
+
+
+def target_tiers(survey: Survey, given: Answers) -> list[list[str]]:
+    """The columns that may be learned, the likeliest first; none says whose a row is."""
+    whose = {given.patient, *(likely_key.name for likely_key in likely_keys(survey))}
+    cells = {name: own for name, own in survey.cells.items() if name not in whose}
+    return candidates(cells)
+
+
+def _has_stated(survey: Survey) -> bool:
+    """Whether some column is called target, label or outcome."""
+    tiers = candidates(survey.cells)
+    return bool(tiers) and len(tiers[0]) == 1 and tiers[0][0].casefold() in ("target", "label", "y")
+
+
+def _pair_question(pair: Pair, survey: Survey) -> Question:
+    """Whether a time and an event are to be learned together."""
+    other = "its column of times says when that was known, and is left out"
+    choices = [
+        Option(
+            means=f"learn the time in {pair.time!r} until {pair.event!r} (survival)",
+            options=("--time", pair.time, "--event", pair.event),
+        ),
+        Option(
+            means=f"learn {pair.event!r} as yes or no; {other}", options=("--target", pair.event)
+        ),
+    ]
+    if not pair.is_sure:
+        choices.reverse()
+    tiers = candidates(survey.cells)
+    more = [one for tier in tiers for one in tier if one not in (pair.time, pair.event)][:2]
+    choices += [Option(means=f"learn {one!r}", options=("--target", one)) for one in more]
+    return Question(
+        columns=(pair.time, pair.event),
+        asked=f"what is to be learned? {pair.time!r} looks like a time and {pair.event!r} like "
+        "whether it ended with the event; who was only watched until then is no “no”",
+        choices=tuple(choices),
+    )
+
+
+def _event_question(time: str, names: Sequence[str]) -> Question:
+    """What ended a time, if no column is called as events are."""
+    events = [name for name in names if name != time][:_SHOWN]
+    return Question(
+        columns=(time, *events),
+        asked=f"what is to be learned? {time!r} looks like how long people were followed, which "
+        "tells what happened: name the column that says whether it ended with the event, or learn "
+        "another without it",
+        choices=(
+            *(
+                Option(
+                    means=f"learn the time in {time!r} until {name!r} (survival)",
+                    options=("--time", time, "--event", name),
+                )
+                for name in events
+            ),
+            *(
+                Option(means=f"learn {name!r}; {time!r} is left out", options=("--target", name))
+                for name in events[:1]
+            ),
+        ),
+    )
+
+
+def _target_question(names: Sequence[str]) -> Question:
+    """Which of several columns is to be learned."""
+    shown = names[:_SHOWN]
+    rest = len(names) - _SHOWN
+    more = f" or {rest} other{'s' * (rest > 1)}" if rest > 0 else ""
+    return Question(
+        columns=tuple(names),
+        asked=f"what is to be learned? It may be {', '.join(map(repr, shown))}{more}",
+        choices=tuple(Option(means=f"learn {one!r}", options=("--target", one)) for one in shown),
+    )

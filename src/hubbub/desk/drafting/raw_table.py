@@ -1,0 +1,408 @@
+"""A file of records as it is, whatever is wrong with its form: read leniently, faults listed.
+
+A run reads files strictly (`tabular`). Here a file in another encoding, with another
+separator or without a header is understood as far as it goes, so that everything that is wrong can
+be said at once, and a tidy copy be written. This file knows forms, not what columns mean.
+
+A `Fault` may quote a cell, so it is printed where the file lies and goes nowhere else: no
+exception, event log or message to another party is made from it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.disk import open_ordinary, why_of
+from hubbub.core.errors import DataError
+from hubbub.core.tabular.cells import read_cells
+from hubbub.core.tabular.csv_text import cell_text
+from hubbub.desk.drafting.cell_text import (
+    decimal_of,
+    folded,
+    is_date,
+    is_missing,
+    plain_number,
+)
+
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_SUMMARIES = {
+    *("mean", "average", "avg", "median", "total", "totals", "grand total", "subtotal", "sum"),
+    *("n", "count", "sd", "std", "std dev", "stdev", "se", "iqr", "range", "min", "max"),
+    *("mittelwert", "summe", "gesamt", "moyenne", "somme", "media", "totale"),
+}
+_SAMPLE = 1 << 16  # letters in which the separator is looked for
+SAVE = "save it as “CSV UTF-8 (comma delimited)”"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that is wrong, or worth a look, in a file of records.
+
+    Args:
+        file: its name.
+        what: what was found; it may quote a cell.
+        remedy: what to do.
+        column: in which column; empty: in no single one.
+        row: the first row, counted from 1 after the header; None: in no single one.
+        count: how many rows have it.
+        refused: whether a run refuses the file for it; otherwise it is only worth a look.
+    """
+
+    file: str
+    what: str
+    remedy: str
+    column: str = ""
+    row: int | None = None
+    count: int = 1
+    refused: bool = True
+
+    @property
+    def where(self) -> str:
+        """The file, the column and the row; nothing of a cell."""
+        column = f", column {self.column!r}" if self.column else ""
+        row = "" if self.row is None else f", row {self.row} after the header"
+        more = f" (and {self.count - 1} more)" if self.count > 1 else ""
+        return f"{self.file}{column}{row}{more}"
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}; {self.remedy}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fault as plain values."""
+        return {
+            "file": self.file,
+            "column": self.column or None,
+            "row": self.row,
+            "rows": self.count,
+            "found": self.what,
+            "remedy": self.remedy,
+            "refused": self.refused,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawTable:
+    """The cells of one file, stripped, and what is wrong with the file's form.
+
+    Args:
+        origin: the file's name.
+        header: names of the columns, made distinct.
+        rows: of all records, each as long as the header.
+        numbers: of the rows, counted from 1 after the header, those without use included.
+        faults: what is wrong with the form.
+        named: whether the file has a header of its own.
+        separator: between cells.
+    """
+
+    origin: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...] = field(repr=False)
+    numbers: tuple[int, ...] = field(repr=False)
+    faults: tuple[Fault, ...] = field(default=(), repr=False)
+    named: bool = True
+    separator: str = ","
+
+    def column(self, name: str) -> list[str]:
+        """The cells of one column."""
+        index = self.header.index(name)
+        return [row[index] for row in self.rows]
+
+    def renamed(self, header: Sequence[str]) -> RawTable:
+        """The same cells under other names."""
+        return replace(self, header=tuple(header))
+
+    def plain(self, name: str) -> list[str]:
+        """The cells of one column, numbers with a decimal comma as every program reads them."""
+        cells = self.column(name)
+        if self.decimal(name) == ".":
+            return cells
+        respelled = {cell: plain_number(cell, ",") or cell for cell in set(cells)}
+        return [respelled[cell] for cell in cells]
+
+    def decimal(self, name: str) -> str:
+        """The decimal sign of one column: 15,423 is fifteen in one file, thousands in another."""
+        return decimal_of(self.column(name), self._usual_decimal)
+
+    @cached_property
+    def _usual_decimal(self) -> str:
+        """What most columns have beyond doubt; by the separator, which is no decimal sign."""
+        signs = Counter(decimal_of(self.column(name), "") for name in self.header)
+        if signs[","] != signs["."]:
+            return "," if signs[","] > signs["."] else "."
+        return "," if self.separator == ";" else "."
+
+
+def read_raw(path: Path) -> RawTable:
+    """Read a file leniently.
+
+    Raises:
+        DataError: it is not there, is no ordinary file, may not be read, or is a damaged Parquet
+            file.
+    """
+    if path.suffix.lower() == ".parquet":
+        cells = read_cells(path)
+        rows = tuple(zip(*cells.values(), strict=True))
+        numbers = tuple(range(1, len(rows) + 1))
+        return RawTable(origin=path.name, header=tuple(cells), rows=rows, numbers=numbers)
+    try:
+        with open_ordinary(path) as file:
+            raw = file.read()
+    except OSError as error:
+        raise DataError(
+            f"expected a readable file of records {path}, got: {why_of(error)}; check the path"
+        ) from None
+    if _is_binary(raw):
+        raise DataError(
+            f"expected a table of text in {path}, got a file of bytes; save it as CSV, or name "
+            "another file"
+        )
+    return _Reading(path.name).table(raw)
+
+
+class _Reading:
+    """One file, while it is read."""
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self._faults: list[Fault] = []
+
+    def table(self, raw: bytes) -> RawTable:
+        """The table in a file's bytes."""
+        text = self._without_mark(self._text(raw))
+        separator = self._separator(text)
+        lines = self._without_title(self._lines(text, separator))
+        named = bool(lines) and not _is_record(lines[0], lines[1:])
+        header, body = self._header(lines, named)
+        header, body = self._narrowed(header, body)
+        rows = self._squared(body, header)
+        if not rows:
+            self._say("there are no records in it", "put the right file there, or leave it out")
+        return RawTable(
+            origin=self._origin,
+            header=tuple(self._distinct(header)),
+            rows=tuple(rows.values()),
+            numbers=tuple(rows),
+            faults=tuple(self._faults),
+            named=named,
+            separator=separator,
+        )
+
+    def _say(
+        self,
+        what: str,
+        remedy: str,
+        *,
+        row: int | None = None,
+        count: int = 1,
+        refused: bool = True,
+    ) -> None:
+        self._faults.append(
+            Fault(
+                file=self._origin, what=what, remedy=remedy, row=row, count=count, refused=refused
+            )
+        )
+
+    def _text(self, raw: bytes) -> str:
+        """The file's letters."""
+        wide = _wide_encoding(raw)
+        if wide:
+            self._say("it is UTF-16 text", SAVE)
+            return raw.decode(wide, "replace").removeprefix("\ufeff")
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            self._say(
+                f"it is not UTF-8: byte {error.start} of the file, in line {line}, is "
+                f"0x{raw[error.start]:02x}, as in files saved as Latin-1 or Windows-1252",
+                SAVE,
+            )
+            return _latin(raw)
+        if text.startswith("\ufeff"):
+            self._say("it begins with a byte order mark", "nothing need be done", refused=False)
+        return text.removeprefix("\ufeff")
+
+    def _without_mark(self, text: str) -> str:
+        """Without the first line by which Excel tells itself the separator."""
+        mark = re.match(r"sep=.\r?\n", text, re.IGNORECASE)
+        if mark is None:
+            return text
+        self._say(f"its first line is {text[:5]!r}, not the names of the columns", "remove it")
+        return text[mark.end() :]
+
+    def _separator(self, text: str) -> str:
+        """What stands between cells: what makes the first lines equally many cells."""
+        sample = text[:_SAMPLE].rpartition("\n")[0] if len(text) > _SAMPLE else text
+        separator = max(_SEPARATORS, key=lambda one: _agreement(sample, one))
+        if separator != ",":
+            self._say(f"its cells are separated by {_SEPARATORS[separator]}, not by commas", SAVE)
+        return separator
+
+    def _lines(self, text: str, separator: str) -> list[list[str]]:
+        """All lines that are not blank, as stripped cells."""
+        strict = _parsed(text, separator, strict=True)
+        parsed = strict or _parsed(text, separator, strict=False) or []
+        if strict is None:
+            self._say("its quotes or line ends are damaged", 'look for a " without its pair')
+        if parsed and not parsed[0]:
+            self._say("its first line is blank", "let the file begin with the header")
+        return [[cell.strip() for cell in line] for line in parsed if line]
+
+    def _without_title(self, lines: list[list[str]]) -> list[list[str]]:
+        """Without lines above the header that have far fewer cells than the table."""
+        width = Counter(map(len, lines)).most_common(1)[0][0] if lines else 0
+        first = next((k for k, line in enumerate(lines) if 2 * sum(map(bool, line)) > width), 0)
+        if first and width > 1:
+            said = f"above the names of the columns there is {' '.join(filter(None, lines[0]))!r}"
+            self._say(said, "let the file begin with the header", count=first)
+            return lines[first:]
+        return lines
+
+    def _header(self, lines: list[list[str]], named: bool) -> tuple[list[str], list[list[str]]]:
+        """The names of the columns, which may have to be made up, and the rest."""
+        if not lines:
+            self._say("the file is empty", "check that it is the right file")
+            return [], []
+        if named:
+            return lines[0], lines[1:]
+        self._say(
+            "its first line looks like a record, not like the names of the columns",
+            "put a line with the columns' names first",
+        )
+        return [f"column-{k + 1}" for k in range(len(lines[0]))], lines
+
+    def _narrowed(
+        self, header: list[str], body: list[list[str]]
+    ) -> tuple[list[str], list[list[str]]]:
+        """Without the nameless empty columns that a separator at the end of each line makes."""
+        width = len(header)
+        while width and not header[width - 1] and not any(any(r[width - 1 : width]) for r in body):
+            width -= 1
+        if width < len(header):
+            self._say("every line ends in a separator", "remove the empty columns at its end")
+            body = [row[:width] + [c for c in row[width:] if c] for row in body]
+        return header[:width], body
+
+    def _squared(self, body: list[list[str]], header: list[str]) -> dict[int, tuple[str, ...]]:
+        """By number the rows as wide as the header, without those that are no records."""
+        width, summed = len(header), _summed(body)
+        empty = [k for k, row in enumerate(body) if not any(row)]
+        again = [k for k, row in enumerate(body) if row == header]
+        ragged = [k for k, row in enumerate(body) if any(row) and len(row) != width]
+        no_record = {*again, *summed}
+        ragged = [k for k in ragged if k not in no_record]
+        if again:
+            said = "it is the names of the columns again"
+            self._say(said, "remove it", row=again[0] + 1, count=len(again))
+        if summed:
+            said = f"it sums others up: {', '.join(filter(None, body[summed[0]]))}"
+            self._say(said, "remove it", row=summed[0] + 1, count=len(summed))
+        if empty:
+            said, first = "there is nothing in the row", empty[0] + 1
+            self._say(said, "remove it", row=first, count=len(empty))
+        if ragged:
+            found = f"it has {len(body[ragged[0]])} cells, the header has {width}"
+            remedy = "check the separators and quotes of that row"
+            self._say(found, remedy, row=ragged[0] + 1, count=len(ragged))
+        return {
+            k + 1: tuple(row)
+            for k, row in enumerate(body)
+            if any(row) and len(row) == width and k not in no_record
+        }
+
+    def _distinct(self, header: list[str]) -> list[str]:
+        """The names, where one stands twice or is missing another one."""
+        for name, times in Counter(header).items():
+            if not name:
+                self._say("a column has no name", "name it in the first line", count=times)
+            elif times > 1:
+                said = f"the column name {name!r} stands {times} times in the header"
+                self._say(said, "rename all but one of them")
+        seen: Counter[str] = Counter()
+        return [_numbered(name or f"column-{k + 1}", seen) for k, name in enumerate(header)]
+
+
+def _numbered(name: str, seen: Counter[str]) -> str:
+    seen[name] += 1
+    return name if seen[name] == 1 else _numbered(f"{name}-{seen[name]}", seen)
+
+
+def _is_binary(raw: bytes) -> bool:
+    """Whether a file is no text: a workbook, a picture, an archive."""
+    if _wide_encoding(raw):
+        return False
+    head = raw[:1000]
+    return sum(byte < 32 and byte not in b"\t\n\v\f\r" for byte in head) * 20 > len(head)
+
+
+def _wide_encoding(raw: bytes) -> str:
+    """The encoding of a file whose letters have two bytes; empty if they have not."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    head = raw[:1000]
+    if head.count(b"\0") * 3 < len(head):
+        return ""
+    return "utf-16-be" if head[::2].count(b"\0") > head[1::2].count(b"\0") else "utf-16-le"
+
+
+def _latin(raw: bytes) -> str:
+    """The text of a file from before UTF-8."""
+    with suppress(UnicodeDecodeError):
+        return raw.decode("cp1252")
+    return raw.decode("latin-1")
+
+
+def _parsed(text: str, separator: str, *, strict: bool) -> list[list[str]] | None:
+    """The cells of every line; None if they cannot be told."""
+    with suppress(csv.Error):
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=strict)
+        return [[*map(cell_text, row)] for row in reader]
+    return None
+
+
+def _summed(body: list[list[str]]) -> list[int]:
+    """The last rows with gaps in which a word such as "mean" stands, which is nowhere else."""
+
+    def words(row: list[str]) -> set[str]:
+        return {folded(cell).rstrip(":") for cell in row} & _SUMMARIES
+
+    lines = [*enumerate(body)]
+    plain = (k for k, row in reversed(lines) if any(row) and (all(row) or not words(row)))
+    end = next(plain, len(body) - 1) + 1
+    if end == len(body):  # as in nearly every file, whose other lines need not be looked at
+        return []
+    above = set[str]().union(*map(words, body[:end]))
+    return [k for k, row in lines[end:] if words(row) - above]
+
+
+def _agreement(sample: str, separator: str) -> float:
+    """Which share of lines is as wide as the first, if that has more than one cell."""
+    lines = [line for line in _parsed(sample, separator, strict=False) or [] if any(line)][:200]
+    if not lines:
+        return 0.0
+    width = len(lines[0]) if len(lines[0]) > 1 else Counter(map(len, lines)).most_common(1)[0][0]
+    return sum(len(line) == width for line in lines) / len(lines) if width > 1 else 0.0
+
+
+def _is_record(first: list[str], body: list[list[str]]) -> bool:
+    """Whether the first line holds values like those below it; a year may be a column's name."""
+    numbers = [k for k, cell in enumerate(first) if _is_value(cell)]
+    if not numbers or len(numbers) * 3 < len(first):
+        return False
+    below = [row[k] for row in body[:50] for k in numbers if k < len(row)]
+    return sum(_is_value(cell) or is_missing(cell) for cell in below) * 10 >= len(below) * 8
+
+
+def _is_value(cell: str) -> bool:
+    """Whether a cell is no name of a column."""
+    year = re.fullmatch(r"(19|20)\d\d", cell) is not None
+    return bool(cell) and not year and (plain_number(cell) is not None or is_date(cell))

@@ -1,0 +1,289 @@
+"""A study drafted from files of records: who, what is learned from what, and with which settings.
+
+Settings come from the rule of `usual_training`; whether they can be certified is the plan's
+business. What is taken from records is named in `Draft.private`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, floor, log, log10
+
+from hubbub.core.errors import DataError
+from hubbub.core.tabular.patient_keys import patient_key
+from hubbub.desk.drafting.asked_query import AskedQuery
+from hubbub.desk.drafting.column_draft import ColumnDraft, column_draft
+from hubbub.desk.drafting.likely_rules import LikelyRules, likely_rules
+from hubbub.desk.drafting.open_questions import Answers, likely_keys, target_tiers
+from hubbub.desk.drafting.party_names import party_names
+from hubbub.desk.drafting.raw_table import Fault, RawTable
+from hubbub.desk.drafting.survey import Survey
+from hubbub.desk.drafting.target_draft import TargetDraft, learned
+from hubbub.desk.drafting.telling_columns import telling
+from hubbub.desk.drafting.time_event_pairs import follow_ups, time_event_pairs
+from hubbub.learning.study.usual_training import UsualTraining, squared_length, usual_training
+
+EPSILON = 1.0  # of a draft
+
+_STANDINS = ("second-silo", "third-silo")  # beside the only file that was given
+_TELLS_WHOSE = "it says whose a row is, which tells nothing about others"
+_ENOUGH, _RARE = 200, 0.2  # records, and the share of an outcome, of which the log-odds are stated
+_OTHERS = 3  # columns that may be the target instead
+_NAMED = 12  # columns, before the rest are counted
+_MANY = (2000, 10_000)  # records from which on a validation needs less of epsilon
+_CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # records of a patient
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A study as it follows from some files.
+
+    Args:
+        parties: names of the silos, those of the files first.
+        files: path of each silo's file, with {name}; empty where the files' names fit none.
+        target: what is learned.
+        columns: what becomes of every other column.
+        tables: the files, all with the same names of columns.
+        faults: names of columns that differ between files.
+        records: units of all silos together, rounded.
+        capacity: the most units that a silo may hold, rounded up.
+        patient: the column that says whose a record is; empty: each record is a unit.
+        most_per_patient: records of one patient at most, rounded up; 0 without `patient`.
+        test_share: share of each silo's records that scores the model; 0: nobody asked for it.
+        validation_epsilon: what the validation costs; 0: there is none.
+        validation_bins: of its predictions; 0: as many as a study has that says nothing.
+        asked: the query that the tables came from; None: files.
+        intercept: the log-odds of a rare outcome, rounded to halves; 0 of any other.
+    """
+
+    parties: tuple[str, ...]
+    files: str
+    target: TargetDraft
+    columns: tuple[ColumnDraft, ...]
+    tables: tuple[RawTable, ...] = field(repr=False)
+    faults: tuple[Fault, ...] = field(default=(), repr=False)
+    records: int
+    capacity: int
+    patient: str = ""
+    most_per_patient: int = 0
+    test_share: float = 0.0
+    validation_epsilon: float = 0.0
+    validation_bins: int = 0
+    asked: AskedQuery | None = None
+    intercept: float = 0.0
+
+    @property
+    def used(self) -> tuple[ColumnDraft, ...]:
+        """The columns that become features."""
+        return tuple(column for column in self.columns if column.column)
+
+    @property
+    def rules(self) -> LikelyRules:
+        """What holds in every row of the files."""
+        columns = [one.column for one in self.used if one.column]
+        cells = {
+            one.name: [
+                cell for table in self.tables if table.rows for cell in table.column(one.name)
+            ]
+            for one in columns
+        }
+        return likely_rules(columns, cells)
+
+    @property
+    def usual(self) -> UsualTraining:
+        """How the model is trained."""
+        return usual_training(
+            self.target.outcome,
+            records=max(1, round(self.records * (1 - self.test_share))),
+            epsilon=EPSILON,
+            silos=len(self.parties),
+            colluders=self.colluders,
+            square=squared_length(covariate.column for covariate in self.used if covariate.column),
+        )
+
+    @property
+    def colluders(self) -> int:
+        """One, where enough silos are left to add noise."""
+        return 1 if len(self.parties) > 2 else 0
+
+    @property
+    def delta(self) -> float:
+        """Well below one in the number of records."""
+        return float(f"1e-{max(5, ceil(log10(self.records)) + 1)}")
+
+    @property
+    def validation_shares(self) -> tuple[float, ...]:
+        """The parts of epsilon that a validation may have, the first of which is enough.
+
+        Of .5, .3 and .2 the training has 17, 6 and 3 % more noise, which adds up in squares.
+        """
+        parts = (0.5, 0.3, 0.2)
+        usual = sum(self.records >= most for most in _MANY)
+        return parts[usual::-1]
+
+    @property
+    def private(self) -> tuple[str, ...]:
+        """The keys of the study whose values were taken from records."""
+        spelled = "data.classes" if self.target.classes else "data.positive, data.negative"
+        spelled = "data.target" if self.target.outcome else spelled
+        bounded = [
+            covariate.name
+            for covariate in self.used
+            if covariate.column and not covariate.column.categories
+        ]
+        listed = [
+            covariate.name
+            for covariate in self.used
+            if covariate.column and covariate.column.categories
+        ]
+        read_off = [spelled, "data.records", "data.capacity"]
+        read_off += ["data.most_per_patient"] if self.patient else []
+        read_off += ["model.intercept"] if self.intercept else []
+        read_off += (
+            [f"bounds, steps, typical values and missing of {_few(bounded)}"] if bounded else []
+        )
+        return (*read_off, *([f"categories of {_few(listed)}"] if listed else []))
+
+
+def draft(survey: Survey, given: Answers) -> Draft:
+    """A study of these files, one for each silo.
+
+    Args:
+        survey: the files.
+        given: what people have said of them; what they have not is guessed.
+
+    Raises:
+        DataError: a column that was named is not there, or nothing in the files can be learned.
+    """
+    for stated in (given.target, given.event, given.patient):
+        survey.refuse_absent(stated)
+    by_file = dict(survey.by_file)
+    whose = _whose(by_file, given.patient)
+    tiers = target_tiers(survey, given)
+    asked = given.target or _guessed(survey, tiers)
+    columns = {name: cells for name, cells in survey.cells.items() if name in by_file}
+    wanted = learned(columns, asked, kind=given.kind, event=given.event)
+    wanted = replace(wanted, guessed=given.target is None, others=_others(tiers, wanted))
+    keys = {likely_key.name for likely_key in likely_keys(survey)}
+    happened = wanted.happened(columns)
+    ends = _ends(survey, wanted)
+    columns_drafted = []
+    for name, cells in by_file.items():
+        if name in wanted.columns:
+            continue
+        why = _TELLS_WHOSE if name in keys else ends.get(name, "")
+        why = why or telling(columns[name], happened, wanted.sides)
+        decimals = survey.decimals(name)
+        columns_drafted.append(
+            ColumnDraft(name=name, why=why) if why else column_draft(name, cells, decimals)
+        )
+    columns_drafted += [
+        ColumnDraft(name=name, why=f"not in {files}: if it has another name there, rename it")
+        for name, files in survey.elsewhere.items()
+    ]
+    if not any(one.column for one in columns_drafted):
+        why = "; ".join(f"{one.name}: {one.why}" for one in columns_drafted) or "there is no other"
+        raise DataError(
+            f"expected a column besides the target {wanted.name!r} that can be used, found none "
+            f"({why}); correct the files"
+        )
+    names, files = party_names(survey.paths)
+    patient = given.patient
+    units = [len(set(one)) for one in whose] if patient else [len(t.rows) for t in survey.tables]
+    most = max(max(Counter(one).values()) for one in whose) if patient else 0
+    names += _STANDINS if len(names) == 1 else ()
+    total = sum(units) * len(names) // len(survey.tables)
+    return Draft(
+        parties=names,
+        files=files,
+        target=wanted,
+        columns=tuple(columns_drafted),
+        tables=survey.tables,
+        faults=survey.faults,
+        records=max(_two_digits(total), len(names)),
+        capacity=_ample(max(units)),
+        patient=patient or "",
+        intercept=0.0 if wanted.outcome or wanted.classes else _log_odds(happened),
+        most_per_patient=next(n for n in _CAPS if n >= min(most, _CAPS[-1])) if patient else 0,
+    )
+
+
+def _log_odds(happened: Sequence[bool | None]) -> float:
+    """Of what happened to few or to nearly all, in halves; 0 of any other, or of few records."""
+    known = [one for one in happened if one is not None]
+    rate = sum(known) / max(len(known), 1)
+    if len(known) < _ENOUGH or not 0 < min(rate, 1 - rate) < _RARE:
+        return 0.0
+    return round(2 * log(rate / (1 - rate))) / 2
+
+
+def _guessed(survey: Survey, tiers: Sequence[Sequence[str]]) -> str:
+    """The likeliest target."""
+    if tiers:
+        return tiers[0][0]
+    elsewhere = survey.elsewhere
+    some = f" ({', '.join(elsewhere)}: only in some)" if elsewhere else ""
+    raise DataError(
+        f"expected a column with two values to learn, found none in all files{some}; name the "
+        "column with --target, or call it the same in all files"
+    )
+
+
+def _others(tiers: Sequence[Sequence[str]], wanted: TargetDraft) -> tuple[str, ...]:
+    """Columns that may be the target instead."""
+    return tuple(name for tier in tiers for name in tier if name not in wanted.columns)[:_OTHERS]
+
+
+def _ends(survey: Survey, wanted: TargetDraft) -> dict[str, str]:
+    """Times that end when the target is known, and why they are left out."""
+    if wanted.outcome is not None and wanted.outcome.event:
+        return {}
+    why = (
+        f"it looks like the time until {wanted.name!r} was known, which tells it: --time learns "
+        "both together"
+    )
+    pairs = time_event_pairs(survey.cells)
+    times = [pair.time for pair in pairs if pair.is_sure and pair.event == wanted.name]
+    if wanted.outcome is None:
+        times += follow_ups(survey.cells)
+    return dict.fromkeys(times, why)
+
+
+def _whose(cells: dict[str, list[list[str]]], patient: str | None) -> list[list[str]]:
+    """Each file's patients, one for each record that has one; taken out of the columns."""
+    if patient is None:
+        return []
+    if patient not in cells:
+        raise DataError(
+            f"expected --patient to name a column of every file, got {patient!r}; choose one of "
+            f"{', '.join(cells)}"
+        )
+    keys = [[*filter(None, map(patient_key, one))] for one in cells.pop(patient)]
+    if not all(keys):
+        raise DataError(f"expected patients in column {patient!r}, found none; fill it in")
+    return keys
+
+
+def _few(names: Sequence[str]) -> str:
+    """Names, of many only the first."""
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _two_digits(number: int) -> int:
+    """Rounded down to two digits, small numbers to tens."""
+    power = int(10 ** max(1, floor(log10(max(number, 1))) - 1))
+    return number // power * power
+
+
+def _ample(number: int) -> int:
+    """A round number with a fifth of room."""
+    power = int(10 ** max(1, floor(log10(max(number, 1)))))
+    return ceil(1.2 * max(number, 1) / power) * power
+
+
+def with_tidy(made: Draft, folder: str) -> Draft:
+    """The draft of the tidy copies that lie in a folder, under the parties' names."""
+    return replace(made, files=f"{folder.rstrip('/')}/{{name}}.csv")

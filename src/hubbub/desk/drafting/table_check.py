@@ -1,0 +1,489 @@
+"""Everything that is wrong with the files of a study, at once: what a run refuses, and what is odd.
+
+A run stops at the first fault and quotes no cell. This check asks the same rules of every cell
+(`tabular/cell_rule.py`), and says all that they refuse to whoever has the files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import DataError
+from hubbub.core.study import sources
+from hubbub.core.study.data import Data
+from hubbub.core.study.extracts.extract import home_of
+from hubbub.core.study.extracts.extract_source import opened
+from hubbub.core.study.site_mapping import SiteMapping, mapped, mapping_of
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.cell_rule import (
+    GAP,
+    CellFault,
+    Rule,
+    canonical,
+    number_in,
+    number_rule,
+)
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.outcome import Outcome
+from hubbub.core.tabular.patient_keys import patient_key
+from hubbub.core.tabular.table import class_rule
+from hubbub.desk.drafting.cell_flaws import flaw_of
+from hubbub.desk.drafting.cell_text import folded
+from hubbub.desk.drafting.column_draft import common_step, is_key
+from hubbub.desk.drafting.likely_namesakes import cut_numbers, likely_namesakes
+from hubbub.desk.drafting.raw_stream import raw_of
+from hubbub.desk.drafting.raw_table import Fault, RawTable, read_raw
+
+_MOST_KINDS = 8  # of flaws in one column that are listed one by one
+_FEW = 20  # records
+_LUMPS, _LUMP = 3, 10  # values for each bin, and records of each value, that make a column lumpy
+_COPIES, _MOST_CELLS = 0.02, 1_000_000  # a share of rows, and cells of a file looked at more often
+_MUCH = 5  # of the records, one part that is lost in one interval
+_MOST_VISITS, _MANY = 60, 10  # different times, and records at each, on average
+_WORTH_SAYING = 50  # of so many values one outside the bounds costs nothing
+
+
+def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
+    """All faults of the files of some silos, or of the test set for "test"."""
+    faults: list[Fault] = []
+    tables: list[RawTable] = []
+    owned: list[RawTable] = []  # those of silos, where each record is somebody's
+    for name in names:
+        try:
+            tables.append(read_site(study, name, folder))
+            owned += tables[-1:] if name != sources.TEST else []
+        except DataError as error:
+            what, _, remedy = str(error).rpartition("; ")
+            faults.append(Fault(file=name, what=what, remedy=remedy))
+    lumps = [fault for table in owned for fault in _lumps(table, study)]
+    return [*faults, *all_faults(tables, study.data, owned), *lumps]
+
+
+def read_site(study: Study, name: str, folder: Path) -> RawTable:
+    """What a party has, as it is at this moment."""
+    if study.data.is_extracted and name != sources.TEST:
+        return raw_of(opened(study.data, name, folder))
+    sources.check_file(study, name, folder)
+    path = sources.file_of(study, name, folder)
+    assert path is not None  # noqa: S101 (the study's records come from files)
+    table = read_raw(path)
+    if name == sources.TEST:
+        return table
+    return _mapped(table, mapping_of(name, home_of(folder), study.data.patient))
+
+
+def _mapped(table: RawTable, mapping: SiteMapping) -> RawTable:
+    """The table as a site's mapping makes it."""
+    if not mapping:
+        return table
+    cells = mapped({name: table.column(name) for name in table.header}, mapping)
+    rows = tuple(zip(*cells.values(), strict=True))
+    return replace(table, header=tuple(cells), rows=rows)
+
+
+def all_faults(
+    tables: Sequence[RawTable], data: Data, owned: Sequence[RawTable] = ()
+) -> list[Fault]:
+    """All faults of some files, each by itself and together; `owned` are those of silos."""
+    each = [fault for table in tables for fault in table_faults(table, data)]
+    each += [fault for table in owned for fault in _patients(table, data)]
+    classes = set[str]().union(*(_classes(table, data) for table in tables))
+    return [*each, *_one_class([table.origin for table in tables], classes, data)]
+
+
+def table_faults(table: RawTable, data: Data) -> list[Fault]:
+    """All faults of one file."""
+    if not table.named or not table.rows:
+        return list(table.faults)
+    return [
+        *table.faults,
+        *_names(table, data),
+        *_target(table, data),
+        *(fault for column in _columns(table, data) for fault in _column(table, column, data)),
+        *_plain(table, data),
+        *_oddities(table, data),
+    ]
+
+
+def _patients(table: RawTable, data: Data) -> Iterator[Fault]:
+    """Records of nobody, patients who look alike, and what a run leaves out of a patient's."""
+    if not data.patient or not table.named or not table.rows:
+        return
+    if data.patient not in table.header:
+        yield from _absent(table, data.patient)
+        return
+    yield from _rows(table, data.patient, _whose)
+    counts = Counter(map(patient_key, table.column(data.patient)))
+    yield from likely_namesakes(table, data.patient)
+    if over := sum(max(0, count - data.most_per_patient) for count in counts.values()):
+        yield _odd(
+            table,
+            f"{over} records are beyond the {data.most_per_patient} of a patient",
+            "each patient's first ones are used: raise data.most_per_patient for more",
+            data.patient,
+        )
+
+
+def _whose(cell: str) -> float | CellFault:
+    """The rule of the column that says whose a record is."""
+    if patient_key(cell):
+        return 0.0
+    return CellFault(
+        GAP, "a patient", "an empty cell, so nobody's record it is", "fill it in, or remove it"
+    )
+
+
+def _names(table: RawTable, data: Data) -> Iterator[Fault]:
+    """Columns that the study names and the file has not."""
+    for name in (*data.targets, *(column.name for column in data.columns)):
+        yield from _absent(table, name)
+
+
+def _absent(table: RawTable, name: str) -> Iterator[Fault]:
+    """That the file has no such column, if it has none."""
+    if name not in table.header:
+        near = [one for one in table.header if folded(one) == folded(name)]
+        said = f"there is no column of this name in the header ({', '.join(table.header)})"
+        remedy = "rename the column in the file, or correct the study"
+        if near:
+            said = f"the header has {near[0]!r}, which differs in case or spaces only"
+            remedy = f"write {name!r} in the file's first line"
+        yield Fault(file=table.origin, column=name, what=said, remedy=remedy)
+
+
+def _columns(table: RawTable, data: Data) -> list[Column]:
+    return [column for column in data.columns if column.name in table.header]
+
+
+def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
+    """Cells of a declared column that a run refuses, and how many lie outside its bounds."""
+    needed = column.feature and data.target  # where only statistics see it, cells may be missing
+    rule = column.rule if needed else column.rule_with_gaps
+    yield from _rows(table, column.name, rule, column.categories, instead="set ignore_case = true")
+    if column.categories:
+        yield from _pooled(table, column)
+        return
+    low, high = column.bounds
+    numbers = [number_in(canonical(cell)) for cell in table.column(column.name)]
+    absent = set(map(column.spelled, ("", *column.missing)))
+    cells = map(column.spelled, table.column(column.name))
+    there = [
+        (number, row)
+        for cell, number, row in zip(cells, numbers, table.numbers, strict=True)
+        if number is not None and cell not in absent
+    ]
+    yield from _between_steps(table, column, there)
+    outside = [(number, row) for number, row in there if not low <= number <= high]
+    if len(outside) * _WORTH_SAYING > len(numbers):
+        yield _odd(
+            table,
+            f"{len(outside)} of {len(numbers)} values lie outside {low:g} to {high:g}",
+            "they will count as the nearer bound: widen the bounds if that is too many",
+            column.name,
+        )
+        return
+    span = high - low
+    far = [(number, row) for number, row in outside if not low - span <= number <= high + span]
+    if far:
+        said = f"{far[0][0]:g} lies far outside {low:g} to {high:g}"
+        remedy = "a slip of the pen, or another unit? it will count as the nearer bound"
+        rows = [row for _, row in far]
+        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+
+
+def _between_steps(
+    table: RawTable, column: Column, there: Sequence[tuple[float, int]]
+) -> Iterator[Fault]:
+    """How many numbers within the bounds are no value of a column with a step."""
+    if not column.step:
+        return
+    (low, high), near = column.bounds, 1e-6 * column.step
+    off = [
+        (number, row)
+        for number, row in there
+        if low <= number <= high and abs(number - column.nearest(number)) > near
+    ]
+    if off:
+        said = f"{off[0][0]:.15g} is not {low:g} and whole steps of {column.step:g}"
+        remedy = "it will count as the nearest value that is: correct the cells, or the step"
+        rows = [row for _, row in off]
+        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+
+
+def _lumps(table: RawTable, study: Study) -> Iterator[Fault]:
+    """Columns of times and quantiles whose few values are told as if they lay evenly in bins."""
+    told = dict[str, int]()
+    for _, asked in study.statistics.named if study.statistics else ():
+        column, edges = getattr(asked, "time", None), getattr(asked, "edges", ())
+        if column is None and asked.kind == "quantiles":
+            column = getattr(asked, "column", None)
+        if isinstance(column, Column) and not column.step and column.name in table.header:
+            told[column.name] = max(told.get(column.name, 0), len(edges) - 1)
+    for name, bins in told.items():
+        numbers = [number_in(canonical(cell)) for cell in table.column(name)]
+        values = [number for number in numbers if number is not None]
+        different = len(set(values))
+        if len(values) > _FEW and different <= min(_LUMPS * bins, len(values) // _LUMP):
+            step = common_step(values)
+            remedy = f"step = {step:.9g}, if others have the same" if step else "their step"
+            yield _odd(
+                table,
+                f"{different} values hold all {len(values)}",
+                f"declare {remedy}, in data.columns: without it they count as spread evenly",
+                name,
+            )
+
+
+def _pooled(table: RawTable, column: Column) -> Iterator[Fault]:
+    """How many cells count as the category for whatever is in no list."""
+    if not column.other:
+        return
+    known = {"", *map(column.spelled, (*column.categories, *column.missing))}
+    cells = [cell for cell in table.column(column.name) if column.spelled(cell) not in known]
+    if len(cells) * 3 > len(table.rows):
+        yield _odd(
+            table,
+            f"{len(cells)} of {len(table.rows)} cells are in no list and count as {column.other!r}",
+            "list the commonest of them if they are another spelling of a category",
+            column.name,
+        )
+
+
+def _plain(table: RawTable, data: Data) -> Iterator[Fault]:
+    """Without declared columns every column but the target must be numbers."""
+    if data.columns:
+        return
+    for name in table.header:
+        if name not in data.targets:
+            yield from _rows(table, name, number_rule)
+
+
+def _rows(
+    table: RawTable,
+    name: str,
+    rule: Rule,
+    known: Sequence[str] = (),
+    *,
+    instead: str = "add this spelling to the study",
+) -> Iterator[Fault]:
+    """What a column's rule refuses of its cells, one fault for each kind.
+
+    Args:
+        table: the file.
+        name: the column.
+        rule: the one that a run reads it by.
+        known: the spellings that the rule takes, if it takes some only.
+        instead: of a cell that is like one of them, what may be done but to correct it.
+    """
+    if name not in table.header:
+        return
+    cells = table.column(name)
+    read = {cell: rule(cell) for cell in dict.fromkeys(cells)}
+    flaws = {
+        cell: flaw_of(cell, fault, known, instead)
+        for cell, fault in read.items()
+        if isinstance(fault, CellFault)
+    }
+    rows: dict[str, list[int]] = {}
+    for cell, row in zip(cells, table.numbers, strict=True):
+        if cell in flaws:
+            rows.setdefault(flaws[cell].kind, []).append(row)
+    said = {flaw.kind: flaw for flaw in reversed(flaws.values())}  # by the first cell of a kind
+    for kind in list(rows)[:_MOST_KINDS]:
+        yield _found(table, name, said[kind].what, said[kind].remedy, rows[kind])
+    rest = [row for kind in list(rows)[_MOST_KINDS:] for row in rows[kind]]
+    if rest:
+        said_of_all = f"{len(rows) - _MOST_KINDS} other spellings are refused too"
+        yield _found(table, name, said_of_all, "correct them, or the study", rest)
+
+
+def _found(table: RawTable, name: str, what: str, remedy: str, rows: Sequence[int]) -> Fault:
+    return Fault(
+        file=table.origin, column=name, what=what, remedy=remedy, row=rows[0], count=len(rows)
+    )
+
+
+def _odd(table: RawTable, what: str, remedy: str, column: str = "") -> Fault:
+    """What a run takes, and people should see."""
+    return Fault(file=table.origin, column=column, what=what, remedy=remedy, refused=False)
+
+
+def _target(table: RawTable, data: Data) -> Iterator[Fault]:
+    """Cells of the target that a run refuses, and how many lie outside its bounds."""
+    outcome = data.outcome
+    if outcome is None:
+        rule = class_rule(data.positive, data.negative, data.classes)
+        known = (*data.positive, *data.negative) or data.classes
+        yield from _rows(table, data.target, rule, known)
+        return
+    yield from _rows(table, data.target, outcome.rule)
+    for name in outcome.columns:
+        known = (*outcome.positive, *outcome.negative)
+        yield from _rows(table, name, outcome.rule_of(name), known)
+    cells = table.column(data.target) if data.target in table.header else ()
+    numbers = [number for cell in cells if (number := number_in(cell)) is not None]
+    outside = sum(not outcome.low <= number <= outcome.high for number in numbers)
+    if outside and not outcome.grid:
+        yield _odd(
+            table,
+            f"{outside} of {len(numbers)} targets lie outside {outcome.low:g} to {outcome.high:g}",
+            "they will count as the nearer end: widen it if that is too many",
+            data.target,
+        )
+    if outcome.exposure in table.header:
+        cells = table.column(outcome.exposure)
+        longer = sum((number_in(cell) or 0.0) > outcome.exposure_high for cell in cells)
+        if longer:
+            yield _odd(
+                table,
+                f"{longer} of {len(cells)} exposures are above {outcome.exposure_high:g}",
+                "they will count as that, with all of their counts: raise exposure_high",
+                outcome.exposure,
+            )
+    if outcome.grid and numbers:
+        yield from _times(table, data, outcome, numbers)
+
+
+def _times(
+    table: RawTable, data: Data, outcome: Outcome, times: Sequence[float]
+) -> Iterator[Fault]:
+    """Intervals of the grid in which much happens that the model takes to be spread evenly."""
+    ends, few = (0.0, *outcome.grid), set(times) - {0.0}
+    if (longer := sum(time > ends[-1] for time in times)) * _MUCH >= len(times):
+        yield _odd(
+            table,
+            f"{longer} of {len(times)} times lie beyond the grid, which ends at {ends[-1]:g}",
+            "what happens after it is not seen: add times to the grid if that matters",
+            data.target,
+        )
+    off = [one for one in few if one <= ends[-1] and one not in ends]
+    if len(few) <= _MOST_VISITS and off and not outcome.step and len(times) >= _MANY * len(few):
+        yield _odd(
+            table,
+            f"{len(few)} values hold all times, and {len(off)} of them are no time of the grid",
+            "where they are visits, let the grid's times be visits, or give data.target.step",
+            data.target,
+        )
+    if outcome.event not in table.header:
+        return
+    rule = outcome.rule_of(outcome.event)
+    ended = [rule(cell) for cell in table.column(outcome.event)]
+    both = zip(map(number_in, table.column(data.target)), ended, strict=True)
+    lost = [time for time, event in both if time is not None and not event]
+    for begin, end in pairwise(ends):
+        inside = sum(begin < time < end for time in lost)
+        if inside * _MUCH >= len(times):
+            yield _odd(
+                table,
+                f"{inside} of {len(times)} records are lost after {begin:g} and before {end:g}, in "
+                "one interval of the grid",
+                "its events count as spread evenly over it: add times to the grid between them",
+                data.target,
+            )
+
+
+def _oddities(table: RawTable, data: Data) -> Iterator[Fault]:
+    """What a run takes, and people should see."""
+    if len(table.rows) < _FEW:
+        said = f"there are {len(table.rows)} records only"
+        remedy = "few records learn little behind the noise: check that the file is whole"
+        yield _odd(table, said, remedy)
+    if not data.patient:
+        yield from _copies(table)
+    for name in table.header:
+        yield from cut_numbers(table, name)
+    used = [column.name for column in data.columns] or [
+        n for n in table.header if n not in data.targets
+    ]
+    for name in used:
+        if name in table.header and is_key(name, [table.column(name)]):
+            said = "it looks like a row's key, which tells nothing about others"
+            yield _odd(table, said, "leave it out", name)
+    seen = _classes(table, data)
+    if len(seen) == 1:
+        said = f"only one class occurs, {seen.pop()!r}"
+        remedy = "check the lists of spellings; a silo may hold one class if others hold more"
+        yield _odd(table, said, remedy, data.target)
+
+
+def _copies(table: RawTable) -> Iterator[Fault]:
+    """Rows that stand there twice, in every cell or in every cell but those of one column.
+
+    More often than chance would have it, if columns knew nothing of each other.
+    """
+    count = len(table.rows)
+    cells = [Counter(column) for column in zip(*table.rows, strict=True)]
+    alike = [sum((n / count) ** 2 for n in column.values()) for column in cells]
+    for place, different in _different(table, cells):
+        copies = count - different
+        chance = prod(one for number, one in enumerate(alike) if number != place) * count**2 / 2
+        if copies > max(_COPIES * count, 10 * chance):
+            but = "" if place is None else f" but {table.header[place]!r}"
+            yield _odd(
+                table,
+                f"{copies} of {count} rows are copies of another one in every cell{but}",
+                "the promise is to a row: who stands there twice is promised what a row is of two "
+                "(hubbub epsilon --records-per-unit 2). Take the copies out, or name the column "
+                "that says whose a row is (data.patient)",
+            )
+            return
+
+
+def _different(
+    table: RawTable, cells: Sequence[Mapping[str, int]]
+) -> Iterator[tuple[int | None, int]]:
+    """How many rows differ: in any cell, None, then without each column, if that is no long work.
+
+    Args:
+        table: the rows.
+        cells: which each column has.
+    """
+    count = len(table.rows)
+    yield None, len(set(table.rows))
+    if not count or count * len(cells) > _MOST_CELLS:
+        return
+    codes = []
+    for seen, column in zip(cells, zip(*table.rows, strict=True), strict=True):
+        places = {cell: place for place, cell in enumerate(seen)}
+        codes.append(np.array([places[cell] for cell in column]))
+    behind = reversed([*_numbered(codes[::-1])])
+    for place, (before, after) in enumerate(zip(_numbered(codes), behind, strict=True)):
+        yield place, len(np.unique(before * count + after))
+
+
+def _numbered(columns: Sequence[NDArray[np.int64]]) -> Iterator[NDArray[np.int64]]:
+    """By each column a number of every row, one for rows that are alike in all before it."""
+    rows = np.zeros(len(columns[0]), dtype=np.int64)
+    for codes in columns:
+        yield rows
+        rows = np.unique(rows * len(rows) + codes, return_inverse=True)[1]
+
+
+def _classes(table: RawTable, data: Data) -> set[str]:
+    """The classes that occur, each by its first spelling."""
+    if data.target not in table.header or data.outcome is not None:
+        return set()
+    classes = set(map(canonical, table.column(data.target)))
+    if not data.positive:
+        return classes & set(map(canonical, data.classes))
+    lists = (data.positive, data.negative)
+    return {listed[0] for listed in lists if classes & set(map(canonical, listed))}
+
+
+def _one_class(names: Sequence[str], classes: set[str], data: Data) -> Iterator[Fault]:
+    """Nothing can be learned of one class; no run refuses it, as that would tell of records."""
+    if len(classes) == 1:
+        yield Fault(
+            file=", ".join(names),
+            column=data.target,
+            what=f"only one class occurs in all of these files, {next(iter(classes))!r}",
+            remedy="check data.positive and data.negative, or check more silos at once",
+        )

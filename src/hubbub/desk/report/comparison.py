@@ -1,0 +1,198 @@
+"""Is joining worth it? One study run by hubbub and by every baseline, several times over.
+
+One test set of a few hundred records says little, and one draw of the noise less, so what is
+compared is a mean with its interval. Where the data source can split its records anew, each repeat
+takes another public split; elsewhere repeats differ in coins and noise alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from hubbub.core.disk import write_text
+from hubbub.core.errors import StudyError
+from hubbub.core.planning.adversary_words import promised_against
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.runs import prepared_study
+from hubbub.core.study import sources
+from hubbub.core.study.import_path import IN_MEMORY
+from hubbub.core.study.study import Study
+from hubbub.desk.report import report_of_run
+from hubbub.desk.report.comparison_table import Arrangement, ArrangementTable, interval
+from hubbub.learning.metric_words import METRICS, is_held_back, metrics_of
+from hubbub.learning.runs import baselines, run_study
+from hubbub.learning.runs.preparing import prepare
+from hubbub.learning.runs.result import Result
+
+MODES = ("federated", *baselines.BASELINES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The final metric of every mode over the repeats.
+
+    Args:
+        metric: its key in the rows of the metrics, such as "auc".
+        values: by mode, one for each repeat.
+        is_split: whether each repeat had another split of the records.
+        first: hubbub's own run, the first repeat.
+    """
+
+    metric: str
+    values: Mapping[str, Sequence[float]]
+    is_split: bool
+    first: Result
+
+    @property
+    def repeats(self) -> int:
+        """How many there are of every mode."""
+        return len(self.values["federated"])
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """By mode, over the repeats."""
+        return {mode: float(np.mean(values)) for mode, values in self.values.items()}
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """Standard deviation over the repeats, by mode."""
+        return {mode: float(np.std(values)) for mode, values in self.values.items()}
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the first repeat; those of the others differ in the split only."""
+        return self.first.plan
+
+    def table(self) -> ArrangementTable:
+        """For the report: mean and 95 % interval of every mode, and whom its epsilon holds for."""
+        kind = "splits of the records" if self.is_split else "draws of coins and noise"
+        how = f"Scored on public test records, over {self.repeats} {kind}."
+        arrangements = tuple(self._arrangement(mode) for mode in self.values)
+        return ArrangementTable(metric=self.metric, arrangements=arrangements, how=how)
+
+    def _arrangement(self, mode: str) -> Arrangement:
+        low, high = interval(self.values[mode])
+        who = promised_against(self.plan.stated.adversary, mode)
+        return Arrangement(
+            name=mode,
+            mean=self.mean[mode],
+            low=low,
+            high=high,
+            epsilon=None if who is None else self.plan.stated.epsilon,
+            adversary=who,
+        )
+
+
+def compare(
+    study: Study,
+    *,
+    repeats: int,
+    modes: Sequence[str] = MODES,
+    out: Path | None = None,
+    ledgers: Path | None = None,
+    metric: str | None = None,
+    progress: Callable[[], None] | None = None,
+) -> Comparison:
+    """Run a study in every mode, several times over.
+
+    The first run of hubbub goes through the whole protocol and is charged where there are ledgers;
+    its repeats are rehearsed, which has the same law.
+
+    Args:
+        study: what to compare; it has a public test set.
+        repeats: how often, at least 1.
+        modes: "federated" and baselines.
+        out: folder for hubbub's first run and the report.
+        ledgers: folder of the silos' ledgers, as for `run`.
+        metric: by which to compare; the telling one of the target's kind if None.
+        progress: called after every run.
+
+    Raises:
+        StudyError: it has no test set or no such metric, or cannot be run.
+    """
+    _check_asked(study, metric)
+    wanted = tuple(dict.fromkeys(("federated", *modes)))
+    is_split = sources.takes_split(study)
+    finals: dict[str, list[Mapping[str, float]]] = {mode: [] for mode in wanted}
+    first: Result | None = None
+    for repeat in range(repeats):
+        prepared = _prepared(study, repeat if is_split else None, first)
+        only_final = replace(prepared, looks=0)
+        if repeat == 0:  # before anything is trained or charged
+            _check_metric(metric, prepared)
+        for mode in wanted:
+            if mode == "federated" and first is None:
+                result = first = run_study.run_prepared(prepared, out, ledgers=ledgers)
+            else:
+                how = baselines.REHEARSAL if mode == "federated" else mode
+                result = run_study.run_prepared(only_final, None, baseline=how)
+            finals[mode].append(result.final)
+            if progress is not None:
+                progress()
+    assert first is not None  # noqa: S101  # repeats >= 1
+    if metric is None:
+        metric = metrics_of([first.final])[0]
+    comparison = Comparison(
+        metric=metric,
+        values={mode: [row[metric] for row in rows] for mode, rows in finals.items()},
+        is_split=is_split,
+        first=first,
+    )
+    if out is not None:
+        write_text(
+            out / report_of_run.COMPARISON, json.dumps(comparison.table().to_dict(), indent=2)
+        )
+        report_of_run.write_report(out)
+    return comparison
+
+
+def _check_asked(study: Study, metric: str | None) -> None:
+    """What can be told at once: a model, a test set, a metric that there may be."""
+    if study.training is None:
+        raise StudyError(
+            "expected a study that trains a model, whose arrangements are compared, got one of "
+            "statistics alone; hubbub plan says how exact they will be"
+        )
+    if not sources.has_test_set(study) and study.data.source != IN_MEMORY:
+        raise StudyError(
+            "expected a public test set to compare by, got a study without; state data.test"
+        )
+    own = {name.rpartition(":")[2] for name in study.training.metrics}
+    known = {name for name in METRICS if study.training.evaluate or not is_held_back(name)} | own
+    if metric is not None and metric not in known:
+        listed = ", ".join(sorted(known))
+        raise StudyError(f"expected a metric out of {listed}, got {metric!r}; choose one of them")
+
+
+def _check_metric(metric: str | None, prepared: prepared_study.PreparedStudy) -> None:
+    """A model of any weights tells whether this kind of target has such a metric."""
+    if metric is None or is_held_back(metric):
+        return
+    start = prepared.initial  # which alone may say the same of all records
+    shaken = np.random.default_rng(0).normal(start, 0.01).astype(np.float32)
+    known = metrics_of([prepared.evaluate(shaken)])
+    if metric not in known:
+        raise StudyError(
+            f"expected a metric out of {', '.join(known)}, got {metric!r}; choose one of them"
+        )
+
+
+def _prepared(
+    study: Study, split: int | None, first: Result | None
+) -> prepared_study.PreparedStudy:
+    """The study ready to run, on a split of its own where there is one."""
+    if split is not None:
+        options = {**dict(study.data.options), "split": split}
+        data = replace(study.data, options=tuple(sorted(options.items())))
+        study = study.changed(data=data)
+    prepared = prepare(study, first.plan if first else None, "auto")
+    if prepared.test is None:
+        raise StudyError(
+            "expected a public test set to compare by, got a study without; state data.test"
+        )
+    return prepared

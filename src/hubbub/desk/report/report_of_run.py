@@ -1,0 +1,189 @@
+"""The report of a run from the files in its folder, so that it can be written again at any time.
+
+This file reads plain values and hands them to `report`; what is not there is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.disk import json_value, write_bytes
+from hubbub.core.errors import HubbubError, IntegrityError, UserError
+from hubbub.core.runs.run_folder import REPORT, SCORES
+from hubbub.core.runs.spending import SPENDING
+from hubbub.core.study.ask import asks
+from hubbub.core.verification.evidence.claims import check_content
+from hubbub.core.verification.evidence.collecting import FILE
+from hubbub.core.verification.evidence.evidence_file import load, read_whole
+from hubbub.desk.report.comparison_table import ArrangementTable
+from hubbub.desk.report.page import render
+from hubbub.desk.report.paper import manuscript as paper
+from hubbub.desk.report.several_runs import ReportedRun
+from hubbub.estimation.queries.statistics_query import ANSWERS
+from hubbub.learning.queries.coefficients.coefficients_query import COEFFICIENTS
+from hubbub.learning.queries.validation.validation_query import VALIDATED
+
+COMPARISON = "comparison.json"
+_MOST_ROWS = 100_000  # of metrics; a run has some twenty, or one for every step
+_MALFORMED = (
+    *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError),
+    *(StopIteration, RecursionError),
+)
+
+
+def write_report(
+    folder: Path,
+    *,
+    beside: Sequence[Path] = (),
+    seconds: float | None = None,
+    thorough: bool = False,
+) -> Path:
+    """Write `report.html` into the folder of a run, from what lies there.
+
+    Args:
+        folder: of the run, with study, plan and metrics, and how its arrangements compare if
+            `comparison.json` is there.
+        beside: folders of other runs, to show side by side with this one.
+        seconds: that the run took, if known; what the last row of the metrics says if None.
+        thorough: make accounts again that take long, too, as for a run of one's own.
+
+    Raises:
+        UserError: there is no run in one of the folders.
+        IntegrityError: a file in one of them was altered.
+    """
+    for planned in (folder, *beside):
+        if not (planned / "plan.json").is_file():
+            raise UserError(
+                f"expected the folder of a run at {planned}, found no plan.json in it; "
+                "name the folder "
+                "that --out named"
+            )
+    with as_written(folder, *beside):
+        page = _page(folder, beside, seconds, thorough).encode()
+    write_bytes(folder / REPORT, page)
+    return folder / REPORT
+
+
+@contextmanager
+def as_written(*folders: Path) -> Iterator[None]:
+    """What is read of runs is what runs write, or it was altered.
+
+    Raises:
+        IntegrityError: it was.
+    """
+    try:
+        yield
+    except HubbubError:
+        raise
+    except _MALFORMED as error:
+        raise IntegrityError(
+            f"expected the files in {', '.join(map(str, folders))} as a run writes them, found "
+            f"something else ({type(error).__name__}); "
+            "restore them from a backup"
+        ) from None
+
+
+def paper_of(folder: Path) -> paper.Manuscript:
+    """What a paper prints of a run, from the files in its folder.
+
+    Raises:
+        UserError: it has no statistics, no validation and no coefficients.
+        IntegrityError: a file in it was altered.
+    """
+    held = {
+        name: _json(folder / name)
+        for name in (ANSWERS, VALIDATED, COEFFICIENTS, "plan.json")
+        if (folder / name).is_file()
+    }
+    promised = next((held[one] for one in (ANSWERS, VALIDATED, COEFFICIENTS) if one in held), None)
+    if promised is None:
+        raise UserError(
+            f"expected the folder of a run with statistics, a validation or coefficients, found no "
+            f"{ANSWERS} in {folder}; name the folder that --out named"
+        )
+    return paper.manuscript_of(
+        promised if ANSWERS in held else promised | {"statistics": {}},
+        validation=held.get(VALIDATED),
+        coefficients=held.get(COEFFICIENTS),
+        plan=held.get("plan.json"),
+    )
+
+
+def _page(
+    folder: Path,
+    beside: Sequence[Path],
+    seconds: float | None,
+    thorough: bool,
+) -> str:
+    """The page, from what lies in the folders."""
+    run = _run(folder)
+    metrics = run.metrics
+    compared = _optional(folder / COMPARISON, None)
+    content = load(folder / FILE) if (folder / FILE).exists() else None
+    findings = check_content(content, thorough=thorough) if content else []
+    if seconds is None and metrics:
+        seconds = metrics[-1].get("seconds")
+    return render(
+        run.plan,
+        metrics,
+        baseline=run.baseline,
+        comparison=None if compared is None else ArrangementTable.from_dict(compared),
+        beside=[run, *map(_run, beside)] if beside else [],
+        parts=content["silos"] if content else (),
+        checked=[(one.claim, one.verdict) for one in findings],
+        audit=content.get("audit") if content else None,
+        attempts=content["epsilon"]["attempts"] if content else None,
+        seconds=seconds,
+        statistics=_answers(folder),
+        spending=_optional(folder / SPENDING, None),
+        scores=_optional(folder / SCORES, {}),
+        validation=_optional(folder / VALIDATED, None),
+    )
+
+
+def _answers(folder: Path) -> dict[str, Any]:
+    """What all queries say, by name."""
+    names = [ask.answers for ask in asks() if ask.answers]
+    parts = (_optional(folder / name, {"statistics": {}})["statistics"] for name in names)
+    return {name: one for answers in parts for name, one in answers.items()}
+
+
+def _run(folder: Path) -> ReportedRun:
+    """What the folder of a run says of it."""
+    notes = _optional(folder / "run.json", {})
+    return ReportedRun(
+        folder=folder.resolve().name,
+        plan=_json(folder / "plan.json"),
+        metrics=_rows(folder / "metrics.jsonl"),
+        baseline=notes.get("baseline"),
+    )
+
+
+def _optional(path: Path, missing: Any) -> Any:
+    """What a JSON file holds, or something else where there is no such file."""
+    return _json(path) if path.is_file() else missing
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    text = read_whole(path)
+    if text.count(b"\n") > _MOST_ROWS:
+        raise ValueError("more rows than a chart can show")
+    return [_parsed(path, line) for line in text.decode().splitlines()]
+
+
+def _json(path: Path) -> Any:
+    return _parsed(path, read_whole(path).decode())
+
+
+def _parsed(path: Path, text: str) -> Any:
+    try:
+        return json_value(text)
+    except ValueError:
+        raise IntegrityError(
+            f"expected JSON in {path}, found something else; restore it from a backup"
+        ) from None

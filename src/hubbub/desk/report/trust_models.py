@@ -1,0 +1,214 @@
+"""The federation and its baselines in words: what each is, whom it trusts, who sees what.
+
+These sentences are the same for every study. What is measured or calculated is not here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hubbub.core.planning.adversary_words import AGAINST, STATED
+
+
+@dataclass(frozen=True)
+class View:
+    """What one party sees in an arrangement.
+
+    Args:
+        role: "silo", "node", "relay", "aggregator" or "outsider".
+        brief: what it sees or does, in a few plain words.
+        sees, unseen: the same in full, and what it does not see.
+        against: the adversary of the plan's table whose epsilon holds against it; `STATED`, or
+            None if nothing is promised against it.
+    """
+
+    role: str
+    brief: str
+    sees: str
+    unseen: str
+    against: str | None = STATED
+
+    @property
+    def party(self) -> str:
+        """Its name for people."""
+        return "Compute node" if self.role == "node" else self.role.capitalize()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mode:
+    """One way to train, in sentences and short names."""
+
+    label: str
+    meaning: str  # what happens
+    trust: str  # who has to be trusted with records or exact sums
+    # Against whom the epsilon holds: `STATED`, or in words; None, against nobody.
+    against: str | None
+    beyond: str  # what the promise leaves out
+    sent: str  # what leaves a silo, in a few words
+    views: tuple[View, ...]
+
+    def holds_against(self, stated: str) -> str | None:
+        """The adversary against whom epsilon holds, or None; `stated` is the plan's."""
+        return stated if self.against == STATED else self.against
+
+
+def of_answers(view: View) -> View:
+    """The same view where statistics are asked for, and no model is trained."""
+
+    def said(words: str) -> str:
+        for model, answer in (
+            ("models that are published", "answers that are published"),
+            ("noise that they were trained with", "noise that they were made with"),
+            ("published model", "published answer"),
+            ("gradients", "counts"),
+            ("the models", "the answers"),
+        ):
+            words = words.replace(model, answer)
+        return words
+
+    brief, sees, unseen = map(said, (view.brief, view.sees, view.unseen))
+    return replace(view, brief=brief, sees=sees, unseen=unseen)
+
+
+_EXACT = ("Adds up, and sees every silo's exact sum.", "every silo's exact sum of gradients")
+_SILO = View(
+    "silo",
+    "Each keeps its own records and sees the models that are published.",
+    "its own records; every published model",
+    "other silos' records or sums",
+)
+_OUTSIDER = View(
+    "outsider",
+    "Anybody who gets the published models, and nothing else.",
+    "the models that are published, with the noise that they were trained with",
+    "anything else",
+)
+
+FEDERATED = Mode(
+    label="together (hubbub)",
+    meaning="Every silo adds a share of the noise, and only the noisy sum of all is ever seen.",
+    trust="nobody, as long as no more silos collude than the study allows for",
+    against=STATED,
+    beyond="",
+    sent="numbers with noise that look random",
+    views=(
+        View(
+            "silo",
+            _SILO.brief,
+            "its own records and its own noise; every published model",
+            "other silos' records, batches, gradients or noise",
+            against="one silo",
+        ),
+        View(
+            "relay",
+            "The network. Carries sealed messages; could add up no more than the aggregator.",
+            "as a server in the network: sealed messages, masked vectors, sizes and times; it "
+            "could add up what the aggregator adds up, and so counts as an aggregator",
+            "what any one silo contributed, or any key",
+            against="aggregator",
+        ),
+        View(
+            "node",
+            "Take masks off the sum. They get no data.",
+            "which silos took part in which round",
+            "records, gradients, sums",
+            against="aggregator and all compute nodes but one",
+        ),
+        View(
+            "aggregator",
+            "Adds up, and sees only the sum of all silos, with noise.",
+            "masked vectors, each of which looks like random numbers; the noisy sum over all "
+            "silos; the models",
+            "what any one silo contributed, or any sum without noise",
+            against="aggregator",
+        ),
+        replace(_OUTSIDER, against="outsider (published models)"),
+    ),
+)
+
+BASELINES = {
+    "trusted": Mode(
+        label="trusted aggregator",
+        meaning="One party receives every silo's exact sum and adds the noise itself.",
+        trust="the aggregator, with everything",
+        against=AGAINST["trusted"],
+        beyond="The aggregator sees exact sums: nothing is promised against it.",
+        sent="exact sums, without noise",
+        views=(
+            _SILO,
+            View(
+                "aggregator",
+                f"{_EXACT[0]} It adds the noise.",
+                f"{_EXACT[1]}, in every step",
+                "raw records",
+                against=None,
+            ),
+            _OUTSIDER,
+        ),
+    ),
+    "local-dp": Mode(
+        label="local noise",
+        meaning="Every silo adds all the noise that it needs before it sends anything.",
+        trust="nobody",
+        against=AGAINST["local-dp"],
+        beyond="It holds however many others collude; with joint batches, as long as they own no "
+        "more records than the plan says.",
+        sent="sums, each with all of its silo's noise",
+        views=(
+            _SILO,
+            View(
+                "aggregator",
+                "Adds up, and sees every silo's noisy sum.",
+                "every silo's own sum, with that silo's full noise",
+                "exact sums",
+            ),
+            _OUTSIDER,
+        ),
+    ),
+    "alone": Mode(
+        label="each silo alone",
+        meaning="Every silo trains a model of its own at the same ε; scores are averages.",
+        trust="nobody: nothing but a silo's own model leaves it",
+        against=AGAINST["alone"],
+        beyond="Nothing else leaves a silo.",
+        sent="each silo's own model",
+        views=(
+            View(
+                "silo",
+                "Each keeps its own records, and trains its own model.",
+                "its own records and its own model",
+                "anything of other silos",
+            ),
+            _OUTSIDER,
+        ),
+    ),
+    "non-private": Mode(
+        label="no privacy",
+        meaning="No noise is added: what the data could give if nobody had to be protected.",
+        trust="everybody who sees a sum or a model",
+        against=AGAINST["non-private"],
+        beyond="This baseline adds no noise: nothing is promised to anybody, so there is no ε.",
+        sent="exact sums, without noise",
+        views=(
+            replace(_SILO, against=None),
+            View(
+                "aggregator", _EXACT[0], f"{_EXACT[1]}, in every step", "raw records", against=None
+            ),
+            View(
+                "outsider",
+                "Anybody who gets the models; records may leak from them.",
+                "models trained without noise, from which records may leak",
+                "the sums",
+                against=None,
+            ),
+        ),
+    ),
+}
+
+# In this order they are shown.
+MODES = {"federated": FEDERATED, **BASELINES}
+
+
+def called(name: str) -> str:
+    """The label of an arrangement, or the name itself if it is none of these."""
+    return MODES[name].label if name in MODES else name

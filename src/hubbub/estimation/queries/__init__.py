@@ -1,0 +1,1 @@
+"""What a study asks that answers with statistics or synthetic records: one query a file."""

@@ -1,0 +1,65 @@
+"""`[statistics]`: statistics of columns as they are. What they need is loaded when one is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hubbub.core.section import Section
+from hubbub.core.settings import Keys, keys_of, listed
+from hubbub.core.study.ask import Ask, Surroundings
+from hubbub.core.study.data import columns_of
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.column import Column
+
+if TYPE_CHECKING:
+    from hubbub.estimation.queries.statistics_query import StatisticsQuery
+
+
+class StatisticsAsk(Ask):
+    """Statistics of columns as they are."""
+
+    tables = ("statistics",)
+    rank = 1
+    precedence = 2
+    is_pinned = True
+    files = ("sums.json", "statistics.json")
+    answers = "statistics.json"
+
+    def keys(self) -> dict[str, Keys]:
+        """See `Ask`."""
+        from hubbub.estimation.queries.asked_statistics import AskedStatistics, statistic_keys
+
+        return {"statistics": keys_of(AskedStatistics), "statistics.NAME": listed(statistic_keys())}
+
+    def schemas(self) -> dict[str, Any]:
+        """See `Ask`."""
+        from hubbub.estimation.queries.asked_statistics import statistics_schema
+
+        return {"statistics": statistics_schema()}
+
+    def read(self, top: Section, around: Surroundings) -> dict[str, Any]:
+        """See `Ask`."""
+        from hubbub.estimation.queries.asked_statistics import statistics_from
+
+        table = top.table("statistics")
+        return {"statistics": statistics_from(table, around.columns, alone=around.is_main)}
+
+    def canonical(self, study: Study) -> dict[str, Any]:
+        """See `Ask`."""
+        return {"statistics": study.statistics.canonical()}
+
+    def parts(self, study: Study) -> dict[str, float]:
+        """See `Ask`."""
+        part = study.statistics.epsilon
+        return {"statistics.epsilon": part} if part else {}
+
+    def query(self, study: Study, dimension: int | None = None) -> StatisticsQuery:
+        """See `Ask`."""
+        from hubbub.estimation.queries.statistics_query import statistics_of
+
+        return statistics_of(study)
+
+    def cells(self, study: Study) -> Mapping[str, Column]:
+        """See `Ask`."""
+        return columns_of(study.data)

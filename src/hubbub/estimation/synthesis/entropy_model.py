@@ -1,0 +1,285 @@
+"""A distribution of whole records that has the measured pairs, and no other structure.
+
+Each measured pair becomes a table of shares: what noise alone would explain is drawn in towards
+independence (James, Stein 1961), and the nearest table without negative cells that has the columns'
+shares is taken. A column and its parents get the table of largest entropy that has their pairs, by
+iterative proportional fitting. Cliques form a junction tree, so the records' distribution is the
+product of each column's given its parents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.estimation.synthesis.choice import PairChoice, SpanningStep
+from hubbub.estimation.synthesis.components import Components
+
+Array = NDArray[np.float64]
+_PROJECTIONS, _FITS = 60, 60
+_FLOOR = 1e-3  # of independence, that a cell keeps: no cell is impossible for being noisy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clique:
+    """A column with its parents.
+
+    Args:
+        step: which ones.
+        table: their joint shares, an axis for each parent in order and the column's last.
+    """
+
+    step: SpanningStep
+    table: Array
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The columns of the axes."""
+        return (*self.step.parents, self.step.column)
+
+    def marginal(self, keep: Sequence[int]) -> Array:
+        """The joint shares of some of its columns, axes in the order that is asked for."""
+        at = [self.members.index(one) for one in keep]
+        rest = tuple(k for k in range(self.table.ndim) if k not in at)
+        summed = self.table.sum(axis=rest)
+        order = np.argsort(np.argsort(at))
+        return np.transpose(summed, order) if len(at) > 1 else summed
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntropyModel:
+    """A distribution over levels, from which records are drawn.
+
+    Args:
+        names: of the columns.
+        cliques: in the order in which columns are drawn.
+    """
+
+    names: tuple[str, ...]
+    cliques: tuple[Clique, ...]
+
+    def draw(self, records: int, seed: int, *, evenly: bool = True) -> NDArray[np.int64]:
+        """Records at random; the same for the same seed.
+
+        Args:
+            records: how many.
+            seed: of what is random.
+            evenly: whether each level is drawn as often as it should be, but for rounding, among
+                records with the same parents: tables are then nearer to the model than those of
+                as many people would be. False: each record by itself, as people are.
+
+        Returns:
+            (records, columns) places of levels.
+        """
+        rng = np.random.default_rng(seed)
+        levels = np.zeros((records, len(self.names)), np.int64)
+        for clique in self.cliques:
+            table = clique.table.reshape(-1, clique.table.shape[-1])
+            whole = table.sum(axis=1, keepdims=True)
+            alone = table.sum(axis=0) / table.sum()
+            given = np.where(whole > 0, table / np.where(whole > 0, whole, 1.0), alone)
+            row = np.zeros(records, np.int64)
+            for parent, size in zip(clique.step.parents, clique.table.shape, strict=False):
+                row = row * size + levels[:, parent]
+            ends = np.cumsum(given, axis=1)[row]
+            chance = _even(row, rng) if evenly else rng.random(records)
+            drawn = (chance[:, None] > ends).sum(axis=1)
+            levels[:, clique.step.column] = np.minimum(drawn, table.shape[1] - 1)
+        return levels
+
+    @cached_property
+    def pairs(self) -> Mapping[tuple[int, int], Array]:
+        """The joint shares of every pair of columns, exactly."""
+        tables: dict[tuple[int, int], Array] = {}
+        for one in range(len(self.names)):
+            for other, table in self._beside(one).items():
+                if one < other:
+                    tables[one, other] = table
+        return tables
+
+    def _beside(self, column: int) -> dict[int, Array]:
+        """The joint shares of one column with each other, along the junction tree."""
+        at = self._homes
+        size = self.cliques[at[column]].table.shape[-1]
+        joint: dict[int, Array] = {}  # (levels of the column, *clique) by the clique's number
+        start = self.cliques[at[column]]
+        eye = np.eye(size).reshape(size, *([1] * (start.table.ndim - 1)), size)
+        joint[at[column]] = start.table[None] * eye
+        waiting = [at[column]]
+        while waiting:
+            now = waiting.pop()
+            for near in self._near[now]:
+                if near not in joint:
+                    joint[near] = self._passed(joint[now], now, near)
+                    waiting.append(near)
+        beside = {}
+        for other, home in at.items():
+            axes = tuple(range(1, joint[home].ndim - 1))
+            beside[other] = joint[home].sum(axis=axes)
+        return beside
+
+    def _passed(self, joint: Array, source: int, target: int) -> Array:
+        """A joint table with a column, carried over what two cliques share."""
+        here, there = self.cliques[source], self.cliques[target]
+        shared = [member for member in there.members if member in here.members]
+        letters = {one: chr(ord("a") + k) for k, one in enumerate({*here.members, *there.members})}
+        names = {c: "".join(letters[one] for one in c) for c in (here.members, there.members)}
+        between = "".join(letters[one] for one in shared)
+        message = np.einsum(f"z{names[here.members]}->z{between}", joint)
+        alone = there.marginal(shared) if shared else there.table.sum()
+        given = np.divide(message, alone, out=np.zeros_like(message), where=alone > 0)
+        carried = f"z{between},{names[there.members]}->z{names[there.members]}"
+        return np.asarray(np.einsum(carried, given, there.table))
+
+    @cached_property
+    def _homes(self) -> dict[int, int]:
+        """The clique in which each column was drawn."""
+        return {one.step.column: k for k, one in enumerate(self.cliques)}
+
+    @cached_property
+    def _near(self) -> dict[int, list[int]]:
+        """The junction tree: which cliques are beside each other."""
+        near: dict[int, list[int]] = {k: [] for k in range(len(self.cliques))}
+        for k, one in enumerate(self.cliques):
+            if k:
+                parents = one.step.parents
+                before = max((self._homes[p] for p in parents), default=0)
+                near[k].append(before)
+                near[before].append(k)
+        return near
+
+
+def _even(row: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    """(n,) chances from 0 to 1, at equal distances among records of one row, in random order."""
+    order = np.lexsort((rng.random(len(row)), row))
+    many = np.bincount(row)
+    first = np.cumsum(many) - many
+    rank = np.empty(len(row))
+    rank[order] = np.arange(len(row)) - first[row[order]]
+    return np.asarray((rank + rng.random(len(many))[row]) / many[row])
+
+
+def fitted(components: Components, choice: PairChoice, *, shrink: bool = True) -> EntropyModel:
+    """The distribution of whole records with what was measured.
+
+    Args:
+        components: what the noisy sums say.
+        choice: the order of the columns.
+        shrink: whether what noise alone would explain is drawn in towards independence.
+    """
+    alone = [_proper(components.shares((k,))) for k in range(len(components.columns))]
+    tables = {pair: _pair_table(components, pair, alone, shrink=shrink) for pair in choice.pairs}
+    cliques: list[Clique] = []
+    for step in choice.steps:
+        cliques.append(_clique(step, alone, tables, cliques))
+    return EntropyModel(
+        names=tuple(column.name for column in components.columns), cliques=tuple(cliques)
+    )
+
+
+def _proper(shares: Array) -> Array:
+    """The nearest shares that are none below 0 and add up to 1, each above nothing."""
+    rising = np.sort(shares)[::-1]
+    over = (np.cumsum(rising) - 1) / np.arange(1, len(shares) + 1)
+    above = np.flatnonzero(rising > over)
+    if not above.size:  # numbers so large that their differences are lost: they say nothing
+        return np.full(len(shares), 1 / len(shares))
+    cut = over[above[-1]]
+    shares_kept = np.maximum(shares - cut, 1e-9)
+    return np.asarray(shares_kept / shares_kept.sum())
+
+
+def _pair_table(
+    components: Components, pair: tuple[int, int], alone: Sequence[Array], *, shrink: bool
+) -> Array:
+    """The shares of a pair's cells: none below 0, with the columns' own shares."""
+    a, b = pair
+    independent = np.outer(alone[a], alone[b])
+    effect = components.effect(pair)
+    coded = [components.columns[k] for k in pair]
+    by = coded[0].contrasts.T @ independent @ coded[1].contrasts
+    apart = np.where(effect.known, effect.value / components.records - by, 0.0)
+    if shrink:
+        noise = np.where(effect.known, effect.variance, 0.0) / components.records**2
+        coarse = np.zeros(apart.shape, bool)
+        coarse[: coded[0].coarse, : coded[1].coarse] = True
+        for part in (coarse, ~coarse):
+            apart[part] *= _kept(apart[part], noise[part])
+    table = independent + coded[0].contrasts @ apart @ coded[1].contrasts.T
+    table = _with_margins(table, alone[a], alone[b])
+    return _scaled_to(np.maximum(table, _FLOOR * independent), alone[a], alone[b])
+
+
+def _kept(apart: Array, noise: Array) -> float:
+    """How much of a deviation is kept: none where noise alone would explain it."""
+    length = float(np.sum(apart**2))
+    many = max(apart.size - 2, 1) / max(apart.size, 1)
+    return max(0.0, 1.0 - many * float(noise.sum()) / length) if length > 0 else 0.0
+
+
+def _with_margins(table: Array, rows: Array, columns: Array) -> Array:
+    """The nearest table without negative cells that has these margins (Dykstra)."""
+    a, b = table.shape
+    carried = np.zeros_like(table)
+    for _ in range(_PROJECTIONS):
+        positive = np.maximum(table + carried, 0.0)
+        carried = table + carried - positive
+        off_rows, off_columns = rows - positive.sum(axis=1), columns - positive.sum(axis=0)
+        table = (
+            positive + off_rows[:, None] / b + off_columns[None, :] / a - off_rows.sum() / (a * b)
+        )
+    return np.maximum(table, 0.0)
+
+
+def _scaled_to(table: Array, rows: Array, columns: Array) -> Array:
+    """The table with these margins, by iterative proportional fitting."""
+    for _ in range(_FITS):
+        table = table * (rows / table.sum(axis=1))[:, None]
+        table = table * (columns / table.sum(axis=0))[None, :]
+    return table
+
+
+def _clique(
+    step: SpanningStep,
+    alone: Sequence[Array],
+    tables: Mapping[tuple[int, int], Array],
+    before: Sequence[Clique],
+) -> Clique:
+    """The joint table of a column and its parents, of largest entropy."""
+    column, parents = step.column, step.parents
+    if not parents:
+        return Clique(step=step, table=alone[column])
+    joint = _joint_of(parents, before, alone)
+    given = []
+    for parent in parents:
+        pair = (min(parent, column), max(parent, column))
+        given.append(tables[pair] if pair[0] == parent else tables[pair].T)
+    table = joint[..., None] * alone[column]
+    if len(parents) == 1:
+        return Clique(step=step, table=given[0])
+    for _ in range(_FITS):
+        for k, wanted in enumerate(given):
+            axes = tuple(one for one in range(len(parents)) if one != k)
+            had = table.sum(axis=axes)
+            ratio = np.divide(wanted, had, out=np.zeros_like(had), where=had > 0)
+            shape = [1] * table.ndim
+            shape[k], shape[-1] = ratio.shape
+            table = table * ratio.reshape(shape)
+        had = table.sum(axis=-1)
+        table = table * np.divide(joint, had, out=np.zeros_like(had), where=had > 0)[..., None]
+    return Clique(step=step, table=table)
+
+
+def _joint_of(parents: Sequence[int], before: Sequence[Clique], alone: Sequence[Array]) -> Array:
+    """The joint shares of parents, which some clique before has all together."""
+    for one in reversed(before):
+        if set(parents) <= set(one.members):
+            return one.marginal(parents)
+    joint = np.ones(())
+    for parent in parents:
+        joint = joint[..., None] * alone[parent]
+    return joint

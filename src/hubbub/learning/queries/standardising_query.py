@@ -1,0 +1,201 @@
+"""The sums from which features are brought to mean 0 and deviation 1 (docs/privacy.md P16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.disk import write_text
+from hubbub.core.errors import IntegrityError, StudyError
+from hubbub.core.planning.mechanism import Mechanism, mechanism_of_all
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import (
+    Array,
+    Parameters,
+    Query,
+    QueryState,
+    SiloData,
+    SteppedQuery,
+    Stepper,
+)
+from hubbub.core.study.data import Data, Standardise
+from hubbub.core.study.privacy import Privacy
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.standardisation import STANDARDISED, Standardisation, standardisation_from
+from hubbub.core.verification.evidence.evidence_file import read_whole
+from hubbub.core.verification.evidence.finding import RESTORE, Finding, not_verifiable
+from hubbub.learning.queries.feature_sums import FeatureSums
+
+if TYPE_CHECKING:
+    from hubbub.core.protocol.round.projected_sum import LocalTask
+    from hubbub.core.protocol.round.revealed_sum import RevealedSum
+    from hubbub.core.verification.replay.course import Course
+
+STANDARDISATION = "standardisation"
+
+
+@dataclass(frozen=True)
+class StandardisingQuery(SteppedQuery):
+    """One sum of all records, held back or not, before the training.
+
+    Args:
+        asked: the bound of features, and what the sum may cost.
+        data, privacy: of the study.
+        features: how many there are.
+        dimension: of the model that goes down with it; None if that is not public yet.
+    """
+
+    asked: Standardise
+    data: Data
+    privacy: Privacy
+    features: int
+    dimension: int | None
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Of (1, x, x^2 - 1/2), with every |x_j| at most 1 after division by the bound (P16)."""
+        return mechanism_of_all(
+            STANDARDISATION,
+            self.data,
+            self.privacy,
+            sums=1,
+            norm=sqrt(1 + 1.25 * self.features),
+            distance=2 * sqrt(self.features),
+        )
+
+    @property
+    def numbers(self) -> int:
+        """The number of records, and of each feature the sum and that of its square less 1/2."""
+        return 1 + 2 * self.features
+
+    @property
+    def broadcast_numbers(self) -> int | None:
+        """The model's parameters, which nobody needs for it."""
+        return self.dimension
+
+    @property
+    def epsilon(self) -> float:
+        """What the sum may cost."""
+        return self.asked.epsilon
+
+    @property
+    def takes_raw_records(self) -> bool:
+        """It is asked before features are standardised."""
+        return True
+
+    def units(self, silo: SiloData) -> int:
+        """Records, held back or not, or patients."""
+        return _whole(silo).units
+
+    def max_units(self, silo: SiloData) -> int:
+        """Of records, held back or not."""
+        return silo.max_units
+
+    def task(self, silo: SiloData) -> LocalTask:
+        """A silo's records, held back or not."""
+        return self._task(_whole(silo), silo.max_units)
+
+    def pooled_task(self, silos: Sequence[SiloData]) -> LocalTask:
+        """All records."""
+        records = Records.together([_whole(silo) for silo in silos])
+        return self._task(records, sum(silo.max_units for silo in silos))
+
+    def _task(self, records: Records, capacity: int) -> LocalTask:
+        return FeatureSums(records, self.asked.bound, capacity, self.data.places)
+
+    def stepper(self, planned: PlannedQuery[Query]) -> Stepper:
+        """From the sum to shift and scale."""
+        return _Standardising(self.asked.bound)
+
+    def standardisation(self, state: QueryState) -> Standardisation:
+        """What follows from the sum; IntegrityError if it was lost."""
+        self.check_complete(state)
+        shift, scale = (np.asarray(state.optimizer[key], np.float32) for key in ("shift", "scale"))
+        return Standardisation(shift=shift, scale=scale)
+
+    def effect(self, prepared: Any, state: QueryState) -> Any:
+        """With everybody's features standardised."""
+        return prepared.standardised(self.standardisation(state))
+
+    def session_findings(self, folder: Path, purpose: str, course: Course) -> Iterator[Finding]:
+        """The shifts and scales that were kept follow from the sum."""
+        state, path = course.led, folder / STANDARDISED
+        if state is None or not state.optimizer:
+            yield not_verifiable(f"that what the session for {purpose} gave follows from it")
+        elif path.exists():
+            same = read_whole(path) == self.standardisation(state).to_json().encode()
+            why = "" if same else f"it differs; {RESTORE}"
+            yield course.judged(f"{path} follows from the sums", why)
+
+    def restored(self, folder: Path, state: QueryState) -> QueryState:
+        """With shift and scale, if they are there."""
+        kept = Standardisation.read(folder / STANDARDISED, self.features)
+        if kept is None:
+            return state
+        optimizer = {"shift": kept.shift, "scale": kept.scale}
+        return replace(state, step=1, attempts=1, optimizer=optimizer)
+
+    def store(self, folder: Path, state: QueryState) -> None:
+        """Shift and scale."""
+        if state.optimizer:
+            write_text(folder / STANDARDISED, self.standardisation(state).to_json())
+
+    def check_complete(self, state: QueryState) -> None:
+        """Refuse to go on without the sum."""
+        if not state.optimizer:
+            raise IntegrityError(
+                "expected the sums that standardise the features, they were charged and lost in "
+                "an interruption; approve the study under another name and run that"
+            )
+
+
+class _Standardising:
+    """Makes shift and scale of a noisy sum; what goes down stays as it is."""
+
+    def __init__(self, bound: float) -> None:
+        self._bound = bound
+        self._state: dict[str, NDArray[Any]] = {}
+
+    def step(
+        self, parameters: Parameters, total: Array | RevealedSum, divisor: float
+    ) -> Parameters:
+        """The same parameters as before."""
+        standardisation = standardisation_from(np.asarray(total) / divisor, self._bound)
+        self._state = {"shift": standardisation.shift, "scale": standardisation.scale}
+        return parameters
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Shift and scale, once there was a sum."""
+        return self._state
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from there."""
+        self._state = dict(state)
+
+
+def _whole(silo: SiloData) -> Records:
+    """A silo's records, held back or not."""
+    parts = [one for one in (silo.records, silo.held_back) if one is not None]
+    return Records.together(parts)
+
+
+def features_of(shape: tuple[int, ...] | None) -> int:
+    """How many features there are to standardise; images and texts are not.
+
+    Raises:
+        StudyError: a record of this shape is no row of features.
+    """
+    if shape is None or len(shape) != 1:
+        raise StudyError(
+            "expected records of so many features each with data.standardise, got "
+            f"{'an unknown shape' if shape is None else f'the shape {list(shape)}'}; state "
+            "model.inputs = [features], or leave data.standardise out"
+        )
+    return shape[0]

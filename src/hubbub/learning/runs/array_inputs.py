@@ -1,0 +1,298 @@
+"""Arrays, tensors and data frames that somebody hands over become records, or are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.errors import DataError
+from hubbub.core.tabular.cell_rule import canonical
+from hubbub.core.tabular.cells import cells_of
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.levels import Levels
+from hubbub.core.tabular.outcome import Outcome
+from hubbub.core.tabular.patient_keys import patient_numbers
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.table import coded_cells, encode_inputs
+
+_SHOWN = 5  # columns
+_MOST = 100  # classes that are taken from targets without being stated
+# A silo's features and targets.
+Table = tuple[Any, Any]
+
+
+def refuse_fewer(silos: Any, example: str, remedy: str) -> None:
+    """Refuse what is no mapping of at least two silos."""
+    if not hasattr(silos, "items") or len(silos) < 2:
+        found = "fewer" if isinstance(silos, Mapping) else type(silos).__name__
+        raise DataError(
+            f"expected at least two silos, a mapping such as {{'north': {example}, 'south': "
+            f"{example}}}, found {found}; {remedy}"
+        )
+
+
+def classes_of(silos: Mapping[str, Table], stated: Sequence[object] | None) -> tuple[str, ...]:
+    """What the classes are called, in the order of their numbers."""
+    if stated is not None:
+        return _stated(stated)
+    values_of = {who: _values(_pair(who, table)[1]) for who, table in silos.items()}
+    for who, targets in values_of.items():
+        _check_targets(who, targets)
+    values = {value for targets in values_of.values() for value in targets}
+    try:
+        ordered = sorted(values)
+    except TypeError:
+        ordered = sorted(values, key=str)
+    known = tuple(dict.fromkeys(map(_spelled, ordered)))  # 1 and "1" are one
+    if len(known) < 2:
+        raise DataError(
+            "expected targets of at least two classes, found fewer; state classes, such as "
+            '["well", "ill"]'
+        )
+    if len(known) > _MOST:
+        raise DataError(
+            f"expected targets of at most {_MOST} classes, found {len(known)}: each would be "
+            "public; state classes if that is meant"
+        )
+    refuse_several_codings(values_of)
+    return known
+
+
+def refuse_several_codings(targets: Mapping[str, Sequence[object]]) -> None:
+    """Refuse classes that silos spell in several ways, where nobody has stated what they are.
+
+    Args:
+        targets: of every silo, by its name.
+
+    Raises:
+        DataError: no silo holds every class that occurs, as with 0 and 1 at one silo and words at
+            another; or two classes differ in case or spaces only.
+    """
+    each = {who: set(map(_spelled, values)) for who, values in targets.items()}
+    everything = set[str]().union(*each.values())
+    richest = max(each, key=lambda who: len(each[who]))
+    if strange := [who for who, classes in each.items() if classes - each[richest]]:
+        raise DataError(
+            f"expected a silo with every class that occurs, found none: {strange[0]} has classes "
+            f"that {richest} has not, as if they were spelled in two ways; spell them alike, or "
+            "state classes"
+        )
+    if len({" ".join(one.split()).casefold() for one in everything}) < len(everything):
+        raise DataError(
+            "expected every class in one spelling, found some that differ in case or spaces only; "
+            "spell them alike, or state classes"
+        )
+
+
+def _stated(classes: Any) -> tuple[str, ...]:
+    """The classes that somebody has stated."""
+    spelled = () if isinstance(classes, int) else tuple(map(_spelled, classes))
+    if len(set(spelled)) < max(2, len(spelled)):
+        raise DataError(
+            f'expected classes to be at least two different values, such as ["well", "ill"], got '
+            f"{classes!r}; state each once"
+        )
+    return spelled
+
+
+def _check_targets(who: str, targets: list[Any]) -> None:
+    """Refuse what can be no class, before its values are taken for public ones."""
+    for row, value in enumerate(targets):
+        if str(value).strip() in ("", "nan", "None", "NaT", "<NA>"):
+            raise DataError(
+                f"expected a target for every record of {who}, found none at {row}; leave the "
+                "record out"
+            )
+        if isinstance(value, float) and not value.is_integer():
+            raise DataError(
+                f"expected classes as targets of {who}, found a number with a fraction at {row}; "
+                "to predict a number say target={'kind': 'numeric', ...}"
+            )
+
+
+def refuse_other_columns(tables: Mapping[str, Table]) -> None:
+    """Refuse data frames whose columns differ in name or order: features go by their place."""
+    names = {
+        who: list(map(str, features.columns))
+        for who, features in ((who, _pair(who, table)[0]) for who, table in tables.items())
+        if hasattr(features, "columns")
+    }
+    first = next(iter(names), None)
+    for who, own in names.items():
+        if first is not None and own != names[first]:
+            raise DataError(
+                f"expected data frames with the same columns in the same order, found "
+                f"{_difference(own, names[first])} for {who} and not for {first}; put them in one "
+                "order, or say with columns what they are"
+            )
+
+
+def _difference(own: Sequence[str], others: Sequence[str]) -> str:
+    """What one data frame's columns have that another's have not."""
+    more = [name for name in own if name not in others]
+    fewer = [name for name in others if name not in own]
+    if more or fewer:
+        return ", ".join([*map(repr, more), *(f"no {name!r}" for name in fewer)][:_SHOWN])
+    moved = next(k for k, (one, other) in enumerate(zip(own, others, strict=True)) if one != other)
+    return f"{own[moved]!r} in place {moved + 1}"
+
+
+def records_of(
+    who: str,
+    table: Table,
+    classes: Sequence[str],
+    columns: Sequence[Column],
+    outcome: Outcome | None,
+) -> Records:
+    """One silo's records, or the test set's."""
+    features, targets = _pair(who, table)
+    _refuse_other_rows(who, features, targets)
+    if np.shape(targets)[:1] == (0,):
+        raise DataError(f"expected records of {who}, found none at all; hand some over")
+    if outcome is not None:
+        kept = _array(who, targets, np.float64, "targets")
+        return _named(who, _features(who, features, columns), kept)
+    number = {name: k for k, name in enumerate(classes)}
+    places = [number.get(_spelled(value), -1) for value in _values(targets)]
+    if -1 in places:
+        raise DataError(
+            f"expected targets out of {list(classes)} for {who}, found another at "
+            f"{places.index(-1)}; correct it, or add it to classes"
+        )
+    kind = np.float32 if len(classes) == 2 else np.int64
+    return _named(who, _features(who, features, columns), np.array(places, dtype=kind))
+
+
+def _named(who: str, inputs: NDArray[Any], targets: NDArray[Any]) -> Records:
+    """The records; what is wrong with them is said of their silo."""
+    try:
+        return Records(inputs=inputs, targets=targets)
+    except DataError as error:
+        raise DataError(f"{who}: {error}") from None
+
+
+def with_patients(who: str, records: Records, patients: Mapping[str, Any]) -> Records:
+    """The records with the patients whose they are."""
+    if who not in patients:
+        raise DataError(f"expected the patients of {who} beside its records, found none; add them")
+    numbers = patient_numbers(keys_of(patients[who]), f"of {who}, at {{}}".format)
+    return replace(records, patients=numbers)
+
+
+def with_groups(who: str, records: Records, table: Table, by: Sequence[Levels]) -> Records:
+    """The records with the places of each among the public classes of columns of its frame."""
+    columns = [one.column for one in by]
+    coded = coded_cells(cells_of(table[0]), columns, who)
+    return replace(records, groups=np.column_stack([one.places(coded.columns) for one in by]))
+
+
+def keys_of(patients: Any) -> list[Any]:
+    """A key for each record; objects keep what is missing as what it is."""
+    if hasattr(patients, "detach"):
+        patients = patients.detach().cpu()
+    return np.asarray(patients, dtype=object).reshape(-1).tolist()
+
+
+def _refuse_other_rows(who: str, features: Any, targets: Any) -> None:
+    """Refuse a frame and a series that name the same rows in another order: they go by place."""
+    names: Any = getattr(features, "index", None)
+    others: Any = getattr(targets, "index", None)
+    if any(one is None or callable(one) for one in (names, others)):  # a list has such a method
+        return
+    if list(names) != list(others) and set(names) == set(others):
+        raise DataError(
+            f"expected features and targets of {who} with their rows in one order, found the same "
+            "index in two; sort both by it"
+        )
+
+
+def _features(who: str, table: Any, columns: Sequence[Column]) -> NDArray[np.float32]:
+    """Features of an array, a tensor or a data frame."""
+    if columns:
+        cells = cells_of(table)
+        return encode_inputs(cells, target="", columns=columns, origin=who)
+    return _array(who, table, np.float32, "features")
+
+
+def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
+    """Numbers of a type."""
+    if hasattr(table, "detach"):
+        table = table.detach().cpu()
+    try:
+        return np.asarray(table, dtype=kind)
+    except (TypeError, ValueError):
+        remedy = (
+            "say with columns how they become numbers" if what == "features" else "convert them"
+        )
+        raise DataError(
+            f"expected numbers as {what} of {who}, found others{_where(table)}; {remedy}"
+        ) from None
+
+
+def _where(table: Any) -> str:
+    """In which columns of a data frame something is no number; nothing of an array."""
+    if not hasattr(table, "columns"):
+        return ""
+    wrong = [str(name) for name in table.columns if not _are_numbers(table[name])]
+    more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    return f" in {', '.join(map(repr, wrong[:_SHOWN]))}{more}" if wrong else ""
+
+
+def _are_numbers(column: Any) -> bool:
+    try:
+        np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _pair(who: str, table: Any) -> Table:
+    """Features and targets."""
+    if not isinstance(table, tuple | list) or len(table) != 2:
+        raise DataError(
+            f"expected features and targets for {who}, such as (X, y), found "
+            f"{type(table).__name__}; give both"
+        )
+    return table[0], table[1]
+
+
+def _values(targets: Any) -> list[Any]:
+    """Targets as plain values."""
+    if hasattr(targets, "detach"):
+        targets = targets.detach().cpu()
+    return np.asarray(targets).reshape(-1).tolist()
+
+
+def _spelled(value: object) -> str:
+    return canonical(str(value))
+
+
+def declared(columns: Any) -> Any:
+    """Columns as a study has them: their names and categories are texts."""
+    if not isinstance(columns, Mapping):
+        return columns
+    return {str(name): _entry(entry) for name, entry in columns.items()}
+
+
+def _entry(entry: Any) -> Any:
+    if not isinstance(entry, Mapping):
+        return entry
+    texts = {
+        key: [str(one) for one in entry[key]]
+        for key in ("categories", "missing")
+        if isinstance(entry.get(key), list | tuple)
+    }
+    return plain({**entry, **texts})
+
+
+def plain(value: Any) -> Any:
+    """Numbers of NumPy's as Python's own; anything else as it is, for the study to judge."""
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value.item() if isinstance(value, np.generic) else value

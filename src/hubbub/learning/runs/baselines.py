@@ -1,0 +1,232 @@
+"""What hubbub is compared with: everything is shared but who adds the noise and who sees what.
+
+A baseline is a calculation by somebody who holds all records; nothing of it is written to a ledger,
+and publishing its result is a release of its own (docs/privacy.md P17). A rehearsal is one, too: it
+has the law of a run and none of its protection.
+
+Batches are drawn as the plan accounts for them, silo by silo; the clipped sum over all of them is
+then made at once. Joint ones have exactly b records of all silos' together; whoever draws them
+knows them, so tokens have no part in it. Local DP then holds against whoever owns no more records
+than the plan's stated adversary: others know more of the batch (P10). A silo alone has its own part
+of such a batch, as large as chance makes it: so a record's chance is the plan's b / n, however many
+records the silo has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.noise import add_and_round
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.projection.matrix import SEED_BYTES, Draw
+from hubbub.core.protocol.projection.product import Lift
+from hubbub.core.protocol.round.batch_rows import (
+    Groups,
+    Rows,
+    joint_rows,
+    poisson_batches,
+    poisson_rows,
+)
+from hubbub.core.protocol.round.noise_share import open_noise
+from hubbub.core.protocol.round.projected_sum import LocalTask, clipped_sum, draw_of
+from hubbub.core.protocol.round.round_parameters import RoundParameters, decoded
+from hubbub.core.protocol.token_lists.batch_schemes import (
+    chosen_records,
+    partition,
+    without_replacement,
+)
+from hubbub.core.runs import loop, prepared_study
+from hubbub.core.session.layout import round_parameters_of
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+BASELINES: tuple[str, ...] = ("trusted", "local-dp", "alone", "non-private")
+REHEARSAL = "rehearsal"
+_WORD_BITS = 64  # of a rehearsed sum, which nobody sends
+
+
+def central(prepared: prepared_study.PreparedStudy, baseline: str) -> loop.Summation:
+    """The sum over all silos; the noise depends on who adds it (P17).
+
+    Independent noise of N silos, added up, is one draw of sqrt(N) times the deviation.
+    """
+    plan, sums = prepared.plan, _Sums.of(prepared, projects=baseline != "non-private")
+    if baseline == REHEARSAL:
+        return _rehearsed(sums)
+    sigma = plan.noise_multiplier * plan.clip
+    each = {"trusted": sigma, "local-dp": sigma * sqrt(plan.study.parties.silos)}.get(baseline, 0)
+    noise = sums.noise_of(each)
+
+    def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
+        chance = sums.chance(step, parameters)
+        total = sums.exact(parameters, chance) + noise(step)
+        return loop.Summed(gradient=sums.lifted(total, chance))
+
+    return summation
+
+
+def _rehearsed(sums: _Sums) -> loop.Summation:
+    """The law of a run: the noise of all shares, rounded onto the grid and decoded (P3, P5)."""
+    round_parameters = sums.round_parameters
+    noise = sums.noise_of(round_parameters.sigma_grid * sqrt(len(sums.counts)))
+
+    def summation(step: int, parameters: prepared_study.Parameters, _left: int) -> loop.Summed:
+        sent = round_parameters.sent(parameters)
+        chance = sums.chance(step, sent)
+        residues = add_and_round(
+            sums.exact(sent, chance), noise(step), _WORD_BITS, grid_step=round_parameters.grid_step
+        )
+        total = decoded(round_parameters, ring.to_integers(residues))
+        return loop.Summed(gradient=sums.lifted(total, chance))
+
+    return summation
+
+
+def alone(prepared: prepared_study.PreparedStudy, progress: loop.Progress) -> loop.State:
+    """Every silo trains its own model at the same epsilon; metrics are averaged over the silos."""
+    plan, tasks, sums = prepared.plan, prepared.tasks, _Sums.of(prepared, projects=True)
+    sigma = plan.noise_multiplier * plan.clip
+    share = max(1.0, plan.divisor / len(tasks))
+    runs = []
+    for silo, task in enumerate(tasks):
+        noise = sums.noise_of(sigma)
+
+        def summation(
+            step: int,
+            parameters: prepared_study.Parameters,
+            _left: int,
+            silo: int = silo,
+            task: LocalTask = task,
+            noise: Callable[[int], Array] = noise,
+        ) -> loop.Summed:
+            chance = sums.chance(step, parameters)
+            rows = sums.rows(silo, chance)
+            total = clipped_sum(sums.round_parameters, task, parameters, rows, chance.draw) + noise(
+                step
+            )
+            return loop.Summed(gradient=sums.lifted(total, chance))
+
+        runs.append(loop.train(prepared, summation, progress, divisor=share))
+    rows = tuple(
+        {
+            key: float(np.mean([row[key] for row in at_once]))
+            for key in at_once[0]
+            if all(key in row for row in at_once)
+        }
+        for at_once in zip(*(run.rows for run in runs), strict=True)
+    )
+    return replace(runs[0], rows=rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chance:
+    """What is drawn once for all silos in a step; None where the study asks for no such thing."""
+
+    step: int
+    draw: Draw | None
+    batch: Places | None = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sums:
+    """Clipped sums as in the protocol, by somebody who adds the noise in the open.
+
+    Args:
+        round_parameters: of the rounds.
+        task: all silos' records, one silo's after the other's.
+        counts: each silo's number of records.
+        capacities: the most records that each silo may hold.
+        lift: from projected sums to whole ones.
+        source: of all that is drawn.
+        order: the seed of batches that share out all records, epoch by epoch.
+        groups: of each silo's places, where they take turns (P25).
+    """
+
+    round_parameters: RoundParameters
+    task: LocalTask = field(repr=False)
+    counts: Sequence[int] = field(repr=False)
+    capacities: Sequence[int]
+    lift: Lift | None
+    source: SecureSource = field(repr=False)
+    order: bytes = field(repr=False)
+    groups: Sequence[Groups] = ()
+
+    @classmethod
+    def of(cls, prepared: prepared_study.PreparedStudy, *, projects: bool) -> _Sums:
+        round_parameters = round_parameters_of(prepared.plan.main)
+        if not projects:
+            whole = prepared.plan.main.numbers or round_parameters.dimension
+            round_parameters = replace(round_parameters, projection="", dimension=whole)
+        source, capacities = SecureSource(), prepared.max_units
+        turns = round_parameters.noise_epoch
+        return cls(
+            round_parameters=round_parameters,
+            task=prepared.pooled_task,
+            counts=prepared.counts,
+            capacities=capacities,
+            lift=prepared.lift(round_parameters),
+            source=source,
+            order=source.bytes(SEED_BYTES),
+            groups=[Groups(source, capacity, turns) for capacity in capacities if turns > 1],
+        )
+
+    def chance(self, step: int, parameters: prepared_study.Parameters) -> _Chance:
+        """A fresh matrix and a joint batch for a step, if there are such."""
+        seed = self.source.bytes(SEED_BYTES)
+        draw = draw_of(seed, step, 0, parameters) if self.round_parameters.projection else None
+        batch = self.batch(step) if self.round_parameters.batch else None
+        return _Chance(step=step, draw=draw, batch=batch)
+
+    def batch(self, step: int) -> Places:
+        """Places of exactly b records: drawn anew (P10), or the step's part of an epoch (P9)."""
+        round_parameters = self.round_parameters
+        if not round_parameters.fresh_lists:
+            return partition(self.order, round_parameters.records, round_parameters.batch, step)
+        return without_replacement(
+            self.source.bytes(SEED_BYTES), round_parameters.records, round_parameters.batch, step
+        )
+
+    def rows(self, silo: int, chance: _Chance) -> Rows:
+        """A silo's records in the joint batch, or a Poisson batch of its own (P1)."""
+        count, batch, rate = self.counts[silo], chance.batch, self.round_parameters.sample_rate
+        if self.groups:
+            return self.groups[silo].rows(self.source, count, chance.step, rate)
+        if batch is None:
+            return poisson_rows(self.source, count, self.capacities[silo], rate)
+        first = sum(self.counts[:silo])
+        chosen = chosen_records(batch, np.arange(first, first + count))
+        return joint_rows(self.source, chosen, self.round_parameters.batch, count)
+
+    def exact(self, parameters: prepared_study.Parameters, chance: _Chance) -> Array:
+        """The clipped sum over every silo's part of the batch, without noise."""
+        batch, rate = chance.batch, self.round_parameters.sample_rate
+        if self.groups:
+            batch = self._of_groups(chance.step)
+        elif batch is None:
+            batch = poisson_batches(self.source, self.counts, self.capacities, rate)
+        return clipped_sum(self.round_parameters, self.task, parameters, batch, chance.draw)
+
+    def _of_groups(self, step: int) -> Places:
+        """The places of all records in a step's batch, where groups take turns (P25)."""
+        first, found = 0, []
+        for group, count in zip(self.groups, self.counts, strict=True):
+            heads = group.heads(self.source, step, self.round_parameters.sample_rate)
+            found.append(first + heads[heads < count])
+            first += count
+        return np.concatenate(found)
+
+    def noise_of(self, sigma: float) -> Callable[[int], Array]:
+        """The noise on every number of a sum, by the step of one training."""
+        return open_noise(self.round_parameters, sigma, self.source)
+
+    def lifted(self, total: Array, chance: _Chance) -> Array:
+        """The whole sum, if it was projected."""
+        draw = chance.draw
+        return total if self.lift is None or draw is None else self.lift(total, draw)

@@ -1,0 +1,318 @@
+"""Training from a notebook: arrays or data frames in, a `Result` out, no file needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubbub.core.errors import ModelError, StudyError
+from hubbub.core.runs import loop
+from hubbub.core.section import Section
+from hubbub.core.study import sources
+from hubbub.core.study.import_path import IN_MEMORY
+from hubbub.core.study.study import Study
+from hubbub.core.study.target import target_from
+from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.declared_columns import columns_from
+from hubbub.core.tabular.outcome import Outcome
+from hubbub.core.tabular.table import CodedCells
+from hubbub.learning.queries.validation.usual_bins import usual_bins
+from hubbub.learning.runs import (
+    array_inputs,
+    dataset_arrays,
+    notebook_tables,
+    progress_bar,
+    result,
+    run_checks,
+    run_study,
+    uncounted,
+)
+from hubbub.learning.runs.preparing import InMemory, prepare
+from hubbub.learning.study.model_kinds import LORA, MODEL_KINDS
+from hubbub.learning.study.usual_training import STEPS, usual_for
+
+
+def fit(
+    silos: Mapping[str, array_inputs.Table],
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    colluders: int = 1,
+    model: Any = "logistic",
+    test: array_inputs.Table | None = None,
+    classes: Sequence[object] | None = None,
+    target: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Mapping[str, Any]] | None = None,
+    hidden: Sequence[int] = (),
+    intercept: float | None = None,
+    steps: int | None = None,
+    sample_rate: float = 0.2,
+    clip_norm: float | None = None,
+    optimizer: Mapping[str, Any] | None = None,
+    relation: str = "add-remove",
+    compute_nodes: int = 0,
+    records: int | None = None,
+    capacity: int | Sequence[int] | None = None,
+    patients: Mapping[str, Any] | None = None,
+    most_per_patient: int | None = None,
+    statistics: Mapping[str, Any] | None = None,
+    validation: Mapping[str, Any] | float | None = None,
+    name: str = "fit",
+    out: str | Path | None = None,
+    baseline: str | None = None,
+    progress: bool | loop.Progress | None = None,
+    device: str = "auto",
+) -> result.Result:
+    """Train one model over silos whose records are in memory, with the whole protocol.
+
+    What takes part in no other table of a study has its default; for everything else write a
+    `Study`. All numbers but the records themselves are public.
+
+    Guarantees:
+        1. Those of `run`: the model is (epsilon, delta)-DP against the aggregator with `colluders`
+           silos, each record of a silo being one unit, or with `patients` each patient of a silo.
+        2. What was read off the records and counts as public stands in the result's summary.
+        3. Who fits again where no common ledger counts it is warned (`UncountedWarning`).
+
+    Args:
+        silos: by each silo's name its features, an array or tensor (n, ...) or a data frame, and
+            its targets (n,), numbers or texts; or a `torch.utils.data.Dataset` of such pairs, each
+            record's own. Without `columns` features are used as they are:
+            bring them to about -1 to 1 by public numbers.
+        epsilon: promised against the aggregator with `colluders` silos; no unit.
+        delta: the chance with which the promise may fail, a probability.
+        colluders: silos that may join the adversary.
+        model: "logistic", "mlp" (with `hidden`), "cnn", "linear-probe" (with one step of "sgd"),
+            or a torch module that gives one logit per
+            record, shape (n,), for two classes, else (n, classes); the module is left as it is. For
+            a target that is no class it gives (n,), or (n, times) for a time to an event.
+        test: public features and targets for the metrics; None: no metrics.
+        classes: the values of the targets, the second of two being the positive one; None: those
+            that occur, sorted, all of them at some silo. Which ones occur then counts as public.
+        target: what targets are if they are no classes, by the keys of `data.target` in a study,
+            such as `{"kind": "numeric", "low": 0, "high": 30}`, "count" with "high", or
+            "time-to-event" with "grid", whose targets are (n, 2), times and 1 or 0 for the event.
+        columns: for data frames, how each column becomes features, by the keys of `data.columns` in
+            a study, such as `{"age": {"low": 20, "high": 90}}`.
+        hidden: widths of the hidden layers of "mlp".
+        intercept: where the bias of a "logistic" of two classes begins, by what is public: the
+            log-odds of a rare class, -4.5 of one in ninety; None: 0.
+        steps: number of steps; None: 150.
+        sample_rate: the chance of a record to be in a batch, a probability.
+        clip_norm: the largest norm of a record's gradient; None: by the rule that `hubbub init`
+            has, from numbers of records and features, epsilon and the target's kind.
+        optimizer: name and options, as in a study; None: Adam, whose rate is of the same rule and
+            falls linearly to 0.
+        relation: of neighbouring data sets, "add-remove" or "substitute".
+        compute_nodes: number of parties that hold masks; 0: silos mask each other's sums.
+        records: public number of units in all; None: as many as there are, which then counts as
+            public.
+        capacity: public number of units that a silo may hold, one for all or one for each in their
+            order; None: the step of a public ladder that holds a silo's, which then counts as
+            public.
+        patients: by each silo's name whose its records are, (n,) numbers or texts: those of one
+            patient are one unit then, clipped once. None: each record is a unit.
+        most_per_patient: beside `patients` the public number of records of one patient at most;
+            further ones are left out. Without, it adds what a patient is promised to the plan.
+        statistics: what is asked beside the training, as `[statistics]` of a study has it:
+            `{"epsilon": 0.5, "baseline": {"kind": "table"}}`, of the data frames' `columns`; what
+            the model must not see of them has `"feature": False`. Its epsilon is a part of the
+            whole.
+        validation: how good the model is on the silos' own records, told with noise and an
+            interval (docs/validation.md): the epsilon that it may cost, a part of the whole, or
+            `[validation]` of a study, such as `{"epsilon": 0.3, "centres": True}`; `by` takes
+            `columns`.
+        name: of the study.
+        out: folder for the results, with the silos' ledgers in `ledgers` beside it; None: write
+            nothing, keep no ledger.
+        baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
+        progress: called after every step with its number, from 1, and the newest metrics; True
+            shows a bar, False none, and None one in a notebook.
+        device: "auto" (a GPU if there is one), "cpu" or "cuda".
+
+    Returns:
+        The model, its metrics and its epsilon; with `statistics` their answers, with `validation`
+        its scores, too.
+
+    Raises:
+        StudyError: the numbers contradict each other.
+        DataError: a silo's arrays do not fit, it has no records, or silos spell classes in several
+            ways.
+        ModelError: the model cannot be trained with a guarantee for every record.
+        UserError: the folder holds something, or the device is not there.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> def silo():
+    ...     x = rng.uniform(-1, 1, (200, 3))
+    ...     return x, np.where(x[:, 0] > 0, "ill", "well")
+    >>> result = fit({"north": silo(), "south": silo(), "east": silo()}, epsilon=5, steps=20,
+    ...              classes=["well", "ill"], test=silo())
+    >>> result.final["auc"] > 0.8, result.predict(np.eye(3)).shape
+    (True, (3,))
+
+    Without a public test set the silos' own records say how good it is:
+
+    >>> result = fit({"north": silo(), "south": silo(), "east": silo()}, epsilon=8, steps=20,
+    ...              classes=["well", "ill"], validation=3.0)
+    >>> score = result.validation["all"]["scores"]["auc"]
+    >>> score["low"] > 0.5, score["is_better"], result.epsilon <= 8
+    (True, True, True)
+    """
+    array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos")
+    stated = array_inputs.declared(columns)
+    declared = columns_from(stated) if stated else ()
+    encoded = [column for column in declared if column.feature]
+    _check_model(model)
+    silos = {who: dataset_arrays.arrays_of(who, table) for who, table in silos.items()}
+    test = None if test is None else dataset_arrays.arrays_of(sources.TEST, test)
+    tables = {**silos, **({} if test is None else {sources.TEST: test})}
+    if not encoded:
+        array_inputs.refuse_other_columns(tables)
+    outcome = _outcome(target, classes)
+    known = () if outcome else array_inputs.classes_of(silos, classes)
+    parts = {
+        who: array_inputs.records_of(who, table, known, encoded, outcome)
+        for who, table in tables.items()
+    }
+    parts |= {
+        who: array_inputs.with_patients(who, parts[who], patients)
+        for who in silos
+        if patients is not None
+    }
+    shape = next(iter(parts.values())).inputs.shape[1:]
+    named = isinstance(model, str)
+    units = sum(parts[who].units for who in silos) if records is None else records
+    study = _with_usual(
+        array_inputs.plain(
+            {
+                "study": {"name": name},
+                "parties": {
+                    "names": list(silos),
+                    "colluders": colluders,
+                    "compute_nodes": compute_nodes,
+                },
+                "data": {
+                    "source": IN_MEMORY,
+                    **({"target": dict(target or {})} if outcome else {"classes": list(known)}),
+                    "records": units,
+                    **({} if capacity is None else {"capacity": _one_or_each(capacity)}),
+                    **({} if patients is None else {"patient": "patient"}),
+                    **({"most_per_patient": most_per_patient} if most_per_patient else {}),
+                    **({"columns": stated} if stated else {}),
+                },
+                "model": {
+                    "kind": model if named else IN_MEMORY,
+                    "inputs": list(shape),
+                    "outputs": _outputs(known, outcome, named=named),
+                    **({"hidden": hidden} if hidden else {}),
+                    **({} if intercept is None else {"intercept": intercept}),
+                },
+                "training": {
+                    "steps": STEPS if steps is None else steps,
+                    "sample_rate": sample_rate,
+                    **({} if clip_norm is None else {"clip_norm": clip_norm}),
+                    **({} if optimizer is None else {"optimizer": _optimizer(optimizer)}),
+                },
+                "privacy": {"epsilon": epsilon, "delta": delta, "relation": relation},
+                **({} if statistics is None else {"statistics": statistics}),
+                **({} if validation is None else {"validation": _validation(validation)}),
+            }
+        )
+    )
+    if by := study.subgroups:
+        parts |= {who: array_inputs.with_groups(who, parts[who], silos[who], by) for who in silos}
+    run_checks.check_wanted(study, out, baseline)
+    handed = InMemory(
+        records=parts,
+        model=None if named else model,
+        cells={} if statistics is None else _cells(silos, declared, patients, most_per_patient),
+    )
+    prepared = prepare(study, device=device, handed=handed)
+    if baseline is None:
+        ledgers = None if out is None else (Path(out).parent / "ledgers").resolve()
+        uncounted.warn_if_uncounted(dict.fromkeys(silos, ledgers))
+    with progress_bar.telling(progress, study) as told:
+        learned = run_study.run_prepared(prepared, out, baseline=baseline, progress=told)
+    read_off = [
+        *([study.data.unit_count] if records is None else []),
+        *([f"how many {study.data.unit}s a silo may hold, to a factor of 2"] * (capacity is None)),
+        *([result.classes_in_words(known)] if classes is None and not outcome else []),
+    ]
+    return replace(learned, made_public=tuple(read_off))
+
+
+def _with_usual(table: dict[str, Any]) -> Study:
+    """The study, whose clip, optimizer and bins follow the rules where they are not stated."""
+    stated = Study.from_table(table)
+    usual = usual_for(stated)
+    followed = {"clip_norm": usual.clip_norm, "optimizer": usual.optimizer}
+    table = {**table, "training": {**followed, **table["training"]}}
+    if stated.validation is not None and (bins := usual_bins(stated)):
+        table["validation"] = {"bins": bins, **table["validation"]}
+    return Study.from_table(table)
+
+
+def _cells(
+    silos: Mapping[str, array_inputs.Table],
+    columns: Sequence[Column],
+    patients: Mapping[str, Any] | None,
+    most_per_patient: int | None,
+) -> Mapping[str, CodedCells]:
+    """What statistics are made of: the data frames beside the targets."""
+    frames = {who: table[0] for who, table in silos.items()}
+    return notebook_tables.tables_of(frames, columns, patients, most_per_patient).cells
+
+
+def _validation(asked: Any) -> Any:
+    """The table of a validation, or of its epsilon alone."""
+    return asked if isinstance(asked, Mapping) else {"epsilon": asked}
+
+
+def _one_or_each(capacity: Any) -> Any:
+    """A number, or a list of them whatever they come in."""
+    return capacity if np.ndim(capacity) == 0 else list(capacity)
+
+
+def _outcome(target: Any, classes: object) -> Outcome | None:
+    """What targets are if they are no classes."""
+    if target is None:
+        return None
+    if not isinstance(target, Mapping) or classes is not None:
+        raise StudyError(
+            "expected target to be a mapping such as {'kind': 'numeric', 'low': 0, 'high': 30}, "
+            "without classes beside it, got something else; write one"
+        )
+    section = Section("data", {"target": array_inputs.plain(dict(target))}, ("target",))
+    return target_from(section, "target", files=False)[1]
+
+
+def _outputs(classes: Sequence[str], outcome: Outcome | None, *, named: bool) -> int:
+    """How many a model has; for times a built-in one has the proportional form."""
+    if outcome is not None:
+        return 1 if named else len(outcome.grid) or 1
+    return 1 if len(classes) == 2 else len(classes)
+
+
+def _check_model(model: Any) -> None:
+    """Refuse what is neither a name nor a module."""
+    if isinstance(model, str) or (hasattr(model, "state_dict") and not isinstance(model, type)):
+        return
+    named = ", ".join(f'"{kind}"' for kind in MODEL_KINDS if kind != LORA)
+    raise ModelError(
+        f"expected model to be {named} or a torch module, got "
+        f"{'a class' if isinstance(model, type) else type(model).__name__}; hand over a module"
+    )
+
+
+def _optimizer(stated: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(stated, Mapping):
+        raise StudyError(
+            "expected optimizer to be a mapping such as {'name': 'adam', 'lr': 0.1}, got "
+            f"{type(stated).__name__}; write one"
+        )
+    return dict(stated)

@@ -1,0 +1,216 @@
+"""From a study to one that is ready to run: records are read, the model is made and tried.
+
+What is prepared runs in `prepared_study`. This file reads records and knows models.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hubbub.learning as learning
+from hubbub.core.errors import StudyError
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.query import SiloData
+from hubbub.core.planning.silo_capacity import capacity_of
+from hubbub.core.planning.study_queries import plan as plan_study
+from hubbub.core.runs.prepared_study import PreparedStudy
+from hubbub.core.study import imported_code, known_code, sources
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.table import CodedCells
+from hubbub.estimation.queries.planned_answers import check_expected
+from hubbub.learning.queries.model_size import record_shape
+from hubbub.learning.queries.standardising_query import features_of
+from hubbub.learning.queries.training_query import held_back_share
+from hubbub.learning.runs import record_checks
+from hubbub.learning.study.training import learning_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class InMemory:
+    """What a program hands over instead of having a study name it.
+
+    Args:
+        records: of every silo by its name, and of the public test set under "test".
+        model: whose parameters the training begins with; None: the one that the study names.
+        cells: of every silo by its name, for statistics.
+    """
+
+    records: Mapping[str, Records] = field(default_factory=dict, repr=False)
+    model: Any = field(default=None, repr=False)
+    cells: Mapping[str, CodedCells] = field(default_factory=dict, repr=False)
+
+
+def prepare(
+    study: Study,
+    made: Plan | None = None,
+    device: str = "cpu",
+    *,
+    whose: Sequence[str] | None = None,
+    folder: Path | None = None,
+    handed: InMemory | None = None,
+) -> PreparedStudy:
+    """Load what the study asks of, build the model, make the plan unless one is given.
+
+    Args:
+        study: what to run.
+        made: a plan that was made before.
+        device: where gradients are made.
+        whose: the parties whose records are at hand, silos or "test"; everybody's if None.
+        folder: what relative paths of records are relative to.
+        handed: records and a model that are in memory.
+
+    Raises:
+        StudyError: the study cannot be run.
+        UserError: there is no such device.
+        DataError: a silo's records do not fit it.
+    """
+    _refuse_unavailable(study)
+    for name, digest in imported_code.keep(study).items():
+        known_code.note(name, digest)  # whoever runs a study runs its code
+    there = (*study.parties.names, sources.TEST) if whose is None else tuple(whose)
+    names = [name for name in study.parties.names if name in there]
+    silos = {name: _with_cells(study, name, folder, handed) for name in names}
+    learner, test = None, None
+    if study.model is not None:
+        records, test = _records(study, names, folder, handed, tested=sources.TEST in there)
+        shape = _shape(study, [*records.values(), *([] if test is None else [test])])
+        record_checks.check_records(study, records, test, shape)
+        silos = {name: _with_records(study, name, silos[name], records[name]) for name in names}
+        learning.device_of(device)
+        learner = _learner(study, records, test, shape, handed, device)
+        silos = {name: replace(one, learner=learner) for name, one in silos.items()}
+    dimension = None if learner is None else learner.initial.size
+    plan = _reused(made, study, dimension) if made else plan_study(study, dimension=dimension)
+    check_expected(plan)
+    return PreparedStudy(plan=plan, silos=tuple(silos.values()), learner=learner, test=test)
+
+
+def _with_cells(study: Study, name: str, folder: Path | None, handed: InMemory | None) -> SiloData:
+    """A silo's table, if statistics are asked for."""
+    if not study.reads_cells:
+        return SiloData()
+    if handed and handed.cells:
+        cells = handed.cells[name]
+    else:
+        cells = sources.statistic_cells(study, name, folder=folder)
+    return SiloData(cells=cells, max_cells=capacity_of(study, name, len(cells)))
+
+
+def _records(
+    study: Study,
+    names: Sequence[str],
+    folder: Path | None,
+    handed: InMemory | None,
+    *,
+    tested: bool,
+) -> tuple[dict[str, Records], Records | None]:
+    """The records of these silos by name, and the public test set if there is one here."""
+    model, _ = learning_of(study)
+
+    def of(name: str) -> Records:
+        loaded = (
+            sources.units_of(study.data, name, handed.records[name])
+            if handed
+            else sources.records(study, name, folder=folder)
+        )
+        # Without frozen layers torch, which takes seconds to load, is not needed yet.
+        return learning.through_frozen(model.extractor, loaded) if model.extractor else loaded
+
+    records = {name: of(name) for name in names}
+    public = sources.TEST in handed.records if handed else sources.has_test_set(study)
+    return records, of(sources.TEST) if public and tested else None
+
+
+def _learner(
+    study: Study,
+    records: Mapping[str, Records],
+    test: Records | None,
+    shape: tuple[int, ...],
+    handed: InMemory | None,
+    device: str,
+) -> learning.Learner:
+    """The model, tried on records that are at hand."""
+    settings, training = learning_of(study)
+    given = handed.model if handed else None
+    model = copy.deepcopy(given) if given else learning.model_of(study, shape)
+    target_type = learning.goal_of(study)
+    per_unit_model = learning.per_unit_model(model, study.data.places)
+    method, first = "", next(iter(records.values()), None)
+    if first is not None:
+        method = learning.method_for(per_unit_model, shape, first.targets, target_type=target_type)
+    if not settings.is_built_in:
+        for record in (*records.values(), test):
+            if record is not None:
+                learning.check_classes(model, record)
+    if not settings.is_built_in or training.metrics or target_type.loss_name:
+        learning.try_out(model, test, target_type=target_type, own=training.metrics)
+    return learning.Learner(
+        model=model,
+        per_unit_model=per_unit_model,
+        initial=learning.parameters_vector(model),
+        target_type=target_type,
+        method=method,
+        device=device,
+        shape=shape,
+    )
+
+
+def _with_records(study: Study, name: str, silo: SiloData, records: Records) -> SiloData:
+    """A silo with its records, of which each decides by itself whether it is held back (P16)."""
+    back, share = np.zeros(len(records), dtype=bool), held_back_share(study)
+    if share:
+        back = learning.held_back(records, share, study.id)
+    return replace(
+        silo,
+        centre=study.parties.names.index(name),
+        records=records.part(~back),
+        held_back=records.part(back),
+        max_units=capacity_of(study, name, records.units),
+    )
+
+
+def _shape(study: Study, records: Sequence[Records]) -> tuple[int, ...]:
+    """Of one record, as it is public, or as the records at hand have it."""
+    shape = record_shape(study)
+    if shape is None and not records:
+        raise StudyError(
+            "expected the shape of a record where no records are at hand, got none; state "
+            "model.inputs, such as [26]"
+        )
+    shape = shape or tuple(records[-1].inputs.shape[1:])
+    if study.data.standardise is not None:
+        features_of(shape)
+    return shape
+
+
+def _reused(made: Plan, study: Study, dimension: int | None) -> Plan:
+    """A plan for a study that differs in the data's options only, such as another public split."""
+
+    def planned(one: Study) -> Study:
+        return one.changed(data=replace(one.data, options=()))
+
+    known = dimension or made.dimension
+    if planned(made.study) != planned(study) or made.dimension not in (None, known):
+        raise StudyError(
+            "expected a plan of this study, got another's; leave the plan out and it is made anew"
+        )
+    if made.dimension is None:  # it counts on more parameters than there are
+        return plan_study(study, dimension=dimension)
+    return replace(made, study=study)
+
+
+def _refuse_unavailable(study: Study) -> None:
+    """What the study format knows and this version cannot run."""
+    if study.is_unattested:
+        raise StudyError(
+            f'expected parties.trust = "none" or an [attestation.silo], got "'
+            f'{study.parties.trust}" without it; smaller noise shares are believed of attested '
+            "silos only: say what they must show, or leave trust out"
+        )

@@ -1,0 +1,360 @@
+"""Training a study in one process: every party, the real protocol, and the baselines beside it.
+
+`run` reads like the paper: plan, set up, and then for every step sum, record, and move the model.
+`resume` goes on where a run was stopped, however it was stopped: in a new session, with new keys,
+and with what the ledgers hold counted as spent (docs/privacy.md P15).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import hubbub.learning as learning
+from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.kept_pages import kept_pages
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.runs import (
+    checkpoint,
+    federated,
+    local_backend,
+    loop,
+    prepared_study,
+    run_folder,
+    run_sessions,
+    spending,
+)
+from hubbub.core.session.in_process import Notice
+from hubbub.core.session.layout import layout_of
+from hubbub.core.study import imported_code, sources
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.audit_result import AUDIT, read_audit
+from hubbub.learning.runs import (
+    baselines,
+    progress_bar,
+    result,
+    run_checks,
+    uncounted,
+)
+from hubbub.learning.runs.conclusion import conclude
+from hubbub.learning.runs.preparing import prepare
+
+
+def _tell_nobody(*_: object) -> None:
+    """Nobody to tell."""
+
+
+def run(
+    study: Study,
+    out: str | Path | None = None,
+    *,
+    baseline: str | None = None,
+    ledgers: str | Path | None = None,
+    progress: bool | loop.Progress | None = None,
+    plan: Plan | None = None,
+    device: str = "auto",
+    audit: str | Path | None = None,
+    notice: Notice | None = None,
+) -> result.Result:
+    """Train a study with all parties in this process.
+
+    Guarantees:
+        1. The published models are (epsilon, delta)-DP against every adversary of the plan, as
+           the plan says, for hubbub and the baseline "local-dp"; "trusted" and "alone" promise it
+           against those who see models only.
+        2. Every silo's ledger holds a step before the silo's answer to it exists.
+        3. A run that was stopped at any point can be resumed: see `resume`.
+
+    Args:
+        study: what to train.
+        out: folder for the results; must not hold a run already. None: write nothing.
+        baseline: None for hubbub, or "trusted", "local-dp", "alone", "non-private".
+        ledgers: folder of the silos' ledgers; that in which their files were counted before if
+            None, else `ledgers` beside `out`, and none at all if `out` is None too.
+        progress: called after every step with its number, from 1, and the newest metrics; True
+            shows a bar, False none, and None one in a notebook.
+        plan: a plan made for this study, or for one that differs in the data's options only.
+        device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda"; it
+            changes no guarantee.
+        audit: file of `hubbub audit --out`, which the run's evidence will hold.
+        notice: told in a few words what takes long, such as the mixing of a shuffled token list.
+
+    Returns:
+        The model, its metrics and its epsilon.
+
+    Raises:
+        StudyError: the study cannot be run, or its audit is of another or contradicts it.
+        UserError: the folder holds something, another run holds a ledger, an audit cannot be read
+            or has no place, or the device is not there.
+        DataError: a silo's records do not fit it.
+        ModelError: the model cannot be trained with a guarantee for every record.
+        BudgetError: a silo's cap refuses a step.
+        IntegrityError: a ledger cannot be written or was altered.
+
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 2, sampling = "full-batch"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> result = run(study)
+    >>> result.final["step"], result.epsilon <= 1.0
+    (2, True)
+    """
+    Study.expect(study)
+    run_checks.check_wanted(study, out, baseline, audit)
+    sources.read_anew(study, Path())
+    prepared = prepare(study, plan, device)
+    with progress_bar.telling(progress, study) as told:
+        return run_prepared(
+            prepared,
+            out,
+            baseline=baseline,
+            ledgers=ledgers,
+            progress=told,
+            notice=notice,
+            audit=None if audit is None else read_audit(Path(audit), prepared.plan),
+        )
+
+
+def run_prepared(
+    prepared: prepared_study.PreparedStudy,
+    out: str | Path | None,
+    *,
+    baseline: str | None = None,
+    ledgers: str | Path | None = None,
+    progress: loop.Progress | None = None,
+    notice: Notice | None = None,
+    audit: Mapping[str, Any] | None = None,
+) -> result.Result:
+    """Train a study that is ready to run; see `run`."""
+    study = prepared.study
+    with ExitStack() as stack:
+        home = Path(ledgers) if ledgers is not None else None
+        if out is not None:
+            run_folder.make_room(Path(out))
+            home = uncounted.folder_for(study, Path(out), home) if baseline is None else None
+        books = local_backend.opened_ledgers(home, study, stack) if baseline is None else {}
+        for book in books.values():
+            book.check_units(prepared.plan)
+        folder = None
+        if out is not None:
+            folder = stack.enter_context(
+                run_folder.RunFolder.fresh(
+                    Path(out),
+                    prepared.plan,
+                    baseline=baseline,
+                    ledgers=home,
+                    audit=audit,
+                )
+            )
+            folder.begin(_heads(study, books))
+        spending.set_caps(books.values(), study.privacy)
+        return _finished(prepared, baseline, progress, notice, books, folder, None)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    progress: bool | loop.Progress | None = None,
+    device: str = "auto",
+    notice: Notice | None = None,
+    trust_code: bool = False,
+) -> result.Result:
+    """Go on with a run that was stopped: by a crash, a kill, a full disk, or a budget.
+
+    Guarantees:
+        1. A new session is set up, so no key, mask, noise or batch of the old one is used again.
+        2. Every attempt that a ledger holds counts as made, whether or not its sum was ever seen:
+           the study's epsilon may be over-counted and is never under-counted.
+        3. Code that the folder's study names does not run, unless this user has approved or run it
+           on this machine before, as whoever began the run has, or trusts it here.
+
+    Args:
+        folder: of the run; the study is read from it, and the ledgers stay where they were.
+        progress: see `run`.
+        device: where gradients are made: "auto" (a GPU if there is one), "cpu" or "cuda".
+        notice: told in a few words what takes long, such as the mixing of a shuffled token list.
+        trust_code: code that the study names may run here, known or not.
+
+    Returns:
+        The model, its metrics from the first step on, and its epsilon.
+
+    Raises:
+        UserError: there is no run in the folder, it is finished, or another process works on it or
+            holds one of its ledgers.
+        IntegrityError: a checkpoint, a ledger or another file of the run was altered.
+        StudyError, DataError, ModelError, BudgetError: as for `run`.
+
+    >>> import contextlib, tempfile
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 2, sampling = "full-batch"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> def stop(step, metrics):
+    ...     raise KeyboardInterrupt
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     with contextlib.suppress(KeyboardInterrupt):
+    ...         _ = run(study, f"{home}/run", progress=stop)
+    ...     result = resume(f"{home}/run")
+    >>> [row["step"] for row in result.metrics], result.epsilon <= 1.0
+    ([1, 2], True)
+    """
+    with ExitStack() as stack:
+        opened, study = stack.enter_context(run_folder.RunFolder.again(Path(folder)))
+        if opened.baseline is not None:
+            raise UserError(
+                f"expected a run of hubbub in {folder}, got the baseline {opened.baseline}; it "
+                "charges nothing, so run it anew"
+            )
+        if opened.ledgers is None:
+            raise UserError(
+                f"expected a run in one process in {folder}, got one whose parties run apart; go "
+                "on with hubbub serve"
+            )
+        if not opened.ledgers.is_dir():
+            raise IntegrityError(
+                f"expected the silos' ledgers in {opened.ledgers}, where the run charged them, "
+                "found no such folder; put them back (no older copy or another ledger), or start "
+                "a new run"
+            )
+        imported_code.keep_known(study, study.own_code, trusted=trust_code)
+        prepared = prepare(study, device=device)
+        books = local_backend.opened_ledgers(opened.ledgers, study, stack)
+        newest = opened.last_checkpoint()
+        _check_heads(study, books, newest)
+        opened.begin(_heads(study, books))
+        run_checks.check_plan(opened.path / "plan.json", prepared.plan)
+        if (opened.path / AUDIT).exists():
+            opened.keep_audit(read_audit(opened.path / AUDIT, prepared.plan))
+        start = newest.state if newest else None
+        told = stack.enter_context(progress_bar.telling(progress, study))
+        return _finished(prepared, None, told, notice, books, opened, start)
+
+
+def _finished(
+    prepared: prepared_study.PreparedStudy,
+    baseline: str | None,
+    progress: loop.Progress | None,
+    notice: Notice | None,
+    ledgers: Mapping[int, Ledger],
+    folder: run_folder.RunFolder | None,
+    start: loop.State | None,
+) -> result.Result:
+    """Train, and put the results where they belong."""
+    began, progress = time.perf_counter(), progress or _tell_nobody
+    asks = baseline is None or bool(prepared.plan.beside)
+    saver = None if folder is None else checkpoint.CheckpointWriter(folder.keep)
+    backend = local_backend.LocalBackend(
+        study=prepared.study,
+        keys=layout_of(prepared.plan).keys() if asks else (),  # made for the run
+        ledgers=ledgers,
+        folder=folder,
+        notice=notice or _tell_nobody,
+        plan=prepared.plan if baseline is None else None,
+        saved=saver.wait if saver else _tell_nobody,
+    )
+
+    def keep(state: loop.State) -> None:
+        if saver is not None:
+            saver.keep(state, _heads(prepared.study, ledgers))
+
+    with _threads_for(prepared), kept_pages(prepared.initial.size), ExitStack() as stack:
+        if saver is not None:
+            stack.enter_context(saver)
+        sessions = run_sessions.RunSessions(
+            backend=backend, plan=prepared.plan, folder=folder, stack=stack
+        )
+        if baseline is None:
+            prepared, trained = federated.train_federated(
+                prepared,
+                sessions,
+                start=start,
+                progress=progress,
+                keep=keep,
+                settle=saver.wait if saver else _tell_nobody,
+            )
+        else:
+            prepared, trained = _compared(prepared, baseline, sessions, progress)
+        if saver is not None:
+            saver.wait()
+    spent = inf if baseline == "non-private" else prepared.plan.epsilon_after(trained.attempts)
+    text = (
+        partial(backend.evidence, prepared.plan, trained.attempts) if folder and ledgers else None
+    )
+    return conclude(
+        prepared,
+        trained,
+        folder,
+        epsilon=spent,
+        evidence=text,
+        began=began,
+        is_copied=backend.is_copied,
+        spending=backend.spending if baseline is None else None,
+        baseline=baseline,
+    )
+
+
+def _threads_for(prepared: prepared_study.PreparedStudy) -> AbstractContextManager[None]:
+    """As many of torch's threads as a model is worth; without one torch is not even loaded."""
+    if prepared.learner is None:
+        return nullcontext()
+    return learning.threads_for(prepared.initial.size)
+
+
+def _compared(
+    prepared: prepared_study.PreparedStudy,
+    baseline: str,
+    sessions: run_sessions.RunSessions,
+    progress: loop.Progress,
+) -> tuple[prepared_study.PreparedStudy, loop.State]:
+    """Train by a baseline; it is run anew if it is stopped, so its rows are enough."""
+    folder = sessions.folder
+    opened = (
+        federated.exact_queries
+        if baseline == "non-private"
+        else federated.private_queries(sessions)
+    )
+    prepared = federated.ask_before(prepared, opened, folder)
+    if baseline == "alone":
+        trained = baselines.alone(prepared, progress)
+        if folder is not None:
+            folder.append_rows(trained)
+        return prepared, trained
+    trained = loop.train(
+        prepared,
+        baselines.central(prepared, baseline),
+        progress,
+        divisor=prepared.plan.divisor,
+        keep=folder.append_rows if folder else lambda _: None,
+        schedule=federated.evaluations(prepared, opened),
+        private=baseline != "non-private",
+    )
+    if baseline != "non-private":  # whose intervals would count noise that is not there
+        prepared = federated.ask_last(prepared, trained, opened, folder)
+    return prepared, trained
+
+
+def _heads(study: Study, books: Mapping[int, Ledger]) -> dict[str, bytes]:
+    """The heads of the silos' ledgers, by name."""
+    return {study.parties.names[index - 1]: book.head for index, book in books.items()}
+
+
+def _check_heads(
+    study: Study, books: Mapping[int, Ledger], found: checkpoint.Checkpoint | None
+) -> None:
+    """Every ledger still holds what it held at the checkpoint, or spending would be forgotten."""
+    for index, book in books.items():
+        book.verify(head=found.heads.get(study.parties.names[index - 1]) if found else None)

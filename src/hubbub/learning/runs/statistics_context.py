@@ -1,0 +1,353 @@
+"""Statistics from a notebook: tables in, questions asked, answers out, one budget over all of it.
+
+Queries are composed exactly (docs/privacy.md P22): what counts is the square of a query's noise,
+and not its epsilon, so a second query of the same size costs less than the first. What belongs
+together is cheaper still in one query, whose sums are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from html import escape
+from math import floor, log10
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.errors import BudgetError, SpentError, StudyError
+from hubbub.core.ledger.row_cost import attempts_of
+from hubbub.core.ledger.sums_budget import SumsBudget
+from hubbub.core.ledger.tally import Tally
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.study_queries import plan as plan_study
+from hubbub.core.study.import_path import IN_MEMORY
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.declared_columns import columns_from
+from hubbub.core.tabular.table import CodedCells
+from hubbub.estimation.queries.statistic_answers import expected_answers
+from hubbub.estimation.statistic import Expectation
+from hubbub.learning.runs import array_inputs, notebook_tables
+from hubbub.learning.runs.notebook_ledgers import FolderLedgers, InMemoryLedgers, NotebookLedgers
+from hubbub.learning.runs.preparing import InMemory, prepare
+from hubbub.learning.runs.result import Result
+
+Questions = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]
+_NAME = "statistics"
+
+
+def statistics(
+    silos: Mapping[str, Any],
+    *,
+    columns: Mapping[str, Mapping[str, Any]],
+    epsilon: float,
+    delta: float = 1e-5,
+    questions: Questions = (),
+    colluders: int = 1,
+    relation: str = "add-remove",
+    records: int | None = None,
+    patients: str | Mapping[str, Any] | None = None,
+    most_per_patient: int | None = None,
+    out: str | Path | None = None,
+) -> StatisticsContext:
+    """Ask statistics of silos whose tables are in memory, with the whole protocol.
+
+    Nothing is released yet: `query(epsilon=...)` says how exact answers will be, and its
+    `release()` asks. All numbers but the tables themselves are public.
+
+    Guarantees:
+        1. All releases from these tables together are (epsilon, delta)-DP against the aggregator
+           with `colluders` silos, however later queries are chosen, each row of a table being one
+           unit, or with `patients` each patient (docs/privacy.md P22). A query of another context
+           of these tables counts against the `colluders` that it was asked with.
+        2. A cell that is run twice finds what it has spent: who hands over the same tables again
+           goes on with their ledgers, and a query that was answered is not asked again. Without
+           `out` this lasts as long as the program.
+        3. With `out` trainings that are charged there count too, as if all had been fixed
+           beforehand (P15).
+
+    Args:
+        silos: each silo's table by its name: a data frame, or a mapping of columns to values.
+        columns: what is public of each column, by the keys of `data.columns` in a study, such as
+            `{"age": {"low": 20, "high": 90}}`.
+        epsilon: what all queries together may cost; no unit.
+        delta: the chance with which the promise may fail, a probability.
+        questions: what `query()` asks if it is given none: tables as `[statistics.NAME]` of a
+            study has them, by name or in a list.
+        colluders: number of silos that may join the adversary.
+        relation: of neighbouring data sets, "add-remove" or "substitute".
+        records: public number of units in all; None: as many as there are, which then counts as
+            public.
+        patients: whose each row is, so that all rows of one patient of a silo are one unit: the
+            name of a column that every table has, or by each silo's name (n,) numbers or texts.
+            None: each row is a unit.
+        most_per_patient: beside `patients` the public number of rows of one patient that count;
+            further ones are left out.
+        out: folder of these tables in which each query gets one of its own, beside the silos'
+            `ledgers`; None: write nothing.
+
+    Returns:
+        What asks, and knows what is left of epsilon.
+
+    Raises:
+        DataError: a table does not fit the columns, or a row has no patient.
+        StudyError: a question is none, or the numbers contradict each other.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> def silo():
+    ...     return {"age": rng.uniform(20, 90, 400), "sex": rng.choice(["f", "m"], 400)}
+    >>> asked = statistics(
+    ...     {"north": silo(), "south": silo(), "east": silo()},
+    ...     columns={"age": {"low": 20, "high": 90}, "sex": {"categories": ["f", "m"]}},
+    ...     questions=[{"kind": "table"}],
+    ...     epsilon=4,
+    ... )
+    >>> query = asked.query(epsilon=3)
+    >>> query.expected["table"].answered, asked.remaining()
+    (True, 4.0)
+    >>> answer = query.release().statistics["table"]
+    >>> mean = next(row.value for row in answer.rows if row.quantity == "mean")
+    >>> bool(50 < mean < 60), round(asked.remaining(), 2)
+    (True, 2.35)
+    """
+    array_inputs.refuse_fewer(silos, "table", "hand them over")
+    stated = array_inputs.declared(columns)
+    declared = columns_from(stated)
+    tables = notebook_tables.tables_of(silos, declared, patients, most_per_patient)
+    known = sum(map(len, tables.cells.values())) if records is None else records
+    context = StatisticsContext(
+        cells=tables.cells,
+        tables={
+            "parties": {"names": list(silos), "colluders": colluders},
+            "data": {
+                "source": IN_MEMORY,
+                "records": known,
+                "columns": stated,
+                **({} if patients is None else {"patient": tables.patient}),
+                **({"most_per_patient": most_per_patient} if most_per_patient else {}),
+            },
+            "privacy": {"delta": delta, "relation": relation},
+        },
+        epsilon=float(epsilon),
+        questions=questions,
+        ledgers=InMemoryLedgers(tables=tables.digests)
+        if out is None
+        else FolderLedgers(home=Path(out), tables=tables.digests),
+        reads_records=records is None,
+    )
+    if questions:
+        context.study(questions, context.epsilon)  # refuses now what would be refused then
+    return context
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StatisticsContext:
+    """What asks silos in memory, and how much of its epsilon is spent; made by `statistics`."""
+
+    cells: Mapping[str, CodedCells]
+    tables: Mapping[str, Mapping[str, Any]]
+    epsilon: float
+    questions: Questions
+    ledgers: NotebookLedgers
+    reads_records: bool
+
+    def __repr__(self) -> str:
+        delta = self.tables["privacy"]["delta"]
+        return (
+            f"statistics of {', '.join(self.cells)}: epsilon {self.epsilon:g} at delta {delta:g} "
+            f"over all queries, {self._used}, epsilon {_rounded_down(self.remaining())} for one "
+            "more, however it is chosen"
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return f"<p>{escape(repr(self))}</p>"
+
+    @property
+    def budget(self) -> SumsBudget:
+        """The rule by which queries are let in."""
+        privacy = self.tables["privacy"]
+        return SumsBudget(
+            epsilon=self.epsilon, delta=privacy["delta"], relation=privacy["relation"]
+        )
+
+    @property
+    def spent(self) -> float:
+        """Epsilon of all that was charged, at the silo that has the most; no unit."""
+        privacy = self.tables["privacy"]
+        delta, relation = privacy["delta"], privacy["relation"]
+        return max(
+            tally.epsilon(delta=delta, relation=relation) for tally in self.ledgers.tallies()
+        )
+
+    @property
+    def _used(self) -> str:
+        """In words how much is spent and left, as shares of squares, which add up (P22)."""
+        left = floor(1000 * min(map(self.budget.share_left, self.ledgers.tallies())))
+        return f"{(1000 - left) / 10:g} % spent and {left / 10:g} % left"
+
+    def remaining(self, queries: int = 1) -> float:
+        """The most epsilon that each of so many further queries may have.
+
+        Args:
+            queries: how many; 4 have about half of what one has, not a quarter.
+
+        Returns:
+            Epsilon of each, as if it were the only one; no unit, 0.0 if none is left.
+
+        Raises:
+            StudyError: there are fewer than 1, or more than 1000.
+        """
+        if not 1 <= queries <= 1000:
+            raise StudyError(f"expected 1 to 1000 queries, got {queries}; ask for some")
+        return min(self.budget.left(tally, queries) for tally in self.ledgers.tallies())
+
+    def query(self, questions: Questions | None = None, *, epsilon: float) -> ReleasableQuery:
+        """A query that may be released; nothing is spent yet.
+
+        Args:
+            questions: those of the context if None.
+            epsilon: of this query, as if it were the only one; `remaining` says how much may be.
+
+        Raises:
+            StudyError: a question is none, or less is left.
+        """
+        study = self.study(self.questions if questions is None else questions, epsilon)
+        query = ReleasableQuery(context=self, study=study)
+        if not query.is_charged and not 0 < epsilon <= (left := self.remaining()):
+            raise StudyError(
+                f"expected an epsilon above 0 and up to {_rounded_down(left)}, what is left, got "
+                f"{epsilon:g}: {self.remedy(query.plan)}"
+            )
+        return query
+
+    def remedy(self, plan: Plan) -> str:
+        """Why a query has no room, and what total would have let it in."""
+        less = "ask for less, or" if self.remaining() else "nothing more can be asked:"
+        words = (
+            f"epsilon {self.epsilon:g} is the total of all that is asked of these tables, "
+            f"statistics and synthetic records together: {self._used} (epsilons do not add up, "
+            "squares of what they let be seen do)"
+        )
+        total = next((one for one in self._totals if self._has_room(plan, one)), None)
+        if total is None:
+            return f"{words}; ask for less, or of other tables"
+        return (
+            f"{words}; {less} state a larger total if everybody agrees, here {total:g} "
+            "(statistics: epsilon, synthesize: total)"
+        )
+
+    @property
+    def _totals(self) -> Iterator[float]:
+        """Larger totals, in steps of a twentieth."""
+        return (float(f"{self.epsilon * (1 + k / 20):.3g}") for k in range(1, 61))
+
+    def _has_room(self, plan: Plan, total: float) -> bool:
+        """Whether a total would let a query in beside what was charged."""
+        wider = replace(self.budget, epsilon=total)
+        return all(wider.allows(tally, plan) for tally in self.ledgers.tallies())
+
+    def study(self, questions: Questions, epsilon: float) -> Study:
+        """A query as a study.
+
+        Raises:
+            StudyError: a question is none, or a number is out of its range.
+        """
+        privacy = {**self.tables["privacy"], "epsilon": epsilon}
+        head = {"study": {"name": _NAME}, _NAME: _named(questions)}
+        return Study.from_table(array_inputs.plain({**self.tables, **head, "privacy": privacy}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasableQuery:
+    """Questions that may be released for a part of a context's epsilon."""
+
+    context: StatisticsContext = field(repr=False)
+    study: Study = field(repr=False)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What follows from the questions: noise, epsilon for every adversary."""
+        return plan_study(self.study)
+
+    @property
+    def expected(self) -> dict[str, Expectation]:
+        """How exact each answer will be, and whether it will be given, by name."""
+        return expected_answers(self.plan)
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether a silo was charged for it before."""
+        return any(tally.attempts(self.study.id) for tally in self.context.ledgers.tallies())
+
+    def release(self) -> Result:
+        """Ask the silos, and spend the query's epsilon; once, however often it is called.
+
+        Returns:
+            The answers, as `statistics`, and what they promise. Where the same was asked of these
+            tables before, the answers that were given then.
+
+        Raises:
+            BudgetError: the context has too little left.
+            SpentError: it was charged before, and stopped before its answers were there; or it was
+                answered of other tables, out of the same folder.
+            StudyError: an answer would not stand out from the noise; nothing is spent.
+            UserError: another program asks out of the same folder, or it cannot be written.
+        """
+        with self.context.ledgers.alone():
+            result = self.context.ledgers.answer(self.plan) or self._asked()
+        read_off = (self.study.data.unit_count,) if self.context.reads_records else ()
+        return replace(result, made_public=read_off)
+
+    def _asked(self) -> Result:
+        """The answers of a query that has none yet."""
+        context = self.context
+        self._check_uncharged()
+        handed = InMemory(cells=context.cells)
+        prepared = prepare(self.study, self.plan, handed=handed)
+        self._check_left(context.ledgers.tallies())
+        return context.ledgers.release(prepared)
+
+    def _check_uncharged(self) -> None:
+        """Refuse to make a second release of what was charged as one."""
+        if self.is_charged:
+            raise SpentError(
+                "expected a query that is new or was answered, got one that was charged and "
+                "stopped before its answers were there; ask it with another epsilon, which is "
+                "another release"
+            )
+
+    def _check_left(self, tallies: Iterable[Tally]) -> None:
+        """Refuse what would carry a silo past the promise."""
+        for tally in tallies:
+            tally.check_units(attempts_of(self.plan), "these tables")
+        if not all(self.context.budget.allows(tally, self.plan) for tally in tallies):
+            raise BudgetError(
+                f"expected epsilon {self.study.privacy.epsilon:g} to be left, "
+                f"{_rounded_down(self.context.remaining())} is: {self.context.remedy(self.plan)}"
+            )
+
+
+def _rounded_down(epsilon: float) -> str:
+    """Four digits, and no more than is left."""
+    if epsilon <= 0:
+        return "0"
+    unit = 10.0 ** (floor(log10(epsilon)) - 3)
+    return f"{floor(epsilon / unit * (1 + 1e-12)) * unit:.4g}"
+
+
+def _named(questions: Questions) -> dict[str, Mapping[str, Any]]:
+    """Questions by their names; those of a list are called by their kind."""
+    if isinstance(questions, Mapping):
+        return dict(questions)
+    if not all(isinstance(question, Mapping) for question in questions):
+        raise StudyError(
+            'expected questions such as {"kind": "table"}, got something else; write tables'
+        )
+    named: dict[str, Mapping[str, Any]] = {}
+    for question in questions:
+        kind = str(question.get("kind", "question"))
+        more = sum(name.rpartition(" ")[0] == kind or name == kind for name in named)
+        named[f"{kind} {more + 1}" if more else kind] = question
+    return named

@@ -1,0 +1,308 @@
+"""A trained model at work: tables in, predictions out, by the study's own encoding.
+
+Everything here is public or the caller's own: the model of a run is a release that the run has paid
+for, and records that are scored leave nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hubbub.learning as learning
+from hubbub.core.errors import DataError, ModelError, UserError
+from hubbub.core.study import imported_code, sources
+from hubbub.core.study.import_path import is_own
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.cell_rule import read_column
+from hubbub.core.tabular.cells import cells_of, read_cells
+from hubbub.core.tabular.records import Records
+from hubbub.core.tabular.standardisation import Standardisation
+from hubbub.core.tabular.table import encode_inputs
+from hubbub.core.verification.evidence.claims import MODEL
+from hubbub.learning.queries.standardising_query import STANDARDISED
+from hubbub.learning.study.training import learning_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """What a run has trained, ready for records that it has never seen.
+
+    Args:
+        study: that was run; says how records become features.
+        module: the torch module, in eval mode; features (n, ...) in, logits out: shape (n,) for two
+            classes, (n, classes) for more.
+        shape: of one record's features.
+        standardisation: what features go through before the module; None if nothing.
+
+    >>> import tempfile
+    >>> import hubbub
+    >>> study = Study.parse('''
+    ... study.name = "example"
+    ... parties = {silos = 4, colluders = 1}
+    ... data = {source = "hubbub.datasets:heart", records = 740}
+    ... model = {kind = "logistic", inputs = [26]}
+    ... training = {steps = 2, sampling = "full-batch"}
+    ... privacy = {epsilon = 1.0, delta = 1e-5}
+    ... ''')
+    >>> trained = hubbub.run(study).trained
+    >>> trained.predict(np.zeros((3, 26), dtype=np.float32)).shape, trained.classes
+    ((3,), ('0', '1'))
+    """
+
+    study: Study
+    module: Any = field(repr=False)
+    shape: tuple[int, ...]
+    standardisation: Standardisation | None = field(default=None, repr=False)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the classes are called, in the order of their numbers; empty if there are none."""
+        if self.study.data.outcome is not None:
+            return ()
+        data, outputs = self.study.data, learning_of(self.study)[0].outputs
+        if data.positive:
+            return (" or ".join(data.negative), " or ".join(data.positive))
+        if len(data.classes) == max(outputs, 2):
+            return data.classes
+        return tuple(map(str, range(max(outputs, 2))))
+
+    @property
+    def scorer(self) -> Any:
+        """A torch module that takes features as the study encodes them and gives predictions."""
+        target_type = learning.goal_of(self.study)
+        return learning.Scorer(self.module, self.standardisation, target_type)
+
+    def to_onnx(self, path: Path) -> None:
+        """Write the scorer for other programs.
+
+        Args:
+            path: of the ONNX file, replaced if it exists.
+
+        Raises:
+            UserError: the packages `onnx` and `onnxscript` are not there, or cannot say the model.
+            OSError: the file cannot be written.
+        """
+        learning.write_onnx(path, self.scorer, self.shape)
+
+    def predict(self, table: Any) -> NDArray[np.float32]:
+        """Predictions for new records, which stay where they are.
+
+        Args:
+            table: path of a CSV or Parquet file; a data frame or mapping of columns; or features as
+                the study encodes them, an array or tensor (n, ...). A target column is ignored, and
+                so are columns that the study does not name.
+
+        Returns:
+            (n,): the probability of the second class; (n, classes) for more than two classes. (n,)
+            also for an amount, in its own unit, and for a count, how many are expected, with
+            `data.target.exposure` in one unit of exposure. (n, times) for a time to an event: the
+            chance to be without it after each time of the grid.
+
+        Raises:
+            DataError: the table cannot be read or does not fit the study.
+            ModelError: a prediction is no finite number.
+        """
+        predicted = learning.scores(self.scorer, self.features(table))
+        finite = np.asarray(np.isfinite(predicted).all(tuple(range(1, predicted.ndim))))
+        if not finite.all():
+            raise ModelError(
+                f"expected finite predictions, found others for {int((~finite).sum())} of "
+                f"{len(finite)} rows, the first of them row {int(np.argmin(finite)) + 1}; look at "
+                "that row, or train the model anew"
+            )
+        return predicted
+
+    def features(self, table: Any) -> NDArray[np.float32]:
+        """The features of new records, as the study encodes them, not yet standardised.
+
+        Args:
+            table: see `predict`.
+
+        Returns:
+            (n, ...) float32, one row for each record.
+
+        Raises:
+            DataError: the table cannot be read or does not fit the study.
+        """
+        if hasattr(table, "detach"):
+            table = table.detach().cpu().numpy()
+        found = self._given(table) if isinstance(table, np.ndarray) else self._encoded(table)
+        if tuple(found.shape[1:]) != self.shape or found.ndim < 2:
+            raise DataError(
+                f"expected records of shape {self.shape}, as the model was trained with, found "
+                f"{tuple(found.shape[1:])}; give the columns that the study names"
+            )
+        return found
+
+    def exposures(self, table: Any) -> NDArray[np.float64] | None:
+        """For how long, or of how much, each record of a table is counted; None: it says nothing.
+
+        Args:
+            table: a file, a data frame or an array.
+
+        Returns:
+            (n,) in the exposure's own unit, above 0.
+
+        Raises:
+            DataError: a cell is no exposure above 0.
+        """
+        outcome = self.study.data.outcome
+        if outcome is None or not outcome.exposure or hasattr(table, "dtype"):
+            return None
+        is_file = isinstance(table, str | Path)
+        cells = read_cells(Path(table), [outcome.exposure]) if is_file else cells_of(table)
+        if outcome.exposure not in cells:
+            return None
+        where = f"{Path(table).name if is_file else 'the table'}, column {outcome.exposure!r}"
+        return read_column(cells[outcome.exposure], outcome.rule_of(outcome.exposure), where)
+
+    def _given(self, array: NDArray[Any]) -> NDArray[np.float32]:
+        """Features in an array, as the model's frozen layers make them."""
+        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+            raise DataError("expected finite numbers to predict from, found others; clean them")
+        unlabelled = np.zeros(len(array), dtype=np.float32)
+        records = Records(inputs=array.astype(np.float32), targets=unlabelled)
+        return learning.through_frozen(learning_of(self.study)[0].extractor, records).inputs
+
+    def _encoded(self, table: Any) -> NDArray[np.float32]:
+        """Features of a file or a table in memory."""
+        is_file = isinstance(table, str | Path)
+        origin = Path(table).name if is_file else "the table"
+        columns, target = sources.encoding(self.study)
+        if not columns and is_own(self.study.data.source):
+            raise DataError(
+                "expected an array of features, since the study's records come from a function, "
+                f"found {origin}; call hubbub.load and give its predict an array"
+            )
+        if is_file:
+            cells = read_cells(Path(table), [column.name for column in columns])
+        else:
+            cells = cells_of(table)
+        outcome = self.study.data.outcome
+        return encode_inputs(cells, target=target, columns=columns, outcome=outcome, origin=origin)
+
+
+def load(folder: str | Path, *, model: Any = None, trust_code: bool = False) -> TrainedModel:
+    """The model of a finished run.
+
+    Guarantees:
+        1. Nothing that the folder names is executed, unless this user has approved or run the very
+           same code on this machine before, or trusts it here.
+
+    Args:
+        folder: of the run.
+        model: a module of the trained one's shapes, for a run whose module was made by a program
+            (`hubbub.fit`); it is overwritten.
+        trust_code: the factory that the study names may run here, known or not. Its source still
+            has to be the one that the study states, if it states one.
+
+    Returns:
+        The torch module, and what turns tables into its features.
+
+    Raises:
+        UserError: there is no finished run in the folder.
+        StudyError: the module cannot be built from the study, or only by code that is not known.
+        ModelError: the file holds a model of other shapes.
+        IntegrityError: a file of the run was damaged.
+
+    >>> load("no/such/run")
+    Traceback (most recent call last):
+        ...
+    hubbub.core.errors.UserError: expected a finished run in no/such/run, found no model in it; ...
+    """
+    path = Path(folder)
+    study = _study_in(path)
+    _refuse_strange_code(study, builds=model is None, trusted=trust_code)
+    shape = learning.stored_shape(path / MODEL)
+    module = _built(study, path / MODEL, model, shape)
+    learning.load_model(path / MODEL, module)
+    standardised = Standardisation.read(path / STANDARDISED, shape[0])
+    return TrainedModel(
+        study=study, module=module.eval(), shape=shape, standardisation=standardised
+    )
+
+
+def _refuse_strange_code(study: Study, *, builds: bool, trusted: bool) -> None:
+    """Refuse code that makes the module or its features, if nobody here has let it run."""
+    model, _ = learning_of(study)
+    frozen = model.frozen.module if model.frozen else ""
+    called = (frozen, model.kind if builds else "")
+    names = [name for name in study.own_code if name in called]
+    imported_code.keep_known(study, names, trusted=trusted)
+
+
+def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
+    """The module that is given, or the study's own, no larger than the file of its numbers."""
+    if model is not None:
+        return model
+    build = partial(learning.model_of, study, shape)
+    if learning_of(study)[0].is_built_in:
+        learning.refuse_other_model(path, build)
+    return build()
+
+
+def predictions(trained: TrainedModel, table: Any) -> Mapping[str, list[Any]]:
+    """What a table of predictions holds: columns of the row's number, probabilities and class.
+
+    Returns:
+        "row" from 1, "score" (the probability of the second of two classes) or a column
+        "score of CLASS" for each of more, and "predicted", the most probable class. For amounts
+        and counts "predicted"; of counts with an exposure "rate", in one unit of it, and
+        "predicted" where the table has that column, for the row's own; for times to an event
+        "free of it after TIME" for each of the grid.
+    """
+    predicted, classes = trained.predict(table), trained.classes
+    columns: dict[str, list[Any]] = {"row": list(range(1, len(predicted) + 1))}
+    outcome = trained.study.data.outcome
+    if outcome is not None and outcome.exposure_high:
+        exposures = trained.exposures(table)
+        columns["rate"] = _rounded(predicted)
+        return columns | (
+            {} if exposures is None else {"predicted": _rounded(predicted * exposures)}
+        )
+    if outcome is not None and not outcome.grid:
+        return columns | {"predicted": _rounded(predicted)}
+    if outcome is not None:
+        named = (f"free of it after {time:g}" for time in outcome.grid)
+        return columns | {one: _rounded(predicted[:, k]) for k, one in enumerate(named)}
+    if predicted.ndim == 1:
+        columns["score"] = _rounded(predicted)
+        best = (predicted > 0.5).astype(int)
+    else:
+        columns |= {f"score of {one}": _rounded(predicted[:, k]) for k, one in enumerate(classes)}
+        best = predicted.argmax(1)
+    return columns | {"predicted": [classes[k] for k in best.tolist()]}
+
+
+def _rounded(column: NDArray[np.floating[Any]]) -> list[float]:
+    """Six digits, of which float32 holds seven."""
+    return [float(f"{value:.6g}") for value in column.tolist()]
+
+
+def _study_in(folder: Path) -> Study:
+    """The study of a finished run.
+
+    Raises:
+        UserError: there is no model in the folder, or no study.
+        StudyError: the study was damaged.
+    """
+    study = Study.load(folder / "study.toml") if (folder / "study.toml").is_file() else None
+    if study is not None and study.model is None:
+        raise UserError(
+            f"expected a run that trained a model in {folder}, got one of statistics alone; its "
+            "answers are in statistics.json"
+        )
+    if study is None or not (folder / MODEL).is_file():
+        what = "study.toml" if study is None and (folder / MODEL).is_file() else "model"
+        raise UserError(
+            f"expected a finished run in {folder}, found no {what} in it; name the folder that "
+            "--out named, or go on with hubbub run --resume"
+        )
+    return study

@@ -1,0 +1,326 @@
+"""The table `[model]`: which model is trained. This file builds none and imports no factory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+from typing import Annotated, Any
+
+from hubbub.core.section import Section
+from hubbub.core.settings import (
+    by_hand,
+    later,
+    number,
+    numbers,
+    read,
+    read_key,
+    settings,
+    table,
+    text,
+    texts,
+    truth,
+    whole,
+    wholes,
+)
+from hubbub.core.study.import_path import IN_MEMORY, is_own
+from hubbub.learning.study.model_kinds import LORA, MODEL_KINDS, model_kind_of
+
+HUBER = "huber"
+_OF_SOME_KINDS = dict.fromkeys(key for kind in MODEL_KINDS.values() for key in kind.keys)
+_MOST_FEATURES = 10**9
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def model_from(stated: Mapping[str, Any]) -> Model:
+    """The model that a table states."""
+    kind = str(stated.get("kind"))
+    return read(
+        Model,
+        "model",
+        stated,
+        kind=_kind,
+        hidden=lambda section: _hidden(section, kind),
+        inputs=lambda section: _inputs(section, kind),
+        rank=lambda section: _rank(section, kind),
+        target_modules=lambda section: _target_modules(section, kind),
+        frozen=lambda section: _frozen(section, kind),
+        loss=_loss,
+        intercept=lambda section: _intercept(section, kind),
+    )
+
+
+def _kind(section: Section) -> str:
+    """Which model, and what goes with no such one."""
+    kind = section.text("kind", None)
+    if kind not in (*MODEL_KINDS, IN_MEMORY) and not is_own(kind):
+        known = ", ".join(f'"{name}"' for name in MODEL_KINDS)
+        wanted = f'{known} or "python:module:factory"'
+        raise section.refusal("kind", wanted, "choose one of them")
+    why = f'for kind = "{kind}"' if kind in MODEL_KINDS else "for a model of your own"
+    for key in _OF_SOME_KINDS:
+        if key not in model_kind_of(kind).keys:
+            section.absent(key, why)
+    return kind
+
+
+def _rank(section: Section, kind: str) -> int:
+    """Of adapters, which nothing else has."""
+    return int(read_key(Model, section, "rank", required=True)) if kind == LORA else Model.rank
+
+
+def _target_modules(section: Section, kind: str) -> tuple[str, ...]:
+    """Which layers get adapters."""
+    modules: tuple[str, ...] = read_key(Model, section, "target_modules")
+    if kind == LORA and (not modules or len(set(modules)) < len(modules) or not all(modules)):
+        wanted = "different names of layers of the frozen module"
+        raise section.refusal("target_modules", wanted, 'write them like ["q_proj", "v_proj"]')
+    return modules
+
+
+def _intercept(section: Section, kind: str) -> float:
+    """Where the only bias of a model begins."""
+    if read_key(Model, section, "outputs") != 1 or not read_key(Model, section, "bias"):
+        section.absent("intercept", f'for kind = "{kind}" but with one output and a bias')
+    return float(read_key(Model, section, "intercept"))
+
+
+def _loss(section: Section) -> str:
+    """A loss in place of that of the target's kind."""
+    loss = str(read_key(Model, section, "loss"))
+    if loss not in ("", HUBER) and not is_own(loss):
+        wanted = f'"{HUBER}" or "python:module:function"'
+        raise section.refusal("loss", wanted, "choose one of them, or leave it out")
+    return loss
+
+
+def _hidden(section: Section, kind: str) -> tuple[int, ...]:
+    """Widths of the hidden layers; a "cnn" may leave them to the paper's."""
+    hidden: tuple[int, ...] = read_key(Model, section, "hidden")
+    if kind == "mlp" and not hidden:
+        raise section.refusal("hidden", "the widths of the hidden layers", "add hidden = [64, 64]")
+    return hidden
+
+
+def _inputs(section: Section, kind: str) -> tuple[int, ...]:
+    """Shape of a record, if it is stated."""
+    inputs: tuple[int, ...] = read_key(Model, section, "inputs")
+    if prod(inputs) > _MOST_FEATURES:
+        raise section.refusal("inputs", f"at most {_MOST_FEATURES} features in all", "lower it")
+    if kind == "cnn" and inputs and len(inputs) != 3:
+        raise section.refusal("inputs", '[channels, height, width] for kind = "cnn"', "fix it")
+    return inputs
+
+
+def _frozen(section: Section, kind: str) -> Frozen | None:
+    """The table `frozen`, if there is one; what the model sees then must be stated."""
+    if "frozen" not in section and kind != LORA:
+        return None
+    if kind != LORA and len(read_key(Model, section, "inputs")) != 1:
+        raise section.refusal("inputs", "[features] beside model.frozen", "write how many come out")
+    return read(
+        Frozen,
+        section.path("frozen"),
+        section.table("frozen"),
+        weights=_weights,
+        sha256=_sha256,
+        module=lambda inner: _module(inner, kind),
+        features=lambda inner: _features(inner, kind),
+        std=_std,
+    )
+
+
+def _weights(inner: Section) -> str:
+    """The file of the layers."""
+    weights = inner.text("weights", None)
+    if not weights.endswith((".npz", ".safetensors")):
+        raise inner.refusal("weights", "a path that ends in .npz or .safetensors", "fix it")
+    return weights
+
+
+def _sha256(inner: Section) -> str:
+    """That file's hash."""
+    sha256 = inner.text("sha256", None)
+    if not _SHA256.fullmatch(sha256):
+        raise inner.refusal("sha256", "64 small hexadecimal digits", "write what sha256sum prints")
+    return sha256
+
+
+def _std(inner: Section) -> tuple[float, ...]:
+    """A divisor for each channel."""
+    std: tuple[float, ...] = read_key(Frozen, inner, "std")
+    if len(read_key(Frozen, inner, "mean")) != len(std) or min(std, default=1.0) <= 0:
+        raise inner.refusal("std", "one number above 0 for each of mean", "fix one of the two")
+    return std
+
+
+def _module(inner: Section, kind: str) -> str:
+    """The function that makes the module; adapters need one."""
+    module = str(read_key(Frozen, inner, "module", required=kind == LORA))
+    if (module or kind == LORA) and not is_own(module):
+        raise inner.refusal("module", '"python:module:factory"', "fix it")
+    return module
+
+
+def _features(inner: Section, kind: str) -> int:
+    """How many features the module gives, which only adapters must be told."""
+    if kind == LORA:
+        return int(read_key(Frozen, inner, "features", required=True))
+    inner.absent("features", "as model.inputs says them")
+    return Frozen.features
+
+
+@settings
+class Frozen:
+    """Public layers that make features of every record once, before the model sees it."""
+
+    module: Annotated[
+        str,
+        by_hand(
+            text(
+                "Makes the module whose weights they are, called without arguments; without it "
+                'they are convolutions. A `"lora"` needs it.',
+                '`"python:module:factory"`',
+            )
+        ),
+    ] = ""
+    features: Annotated[
+        int,
+        by_hand(
+            whole(
+                1,
+                _MOST_FEATURES,
+                'Of a `"lora"`: how many numbers the module gives for a record.',
+                default="none",
+            )
+        ),
+    ] = 0
+    weights: Annotated[
+        str,
+        by_hand(
+            text(
+                "The file of the layers, which every silo needs, relative to where it runs.",
+                "path, `.npz` or `.safetensors`",
+            )
+        ),
+    ]
+    sha256: Annotated[
+        str,
+        by_hand(text("That file's SHA-256.", "64 digits 0–9, a–f", pattern="^[0-9a-f]{64}$")),
+    ]
+    mean: Annotated[
+        tuple[float, ...],
+        numbers("What is subtracted from each channel first.", "list of numbers"),
+    ] = ()
+    std: Annotated[
+        tuple[float, ...],
+        by_hand(numbers("What each channel is then divided by.", "list of numbers above 0")),
+    ] = ()
+
+
+@settings
+class Model:
+    """Which model is trained."""
+
+    kind: Annotated[
+        str,
+        by_hand(
+            text(
+                '[Least squares from one sum](data.md#linear-probe) is `"linear-probe"`, [adapters '
+                'over a frozen module](data.md#adapters) `"lora"`; a '
+                "[factory](howto/own_model.md) is called with `inputs` and `outputs`; "
+                '`"in-memory"` is the module that `hubbub.fit` is handed.',
+                ", ".join(
+                    f'`"{kind}"`' for kind in (*MODEL_KINDS, "python:module:factory", IN_MEMORY)
+                ),
+            )
+        ),
+    ]
+    hidden: Annotated[
+        tuple[int, ...],
+        by_hand(
+            wholes(
+                100,
+                'Widths of hidden layers; a `"cnn"` without it has three of 384.',
+                "list of at most 100 whole numbers above 0",
+            )
+        ),
+    ] = ()
+    inputs: Annotated[
+        tuple[int, ...],
+        by_hand(
+            wholes(
+                8,
+                'Shape of a record, where no public test set shows it; of a `"cnn"` [channels, '
+                'height, width]; beside `frozen`, but for `"lora"`, [features].',
+                "list of at most 8 whole numbers above 0",
+            )
+        ),
+    ] = ()
+    outputs: Annotated[
+        int,
+        whole(
+            1,
+            1_000_000,
+            "Logits: 1 for two classes, else one for each class; for times 1 (proportional odds), "
+            "or one for each of the grid.",
+        ),
+    ] = 1
+    bias: Annotated[bool, truth("Whether fully connected layers have biases.")] = True
+    frozen: Annotated[
+        Frozen | None,
+        table('Public layers before the model, if that is no `"cnn"`, or in a `"lora"`.'),
+    ] = None
+    rank: Annotated[
+        int,
+        by_hand(
+            whole(
+                1,
+                10_000,
+                'Of a `"lora"`: the rank of its adapters, at most a target\'s smaller side.',
+                default="none",
+            )
+        ),
+    ] = 0
+    target_modules: Annotated[
+        tuple[str, ...],
+        by_hand(
+            texts(
+                'Of a `"lora"`: the frozen module\'s Linear layers that get adapters, by the ends '
+                "of their names."
+            )
+        ),
+    ] = ()
+    loss: Annotated[
+        str,
+        by_hand(
+            text(
+                "A [loss](data.md#a-loss-or-a-metric-of-your-own) in place of the target's own; "
+                '`"huber"` for amounts.',
+                '`"huber"`, `"python:module:function"`',
+            )
+        ),
+    ] = ""
+    intercept: Annotated[
+        float,
+        later(
+            by_hand(
+                number(
+                    -20,
+                    20,
+                    'Where the bias of a `"logistic"` with one output begins, by what is public: '
+                    "the log-odds of a rare outcome's rate, -4.5 of one in ninety.",
+                )
+            )
+        ),
+    ] = 0.0
+
+    @property
+    def extractor(self) -> Frozen | None:
+        """What makes features of every record once, before the model sees it; None: nothing."""
+        return None if self.kind == LORA else self.frozen
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether hubbub makes the model, so that everybody can make it again from the study."""
+        return self.kind in MODEL_KINDS and self.kind != LORA

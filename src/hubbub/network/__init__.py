@@ -1,9 +1,0 @@
-"""A study whose parties run apart: each in a process of its own, with its own keys and records.
-
-`party_folder` is what a party has on its own disk, `endpoint` what it answers to a request,
-`requests` how the aggregator asks, `coordinator` how it waits for parties that come and go. The
-order of the protocol is in `hubbub.session`. Between them travels one blob of bytes for each party
-and phase; the engine that carries it is a function, `Phase`, which `nats/` makes of a line to a
-relay, and `size_limits` is how large each blob may be. `join` and `host` are the processes, which
-are imported by their own names: they need models.
-"""

@@ -1,0 +1,1 @@
+"""What an institution runs: its part of the network, its sources, sums collected over weeks."""

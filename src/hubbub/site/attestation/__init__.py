@@ -1,0 +1,1 @@
+"""Evidence of machines: how vendors' platforms make it, and how each is verified."""

@@ -1,0 +1,236 @@
+"""The aggregator's part in a collection: it takes what comes, in any order, and sums one set.
+
+It holds nothing secret, and is trusted with nothing but to go on. What it takes is kept by whoever
+runs it (`frames`); the same frames, taken again, make the same collector. A frame that comes twice
+changes nothing. Of a silo's two deposits the first counts: one whose machine was set back signs
+another, and that is no lie (docs/privacy.md P30).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hubbub.core.errors import ProtocolError
+from hubbub.core.protocol.primitives import ring
+from hubbub.core.protocol.primitives.identity import Keys
+from hubbub.core.protocol.primitives.message_sizes import DIGEST_BYTES
+from hubbub.core.protocol.primitives.wire import Frame, Tag
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.site.collected.collection_opening import CollectionPlace, Opening, key_in
+from hubbub.site.collected.deposit import Deposited, read_deposit, read_vector
+from hubbub.site.collected.fixed_set import FixedSet, check_opening, fixed_set
+from hubbub.site.collected.node import digest_of_shown
+
+
+@dataclass(kw_only=True)
+class Collector:
+    """One collection at the aggregator.
+
+    Args:
+        place: of the collection.
+        round_parameters: the numbers of the sum.
+        collect: its own COLLECT.
+    """
+
+    place: CollectionPlace
+    round_parameters: RoundParameters
+    collect: bytes = field(repr=False)
+    node_keys: dict[int, bytes] = field(default_factory=dict, repr=False)
+    deposits: dict[int, Deposited] = field(default_factory=dict, repr=False)
+    closed: dict[int, frozenset[int]] = field(default_factory=dict)  # by node, of what it has seen
+    fixed: bytes = field(default=b"", repr=False)
+    promises: dict[int, bytes] = field(default_factory=dict, repr=False)
+    totals: dict[int, bytes] = field(default_factory=dict, repr=False)
+    _digests: dict[int, bytes] = field(default_factory=dict, repr=False)  # of DEPOSITs, by silo
+    _seen: dict[int, frozenset[int]] = field(default_factory=dict)  # by node, the silos it saw
+    _opening: Opening | None = None
+    _named: FixedSet | None = None
+
+    @property
+    def opening(self) -> Opening | None:
+        """The opening, once all nodes have sent their keys."""
+        if self._opening is None and len(self.node_keys) == len(self.place.roster.nodes):
+            keys = [self.node_keys[node] for node in self.place.roster.nodes]
+            self._opening = Opening.read(self.place, self.collect, keys)
+        return self._opening
+
+    def take_key(self, data: bytes) -> None:
+        """A node's NODE_KEY; the first of each node counts.
+
+        Raises:
+            ProtocolError: it is none of a node of this collection, for another COLLECT, or no key.
+        """
+        frame = self._from_node(data, Tag.NODE_KEY)
+        key_in(self.place, frame, self.place.parsed(self.collect, Tag.COLLECT, 0).digest)
+        self.node_keys.setdefault(frame.sender, data)
+
+    def take_deposit(self, deposited: Deposited) -> bool:
+        """A silo's deposit; whether it was the first of this silo.
+
+        Raises:
+            ProtocolError: it is none of this opening, or the vector is another.
+        """
+        opening = self._opened()
+        read = read_deposit(self.place, deposited.deposit)
+        check_opening(opening, read)
+        read_vector(self.place, deposited.vector, read, self.round_parameters)
+        if read.silo in self.deposits:
+            return False
+        self.deposits[read.silo] = deposited
+        self._digests[read.silo] = read.digest
+        return True
+
+    def to_look(self, node: int) -> list[int]:
+        """Silos of whose deposits a node has not said yet whether its seed opens."""
+        if self.fixed:
+            return []
+        return sorted(set(self.deposits) - self._seen.get(node, frozenset()))
+
+    def take_look(self, node: int, shown: list[int], data: bytes) -> frozenset[int]:
+        """What a node says of these deposits; the silos whose seeds do not open there.
+
+        Raises:
+            ProtocolError: it says something else, or of others.
+        """
+        frame = self._from_node(data, Tag.LOOKED)
+        name = self.place.roster.name(node)
+        closed, digest = self.round_parameters.read_named(frame, name)
+        mine = digest_of_shown(self._opened(), {silo: self._digests[silo] for silo in shown})
+        if frame.sender != node or digest != mine:
+            raise ProtocolError(
+                f"expected {name} to speak of the deposits that it was shown, got others",
+                culprit="relay",
+            )
+        if not closed <= set(shown):
+            raise ProtocolError("expected a LOOKED about what it was shown", culprit=name)
+        self.closed[node] = self.closed.get(node, frozenset()) | closed
+        self._seen[node] = self._seen.get(node, frozenset()) | set(shown)
+        return closed
+
+    @property
+    def ready(self) -> list[int]:
+        """Silos whose seeds all nodes have opened: who may be in the set."""
+        nodes = self.place.roster.nodes
+        return [
+            silo
+            for silo in sorted(self.deposits)
+            if all(silo in self._seen.get(node, ()) for node in nodes)
+            and not any(silo in self.closed.get(node, ()) for node in nodes)
+        ]
+
+    def fix(self, keys: Keys) -> bytes:
+        """The SET of all that are ready; once, and it is to be kept before anybody sees it.
+
+        Raises:
+            ProtocolError: they are fewer than the quorum.
+        """
+        if self.fixed:
+            return self.fixed
+        ready, least = self.ready, self.round_parameters.quorum
+        if len(ready) < least:
+            raise ProtocolError(f"expected deposits of at least {least} silos, got {len(ready)}")
+        digests = {silo: self._digests[silo] for silo in ready}
+        return fixed_set(self._opened(), keys, digests, self.round_parameters)
+
+    def take_set(self, data: bytes) -> None:
+        """Its own SET, from now on."""
+        self._named = FixedSet.read(self._opened(), data, self.round_parameters)
+        self.fixed = data
+
+    @property
+    def named(self) -> list[int]:
+        """The silos of the set; none before it is fixed."""
+        return [] if self._named is None else sorted(self._named.deposits)
+
+    def take_promise(self, data: bytes) -> None:
+        """A node's SET_PROMISE.
+
+        Raises:
+            ProtocolError: it promises another set.
+        """
+        frame = self._from_node(data, Tag.SET_PROMISE)
+        self._check_named(frame, bytes(frame.payload))
+        self.promises[frame.sender] = data
+
+    def take_total(self, data: bytes) -> None:
+        """A node's SET_TOTAL.
+
+        Raises:
+            ProtocolError: it is of another set, or of another length.
+        """
+        frame = self._from_node(data, Tag.SET_TOTAL)
+        size = self.round_parameters.masked_bytes
+        if len(frame.payload) != size + DIGEST_BYTES:
+            raise ProtocolError(
+                f"expected a SET_TOTAL of {size + DIGEST_BYTES} bytes, got {len(frame.payload)}",
+                culprit=self.place.roster.name(frame.sender),
+            )
+        self._check_named(frame, bytes(frame.payload[size:]))
+        self.totals[frame.sender] = data
+
+    @property
+    def all_promised(self) -> bool:
+        """Whether totals may be asked for."""
+        return bool(self.fixed) and len(self.promises) == len(self.place.roster.nodes)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the sum can be taken."""
+        return self.all_promised and len(self.totals) == len(self.place.roster.nodes)
+
+    def integers(self) -> ring.Integers:
+        """The sum of the set, in grid steps.
+
+        Raises:
+            ProtocolError: somebody has not told its total, so masks are still on it.
+        """
+        if not self.is_complete:
+            raise ProtocolError("expected the totals of all nodes, got fewer; nothing opens")
+        numbers, total = self.round_parameters, self._empty()
+        for silo in self.named:
+            read = read_deposit(self.place, self.deposits[silo].deposit)
+            total += read_vector(self.place, self.deposits[silo].vector, read, numbers)
+        for data in self.totals.values():
+            payload = self.place.parsed(data, Tag.SET_TOTAL).payload
+            total -= ring.from_bytes(payload, numbers.dimension, numbers.word_bits)
+        return ring.representatives(total)
+
+    def frames(self) -> Iterator[bytes]:
+        """All that a verifier needs, in the order in which it follows from what was before."""
+        yield self.collect
+        yield from _in_order(self.node_keys)
+        for silo in self.named:
+            yield from (self.deposits[silo].deposit, self.deposits[silo].vector)
+        yield self.fixed
+        yield from _in_order(self.promises)
+        yield from _in_order(self.totals)
+
+    def _empty(self) -> ring.Residues:
+        return ring.zeros(self.round_parameters.dimension, self.round_parameters.word_bits)
+
+    def _opened(self) -> Opening:
+        if self.opening is None:
+            raise ProtocolError("expected the keys of all nodes first, got fewer")
+        return self.opening
+
+    def _from_node(self, data: bytes, tag: Tag) -> Frame:
+        frame = self.place.parsed(data, tag)
+        if frame.sender not in self.place.roster.nodes:
+            raise ProtocolError(
+                f"expected a {tag.name} of a node, got another's",
+                culprit=self.place.roster.name(frame.sender),
+            )
+        return frame
+
+    def _check_named(self, frame: Frame, digest: bytes) -> None:
+        """What a node says is about the set."""
+        if self._named is None or digest != self._named.digest:
+            raise ProtocolError(
+                f"expected a {frame.tag.name} about the SET, got one about another",
+                culprit=self.place.roster.name(frame.sender),
+            )
+
+
+def _in_order(frames: Mapping[int, bytes]) -> Iterator[bytes]:
+    return (frames[index] for index in sorted(frames))

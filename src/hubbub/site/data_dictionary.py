@@ -1,0 +1,124 @@
+"""A study's data dictionary: what each column means, for the people who fill it at a site."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hubbub.core.errors import StudyError
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.column import Column
+from hubbub.site.omop.omop_keys import Cohort
+
+HEAD = ("column", "role", "kind", "low", "high", "step", "codes", "unit", "missing", "concepts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DictionaryEntry:
+    """One column.
+
+    Args:
+        column: its name.
+        role: "target", "event", "patient", "order", "feature" or "statistics".
+        kind: "number", "code" or "key".
+        low, high: bounds, in the unit; empty where there are none.
+        step: of which values are multiples, counted from low; empty where there is none.
+        codes: spellings that may occur.
+        unit: where the study knows it.
+        missing: what a missing cell means.
+        concepts: OMOP's ids.
+    """
+
+    column: str
+    role: str
+    kind: str
+    low: str = ""
+    high: str = ""
+    step: str = ""
+    codes: tuple[str, ...] = ()
+    unit: str = ""
+    missing: str = "not allowed"
+    concepts: tuple[int, ...] = ()
+
+    def row(self) -> tuple[str, ...]:
+        """As texts, in the order of `HEAD`."""
+        return (
+            *(self.column, self.role, self.kind, self.low, self.high, self.step),
+            *(" | ".join(self.codes), self.unit, self.missing, " ".join(map(str, self.concepts))),
+        )
+
+
+def data_dictionary(study: Study) -> list[DictionaryEntry]:
+    """What each column of a study means.
+
+    Raises:
+        StudyError: the study says nothing of columns.
+    """
+    if not study.data.is_declared or not study.data.columns:
+        raise StudyError(
+            "expected data.columns of files, a query or a cohort, got none; a function of one's "
+            "own says itself what records are"
+        )
+    return [
+        *_keys(study),
+        *_targets(study),
+        *(_entry(study, column) for column in study.data.columns),
+    ]
+
+
+def _keys(study: Study) -> Iterator[DictionaryEntry]:
+    if study.data.patient:
+        yield DictionaryEntry(column=study.data.patient, role="patient", kind="key")
+    if study.data.order:
+        yield DictionaryEntry(
+            column=study.data.order, role="order", kind="number", missing="comes last"
+        )
+
+
+def _targets(study: Study) -> Iterator[DictionaryEntry]:
+    """The target, and the event of a time."""
+    data, outcome = study.data, study.data.outcome
+    if not data.target:
+        return
+    if outcome is None:
+        codes = (*data.negative, *data.positive) or data.classes
+        yield DictionaryEntry(column=data.target, role="target", kind="code", codes=codes)
+        return
+    high = outcome.grid[-1] if outcome.grid else outcome.high
+    low = 0.0 if outcome.grid else outcome.low
+    yield DictionaryEntry(
+        column=data.target, role="target", kind="number", low=f"{low:g}", high=f"{high:g}"
+    )
+    if outcome.event:
+        codes = (*outcome.negative, *outcome.positive)
+        yield DictionaryEntry(column=outcome.event, role="event", kind="code", codes=codes)
+    if outcome.exposure:
+        longest = f"{outcome.exposure_high:g}"
+        yield DictionaryEntry(
+            column=outcome.exposure, role="exposure", kind="number", low="above 0", high=longest
+        )
+
+
+def _entry(study: Study, one: Column) -> DictionaryEntry:
+    """A column that is declared."""
+    request = study.data.request
+    asked = {o.name: o for o in request.omop.columns} if isinstance(request, Cohort) else {}
+    of = asked.get(one.name)
+    concept = of.concept if of else None
+    missing = "not allowed" if one.complete or one.default is None else f"counts as {one.default}"
+    if one.default is None and not one.complete and not (one.feature and study.model):
+        missing = "allowed"
+    spelled = f", also written {' | '.join(one.missing)}" if one.missing else ""
+    low, high = ("", "") if one.categories else (f"{bound:g}" for bound in one.bounds)
+    return DictionaryEntry(
+        column=one.name,
+        role="feature" if one.feature and study.model else "statistics",
+        kind="code" if one.categories else "number",
+        low=low,
+        high=high,
+        step="" if one.step is None else f"{one.step:.15g}",
+        codes=one.categories,
+        unit=concept.unit if concept else "",
+        missing=missing + spelled,
+        concepts=of.concepts if of else (),
+    )

@@ -1,0 +1,239 @@
+"""A networked study from the aggregator's chair: the run folder, the training, the end.
+
+The loop is the same as in one process (`training/loop.py`); only where the sums come from
+differs. What is lost when this process dies is the open sessions: `serve` on the same folder opens
+new ones, and what the silos say that they have paid for counts as spent (docs/privacy.md P15).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hubbub.learning as learning
+from hubbub.core.errors import BudgetError, UserError
+from hubbub.core.kept_pages import kept_pages
+from hubbub.core.ledger.witness import Witness
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.runs.checkpoint import CheckpointWriter
+from hubbub.core.runs.federated import train_federated
+from hubbub.core.runs.loop import Progress, State
+from hubbub.core.runs.prepared_study import PreparedStudy
+from hubbub.core.runs.run_folder import RunFolder, answers_in
+from hubbub.core.runs.run_sessions import RunSessions
+from hubbub.core.study import sources
+from hubbub.core.verification.evidence.audit_result import read_audit
+from hubbub.core.verification.evidence.collecting import collect
+from hubbub.learning.runs.conclusion import conclude
+from hubbub.learning.runs.preparing import prepare
+from hubbub.learning.runs.result import Result
+from hubbub.learning.runs.run_checks import check_plan
+from hubbub.site.network.coordinator import Coordinator
+
+WITNESS = "witness"  # in the aggregator's home: what silos have stated of their ledgers
+_TOLD_EPSILONS = 20
+
+
+def serve(
+    coordinator: Coordinator,
+    out: Path,
+    *,
+    progress: Progress = lambda _step, _row: None,
+    data: Path | None = None,
+) -> Result:
+    """Train a study whose silos are elsewhere, or go on with it where it was interrupted.
+
+    Guarantees:
+        1. Every silo charges its own ledger before it answers, and answers no study, roster or
+           plan that it did not approve.
+        2. A run that was stopped at any point goes on with `serve` on the same folder, in new
+           sessions: no key, mask or noise is used again.
+
+    Args:
+        coordinator: of the study, approved in the aggregator's folder.
+        out: the run's folder, new or interrupted.
+        progress: called after every step.
+        data: the folder that the public test set is in; the home if None.
+
+    Raises:
+        WaitedError: somebody did not come in time.
+        ProtocolError: somebody broke the protocol.
+        IntegrityError: a silo has paid for less than it has answered; in the end the run's folder
+            is whole nevertheless.
+        UserError, StudyError, IntegrityError: as for `hubbub.run`.
+    """
+    began = time.perf_counter()
+    party_folder, study = coordinator.party_folder, coordinator.study
+    whose = [sources.TEST] if sources.has_test_set(study) else []
+    prepared = prepare(study, whose=whose, folder=data or party_folder.home)
+    with run_folder_of(coordinator, out, prepared) as (folder, start, stack):
+        for purpose, answers in answers_in(folder.path):
+            coordinator.answered.setdefault(purpose, Counter()).update(answers)
+        witness = stack.enter_context(Witness(party_folder.home / WITNESS))
+        coordinator.requests.witness = witness
+        sessions = RunSessions(backend=coordinator, plan=prepared.plan, folder=folder, stack=stack)
+        saver = stack.enter_context(CheckpointWriter(folder.keep))
+        prepared, trained = train_federated(
+            prepared,
+            sessions,
+            start=start,
+            progress=progress,
+            keep=saved_as_it_goes(coordinator, prepared, saver),
+            settle=saver.wait,
+            offer=coordinator.standardise,
+            release=coordinator.release,
+            begin=lambda state: _check_left(state, prepared.plan, coordinator),
+        )
+        saver.wait()
+        parts = _closed(coordinator, sessions, trained)
+    result = concluded(coordinator, prepared, trained, folder, parts, began)
+    coordinator.check_paid(parts)
+    return result
+
+
+def concluded(
+    coordinator: Coordinator,
+    prepared: PreparedStudy,
+    trained: State,
+    folder: RunFolder,
+    parts: list[dict[str, Any]],
+    began: float,
+) -> Result:
+    """The end of any run among machines: its results, with evidence of what silos have signed.
+
+    Args:
+        coordinator, prepared, folder: of the run.
+        trained: where its queries ended.
+        parts: the silos' own words about it.
+        began: when this process began it, of `time.perf_counter`.
+    """
+    requests = coordinator.requests
+    result = conclude(
+        prepared,
+        trained,
+        folder,
+        epsilon=prepared.plan.epsilon_after(trained.attempts),
+        evidence=lambda: collect(
+            coordinator.party_folder.keys,
+            folder.path,
+            plan=prepared.plan,
+            roster=requests.roster,
+            parts=parts,
+            attempts=trained.attempts,
+            trust=(),
+        ),
+        began=began,
+    )
+    requests.note("closed", study=prepared.study.name, model=str(folder.path))
+    return result
+
+
+def _check_left(state: State, plan: Plan, coordinator: Coordinator) -> None:
+    """Refuse to begin a training all of whose attempts are used up.
+
+    Raises:
+        BudgetError: no attempt of the study is left.
+    """
+    steps, purpose = plan.mechanism.steps, plan.main.purpose
+    if state.step == 0 and state.attempts >= steps:
+        paid = coordinator.requests.paid.get(purpose, {})
+        listed = ", ".join(f"{name} {count}" for name, count in paid.items())
+        raise BudgetError(
+            f"expected attempts of this study to be left, the silos have paid for {listed} of "
+            f"{steps}; approve the study under another name to run it again"
+        )
+
+
+def _closed(
+    coordinator: Coordinator, sessions: RunSessions, trained: State
+) -> list[dict[str, Any]]:
+    """The silos' own words about the run."""
+    rounds, folder = sessions.opened[sessions.plan.main.purpose].rounds, sessions.folder
+    assert folder is not None, "a networked run has one"  # noqa: S101
+    ended = [session for purpose in folder.purposes for session in folder.sessions(purpose)]
+    parameters = np.asarray(trained.parameters, dtype="<f4").tobytes()
+    parts = coordinator.close(ended, parameters)
+    rounds.recorder.close()
+    return sorted(parts, key=lambda one: str(one.get("silo")))
+
+
+@contextmanager
+def run_folder_of(
+    coordinator: Coordinator, out: Path, prepared: PreparedStudy
+) -> Iterator[tuple[RunFolder, State | None, ExitStack]]:
+    """The run's folder, where an interrupted run stood, and a stack that is closed before it."""
+    kept = coordinator.party_folder.audit(coordinator.study.id)
+    audit = None if kept is None else read_audit(kept, prepared.plan)
+    with (
+        _folder(out, prepared, audit, coordinator) as (folder, start),
+        ExitStack() as stack,
+    ):
+        stack.enter_context(learning.threads_for(prepared.initial.size))
+        stack.enter_context(kept_pages(prepared.initial.size))
+        yield folder, start, stack
+
+
+@contextmanager
+def _folder(
+    out: Path, prepared: PreparedStudy, audit: Mapping[str, Any] | None, coordinator: Coordinator
+) -> Iterator[tuple[RunFolder, State | None]]:
+    """The run's folder, and where an interrupted run stood."""
+    if not (out / "run.json").is_file():
+        fresh = RunFolder.fresh(out, prepared.plan, baseline=None, ledgers=None, audit=audit)
+        with fresh as folder:
+            yield folder, None
+        return
+    with RunFolder.again(out) as (folder, study):
+        if study.id != prepared.study.id or folder.ledgers is not None:
+            raise UserError(
+                f"expected this networked study's run in {out}, got another; choose another --out"
+            )
+        check_plan(out / "plan.json", prepared.plan)
+        folder.keep_audit(audit)
+        kept = folder.last_checkpoint()
+        if kept is not None:
+            coordinator.requests.note("resumed", step=kept.state.step)
+        yield folder, kept.state if kept else None
+
+
+def saved_as_it_goes(
+    coordinator: Coordinator, prepared: PreparedStudy, saver: CheckpointWriter
+) -> Callable[[State], None]:
+    """Where a state goes after every step: to disk, and into the event log, beside the next step.
+
+    The event log's epsilon is what is reached some attempts later: it takes a while to compute, and
+    must not be too small.
+    """
+    requests, study, last = coordinator.requests, prepared.study, time.monotonic()
+    steps = prepared.plan.mechanism.steps
+    every = max(1, steps // _TOLD_EPSILONS)
+
+    def tell(state: State, seconds: float) -> None:
+        due = min(steps, -(-state.attempts // every) * every)
+        epsilon = prepared.plan.epsilon_after(due)
+        requests.note("step", step=state.step, steps=steps, epsilon=epsilon, seconds=seconds)
+        requests.event_log.progress(
+            state.step,
+            steps,
+            study=study.name,
+            step=state.step,
+            epsilon=epsilon,
+            attempts=state.attempts,
+            seconds_last_step=seconds,
+        )
+
+    def keep(state: State) -> None:
+        nonlocal last
+        now = time.monotonic()
+        seconds, last = now - last, now
+        # That an attempt was begun is in the transcript: no heads of ledgers.
+        saver.keep(state, {}, then=partial(tell, state, seconds))
+
+    return keep

@@ -1,0 +1,337 @@
+"""`hubbub join --check`: whether this party could take part, found out without taking part.
+
+Nothing is trained, answered, charged or written, and no lock is taken, so that it may run beside
+the process that takes part. What is found says nothing about records but that they can be read.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from hubbub import VERSION
+from hubbub.core.disk import open_ordinary, why_of
+from hubbub.core.errors import (
+    DataError,
+    HubbubError,
+    UserError,
+    with_extra,
+)
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.study import imported_code, sources
+from hubbub.core.study.attested_roles import AttestedRole
+from hubbub.core.study.study import Study
+from hubbub.core.verification.attestation.attested_claims import REPORT_DATA_BYTES
+from hubbub.core.verification.attestation.study_attestation import clock, judge
+from hubbub.learning.queries.training_warnings import about_own_code
+from hubbub.site.attestation.devices import MachineAttester
+from hubbub.site.network.join import (
+    Machine,
+    check_records,
+    check_role,
+    relay_of,
+)
+from hubbub.site.network.nats.address import Relay
+from hubbub.site.network.nats.login_trial import LoginTrial, ShownCertificate, tried
+from hubbub.site.network.nats.tls import TELL_DAYS
+from hubbub.site.network.party_folder import COLLATERAL, LEDGER, PartyFolder
+
+_GIB = 1 << 30
+_DISK = _GIB // 2  # bytes for ledger, event log and models
+_LIBRARIES = _GIB // 2  # bytes of memory for torch and what it needs at a step
+_UNPACKED = 20  # bytes of memory for each of a file of records, while it is read
+_READ_WHOLE = 1 << 24  # bytes of a file that is read in a few seconds
+_SKEW = timedelta(days=1)  # as much as `tls.check` allows
+_MEMORY = Path("/proc/meminfo")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What came of one check.
+
+    Args:
+        check: its name.
+        found: in words; if it is not well, a sentence with what to do.
+        well: whether it is as it should be.
+    """
+
+    check: str
+    found: str
+    well: bool = True
+
+
+def checkup(
+    party_folder: PartyFolder,
+    machine: Machine,
+    *,
+    url: str | None = None,
+    roster: Roster | None = None,
+) -> list[Checked]:
+    """Look at everything that taking part needs, in some ten seconds at most.
+
+    Args:
+        party_folder: the party's folder.
+        machine: what belongs to the party on this machine.
+        url: of the relay, if it is another than the roster's.
+        roster: of a party that has approved nothing yet.
+
+    Raises:
+        UserError: it is the aggregator's folder.
+        StudyError: the party has no transport key.
+    """
+    check_role(party_folder)
+    with ThreadPoolExecutor(1) as pool:
+        relayed = pool.submit(lambda: list(_relay(party_folder, url, roster, machine)))
+        own = [
+            _found("approval", lambda: _approval(party_folder)),
+            *(
+                [_found("data", lambda: _data(party_folder, machine))]
+                if party_folder.role == "silo"
+                else []
+            ),
+            *_models(party_folder),
+            _found(
+                "disk",
+                lambda: _disk(
+                    party_folder.home, (machine.ledger or party_folder.home / LEDGER).parent
+                ),
+            ),
+            _found("memory", lambda: _memory(party_folder, machine)),
+            _found("versions", lambda: _versions(party_folder.role)),
+            *_evidence(party_folder),
+        ]
+        return [*relayed.result(), *own]
+
+
+def _found(check: str, look: Callable[[], str]) -> Checked:
+    """What a look finds, or what is wrong."""
+    try:
+        return Checked(check=check, found=look())
+    except HubbubError as error:
+        return Checked(check=check, found=str(error), well=False)
+
+
+def _relay(
+    party_folder: PartyFolder, url: str | None, roster: Roster | None, machine: Machine
+) -> Iterator[Checked]:
+    """What is found of the relay, by one log-in to each of its servers."""
+    try:
+        relay = relay_of(party_folder, url, roster, machine.certificate)
+        trials = tried(relay, party_folder.keys)
+    except HubbubError as error:
+        yield Checked(check="reachability", found=str(error), well=False)
+        return
+    for trial in trials:
+        yield _found("reachability", partial(_reachability, trial))
+        yield _found("certificate", partial(_certificate, relay, trial))
+    yield _found(
+        "clock", lambda: _clock([trial.certificate for trial in trials if trial.certificate])
+    )
+
+
+def _reachability(trial: LoginTrial) -> str:
+    if trial.why:
+        raise UserError(
+            f"expected to log in to the relay, got: {trial.why}; see with whoever runs it that it "
+            "is up, that firewalls let this machine out to it, and that it has this roster"
+        )
+    return f"logged in at {trial.url}"
+
+
+def _certificate(relay: Relay, trial: LoginTrial) -> str:
+    shown = trial.certificate
+    if shown is None:
+        raise UserError(
+            f"expected a certificate of {trial.url} that is believed, got none; see what is said "
+            "of its reachability"
+        )
+    if relay.pin and shown.pin != relay.pin:
+        raise UserError(
+            f"expected the relay's key {relay.pin.hex()[:16]} of the roster, got "
+            f"{shown.pin.hex()[:16]}; ask the aggregator which is right before anything else"
+        )
+    left = (shown.ends - datetime.now(UTC)) / timedelta(days=1)
+    if left < TELL_DAYS:
+        raise UserError(
+            f"expected the relay's certificate to hold for {TELL_DAYS} days or more, it ends on "
+            f"{shown.ends:%F}; have it renewed with hubbub relay, where the relay runs"
+        )
+    vouched = "the key is the roster's" if relay.pin else "a public CA vouches for it"
+    return f"{shown.begins:%F} to {shown.ends:%F}, {left:.0f} days left; {vouched}"
+
+
+def _clock(shown: list[ShownCertificate]) -> str:
+    """A relay tells no time: its certificate's dates are all that this clock is compared with."""
+    now = datetime.now(UTC)
+    if not shown:
+        raise UserError(
+            f"expected the relay's certificate to compare this clock with ({now:%F %T} UTC), got "
+            "none; see what is said of its reachability"
+        )
+    for one in shown:
+        if not one.begins - _SKEW <= now <= one.ends:
+            raise UserError(
+                f"expected this clock within the relay's certificate, {one.begins:%F} to "
+                f"{one.ends:%F}, got {now:%F %T} UTC; set the clock, or have it renewed"
+            )
+    return f"{now:%F %T} UTC, within the dates of the relay's certificate; the relay tells no time"
+
+
+def _approval(party_folder: PartyFolder) -> str:
+    names = [study.name for study in party_folder.studies()]
+    if not names:
+        raise UserError("expected a study that is approved here, found none; hubbub approve it")
+    return ", ".join(names)
+
+
+def _data(party_folder: PartyFolder, machine: Machine) -> str:
+    """Whether each study's records can be had; files of some size are opened, not read."""
+    studies = party_folder.studies()
+    near = []
+    for study in studies:
+        check_records(party_folder, study, machine)
+        if said := _try_records(study, party_folder, machine):
+            near.append(f"{study.name} has {said}")
+    found = "readable" if studies else "nothing is approved that has any"
+    return "; ".join([found, *near])
+
+
+def _try_records(study: Study, party_folder: PartyFolder, machine: Machine) -> str:
+    """How near a silo is to the most that a study lets it hold, where that is read here."""
+    folder = machine.data or party_folder.home
+    path = sources.file_of(study, party_folder.name, folder)
+    if study.data.is_extracted:  # it was read, and is kept: a join reads no database any more
+        return party_folder.read(study, machine.data)
+    if path is None:
+        if study.data.source in study.own_code:
+            imported_code.keep(study, [study.data.source])
+        sources.named_object(study.data.source, "data.source")
+        return ""
+    try:
+        open_ordinary(path).close()
+    except OSError as error:
+        raise DataError(
+            f"expected to read {path.resolve()}, got: {why_of(error)}; see who may read it"
+        ) from None
+    return party_folder.read(study, machine.data) if path.stat().st_size <= _READ_WHOLE else ""
+
+
+def _models(party_folder: PartyFolder) -> Iterator[Checked]:
+    """What is seen of approved models that are not hubbub's own, on made-up records."""
+    if party_folder.role == "silo" and _version("torch"):
+        for study in party_folder.studies():
+            if about_own_code(study):
+                yield _found("model", partial(_model, study))
+
+
+def _model(study: Study) -> str:
+    from hubbub.learning import tried_model
+
+    imported_code.keep(study)  # the bytes that were approved, and no others
+    seen = tried_model(study)
+    if seen is None:
+        return f"{study.name}: not tried; it can be where model.inputs is stated"
+    if seen.work_varies:
+        return (
+            f"{study.name}: takes made-up records, but does more for one than for another: how "
+            "long it takes tells of records, which is outside epsilon"
+        )
+    if seen.method == "loop":
+        return (
+            f"{study.name}: takes made-up records row by row, with the same work for each; for "
+            "others it may do more"
+        )
+    return f"{study.name}: takes made-up records, with the same work for any"
+
+
+def _evidence(party_folder: PartyFolder) -> Iterator[Checked]:
+    """Whether this machine's evidence would be enough, where an approved study asks for some."""
+    asked = [
+        study.attestation.of(party_folder.role)
+        for study in party_folder.studies()
+        if study.attestation
+    ]
+    for role in filter(None, asked):
+        yield _found("evidence", partial(_shown, party_folder, role))
+
+
+def _shown(party_folder: PartyFolder, role: AttestedRole) -> str:
+    """Evidence that is made, verified, and shown to nobody."""
+    at, nothing = clock(), bytes(REPORT_DATA_BYTES)
+    shown = MachineAttester(party_folder.home / COLLATERAL)(role.platform, nothing, at)
+    claims = judge(shown, role, nothing, at)
+    return f"{role.platform}, enough until {datetime.fromtimestamp(claims.until, UTC):%F %T} UTC"
+
+
+def _disk(*folders: Path) -> str:
+    free = []
+    for folder in folders:
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise UserError(
+                f"expected {folder.resolve()} to be a folder that can be written, it is not; make "
+                "it, or see who may write there"
+            )
+        free.append(shutil.disk_usage(folder).free)
+        if free[-1] < _DISK:
+            raise UserError(
+                f"expected {_DISK / _GIB:g} GiB free where {folder.resolve()} lies, found "
+                f"{free[-1] / _GIB:.2f}; make room: a ledger that cannot be written answers nothing"
+            )
+    return f"{min(free) / _GIB:.1f} GiB free"
+
+
+def _memory(party_folder: PartyFolder, machine: Machine) -> str:
+    """Roughly; to whole GiB, so that nothing finer of the records' size is told."""
+    free, need = _available(), 0
+    if party_folder.role == "silo":
+        need = -(-(_LIBRARIES + _UNPACKED * _largest(party_folder, machine)) // _GIB)
+    if free is None:
+        return "not known on this system"
+    if free < need * _GIB:
+        raise UserError(
+            f"expected some {need} GiB of memory for torch and the records, found "
+            f"{free / _GIB:.1f} available; end what else runs here, or add memory"
+        )
+    return f"{free / _GIB:.1f} GiB available"
+
+
+def _largest(party_folder: PartyFolder, machine: Machine) -> int:
+    """Bytes of the largest file of records."""
+    folder = machine.data or party_folder.home
+    paths = [sources.file_of(study, party_folder.name, folder) for study in party_folder.studies()]
+    return max((path.stat().st_size for path in paths if path and path.is_file()), default=0)
+
+
+def _available() -> int | None:
+    """Bytes of memory, as the system estimates them; None if it does not."""
+    try:
+        lines = _MEMORY.read_text(encoding="utf-8").splitlines()
+        return next(
+            int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")
+        )
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+def _versions(role: str) -> str:
+    torch, nats = _version("torch"), _version("nats-py")
+    if role == "silo" and torch is None:
+        raise UserError(f"expected torch to be installed at a silo; {with_extra('learn,net')}")
+    libraries = {"hubbub": VERSION, "Python": platform.python_version()}
+    libraries |= {"torch": torch or "none", "nats-py": nats or "none"}
+    return ", ".join(f"{name} {version}" for name, version in libraries.items())
+
+
+def _version(library: str) -> str | None:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return None

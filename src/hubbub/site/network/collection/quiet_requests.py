@@ -1,0 +1,12 @@
+"""Asking parties of which most are away, which is no event."""
+
+from __future__ import annotations
+
+from hubbub.site.network.requests import Requests
+
+
+class QuietRequests(Requests):
+    """Asks as `Requests` does, and does not warn of who does not answer."""
+
+    def note_missing(self, name: str, deadline: float, why: str) -> None:
+        """Nobody is expected at any moment."""

@@ -1,0 +1,167 @@
+"""A consortium on one machine, with everything that a real one has: processes, keys, TLS, a relay.
+
+Every party gets a folder of its own; the aggregator, the silos and the compute nodes are processes
+that meet on the loopback only. What is done is what docs/network.md tells administrators to do.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import signal
+import socket
+import tomllib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from hubbub.core.disk import write_text
+from hubbub.core.errors import HubbubError, UserError, with_extra
+from hubbub.core.study.attested_roles import SOFTWARE
+from hubbub.core.study.study import Study
+from hubbub.site.attestation.software import own_code
+from hubbub.site.network.aggregator_process import named_relay
+from hubbub.site.network.key_files import roster_of, write_roster
+from hubbub.site.network.party_folder import RELAY, PartyFolder
+from hubbub.site.network.party_process import Command, PartyProcess, read_libraries
+
+_END_SECONDS = 10.0
+
+Tell = Callable[[str], None]
+
+
+@dataclass(kw_only=True)
+class DemoConsortium:
+    """Everybody's folder, below one folder.
+
+    Args:
+        folder: new.
+        study: what all have approved.
+        members: silos and nodes.
+        command: hubbub's, for the processes.
+        joined: their processes.
+    """
+
+    folder: Path
+    study: Study
+    members: tuple[str, ...]
+    command: Command = field(repr=False)
+    joined: dict[str, PartyProcess] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def made(
+        cls, folder: Path, toml: str, nodes: int, tell: Tell, command: Command
+    ) -> DemoConsortium:
+        """Keys, the roster and the approvals.
+
+        Args:
+            folder: new or empty.
+            toml: a study, whose compute nodes and roster are filled in.
+            nodes: compute nodes.
+            tell: told each thing that is done.
+            command: hubbub's, for the processes.
+        """
+        tables = tomllib.loads(toml)
+        members = dict.fromkeys(tables["parties"]["names"], "silo")
+        members |= {f"node-{number}": "node" for number in range(1, nodes + 1)}
+        url = f"tls://localhost:{_free_port()}"
+        tell(f"the aggregator: hubbub keygen aggregator --role aggregator --relay {url}")
+        home = folder / "aggregator"
+        relay, key = named_relay(home / RELAY, url, None)
+        sites = [PartyFolder.made(home, "aggregator", "aggregator", relay=relay, relay_key=key)]
+        tell("each other party: hubbub keygen NAME --role ROLE --home NAME")
+        sites += [PartyFolder.made(folder / name, name, role) for name, role in members.items()]
+        tell("somebody: hubbub roster */identity.toml --out roster.toml")
+        roster = roster_of([party_folder.keys.identity for party_folder in sites])
+        write_roster(folder / "roster.toml", roster)
+        tables["parties"] |= {"compute_nodes": nodes, "roster": roster.digest.hex()}
+        study = Study.parse(tomli_w.dumps(tables))
+        write_text(folder / "study.toml", study.as_toml())
+        tell("each party: hubbub approve study.toml --roster roster.toml --home NAME")
+        for party_folder in sites:
+            party_folder.approve(study, roster)
+        return cls(folder=folder, study=study, members=tuple(members), command=command)
+
+    @property
+    def run(self) -> Path:
+        """The run's folder, at the aggregator."""
+        return PartyFolder.opened(self.folder / "aggregator").run(self.study.id)
+
+    def join(self, name: str) -> None:
+        """Start a silo's or a node's process."""
+        self.joined[name] = self._process(name, "join", "--home", str(self.folder / name))
+
+    def serve(self, *options: str) -> PartyProcess:
+        """Start the aggregator's process, which prints a JSON object."""
+        home = ("--home", str(self.folder / "aggregator"))
+        toml = str(self.folder / "study.toml")
+        return self._process("aggregator", "serve", toml, *home, "--json", *options)
+
+    def _process(self, name: str, *arguments: str) -> PartyProcess:
+        """hubbub in a process of its own, whose words go to files in the party's folder."""
+        home = self.folder / name
+        return PartyProcess(
+            self.command, arguments, output=home / "output.txt", log=home / "errors.txt"
+        )
+
+    def end(self) -> None:
+        """Ask all processes to end, and wait for them."""
+        for process in self.joined.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.joined.values():
+            process.end(_END_SECONDS)
+
+
+def attested(toml: str) -> str:
+    """A study whose silos are believed, by evidence of the platform that shows nothing."""
+    said = tomllib.loads(toml)
+    role = {"platform": SOFTWARE, "measurements": [{"code": own_code().hex()}]}
+    said["parties"]["trust"] = "tee"
+    said["attestation"] = dict.fromkeys(("aggregator", "node", "silo"), role)
+    return tomli_w.dumps(said)
+
+
+def run_demo(
+    folder: Path, toml: str, *, nodes: int, tell: Tell, command: Command
+) -> dict[str, Any]:
+    """The whole thing, from keys to a model.
+
+    Returns:
+        What `hubbub serve --json` prints.
+
+    Raises:
+        UserError: the engine is not installed.
+        HubbubError: the run did not end well; the folder's logs say why.
+    """
+    if importlib.util.find_spec("nats") is None:
+        raise UserError(f"expected the library nats-py to be installed; {with_extra('net')}")
+    read_libraries(command)
+    folder.mkdir(parents=True, exist_ok=True)
+    consortium = DemoConsortium.made(folder, toml, nodes, tell, command)
+    with ExitStack() as stack:
+        stack.callback(consortium.end)
+        tell("aggregator: hubbub serve study.toml --home aggregator")
+        process = consortium.serve()
+        stack.callback(process.end, _END_SECONDS)
+        tell(f"{len(consortium.members)} parties: hubbub join --home NAME")
+        for name in consortium.members:
+            consortium.join(name)
+        if process.wait():
+            raise HubbubError(
+                f"expected the demo to end well, it ended with code {process.returncode}; see "
+                f"{folder}/*/errors.txt and {folder / 'aggregator' / 'events.jsonl'}"
+            )
+    results: dict[str, Any] = json.loads(process.output.read_text(encoding="utf-8"))
+    return results
+
+
+def _free_port() -> int:
+    """A port of the loopback that is free."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

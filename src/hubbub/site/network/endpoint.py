@@ -1,0 +1,391 @@
+"""A party's side of a networked study: every request becomes an answer, and nothing else happens.
+
+Theory of operation. An endpoint trusts its own folder and its own installation. The study that a
+session is opened for is looked up among those approved here; everything that follows is checked by
+the party itself (`session/party.py`), the same as in one process. So whoever carries the requests
+can delay them or lose them, not more. One request is answered at a time. An error becomes a refusal
+of a few known words; its sentence stays in this party's event log.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hubbub import VERSION
+from hubbub.core.errors import HubbubError, ProtocolError
+from hubbub.core.planning.mask_degree import is_sparse
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import Query
+from hubbub.core.protocol.agreement.mask_stream import MaskStream
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.randomness import SecureSource
+from hubbub.core.protocol.primitives.wire import (
+    EVERYBODY,
+    Frame,
+    Tag,
+    parse,
+    unverified,
+)
+from hubbub.core.session.ask import Call
+from hubbub.core.session.attestation_exchange import AttestedSession
+from hubbub.core.session.layout import layout_of, round_parameters_of
+from hubbub.core.session.party import Membership, Party
+from hubbub.core.session.session_offer import RefusedError, SessionOffer
+from hubbub.core.study.study import Study
+from hubbub.core.verification.attestation.study_attestation import Attester, StudyAttestation
+from hubbub.site.attestation.devices import MachineAttester
+from hubbub.site.network.collection.asked import COLLECTING
+from hubbub.site.network.collection.party_side import PartySide
+from hubbub.site.network.envelope import answer, read_request
+from hubbub.site.network.event_log import WAITING, EventLog
+from hubbub.site.network.own_refusals import OwnRefusals
+from hubbub.site.network.party_folder import COLLATERAL, PartyFolder
+from hubbub.site.network.refusal import Refusal
+from hubbub.site.network.session_notes import MOST_GRAPHS, FruitlessError
+from hubbub.site.network.session_state import SessionState
+from hubbub.site.network.size_limits import OFFER_LIMIT
+
+# A party's randomness in its n-th session of a study; tests choose it, nobody else does.
+SourceOf = Callable[[int], SecureSource]
+
+
+class Endpoint(ABC):
+    """One party's side.
+
+    Args:
+        party_folder: the party's own folder.
+        event_log: where it writes what happens.
+        mask_stream: how masks are added; changes speed only.
+        source_of: its randomness; the operating system's if None.
+        attester: makes this machine's evidence; its devices if None.
+    """
+
+    def __init__(
+        self,
+        party_folder: PartyFolder,
+        event_log: EventLog,
+        *,
+        mask_stream: MaskStream | None = None,
+        source_of: SourceOf | None = None,
+        attester: Attester | None = None,
+    ) -> None:
+        self.party_folder, self.event_log = party_folder, event_log
+        self.collections: PartySide
+        self._attester = attester or MachineAttester(party_folder.home / COLLATERAL)
+        self._mask_stream = mask_stream or MaskStream()
+        self._source_of = source_of or (lambda _: SecureSource())
+        self._lock = threading.Lock()
+        # the newest of study and purpose
+        self._sessions: dict[tuple[bytes, str], SessionState] = {}
+        # of each study the newest that was set up, in which its end may come
+        self._finished: dict[bytes, SessionState] = {}
+        self._begun = 0  # sessions, since this party was started
+        self._study_of: dict[bytes, bytes] = {}  # of each of them
+        self._revoked: set[bytes] = set()  # those of them that were ended from here
+        self._asked: tuple[bytes, Call] | None = None  # the study and the call that is answered
+        self._refusals = OwnRefusals(event_log)
+
+    @property
+    def roster(self) -> Roster:
+        """Everybody, as this party's own folder says."""
+        return self.party_folder.roster
+
+    def answer(self, request: bytes) -> bytes:
+        """What this party says to a request; never an exception."""
+        with self._lock:
+            sent = self._answer_or_refusal(request)
+            self.event_log.add(bytes_received=len(request), bytes_sent=len(sent))
+            return sent
+
+    def repeats(self, request: bytes) -> bool:
+        """Whether an answer that was given may be given again: not once its study is withdrawn."""
+        with self._lock:
+            try:
+                call, session, parts = read_request(request)
+                if call in COLLECTING:  # whose study stands in its frames
+                    return self.party_folder.approves(unverified(_one(parts[:1])).study)
+                self._check_approval(session)
+            except RefusedError:
+                return False
+            except HubbubError:
+                return True
+            return session not in self._revoked  # though the study be approved again
+
+    def look(self) -> None:
+        """Look at the folder, though nobody asks: what is withdrawn or replaced there is over.
+
+        Raises:
+            ReplacedError, StudyError: this process cannot speak for this party any more.
+        """
+        with self._lock:
+            begun = {session.study.id for session in self._sessions.values()}
+            for study in begun | self._refusals.studies:
+                if not self.party_folder.approves(study):
+                    self._forget(study)
+        self.party_folder.check_place()
+
+    def _answer_or_refusal(self, request: bytes) -> bytes:
+        """An answer, or a refusal."""
+        self._asked = None
+        try:
+            call, session, parts = read_request(request)
+            return answer(self._answered(call, session, parts))
+        except Exception as error:  # noqa: BLE001 (a party that raises would not be heard again)
+            if isinstance(error, HubbubError) and not error.free_of_records:
+                self.event_log.say(str(error))
+            return self._refusal(request, Refusal.of(error))
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a session is set up here that is not over."""
+        return any(
+            session.party.agreed and not session.closed for session in self._sessions.values()
+        )
+
+    @property
+    def largest_request(self) -> int:
+        """Bytes of what may be asked as things are; on any thread."""
+        return max(
+            [
+                OFFER_LIMIT,
+                *(session.limits.largest_request for session in [*self._sessions.values()]),
+            ]
+        )
+
+    def known(self, _study: bytes, _session: bytes) -> bool:
+        """Whether what the party has on disk shows that it took part in a session before."""
+        return False
+
+    @abstractmethod
+    def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
+        """The party's own plan, and the query that a session is opened for."""
+
+    @abstractmethod
+    def party(
+        self,
+        study: Study,
+        offer: SessionOffer,
+        plan: Plan,
+        planned: PlannedQuery[Query],
+        membership: Membership,
+    ) -> Party:
+        """The party in a new session."""
+
+    @abstractmethod
+    def answer_to(self, state: SessionState, call: Call, parts: Sequence[bytes]) -> list[bytes]:
+        """The answer to a call of an open session."""
+
+    def close(self) -> None:  # noqa: B027 (not every party has something open)
+        """Leave; what is open on disk is closed."""
+
+    def ready(self, study: Study) -> dict[str, Any]:
+        """What else the aggregator is told when a session is opened."""
+        return {}
+
+    def _answered(self, call: Call, session: bytes, parts: Sequence[bytes]) -> list[bytes]:
+        """The parts of the answer."""
+        if call is Call.OPEN:
+            return self._open(parts)
+        if call in COLLECTING:
+            return self._collected(call, session, parts)
+        self._check_approval(session)
+        state = self._found(call, session)
+        if call is Call.PING:  # for the relay's eyes too: nothing rests on it
+            if state is None or state.party.agreed is None:
+                return []
+            if state.study.id in self._refusals.studies:
+                self.check_able()  # others would pay for what it cannot do
+            return [self._frame(session, state.study.id, Tag.READY, b"")]
+        if state is None:
+            raise RefusedError(
+                "no-session",
+                f"expected a session that was opened here, got {call.name} of another; after a "
+                "restart the aggregator sets a new one up",
+            )
+        self._asked = (state.study.id, call)
+        answered = self.answer_to(state, call, parts)
+        if call is Call.FINISH:
+            self._finished[state.study.id] = state
+            self.event_log.note("set-up")
+        self._check_approval(session)  # a sum takes a while: what was withdrawn stays here
+        self._refusals.answered(state.study.id, call)
+        return answered
+
+    def _collected(self, call: Call, collection: bytes, parts: Sequence[bytes]) -> list[bytes]:
+        """The answer to a call of a sum that is open for weeks."""
+        study = unverified(_one(parts[:1])).study
+        self._asked = (study, call)
+        answered = self.collections.answer(call, collection, parts)
+        self._refusals.answered(study, call)
+        return answered
+
+    def _found(self, call: Call, session: bytes) -> SessionState | None:
+        """The session that a call is about; an earlier one only if the call ends the study."""
+        ending = self._finished.values() if call is Call.CLOSE else ()
+        known = (*self._sessions.values(), *ending)
+        return next((one for one in known if one.session == session), None)
+
+    def _check_approval(self, session: bytes) -> None:
+        """What was approved when a session was opened still is; else the session is over, for good.
+
+        Raises:
+            RefusedError: it is not.
+        """
+        study = self._study_of.get(session)
+        if study is None or self.party_folder.approves(study):
+            return
+        self._forget(study)
+        raise RefusedError(
+            "not-approved",
+            "expected a study that is still approved here with its roster, it was withdrawn or the "
+            "roster replaced; approve it, or a new one, with the roster that holds now",
+        )
+
+    def _forget(self, study: bytes) -> None:
+        """End all sessions of a study, and what is known of its troubles."""
+        self._revoked |= {one for one, its_study in self._study_of.items() if its_study == study}
+        for key, one in list(self._sessions.items()):
+            if one.study.id != study:
+                continue
+            self._leave(key)
+            if not one.closed:  # else nothing was going on
+                self.event_log.warn("revoked", study=one.study.name, purpose=one.offer.purpose)
+                self.event_log.state(state=WAITING)
+        self._finished.pop(study, None)
+        self._refusals.forget(study)
+
+    def _leave(self, key: tuple[bytes, str]) -> None:
+        """No round follows in a session."""
+        left = self._sessions.pop(key, None)
+        if left is not None:
+            left.end()
+
+    def check_able(self) -> None:  # noqa: B027 (not every party writes down what it answers)
+        """Whether this party could do its part now; raises if it knows that it could not."""
+
+    def _permit(self, study: Study) -> None:
+        """A mask graph more may be drawn: so many are paid for (docs/privacy.md P4)."""
+        if not is_sparse(study.parties):
+            return
+        try:
+            drawn = self.party_folder.notes.draw_graph(study.id)
+        except FruitlessError as error:
+            raise RefusedError("graphs", str(error)) from None
+        if not drawn:
+            raise RefusedError(
+                "failed",
+                f"expected at most {MOST_GRAPHS} mask graphs for “{study.name}”, got one more; "
+                "approve it under another name, if these were not drawn to find a weak one",
+            )
+
+    def _open(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Approved here? The same plan? Then a place is made for the session."""
+        data = _one(parts)
+        header = unverified(data)  # to look its study up; `parse` verifies it below
+        study_id, session = header.study, header.session
+        self._asked = (study_id, Call.OPEN)
+        study = self.party_folder.study(study_id)
+        roster = self.roster if study else None
+        if study is None or roster is None or study.parties.roster != roster.digest.hex():
+            raise RefusedError(
+                "not-approved",
+                f"expected an approved study, got {study_id.hex()[:16]}; approve it with hubbub "
+                "approve, if it shall run",
+            )
+        frame = parse(data, roster, study=study_id, session=session)
+        if frame.tag is not Tag.OPEN or frame.sender != 0 or frame.receiver != EVERYBODY:
+            raise ProtocolError("expected an OPEN of the aggregator, got another", culprit="relay")
+        # First: who keeps an offer that was refused has it looked at, and told of, only once. A
+        # process does not forget its own sessions, though the note of them be gone.
+        known = session in self._study_of or self.known(study_id, session)
+        if known or not self.party_folder.notes.open_session(session):
+            raise ProtocolError("expected a new session, got an old one again", culprit="relay")
+        offer = SessionOffer.read(frame.payload, roster.name(0))
+        plan, planned = self.prepared(study, offer)
+        round_parameters = round_parameters_of(planned)
+        offer.check(round_parameters)
+        self.check_able()
+        self._begun += 1
+        self._study_of[session] = study_id
+        attested = self._attested(study, roster, session, offer)
+        membership = Membership(
+            keys=self.party_folder.keys,
+            roster=roster,
+            index=roster.parties.index(self.party_folder.keys.identity),
+            study=study_id,
+            session=session,
+            round_parameters=round_parameters,
+            layout=layout_of(plan),
+            offer=bytes(frame.payload),
+            source=self._source_of(self._begun),
+            attested=attested,
+            mask_stream=self._mask_stream,
+        )
+        state = SessionState(
+            study=study,
+            offer=offer,
+            plan=plan,
+            membership=membership,
+            party=self.party(study, offer, plan, planned, membership),
+        )
+        self._leave((study_id, offer.purpose))
+        self._sessions[study_id, offer.purpose] = state
+        payload = json.dumps({"version": VERSION, **self.ready(study)}).encode()
+        self.event_log.note("session", study=study.name, purpose=offer.purpose)
+        ready = self._frame(session, study_id, Tag.READY, payload)
+        self._refusals.answered(study_id, Call.OPEN)
+        return [ready, *state.party.take(Call.OPEN, [])()]
+
+    def _attested(
+        self, study: Study, roster: Roster, session: bytes, offer: SessionOffer
+    ) -> AttestedSession | None:
+        """The session in which evidence is shown, where the study asks for some."""
+        if study.attestation is None:
+            return None
+        return AttestedSession(
+            attests=StudyAttestation(asked=study.attestation, attester=self._attester),
+            roster=roster,
+            study=study.id,
+            session=session,
+            at=offer.at,
+        )
+
+    def _frame(
+        self, session: bytes, study: bytes, tag: Tag, payload: bytes, receiver: int = 0
+    ) -> bytes:
+        """A control message, to the aggregator if nobody else is named."""
+        return Frame(
+            tag=tag,
+            study=study,
+            session=session,
+            sender=self.party_folder.index,
+            receiver=receiver,
+            payload=payload,
+        ).sealed(self.party_folder.keys)
+
+    def _refusal(self, request: bytes, refusal: Refusal) -> bytes:
+        """Say no to one request in known words, and write down here what went wrong."""
+        self.event_log.add(refusals=1)
+        why, culprit = refusal.why, refusal.culprit
+        self.event_log.warn("refused", why=why, culprit=culprit, said=refusal.said)
+        if refusal.own and self._asked is not None:
+            self._refusals.add(*self._asked, why)
+        return answer([refusal.sealed(request, self.party_folder.keys, self._index_or_everybody())])
+
+    def _index_or_everybody(self) -> int:
+        """The party's place, also where its folder cannot be read any more."""
+        try:
+            return self.party_folder.index
+        except HubbubError:
+            return EVERYBODY
+
+
+def _one(parts: Sequence[bytes]) -> bytes:
+    if len(parts) != 1:
+        raise ProtocolError(f"expected one frame, got {len(parts)}", culprit="relay")
+    return parts[0]

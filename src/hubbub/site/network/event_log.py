@@ -1,0 +1,251 @@
+"""What a party writes down as it goes: one line an event, for machines and for people.
+
+A line is a JSON object with the time, the party, the event and a few plain values. Nothing of it is
+secret: callers give counts of bytes, seconds, names and sentences of errors, never values of
+records, their statistics, keys or vectors. The last known state is also kept as `status.json`,
+replaced all at once, and every half minute while the process lives. A log that has grown large
+becomes `events.jsonl.1`, and a new one begins.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hubbub.core.disk import (
+    appending,
+    json_value,
+    read_bytes,
+    why_of,
+    write_all,
+    write_text,
+)
+from hubbub.core.errors import UserError
+
+LOG, STATUS = "events.jsonl", "status.json"
+_LARGEST = 1 << 23  # bytes of a log
+BEAT = 30.0  # seconds between two signs of life in the status
+
+Say = Callable[[str], None]
+Tell = Callable[[dict[str, Any]], None]
+# Where a party stands: no line yet, nobody to answer, at work, cut off, over.
+CONNECTING, WAITING, TRAINING, LOST, DONE = "connecting", "waiting", "training", "lost", "done"
+# What happened, and what to do, for people.
+_SENTENCES = {
+    "session": "{study}: a session for {purpose} is being set up",
+    "set-up": "the session is set up; rounds may come",
+    "answered": "{attempts} attempts answered so far; epsilon of this study {epsilon}",
+    "refused": "refused to answer ({why}): {said}",
+    "revoked": "{study}: withdrawn here, or its roster replaced; its session for {purpose} is over",
+    "waiting": "waiting for {parties}; start hubbub join there, or wait",
+    "open": "session for {purpose} set up among {parties} parties in {seconds:.1f} s",
+    "missing": "{whom} did not answer within {deadline:g} s: {then}",
+    "declined": "{whom} refuses: {reason}",
+    "attempt": "round {round}: attempt {attempt} was aborted; {then}",
+    "list": "list {number} of {records} tokens is mixed: {seconds:.1f} s",
+    "complaint": "{whom} complains about the list; it is opened to see who lied",
+    "step": "step {step} of {steps}: epsilon {epsilon:.3f}, {seconds:.2f} s",
+    "unsigned": "no signed part of {parties}: the evidence is without what their ledgers hold",
+    "closed": "{study} is done; the model is in {model}",
+    "resumed": "going on after step {step}",
+    "came": "{whom} has come: {come} of {silos}",
+    "reminder": "{study}: open until {until}; waiting for {missing}; hubbub join --once there",
+    "seed": "{whom} cannot open what {silo} has sealed for it; {silo} is left out; look at both",
+    "fixed": "the set is fixed: {silos} silos; all nodes are waited for: {missing}",
+    "deposited": "{study}: the deposit is made and kept here; no other is ever sent",
+    "received": "{study}: the aggregator has the deposit; nothing is left to do here",
+    "told": "{study}: the total is told, and the key of this sum is erased",
+    "connected": "connected to the relay",
+    "unconnected": "not connected: {why}",
+    "relay": "{said}",
+    "twice": "two processes take part as {whom}: its folder was copied, or its keys were stolen; "
+    "end one of them",
+    "moved": "the new roster names another relay; going there",
+    "left": "the aggregator has ended; waiting for it to serve again",
+    "silent": "nothing was heard of the aggregator for {seconds:.0f} s",
+    "heard": "the aggregator is heard again",
+    "lost": "round {round}: {said}; a new session is set up",
+    "version": "{whom}: {said}; install the same everywhere",
+    "unbelieved": "{whom} says that it has paid for {count} attempts, which too few others say; "
+    "the run goes on as if it had not",
+    "set-back": "{whom} says that it has paid for {count} attempts, it has answered or told of "
+    "{least}: its folder was set back; it takes no part until the newest copy is there",
+    "older": "the ledger of {whom} has {rows} rows, it has stated {before} before: its folder was "
+    "set back; it takes no part until the newest copy is there",
+    "garbled": "from {whom}, nothing that can be used: {said}",
+    "stopped": "stopped: {said}",
+}
+
+
+def last_status(home: Path) -> dict[str, Any]:
+    """Where a party stood last, and how many seconds ago.
+
+    Raises:
+        UserError: its folder tells of no study.
+    """
+    path = home / STATUS
+    try:
+        status: dict[str, Any] = json_value(read_bytes(path))
+        status["age_seconds"] = max(0.0, time.time() - status.pop("time"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
+        raise UserError(
+            f"expected a party's folder that has taken part in a study, found no {path}; check the "
+            "path"
+        ) from None
+    return status
+
+
+@dataclass(kw_only=True)
+class EventLog:
+    """Where one party's events go.
+
+    Args:
+        party: its name.
+        folder: of the files; None: nothing is written.
+        say: told each event as a sentence.
+        tell: told each event as it is written down.
+    """
+
+    party: str
+    folder: Path | None = None
+    say: Say = lambda _: None
+    tell: Tell = lambda _: None
+    _begun: tuple[float, int] | None = field(default=None, repr=False)
+    _state: dict[str, Any] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def note(self, event: str, **values: Any) -> None:
+        """Write an ordinary event down."""
+        self._write("info", event, values)
+
+    def warn(self, event: str, **values: Any) -> None:
+        """Write down an event that somebody should look at; the status has the last one."""
+        self._write("warning", event, values)
+        self.state(last_error=sentence(event, values))
+
+    def line(self, up: bool, why: str) -> None:
+        """The line to the relay comes up, goes down, or cannot be had."""
+        if up:
+            self.note("connected")
+            self.add(reconnects=int("reconnects" in self._state))
+            self.state(connected=True, unconnected="", last_error="")
+        else:
+            self.warn("unconnected", why=why)
+            self.state(connected=False, unconnected=sentence("unconnected", {"why": why}))
+
+    def state(self, **values: Any) -> None:
+        """Change what is known of the present: step, epsilon, bytes, seconds."""
+        with self._lock:
+            self._state.update(values)
+            if self.folder is None:
+                return
+            whole = {"party": self.party, "time": time.time(), **self._state}
+            status = json.dumps(whole, indent=2) + "\n"
+            with self._surviving():
+                write_text(self.folder / STATUS, status, durable=False)
+
+    @contextmanager
+    def beating(self, seconds: float = BEAT) -> Iterator[None]:
+        """Write the status anew every so often meanwhile: who reads it knows that somebody lives.
+
+        A process that was killed or frozen, or cannot write its folder, leaves an old one.
+        """
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(seconds):
+                self.state()
+
+        thread = threading.Thread(target=beat, daemon=True, name="beat")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def progress(self, done: int, steps: int, **values: Any) -> None:
+        """Change the state in the middle of training: how far it is, and how long it will take.
+
+        Args:
+            done: steps that are done, of this many.
+            steps: of the whole study.
+            values: what else is known.
+        """
+        now = time.monotonic()
+        self._begun = self._begun or (now, done)
+        since, first = self._begun
+        if done > first:
+            values["seconds_left"] = (steps - done) * (now - since) / (done - first)
+        percent = 100 * done / steps
+        self.state(
+            state=TRAINING, steps=steps, percent=percent, last_progress=time.time(), **values
+        )
+
+    def over(self) -> None:
+        """The study is over."""
+        self.state(state=DONE)
+
+    def current(self, name: str) -> Any:
+        """What the state has under a name; None if nothing."""
+        return self._state.get(name)
+
+    def known(self) -> dict[str, Any]:
+        """All of the state, as it is now."""
+        with self._lock:
+            return dict(self._state)
+
+    def add(self, **amounts: float) -> None:
+        """Add to what is counted in the state, without writing it yet."""
+        with self._lock:
+            for name, amount in amounts.items():
+                self._state[name] = self._state.get(name, 0) + amount
+
+    def answered(self) -> None:
+        """An attempt was answered, now."""
+        self.add(answers=1)
+        with self._lock:
+            self._state["last_progress"] = time.time()
+
+    def _write(self, level: str, event: str, values: dict[str, Any]) -> None:
+        line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}
+        with self._lock, self._surviving():
+            if self.folder is not None:
+                _append(self.folder / LOG, json.dumps(line) + "\n")
+        self.say(sentence(event, values))
+        self.tell(line)
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """A full disk costs lines of the event log, and no answer; ledgers are elsewhere."""
+        try:
+            yield
+        except OSError as error:
+            self.say(f"expected to write the event log in {self.folder}, got: {why_of(error)}")
+
+
+def _append(path: Path, line: str) -> None:
+    """A line at the end of a log that everybody may read, or of a new one."""
+    if path.exists() and path.stat().st_size > _LARGEST:
+        path.replace(path.with_name(path.name + ".1"))
+    with appending(path) as file:
+        write_all(file, line.encode())
+
+
+def sentence(event: str, values: Mapping[str, Any]) -> str:
+    """An event in one line."""
+    pattern = _SENTENCES.get(event)
+    try:
+        return pattern.format(**values) if pattern else f"{event}: {_listed(values)}"
+    except (KeyError, ValueError, TypeError):
+        return f"{event}: {_listed(values)}"
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -1,0 +1,329 @@
+"""A silo's or a compute node's process: its folder, its line, and the loop between them.
+
+What can be checked without the others is checked before anything else: the approved studies, the
+files of records. The line is connected while the libraries for models are still being read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hubbub.core.errors import (
+    HubbubError,
+    StudyError,
+    UserError,
+    loggable,
+)
+from hubbub.core.kept_pages import one_arena
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.study import sources
+from hubbub.core.study.study import Study
+from hubbub.site.network.endpoint import Endpoint
+from hubbub.site.network.event_log import (
+    CONNECTING,
+    DONE,
+    LOST,
+    TRAINING,
+    WAITING,
+    EventLog,
+)
+from hubbub.site.network.folder_lock import alone
+from hubbub.site.network.nats.address import Relay
+from hubbub.site.network.nats.answering import Answering
+from hubbub.site.network.nats.tls import RelayCertificate
+from hubbub.site.network.party_folder import LEDGER, PartyFolder
+from hubbub.site.network.size_limits import OFFER_LIMIT
+
+_STEP = 1.0  # seconds
+_SILENCE = 20.0  # seconds after which an aggregator at work is missed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a party's administrator says of this machine.
+
+    Args:
+        data: the folder that a study's file names are relative to; the home if None.
+        ledger: of the silo's data set; in the home if None.
+        device: where gradients are made.
+        certificate: of a leaf relay here, by which it is believed; of the roster's relay if None.
+    """
+
+    data: Path | None = None
+    ledger: Path | None = None
+    device: str = "auto"
+    certificate: Path | None = None
+
+
+def relay_of(
+    party_folder: PartyFolder,
+    url: str | None,
+    roster: Roster | None = None,
+    certificate: Path | None = None,
+) -> Relay:
+    """Where the relay is: as the roster says, or at another URL.
+
+    Args:
+        party_folder: the party's folder.
+        url: of the relay, if it is another.
+        roster: of a party that has approved nothing yet, and so has none in its folder.
+        certificate: of what is at the URL, where that is a leaf relay; else the roster's key holds.
+
+    Raises:
+        UserError: none of them says it.
+    """
+    if certificate is not None:
+        if not url:
+            raise UserError("expected --relay with --relay-certificate, got none; name the leaf")
+        return Relay.of(url, RelayCertificate(path=certificate, key=certificate).pin)
+    named = (roster or party_folder.roster).parties[0]
+    if not (url or named.relay):
+        raise UserError(
+            "expected the relay's URL with --relay, got none, and the roster names none; ask the "
+            "aggregator"
+        )
+    return Relay.of(url or named.relay, named.relay_key)
+
+
+def join(
+    party_folder: PartyFolder,
+    relay: Relay,
+    machine: Machine,
+    event_log: EventLog,
+    *,
+    url: str | None = None,
+    until: Callable[[], bool] = lambda: False,
+    once: float | None = None,
+) -> None:
+    """Take part, until asked to end.
+
+    What is approved, withdrawn or replaced in the folder meanwhile holds at once: a session of
+    another roster is over, and where a new roster names another relay, that is gone to.
+
+    Args:
+        party_folder: the party's folder.
+        relay: where the relay is.
+        machine: what belongs to the party on this machine.
+        event_log: where events go.
+        url: of the relay, where it is not the roster that says it.
+        until: whether to end; asked every second.
+        once: end when the aggregator says that nothing is left to do here for now; it may take so
+            many seconds without a word until then. None: stay.
+
+    Raises:
+        UserError: it is the aggregator's folder, another process works with it, or, with `once`,
+            the aggregator was not heard.
+        DataError: a file of records is not there, or is not as its study says.
+        StudyError: a new roster does not list this party any more.
+        ReplacedError: there are new keys in the folder; a new process reads them.
+    """
+    check(party_folder, machine)
+    with alone(party_folder.home):
+        event_log.state(state=CONNECTING)
+        try:
+            _Joined(party_folder, relay, machine, event_log, url, once).run(until)
+        except HubbubError as error:
+            event_log.warn("stopped", said=loggable(error))
+            event_log.state(state=LOST)
+            raise
+
+
+def check(party_folder: PartyFolder, machine: Machine) -> list[str]:
+    """Whether what is approved can be run here; the studies' names.
+
+    Files of records are read before anybody is told that this party is there: of a silo whose file
+    is refused, others learn that it has not joined.
+
+    Raises:
+        UserError, DataError: it cannot.
+    """
+    check_role(party_folder)
+    studies = party_folder.studies()
+    for study in studies:
+        check_records(party_folder, study, machine)
+        party_folder.read(study, machine.data)  # code of others runs when it is asked for
+    return [study.name for study in studies]
+
+
+def check_role(party_folder: PartyFolder) -> None:
+    """Refuse a party that does not join, or that no relay would know.
+
+    Raises:
+        UserError: it is the aggregator.
+        StudyError: it has no transport key.
+    """
+    if party_folder.role == "aggregator":
+        raise UserError("expected a silo or a compute node, got the aggregator; use hubbub serve")
+    if not party_folder.keys.identity.transport:
+        raise StudyError(
+            f"expected a transport key of {party_folder.name}, found none in "
+            f"{party_folder.home}; make its keys with this version of hubbub keygen"
+        )
+
+
+def check_records(party_folder: PartyFolder, study: Study, machine: Machine) -> None:
+    """Refuse a silo's folder without the file of a study's records.
+
+    Raises:
+        DataError: it is not there.
+    """
+    if party_folder.role == "silo":
+        sources.check_file(study, party_folder.name, machine.data or party_folder.home)
+
+
+class _Joined:
+    """A party that takes part."""
+
+    def __init__(
+        self,
+        party_folder: PartyFolder,
+        relay: Relay,
+        machine: Machine,
+        event_log: EventLog,
+        url: str | None,
+        once: float | None = None,
+    ) -> None:
+        self._site, self._machine, self._log, self._url = party_folder, machine, event_log, url
+        self._once, self._heard = once, time.monotonic()
+        self._endpoint: Endpoint | None = None
+        self._silent = self._ended = False
+        self._gone = False  # the aggregator has said goodbye, and has asked nothing since
+        self._reached = relay
+        self._named = self._relay() or relay
+        self._line: Answering
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Answer, until asked to end."""
+        try:
+            while not (self._ended or until()):
+                with self._line_to(self._reached) as self._line:
+                    self._answer_here(until)
+        finally:
+            if self._endpoint is not None:
+                self._endpoint.close()
+
+    def _answer_here(self, until: Callable[[], bool]) -> None:
+        """Answer, until asked to end or to go to another relay."""
+        endpoint = self._endpoint = self._endpoint or _endpoint(
+            self._site, self._machine, self._log
+        )
+        while not until():
+            self._line.step(_STEP)
+            endpoint.look()
+            if self._once is not None and self._is_done(endpoint, self._once):
+                self._ended = True
+                return
+            named = self._relay()
+            if named is not None and named != self._named:
+                self._named = self._reached = named
+                self._log.note("moved")
+                return
+            self._listen()
+
+    def _is_done(self, endpoint: Endpoint, patience: float) -> bool:
+        """Whether nothing is left to do here for now.
+
+        Raises:
+            UserError: the aggregator was not heard for too long.
+        """
+        if endpoint.collections.at_rest or self._gone:
+            return True
+        if time.monotonic() - self._heard > patience:
+            raise UserError(
+                f"expected the aggregator to say within {patience:g} s that nothing is left to do "
+                "here, it was not heard; see that hubbub serve --until runs, and come again"
+            )
+        return False
+
+    def _line_to(self, relay: Relay) -> Answering:
+        one_arena()  # for the line's thread
+        return Answering(
+            relay,
+            self._site.keys,
+            self._answer,
+            self._told,
+            self._left,
+            twice=lambda: self._log.warn("twice", whom=self._site.name),
+            most=self._largest_request,
+            repeats=self._repeats,
+        )
+
+    def _relay(self) -> Relay | None:
+        """Where the relay is by the roster of this moment; None where that says nothing."""
+        try:
+            return relay_of(self._site, self._url, certificate=self._machine.certificate)
+        except UserError:
+            return None
+
+    def _answer(self, request: bytes) -> bytes:
+        assert self._endpoint is not None  # noqa: S101 (made before the first step)
+        self._gone = False
+        try:
+            return self._endpoint.answer(request)
+        finally:
+            self._heard = time.monotonic()
+
+    def _largest_request(self) -> int:
+        """Bytes of what may be asked."""
+        return OFFER_LIMIT if self._endpoint is None else self._endpoint.largest_request
+
+    def _repeats(self, request: bytes) -> bool:
+        assert self._endpoint is not None  # noqa: S101 (made before the first step)
+        return self._endpoint.repeats(request)
+
+    def _told(self, up: bool, why: str) -> None:
+        """The line comes up, or goes down."""
+        before = self._log.current("state")
+        self._log.line(up, why)
+        down = CONNECTING if before == CONNECTING else LOST
+        after = self._state_here if up else down
+        if before != DONE:
+            self._log.state(state=after)
+
+    @property
+    def _state_here(self) -> str:
+        """Whether a study goes on, or is waited for, when the line is up."""
+        at_work = self._endpoint is not None and self._endpoint.at_work
+        return TRAINING if at_work and not self._gone else WAITING
+
+    def _left(self) -> None:
+        """The aggregator says goodbye."""
+        self._gone = True
+        if self._log.current("state") != DONE:
+            self._log.note("left")
+            self._log.state(state=WAITING)
+
+    def _listen(self) -> None:
+        """Miss an aggregator that is not heard any more, in the middle of its study."""
+        silence = self._line.silence
+        silent = silence is not None and silence > _SILENCE
+        if silent == self._silent or (silent and self._log.current("state") != TRAINING):
+            return
+        self._silent = silent
+        if silence is None:  # it has left, which was told
+            return
+        if silent:
+            self._log.warn("silent", seconds=silence)
+        else:
+            self._log.note("heard")
+        self._log.state(state=LOST if silent else self._state_here)
+
+
+def _endpoint(party_folder: PartyFolder, machine: Machine, event_log: EventLog) -> Endpoint:
+    """A silo's or a compute node's endpoint."""
+    if party_folder.role == "node":
+        from hubbub.site.network.node_endpoint import NodeEndpoint
+
+        return NodeEndpoint(party_folder, event_log)
+    from hubbub.site.network.silo_endpoint import SiloEndpoint
+
+    return SiloEndpoint(
+        party_folder,
+        event_log,
+        data=machine.data or party_folder.home,
+        ledger=machine.ledger or party_folder.home / LEDGER,
+        device=machine.device,
+    )

@@ -1,0 +1,227 @@
+"""What a party's event log knows of the present, for programs that watch it: HTTP on 127.0.0.1.
+
+`/metrics` is for Prometheus, `/healthz` says 200 or 503 and why. Both read the state that `status`
+prints too; nothing in it is secret, or follows from records. Nothing can be set here.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from socket import SHUT_RDWR
+from socketserver import ThreadingMixIn
+from typing import Any, cast
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from hubbub.core.errors import UserError, with_extra
+from hubbub.site.network.event_log import (
+    BEAT,
+    CONNECTING,
+    DONE,
+    LOST,
+    TRAINING,
+    WAITING,
+    EventLog,
+)
+
+_HOST = "127.0.0.1"
+_PATIENCE = 5.0  # seconds for a request
+_MOST_CONNECTIONS = 32
+_ROOM_SECONDS = 0.01  # until who came first is hung up on
+_STATES = (CONNECTING, WAITING, TRAINING, LOST, DONE)
+_WELL = (WAITING, TRAINING, DONE)
+# From the name in the state to that at Prometheus, and what it says. Counters begin with a process.
+_COUNTERS = {
+    "answers": ("hubbub_attempts_answered", "Attempts that this party has answered."),
+    "bytes_sent": ("hubbub_bytes_sent", "Bytes of requests or answers sent."),
+    "bytes_received": ("hubbub_bytes_received", "Bytes of requests or answers received."),
+    "refusals": ("hubbub_refusals", "Requests refused: here, or at the aggregator by others."),
+    "reconnects": ("hubbub_reconnects", "Times that the line to the relay has come back."),
+}
+_GAUGES = {
+    "connected": ("hubbub_connected", "Whether there is a line to the relay."),
+    "step": ("hubbub_step", "Steps of the study that are done, at the aggregator."),
+    "steps": ("hubbub_steps", "Steps of the study in all."),
+    "attempts": ("hubbub_attempts", "Attempts that the epsilon pays for."),
+    "epsilon": ("hubbub_epsilon", "Epsilon of the study that is spent by now."),
+    "refusing": ("hubbub_refusing", "Whether this party cannot do its part; /healthz says why."),
+    "left_out": ("hubbub_left_out", "Parties that are missing, at the aggregator."),
+    "parties_refusing": ("hubbub_parties_refusing", "Those of them that say they cannot."),
+    "last_progress": (
+        "hubbub_last_progress_timestamp_seconds",
+        "When an attempt was last answered; at the aggregator, a step done. Since 1970.",
+    ),
+}
+
+
+def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, dict[str, str]]:
+    """Whether a party is connected, can take part, and does so or waits; and what is wrong.
+
+    Who is missing at others, or waits for them, is no matter of this party's health.
+
+    Args:
+        state: as the event log has it, or `last_status` of another process.
+        most_age: seconds that a status may be old: its process writes it every `BEAT`.
+    """
+    now = state.get("state", CONNECTING)
+    if (age := state.get("age_seconds", 0.0)) > most_age:
+        reason = f"wrote its status {age:.0f} s ago: it has ended, is frozen, or cannot write"
+        return False, {"state": now, "reason": reason}
+    if refusing := state.get("refusing"):
+        return False, {"state": now, "reason": f"refuses to take part: {refusing}"}
+    if not state.get("connected"):
+        return False, {"state": now, "reason": state.get("unconnected") or "not connected yet"}
+    if now in _WELL:
+        return True, {"state": now}
+    return False, {"state": now, "reason": state.get("last_error") or "no study goes on"}
+
+
+@contextmanager
+def monitored(event_log: EventLog, port: int | None) -> Iterator[None]:
+    """Answer on a port of 127.0.0.1 meanwhile.
+
+    Args:
+        event_log: whose state is shown.
+        port: nothing is shown if None.
+
+    Raises:
+        UserError: the port is taken, or the library is not installed.
+    """
+    if port is None:
+        yield
+        return
+    page = _page(event_log)
+    try:
+        server = make_server(_HOST, port, page, server_class=_Server, handler_class=_Quiet)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or "no such port"
+        raise UserError(
+            f"expected a free port of {_HOST} for --metrics-port, got {port}: {why}; name another"
+        ) from None
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True, name="monitor")
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Each request has a thread: who holds a connection open keeps nobody else from being heard.
+
+    There are so many at most: the one that was held longest makes room.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._held: dict[Any, None] = {}  # the oldest first
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin a thread, once there is room for it."""
+        while not self._places.acquire(timeout=_ROOM_SECONDS):
+            for oldest in list(self._held)[:1]:
+                self._held.pop(oldest, None)
+                with suppress(OSError):  # it has just ended
+                    oldest.shutdown(SHUT_RDWR)
+        self._held[request] = None
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the system has no thread left
+            self._leave(request)
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and make room."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._leave(request)
+
+    def _leave(self, request: Any) -> None:
+        self._held.pop(request, None)
+        self._places.release()
+
+    def handle_error(self, *_: Any) -> None:
+        """Who asked has left, or never said what."""
+
+
+class _Quiet(WSGIRequestHandler):
+    """Requests are in no log."""
+
+    timeout = _PATIENCE
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class _Collected:
+    """The numbers of a state, as the client library wants them.
+
+    Args:
+        event_log: whose state it is.
+    """
+
+    def __init__(self, event_log: EventLog) -> None:
+        self._log = event_log
+
+    def collect(self) -> Iterable[Any]:
+        """One family for each number that is known."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        state, party = self._log.known(), [self._log.party]
+        for kind, names in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+            for key, (name, words) in names.items():
+                if key in state:
+                    family = kind(name, words, labels=["party"])
+                    family.add_metric(party, _number(state[key]))
+                    yield family
+        states = GaugeMetricFamily(
+            "hubbub_state",
+            "1 for the state that it is in, 0 for others.",
+            labels=["party", "state"],
+        )
+        for one in _STATES:
+            states.add_metric([*party, one], float(one == state.get("state", CONNECTING)))
+        yield states
+
+
+def _number(value: Any) -> float:
+    """A value of the state as a gauge: of names how many, of words whether there are any."""
+    if isinstance(value, list):
+        return float(len(value))
+    return float(value != "" if isinstance(value, str) else value)
+
+
+def _page(event_log: EventLog) -> Callable[..., Iterable[bytes]]:
+    """The two pages, as WSGI has it."""
+    try:
+        from prometheus_client import CollectorRegistry, make_wsgi_app
+    except ImportError:
+        raise UserError(
+            "expected the library prometheus-client to be installed for --metrics-port; "
+            + with_extra("net")
+        ) from None
+    registry = CollectorRegistry()
+    registry.register(_Collected(event_log))
+    metrics = make_wsgi_app(registry)
+
+    def page(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/metrics":
+            return cast("Iterable[bytes]", metrics(environ, start))
+        if environ["PATH_INFO"] != "/healthz":
+            start("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"/healthz or /metrics\n"]
+        well, state = health(event_log.known())
+        status = "200 OK" if well else "503 Service Unavailable"
+        start(status, [("Content-Type", "application/json"), ("Cache-Control", "no-store")])
+        return [json.dumps(state).encode() + b"\n"]
+
+    return page

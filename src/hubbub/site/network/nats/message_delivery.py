@@ -1,0 +1,237 @@
+"""What one end knows of the other: a message on its way in each direction, and signs of life.
+
+Theory of operation. A server hands messages on in order while both ends are connected, and forgets
+them when one is not. So pieces are lost in runs, at a connection's end. Who is newly connected says
+HELLO; then either end asks how much of its message has come, and sends nothing more of it before
+the other has said from where to go on. Who waits for long without news asks as well. No end sends
+more than a few pieces ahead of what it knows to have come, so that no queue grows on a slow line. A
+newer message takes the place of an older one: the aggregator waits for one answer of a party.
+
+Whoever is at the other end may send what it likes. So of each word the newest alone waits to be
+sent; a message is taken in up to a size that its receiver states beforehand, and a reply once; and
+what came to nothing is counted as `waste`, by which the line stops hearing those who flood it.
+
+Time comes in as an argument; what is to be sent is asked for with `due`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from hubbub.site.network.engine import MOST_BYTES
+from hubbub.site.network.nats.pieces import (
+    DIGEST_BYTES,
+    WINDOW,
+    Incoming,
+    Outgoing,
+    Packet,
+    PacketKind,
+)
+
+BEAT_SECONDS = 5.0
+_TWICE_SECONDS = 60.0  # without a sign of two processes, until they are news again
+_PATIENCE, _MOST_PATIENCE = 10.0, 30.0  # seconds without news until the other end is asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A whole message that has come, and its SHA-256."""
+
+    number: int
+    data: bytes = field(repr=False)
+    digest: bytes = field(default=b"", repr=False, compare=False)
+
+
+@dataclass(kw_only=True)
+class MessageDelivery:
+    """One end's view of the other.
+
+    Args:
+        replies: only the answer to the message that was sent last is taken in.
+        present: whether the other is there; None if it was never heard of.
+        heard: when it was last heard of, in seconds.
+        most: bytes of a message that is taken in; of a reply, as `send` says.
+        waste: packets that came and brought nothing, so far.
+        too_large: bytes of the message that was refused last, for its size; 0 for none.
+        twice: how often it was news that two processes take part as the other end or, as the
+            aggregator says, as this one.
+    """
+
+    replies: bool
+    present: bool | None = None
+    heard: float = 0.0
+    most: int = MOST_BYTES
+    waste: int = 0
+    too_large: int = 0
+    twice: int = 0
+    _me: bytes = field(default_factory=lambda: os.urandom(DIGEST_BYTES), repr=False)
+    _other: bytes = field(default=b"", repr=False)
+    _others: deque[bytes] = field(default_factory=lambda: deque(maxlen=8), repr=False)
+    _words: dict[PacketKind, Packet] = field(default_factory=dict, repr=False)
+    _going: Outgoing | None = field(default=None, repr=False)
+    _coming: Incoming | None = field(default=None, repr=False)
+    _twice_at: float = -math.inf
+    _newest: int = -1
+    _replied: bool = False
+    _asking: bool = False
+    _since: float = 0.0
+    _patience: float = _PATIENCE
+    _beat: float = 0.0
+
+    def send(
+        self, number: int, message: bytes, digest: bytes, now: float, most: int = MOST_BYTES
+    ) -> None:
+        """Have a message sent, with its SHA-256, in the place of the one before.
+
+        Args:
+            number, message, digest: of it.
+            now: in seconds.
+            most: bytes that a reply to it may have.
+        """
+        self._going = Outgoing(number=number, digest=digest, message=message)
+        if self.replies:
+            self.most, self.too_large, self._replied = most, 0, False
+        self._patience, self._since, self._asking = _PATIENCE, now, False
+
+    def settle(self) -> None:
+        """Nothing more is wanted of what was sent."""
+        self._going = None
+
+    def say(self, kind: PacketKind) -> None:
+        """Have a word sent that is of no message."""
+        self._words[kind] = Packet(kind=kind, digest=self._me)
+
+    def connected(self) -> None:
+        """Hear that this end is newly connected."""
+        self._words.clear()
+        self.say(PacketKind.HELLO)
+        self._ask()
+
+    def due(self) -> Packet | None:
+        """The next packet to send, if there is one."""
+        if self._words:
+            return self._words.pop(next(iter(self._words)))
+        return self._going.next() if self._going and not self._asking else None
+
+    def pass_time(self, now: float) -> None:
+        """See what is due by itself: a sign of life, a question."""
+        if now - self._beat >= BEAT_SECONDS:
+            self._beat = now
+            self.say(PacketKind.BEAT)
+        waits = self._going is not None and (self.replies or not self._going.there)
+        if waits and now - self._since >= self._patience:
+            self._since, self._patience = now, min(_MOST_PATIENCE, 2 * self._patience)
+            self._ask()
+
+    def hear(self, packet: Packet, now: float) -> Message | None:
+        """Take a packet in; a message, if it is whole now."""
+        self.heard, self.present = now, packet.kind is not PacketKind.BYE
+        if packet.kind is PacketKind.HAVE:
+            self._told(packet, now)
+            return None
+        if packet.kind is PacketKind.PIECE:
+            return self._joined(packet, now)
+        self.waste += 1
+        if packet.kind in (PacketKind.HELLO, PacketKind.BEAT):
+            self._met(packet.digest, now)
+        if packet.kind is PacketKind.HELLO:
+            self._newest = -1
+            self.say(PacketKind.BEAT)
+            self._ask()
+        elif packet.kind is PacketKind.TWICE and not self.replies:
+            self._see_twice(now)
+        elif packet.kind is PacketKind.ASK and self._begun(packet):
+            self._since = now
+            self._answer(again=True)
+        return None
+
+    def _met(self, name: bytes, now: float) -> None:
+        """Hear which process the other end is; one that was started again does not come back.
+
+        Both are told as often as they take turns: a word may be lost like all others.
+        """
+        if name == self._other:
+            return
+        if name in self._others:
+            self._see_twice(now)
+            self.say(PacketKind.TWICE)
+        self._others.append(self._other)
+        self._other = name
+
+    def _see_twice(self, now: float) -> None:
+        """See a sign of two processes."""
+        self.twice += now - self._twice_at > _TWICE_SECONDS
+        self._twice_at = now
+
+    def _ask(self) -> None:
+        """Ask how much has come of what is on its way."""
+        if self._going is not None:
+            self._asking = True
+            self._words[PacketKind.ASK] = self._going.word(PacketKind.ASK)
+
+    def _told(self, packet: Packet, now: float) -> None:
+        """Hear how much of a message has come."""
+        going = self._going
+        if going is None or (going.number, going.digest) != (packet.number, packet.digest):
+            self.waste += 1
+            return
+        self._asking = self._asking and not packet.again
+        if going.told(packet.place, again=packet.again):
+            self._since, self._patience = now, _PATIENCE
+        else:
+            self.waste += WINDOW if packet.again else 1  # all of which is sent once more
+
+    def _joined(self, packet: Packet, now: float) -> Message | None:
+        """A piece of a message that comes here."""
+        if not self._begun(packet) or self._coming is None:
+            self.waste += 1
+            return None
+        self._since, coming = now, self._coming
+        before, waiting = coming.had, coming.waiting
+        whole = coming.take(packet)
+        if (coming.had, coming.waiting) == (before, waiting):
+            self.waste += 1
+        elif coming.had < before:  # another hash: all of it comes anew
+            self.waste += coming.count
+        self._answer()
+        if whole is None:
+            return None
+        self._replied = self.replies
+        return Message(number=packet.number, digest=packet.digest, data=whole)
+
+    def _begun(self, packet: Packet) -> bool:
+        """Whether a packet is of the message that comes here, or of a new one that may come."""
+        if self.replies and (self._going is None or packet.number != self._going.number):
+            return False
+        if packet.size > self.most:  # before anything of it is kept
+            self.too_large = packet.size
+            return False
+        if self._coming is not None and self._coming.is_of(packet):
+            return True
+        if packet.number < self._newest and packet.kind is PacketKind.PIECE:
+            return False  # it comes late, and nobody waits for it
+        if self._coming is not None and self._coming.number == packet.number:
+            if self._replied:
+                return False
+            self.waste += self._coming.had + 1  # two messages as one: pieces are thrown away
+        self._coming, self._newest = Incoming.of(packet), packet.number
+        return True
+
+    def _answer(self, *, again: bool = False) -> None:
+        """Say how much has come; who was asked to send on is not told less by a later word."""
+        assert self._coming is not None  # noqa: S101 (of which a packet came)
+        packet, before = self._coming.answer(again=again), self._words.get(PacketKind.HAVE)
+        if (
+            before
+            and before.again
+            and (before.number, before.digest)
+            == (
+                packet.number,
+                packet.digest,
+            )
+        ):
+            packet = replace(packet, again=True)
+        self._words[PacketKind.HAVE] = packet

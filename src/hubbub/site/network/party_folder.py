@@ -1,0 +1,453 @@
+"""What a party has on its own disk: keys, the roster it was given, and the studies it approved.
+
+    keys.toml            private keys; only its owner reads it
+    identity.toml        the public half, to be given to the others
+    roster.toml          everybody's public halves, got outside the system
+    approved/ID.*        studies that this party's administrator has approved: approval_files.py
+    audits/ID.json       what audits of studies have found, for their evidence (aggregator only)
+    ledger.sqlite        what the silo's data set has spent (another place may be named)
+    sessions, graphs     what was opened and drawn here, and paid for: session_notes.py
+    paid
+    witness, witnessed   what silos have stated of their ledgers: at the aggregator, and at silos
+    lock                 held by the process that serves or joins here
+    runs/ID              the aggregator's runs
+    collateral           what the vendor of this machine's processor publishes about it, where a
+                         study asks for evidence that needs it
+    relay                the aggregator's: what its own relay reads, its certificate and key
+
+Nothing in it ever comes over the network but `witnessed`, on which nothing here rests. A study is
+believed if its id is approved here, the roster if the study names its digest. Both are read again
+whenever it matters, so that a process that runs for months knows what was approved, withdrawn or
+replaced a second ago; and as bytes, since the times of a file are what whoever copies it says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hubbub.core.disk import PRIVATE, write_text
+from hubbub.core.errors import (
+    DataError,
+    HubbubError,
+    IntegrityError,
+    StudyError,
+    UserError,
+)
+from hubbub.core.planning.mask_degree import is_sparse
+from hubbub.core.planning.silo_capacity import capacity_of
+from hubbub.core.protocol.primitives.identity import Keys, Roster
+from hubbub.core.study import (
+    code_hashes,
+    imported_code,
+    known_code,
+    sources,
+)
+from hubbub.core.study.extracts import extract
+from hubbub.core.study.extracts.extract import home_of
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.audit_result import write_audit
+from hubbub.site.network.approval_files import APPROVED, ApprovalFiles
+from hubbub.site.network.collection.kept_frames import KEY, open_keys
+from hubbub.site.network.folder_lock import alone
+from hubbub.site.network.key_files import (
+    Unlock,
+    check_roster,
+    identity_beside,
+    identity_toml,
+    keys_of,
+    keys_toml,
+    read_roster,
+    roster_in,
+    text_of,
+    write_roster,
+)
+from hubbub.site.network.session_notes import SessionNotes
+
+KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
+HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
+AUDITS = "audits"
+RELAY, LEDGER, COLLATERAL = "relay", "ledger.sqlite", "collateral"
+_ID = re.compile(r"[0-9a-f]{64}")
+_T = TypeVar("_T")
+
+
+class ReplacedError(HubbubError):
+    """What a process began with was replaced on its disk: a new process is what it takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyFolder:
+    """A party's folder, read and checked.
+
+    Args:
+        home: the folder.
+        keys: the party's own.
+    """
+
+    home: Path
+    keys: Keys = field(repr=False)
+    _read: dict[Path, tuple[str, Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @classmethod
+    def made(
+        cls,
+        home: Path,
+        name: str,
+        role: str,
+        *,
+        passphrase: str = "",
+        relay: str = "",
+        relay_key: bytes = b"",
+    ) -> PartyFolder:
+        """A new folder with fresh keys.
+
+        Args:
+            home: the folder.
+            name, role: of the party.
+            passphrase: closes the file of private keys; none if empty.
+            relay, relay_key: see `Identity`.
+
+        Raises:
+            UserError: there are keys in it already.
+            StudyError: no party can be called so.
+        """
+        keys, path = Keys.generate(name, role).networked().naming(relay, relay_key), home / KEYS
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with alone(home):
+            _check_no_keys(path)
+            write_text(home / IDENTITY, identity_toml(keys.identity))
+            write_text(path, keys_toml(keys, passphrase), mode=PRIVATE)
+        return cls(home=home, keys=keys)
+
+    @staticmethod
+    def check_new(home: Path, name: str, role: str) -> None:
+        """Whether `made` would make a folder, before anything else is written into it.
+
+        Raises:
+            UserError, StudyError: it would not.
+        """
+        Keys.generate(name, role)  # refuses a name that no party can have
+        _check_no_keys(home / KEYS)
+
+    @classmethod
+    def opened(cls, home: Path, unlock: Unlock | None = None) -> PartyFolder:
+        """The folder that `made` made.
+
+        Args:
+            home: the folder.
+            unlock: asks for the passphrase of the keys, where they have one.
+
+        Raises:
+            UserError: it is not one, or others can read its keys.
+            StudyError: its keys were altered.
+        """
+        path = home / KEYS
+        if not path.is_file():
+            raise UserError(
+                f"expected keys in {home}, found none; name the right --home, or make it with "
+                "hubbub keygen"
+            )
+        if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise UserError(
+                f"expected {path} to be readable by its owner alone, it is open to others; "
+                f"chmod 600 {path}, and make new keys if anybody else may have read it"
+            )
+        return cls(home=home, keys=keys_of(text_of(path), unlock))
+
+    @property
+    def name(self) -> str:
+        """The party's name."""
+        return self.keys.identity.name
+
+    @property
+    def role(self) -> str:
+        """What it does."""
+        return self.keys.identity.role
+
+    @property
+    def roster(self) -> Roster:
+        """Everybody, this party among them with just these keys, as the file says at this moment.
+
+        Raises:
+            UserError, StudyError: there is none, or this party is not in it as it is.
+        """
+        path = self.home / ROSTER
+        if not path.is_file():
+            raise UserError(
+                f"expected the consortium's roster as {path}, found none; put it there with "
+                "hubbub approve --roster"
+            )
+        roster = self._parsed(path, roster_in)
+        self._place_in(roster)
+        return roster
+
+    def check_place(self) -> None:
+        """Whether a process that has begun with these keys can still speak for this party.
+
+        A roster that is not there, or only half, says nothing yet; nothing is answered meanwhile.
+
+        Raises:
+            ReplacedError: there are other keys in the folder; a new process reads them.
+            StudyError: the roster does not list this party any more.
+        """
+        try:
+            roster = self._parsed(self.home / ROSTER, roster_in)
+            kept = self._parsed(self.home / KEYS, identity_beside)
+        except UserError:
+            return
+        if self.keys.identity not in roster.parties and kept != self.keys.identity:
+            raise ReplacedError(
+                f"expected the keys in {self.home.resolve()} that this process began with, found "
+                "others and a roster without the old ones; start hubbub join again"
+            )
+        self._place_in(roster)
+
+    def _parsed(self, path: Path, parse: Callable[[str], _T]) -> _T:
+        """What a file says at this moment; parsed anew only where it says something else."""
+        text = text_of(path)
+        held = self._read.get(path)
+        if held is None or held[0] != text:
+            held = self._read[path] = (text, parse(text))
+        return held[1]
+
+    @property
+    def notes(self) -> SessionNotes:
+        """What was opened and drawn here."""
+        return SessionNotes(self.home)
+
+    @property
+    def index(self) -> int:
+        """The party's place in the roster."""
+        return self._place_in(self.roster)
+
+    def _place_in(self, roster: Roster) -> int:
+        """Where this party stands in a roster, with these keys."""
+        if self.keys.identity not in roster.parties:
+            raise StudyError(
+                f"expected the roster to list {self.name} ({self.role}) with the keys in "
+                f"{self.home}, it does not; compare fingerprints with whoever made it"
+            )
+        return roster.parties.index(self.keys.identity)
+
+    def approve(
+        self,
+        study: Study,
+        roster: Roster,
+        *,
+        new_roster: bool = False,
+        seen: Mapping[str, str] | None = None,
+        data: Path | None = None,
+    ) -> Path:
+        """Take a study and its roster in; from then on the party answers for it.
+
+        A database is asked first, and a file that is there already is read: nothing is approved
+        where that fails or there is too much of it, and how long it takes is over before anybody
+        can ask (docs/privacy.md P31).
+
+        Args:
+            study: what is approved.
+            roster: of its consortium.
+            new_roster: it takes the place of the one that is here; studies of that one, whose ids
+                stand for its keys, are answered no more.
+            seen: the hashes of the study's code that whoever approves it was shown.
+            data: the folder that a study's file names are relative to; the home if None.
+
+        Raises:
+            StudyError: they do not belong together, or this party has no part in them, or the code
+                here is not the one that the study states, or that was shown.
+            DataError: a silo's database does not answer, its records do not fit the study, or
+                there are more than it states.
+        """
+        check_roster(study, roster)
+        code_hashes.refuse_unstated_code(study)
+        hashes = code_hashes.code_hashes(study)
+        code_hashes.refuse_other_code(study, hashes)
+        code_hashes.refuse_changed_code(hashes, hashes if seen is None else seen)
+        self._place_in(roster)
+        held = self.home / ROSTER
+        if held.is_file() and not new_roster and read_roster(held) != roster:
+            raise StudyError(
+                f"expected the roster that is in {held} already, got another; a party has one "
+                "folder for each consortium: choose another --home, or say --new-roster if "
+                "somebody was added, replaced or taken out"
+            )
+        approval = self._approval(study.id)
+        file = sources.file_of(study, self.name, data or self.home)
+        if study.data.is_extracted or (file is not None and file.is_file()):
+            self.read(study, data)
+        write_roster(held, roster)
+        approval.write(study, hashes)
+        for name, digest in hashes.items():
+            known_code.note(name, digest)
+        if is_sparse(study.parties):
+            self.notes.approve_graphs(study.id)
+        return approval.path
+
+    def read(self, study: Study, data: Path | None = None) -> str:
+        """Read what a silo reads of a table, once if it is a database, or parts.
+
+        A silo with more units than the study states has read nothing: to others its study is as
+        one that nobody has approved (docs/privacy.md P19).
+
+        Returns:
+            How near the silo is to the most that it may hold, for its own people; nothing of a
+            study that has no table here.
+
+        Raises:
+            DataError: it cannot be read, or has more units than the study states.
+        """
+        if self.role != "silo" or not study.data.is_declared:
+            return ""
+        folder = data or self.home
+        units = sources.check_readable(study, self.name, folder)
+        try:
+            capacity = capacity_of(study, self.name, units)
+        except DataError:
+            sources.over(study, self.name, folder)
+            raise
+        if study.data.is_extracted:
+            self._approval(study.id).note_read(home_of(folder).resolve())
+        return f"{units} {study.data.unit}s of at most {capacity}"
+
+    def _has_read(self, study: Study) -> bool:
+        """Whether nothing of a study is left to be read here."""
+        once = self.role == "silo" and study.data.is_extracted
+        return not once or self._approval(study.id).is_read
+
+    def keep_audit(self, study: bytes, audit: Mapping[str, Any]) -> None:
+        """Keep what an audit has found for the evidence of the study's run."""
+        path = self._audit(study)
+        path.parent.mkdir(exist_ok=True)
+        write_audit(path, audit)
+
+    def audit(self, study: bytes) -> Path | None:
+        """The file of the study's audit, if one is kept."""
+        path = self._audit(study)
+        return path if path.is_file() else None
+
+    def withdraw(self, study: bytes) -> bool:
+        """Take an approval back, and forget what an audit has found; whether there was one.
+
+        A node erases the keys of the study's collections, which nobody can open from then on
+        (docs/privacy.md P30). No other change of a folder does that.
+
+        Raises:
+            IntegrityError: a key cannot be erased; the study is approved no more.
+        """
+        approval = self._approval(study)
+        there, folders = approval.is_there, [*approval.read_in, self.home]
+        for name, digest in approval.hashes.items():
+            known_code.forget(name, str(digest))
+        approval.path.unlink(missing_ok=True)  # first: it is approved no more
+        self._audit(study).unlink(missing_ok=True)
+        imported_code.unbind(study)
+        for folder in folders:
+            extract.forget(study, self.name, folder)
+        approval.remove()
+        left = []
+        for kept, its_study in open_keys(self.home):
+            try:
+                if its_study == study:
+                    kept.erase(KEY)
+                elif its_study is None:
+                    left.append(kept.folder)
+            except IntegrityError:
+                left.append(kept.folder)
+        if left:
+            raise IntegrityError(
+                f"expected to erase the keys of the study's collections, {left[0]} cannot be read "
+                "or written; the study is withdrawn: see to the disk, and withdraw it again"
+            )
+        return there
+
+    def open_collections(self, *, beside: Roster | None = None) -> dict[bytes, str]:
+        """The studies with a collection whose key this node has, and their names.
+
+        Args:
+            beside: only of other rosters than this.
+        """
+        names: dict[bytes, str] = {}
+        for kept, study in open_keys(self.home):
+            name, roster = kept.folder.name[:16], ""
+            with suppress(UserError):
+                approved = Study.parse(text_of(self._approval(study or b"").path))
+                name, roster = approved.name, approved.parties.roster
+            if study != b"" and (beside is None or roster != beside.digest.hex()):
+                names[study or kept.folder.name.encode()] = name
+        return names
+
+    def approves(self, study: bytes) -> bool:
+        """Whether a study is approved here at this moment, and the roster here is the study's."""
+        try:
+            approved = self._parsed(self._approval(study).path, Study.parse)
+            here = approved.id == study and approved.parties.roster == self.roster.digest.hex()
+            return here and self._has_read(approved)
+        except UserError:  # not there, altered, or torn: nothing is answered by it
+            return False
+
+    def study(self, study: bytes, *, unread: bool = False) -> Study | None:
+        """The study with an id; None if none such is approved with the roster that is here.
+
+        Args:
+            study: the id.
+            unread: also one whose database was not asked yet, which to others is not approved.
+
+        Raises:
+            StudyError: the file was altered since, or the source of code that the study names.
+        """
+        approval = self._approval(study)
+        if not approval.is_there:
+            return None
+        approved_study = self._parsed(approval.path, Study.parse)
+        if approved_study.id != study:
+            raise StudyError(
+                f"expected {approval.path} to be the study that was approved, it was altered; "
+                "approve it again"
+            )
+        other = approved_study.parties.roster != self.roster.digest.hex()
+        if other or not (unread or self._has_read(approved_study)):
+            return None
+        check_roster(approved_study, self.roster)
+        here = code_hashes.code_hashes(approved_study)
+        code_hashes.refuse_changed_code(here, approval.hashes)
+        imported_code.bind(approved_study, approval.hashes)
+        return approved_study
+
+    def studies(self) -> list[Study]:
+        """All approved studies of the roster that is here."""
+        paths = sorted((self.home / APPROVED).glob("*.toml"))
+        ids = [path.stem for path in paths if _ID.fullmatch(path.stem)]
+        roster = self.roster.digest.hex() if ids else ""
+        texts = [text_of(self._approval(bytes.fromhex(hex_id)).path) for hex_id in ids]
+        studies = [Study.parse(text) for text in texts]
+        current = [one.id for one in studies if one.parties.roster == roster]
+        return [
+            approved for one in current if (approved := self.study(one, unread=True)) is not None
+        ]
+
+    def run(self, study: bytes) -> Path:
+        """Where the aggregator keeps the run of a study."""
+        return self.home / "runs" / study.hex()[:16]
+
+    def _approval(self, study: bytes) -> ApprovalFiles:
+        return ApprovalFiles(self.home, study)
+
+    def _audit(self, study: bytes) -> Path:
+        return self.home / AUDITS / f"{study.hex()}.json"
+
+
+def _check_no_keys(path: Path) -> None:
+    if path.exists():
+        raise UserError(
+            f"expected no keys in {path.parent}, found {path}; a roster may list them: choose "
+            "another --home"
+        )

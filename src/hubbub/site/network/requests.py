@@ -1,0 +1,297 @@
+"""How the aggregator asks: requests out, answers in, and of each party that does not answer, why.
+
+What a party says no with is signed by it; a refusal that nobody signed counts as silence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hubbub import VERSION
+from hubbub.core.errors import IntegrityError, ProtocolError
+from hubbub.core.ledger.head_statement import HeadStatement, Witnessed
+from hubbub.core.ledger.witness import Witness
+from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.message_sizes import SIGNATURE_BYTES
+from hubbub.core.protocol.primitives.wire import (
+    EVERYBODY,
+    Frame,
+    Tag,
+    parse,
+    sender_of,
+    tag_of,
+    unverified,
+)
+from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.session.ask import (
+    Absent,
+    Answer,
+    Call,
+    Peers,
+)
+from hubbub.core.session.session_offer import OWN, REASONS
+from hubbub.site.network.engine import MOST_BYTES, Missing, Phase
+from hubbub.site.network.envelope import VersionError, read_answer, request
+from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.size_limits import SizeLimits, word_limit
+from hubbub.site.network.timeouts import Timeouts
+
+_MOST_ATTEMPTS = 10**9
+SET_BACK = "set-back"  # why a party is refused whose folder is an older copy
+# What the words of a party, who may mean harm, may raise while they are read.
+UNREADABLE = (
+    *(ProtocolError, ValueError, TypeError, KeyError, IndexError, AttributeError),
+    *(RecursionError, OverflowError),
+)
+
+
+class Requests(Peers):
+    """Asks the parties of a roster through an engine.
+
+    Args:
+        roster: everybody.
+        study: the study id.
+        phase: the engine.
+        event_log: counts bytes and seconds.
+        timeouts: how long answers are waited for.
+
+    Attributes:
+        least_paid: how many attempts silos must have paid for, by purpose and name.
+        witness: signs what silos state of their ledgers, unless it contradicts what they stated.
+        heads: what it has signed last, by silo.
+    """
+
+    def __init__(
+        self, roster: Roster, study: bytes, phase: Phase, event_log: EventLog, timeouts: Timeouts
+    ) -> None:
+        super().__init__(roster)
+        self.event_log, self.timeouts = event_log, timeouts
+        self.paid: dict[str, dict[str, int]] = {}  # attempts that silos have paid for, by purpose
+        self.least_paid: Mapping[str, Mapping[str, int]] = {}
+        self.witness: Witness | None = None
+        self.heads: dict[str, Witnessed] = {}
+        self.twice: set[str] = set()  # who was seen to take part in two processes
+        self._study, self._phase = study, phase
+        self._limits: dict[str, SizeLimits] = {}  # of the newest session, by purpose
+        self._known = {"relay", *(party.name for party in roster.parties)}
+
+    def expect(
+        self, purpose: str, round_parameters: RoundParameters, counts: Sequence[int]
+    ) -> None:
+        """Know what a session's answers may have, before anybody is asked in it."""
+        self._limits[purpose] = SizeLimits(
+            roster=self.roster, round_parameters=round_parameters, counts=tuple(counts)
+        )
+
+    def largest_answer(self, name: str) -> int:
+        """Bytes of an answer in a phase of this name: what carries it keeps no larger one.
+
+        A sign of life comes before any session, and is as small as a refusal.
+        """
+        call = Call[name.upper()]
+        if call is Call.PING:
+            return word_limit(len(self.roster.parties))
+        return max((limit.answer(call) for limit in self._limits.values()), default=MOST_BYTES)
+
+    def ask(
+        self,
+        call: Call,
+        requests: Mapping[int, Sequence[bytes]],
+        session: bytes,
+        *,
+        needs_all: bool = False,
+        more_seconds: float = 0.0,
+    ) -> Iterator[tuple[int, Answer]]:
+        """As `Peers.ask`; all are asked at once, and answer in any order."""
+        began, received = time.monotonic(), 0
+        deadline = self.timeouts.of(call) + more_seconds
+        distinct = {id(parts): parts for parts in requests.values()}
+        alike = {key: request(call, session, parts) for key, parts in distinct.items()}
+        blobs = {self.roster.name(index): alike[id(parts)] for index, parts in requests.items()}
+        waiting = {self.roster.name(index): index for index in requests}
+        for party, blob in self._phase(call.name.lower(), blobs, deadline):
+            index = waiting.pop(party, None)
+            if index is None:  # nobody asked; whoever carries the answers made it up
+                continue
+            received += 0 if isinstance(blob, Missing) else len(blob)
+            answer = self._read(index, blob, blobs[party], deadline, self.largest_answer(call.name))
+            yield index, self._greeted(index, answer, session) if call is Call.OPEN else answer
+        for index in waiting.values():
+            yield index, self._read(index, Missing(), b"", deadline, 0)
+        self.event_log.add(
+            bytes_sent=sum(map(len, blobs.values())),
+            bytes_received=received,
+            phases=1,
+            **{f"seconds_{call.name.lower()}": time.monotonic() - began},
+        )
+
+    def note(self, event: str, **values: Any) -> None:
+        """Write an ordinary event down."""
+        self.event_log.note(event, **values)
+
+    def warn(self, event: str, **values: Any) -> None:
+        """Write down an event that somebody should look at."""
+        self.event_log.warn(event, **values)
+
+    def note_missing(self, name: str, deadline: float, why: str) -> None:
+        """Write down who has not answered."""
+        self.warn("missing", whom=name, deadline=deadline, then=why)
+
+    def see_twice(self, name: str) -> None:
+        """Hear that two processes take part as a party: what comes of it may be of either."""
+        self.twice.add(name)
+        self.warn("twice", whom=name)
+
+    def left_out(self, absent: Mapping[str, Absent]) -> None:
+        """Have the state say who is missing, and which of them have said that they cannot."""
+        refusing = sorted(name for name, one in absent.items() if one.why in OWN)
+        told = {"left_out": sorted(absent), "parties_refusing": refusing}
+        if any((self.event_log.current(key) or []) != names for key, names in told.items()):
+            self.event_log.state(**told)
+
+    def _greeted(self, index: int, answer: Answer, session: bytes) -> Answer:
+        """An answer to OPEN without its READY, in which a party tells of its own installation."""
+        if isinstance(answer, Absent):
+            return answer
+        name = self.roster.name(index)
+        try:
+            frame = parse(answer[0], self.roster, study=self._study, session=session)
+            if frame.tag is not Tag.READY:
+                raise ProtocolError("expected a READY, got another frame", culprit="relay")
+            whole = json.loads(bytes(frame.payload))
+            self._note_version(name, whole.get("version"))
+            if index in self.roster.silos and (refused := self._behind(name, whole)) is not None:
+                return refused
+        except UNREADABLE as error:
+            return Absent(why="garbled", said=f"its READY cannot be used: {error}")
+        return answer[1:]
+
+    def _behind(self, name: str, whole: Mapping[str, Any]) -> Absent | None:
+        """Take in what a silo says of its ledger; or why not, if that is not the newest (P15)."""
+        for purpose, least in self.least_paid.items():
+            count = whole.get("attempts", {}).get(purpose, 0)
+            if type(count) is not int or not 0 <= count <= _MOST_ATTEMPTS:
+                raise ValueError("no count of attempts")
+            if count < least[name]:
+                self.warn("set-back", whom=name, count=count, least=least[name])
+                said = (
+                    f"its ledger has {count} paid attempts of this study, it has answered or told "
+                    f"of {least[name]}: its folder was set back; restore the newest copy of it "
+                    "there, or find what is missing with hubbub ledger missing"
+                )
+                return Absent(why=SET_BACK, said=said)
+            self.paid.setdefault(purpose, {})[name] = count
+        if self.witness is None or "ledger" not in whole:
+            return None
+        return self._witnessed(name, whole["ledger"], self.witness)
+
+    def _witnessed(self, name: str, plain: object, witness: Witness) -> Absent | None:
+        """Sign what a silo states of its ledger; or why not, of whichever study rows are missing.
+
+        Raises:
+            IntegrityError: the disk here does not take it.
+        """
+        try:
+            stated = HeadStatement.of(plain)
+        except IntegrityError as error:
+            return Absent(why="garbled", said=f"its READY cannot be used: {error}")
+        before = witness.known.get(stated.ledger)
+        if before is not None and not stated.follows(before):
+            self.warn("older", whom=name, rows=stated.rows, before=before.rows)
+            said = (
+                f"its ledger has {stated.rows} rows, where it has stated {before.rows}, or others, "
+                "before: its folder was set back; restore the newest copy of it there, or see "
+                "the runbook if that is lost"
+            )
+            return Absent(why=SET_BACK, said=said)
+        self.heads[name] = witness.sign(stated)
+        return None
+
+    def _note_version(self, name: str, version: object) -> None:
+        """Another version with the same numbers may take part; people should know."""
+        if version != VERSION:
+            words = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
+            self.warn("version", whom=name, said=words)
+
+    def _read(
+        self, index: int, blob: bytes | Missing, asked: bytes, deadline: float, most: int
+    ) -> Answer:
+        """The parts of an answer of so many bytes at most, or why there are none."""
+        name = self.roster.name(index)
+        if isinstance(blob, Missing):
+            self.note_missing(name, deadline, blob.why)
+            return Absent(why="silent", said=f"{blob.why}; see that hubbub join runs there")
+        try:
+            parts = read_answer(_no_larger(blob, most))
+            refusal = self._refusal(index, parts, asked)
+        except VersionError as error:
+            self.event_log.warn("version", whom=name, said=str(error))
+            return Absent(why="version", said=str(error))
+        except ProtocolError as error:
+            self.event_log.warn("garbled", whom=name, said=str(error))
+            return Absent(why="garbled", said=str(error), culprit=error.culprit)
+        if refusal is not None:
+            self.event_log.add(refusals=1)
+            self.event_log.warn("declined", whom=name, reason=refusal.said)
+            return refusal
+        return parts
+
+    def _from_outside(self, index: int, part: bytes) -> Frame:
+        """A refusal of a party that has no roster yet, and does not know its own place."""
+        frame, party = unverified(part), self.roster.parties[index]
+        if not party.verifies(part[-SIGNATURE_BYTES:], frame.signed):
+            raise ProtocolError(
+                f"expected a refusal signed by {party.name}, got a false signature", culprit="relay"
+            )
+        return frame
+
+    def _may_be_blamed(self, names: Sequence[str]) -> bool:
+        """Whether these are some of those there are, each once."""
+        return len(set(names)) == len(names) and self._known.issuperset(names)
+
+    def _refusal(self, index: int, parts: Sequence[bytes], asked: bytes) -> Absent | None:
+        """The signed refusal of exactly what was asked, if an answer is one."""
+        refused = [tag_of(part) for part in parts] == [Tag.REFUSAL]
+        senders = {sender_of(part) for part in parts}
+        if refused and senders == {EVERYBODY}:
+            frame = self._from_outside(index, parts[0])
+        elif senders - {index}:
+            raise ProtocolError(
+                f"expected frames of {self.roster.name(index)}, got another's", culprit="relay"
+            )
+        elif not refused:
+            return None
+        else:
+            header = unverified(parts[0])
+            frame = parse(parts[0], self.roster, study=header.study, session=header.session)
+        try:
+            payload = json.loads(bytes(frame.payload))
+            why, culprit, to = (str(payload[key]) for key in ("why", "culprit", "to"))
+            reason = REASONS[why]
+            if culprit and not self._may_be_blamed(culprit.split(" and ")):
+                raise ValueError
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ProtocolError(
+                "expected a refusal for a known reason, got another",
+                culprit=self.roster.name(index),
+            ) from None
+        if to != hashlib.sha256(asked).hexdigest():
+            raise ProtocolError(
+                f"expected a refusal of what was asked, got one of something else: {reason}",
+                culprit="relay",
+            )
+        blamed = f", by {culprit}" if culprit else ""
+        return Absent(why=why, said=reason + blamed, culprit=culprit)
+
+
+def _no_larger(blob: bytes, most: int) -> bytes:
+    """An answer, whatever has carried it; ProtocolError where it has more bytes than it may."""
+    if len(blob) > most:
+        raise ProtocolError(
+            f"expected an answer of {most:,} bytes at most, got {len(blob):,}", culprit="relay"
+        )
+    return blob

@@ -1,0 +1,474 @@
+"""A silo in networked studies: its records, its ledger, and the pace of its answers.
+
+The order is that of docs/privacy.md P15: the model is checked, the attempt is written to the ledger
+and synced, and only then is the answer made (`session/silo_party.py`). So it is with the end: what
+is signed of a study comes after the row that closes it, and no answer after that. Answers leave at
+multiples of `pace`, so that how long a batch took does not tell how large it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubbub import learning
+from hubbub.core.disk import json_value, read_text, write_text
+from hubbub.core.errors import (
+    DataError,
+    HubbubError,
+    IntegrityError,
+    ProtocolError,
+)
+from hubbub.core.ledger.head_statement import Witnessed
+from hubbub.core.ledger.privacy_ledger import Ledger
+from hubbub.core.ledger.row_cost import attempts_of, entry_of, kind_of
+from hubbub.core.planning.mask_degree import is_sparse
+from hubbub.core.planning.plan_values import Plan
+from hubbub.core.planning.planned_query import PlannedQuery
+from hubbub.core.planning.query import Query, QueryState, SteppedQuery
+from hubbub.core.protocol.agreement.joint_seed import JointSeed
+from hubbub.core.protocol.agreement.key_agreement import Session
+from hubbub.core.protocol.primitives.wire import EVERYBODY, Tag, parse
+from hubbub.core.protocol.round.masking import Attempt, Masking
+from hubbub.core.protocol.round.projected_sum import LocalTask
+from hubbub.core.protocol.round.round_parameters import Parameters
+from hubbub.core.protocol.round.silo import Charge, Silo
+from hubbub.core.protocol.token_lists.process_pool import process_pool
+from hubbub.core.runs.prepared_study import PreparedStudy
+from hubbub.core.runs.spending import set_caps
+from hubbub.core.session.ask import Call
+from hubbub.core.session.party import Membership, Party
+from hubbub.core.session.session_offer import (
+    RefusedError,
+    SessionOffer,
+    check_apart,
+    planned_for,
+)
+from hubbub.core.session.silo_party import SiloParty, lists_of
+from hubbub.core.study import sources
+from hubbub.core.study.study import Study
+from hubbub.core.verification.evidence.collecting import part_of
+from hubbub.learning.runs.conclusion import write_result
+from hubbub.learning.runs.preparing import prepare
+from hubbub.site.network.collection.silo_side import SiloSide
+from hubbub.site.network.endpoint import Endpoint
+from hubbub.site.network.pace import keep_pace
+from hubbub.site.network.session_state import SessionState
+
+WITNESSED = "witnessed"  # in a party's home: statements of others' ledgers, and of its own
+_TELL_EVERY = 5.0
+_UNUSABLE = (HubbubError, ValueError, LookupError, TypeError, OSError)
+_PACE = 0.02  # seconds; an answer leaves at a multiple of it
+
+
+@dataclass(kw_only=True)
+class _Study:
+    """What a silo has ready for one study: its records, the model, the plan."""
+
+    plain: PreparedStudy = field(repr=False)
+
+
+class SiloEndpoint(Endpoint):
+    """A silo in networked studies.
+
+    Args:
+        data: the folder that a study's file names are relative to.
+        ledger: the data set's ledger.
+        device: where gradients are made.
+        pace: seconds; an answer that took longer leaves at the next multiple.
+        given, named: see `Endpoint`.
+    """
+
+    def __init__(
+        self,
+        *given: Any,
+        data: Path,
+        ledger: Path,
+        device: str = "auto",
+        pace: float = _PACE,
+        **named: Any,
+    ) -> None:
+        super().__init__(*given, **named)
+        self._data, self._device, self._pace = data, device, pace
+        self._books = ExitStack()
+        self._ledger = self._books.enter_context(Ledger(ledger))
+        self._books.enter_context(self._ledger.held())  # no other process charges it meanwhile
+        self._studies: dict[bytes, _Study] = {}
+        self._told = 0.0
+        self.collections = SiloSide(
+            self.party_folder,
+            self.event_log,
+            self.prepared,
+            self._mask_stream,
+            ledger=self._ledger,
+            task_of=self._task_of,
+            attempts_of_study=lambda study: self._accounted(self._known(study)),
+            source_of=lambda: self._source_of(self._begun),
+            pace=pace,
+        )
+
+    def close(self) -> None:
+        """Close the ledger; nothing is answered from then on."""
+        with self._lock:
+            for key in list(self._sessions):
+                self._leave(key)
+            self._books.close()
+
+    def known(self, study: bytes, session: bytes) -> bool:
+        """Whether the ledger has charged a session, before this process began."""
+        return any(
+            (entry.study, entry.session) == (study, session) for entry in self._ledger.entries()
+        )
+
+    def check_able(self) -> None:
+        """Whether the ledger would take a row now; raises if not, before others pay for nothing."""
+        self._ledger.check_writable()
+
+    def prepared(self, study: Study, offer: SessionOffer) -> tuple[Plan, PlannedQuery[Query]]:
+        """The plan from the records here; they are read once."""
+        known = self._known(study)
+        planned = planned_for(known.plain.plan, offer.purpose)
+        self._featured(known.plain, planned.query, offer)  # refuses what cannot be used
+        return known.plain.plan, planned
+
+    def _known(self, study: Study) -> _Study:
+        if study.id not in self._studies:
+            check_apart(study)  # refuses, before records are read, what cannot be run apart
+            sources.check_kept(study, self.party_folder.name, self._data)
+            plain = prepare(
+                study, device=self._device, whose=[self.party_folder.name], folder=self._data
+            )
+            _check_count(study, self.party_folder.name, plain.counts[0])
+            self._studies[study.id] = _Study(plain=plain)
+        return self._studies[study.id]
+
+    def _featured(self, plain: PreparedStudy, query: Query, offer: SessionOffer) -> PreparedStudy:
+        """The records as a query wants them: with standardised features, or as they are."""
+        standardisation, asked = offer.standardisation, plain.study.data.standardise
+        if query.takes_raw_records or (asked is None and standardisation is None):
+            return plain
+        records = plain.silos[0].records
+        fits = (
+            asked
+            and standardisation
+            and records is not None
+            and standardisation.shift.shape == records.inputs.shape[1:]
+            and standardisation.is_within(asked.bound)
+        )
+        if standardisation is None or not fits:
+            raise RefusedError(
+                "plan",
+                "expected shifts and scales of all features, within the study's bound, where it "
+                "standardises them, and none elsewhere, got others from the aggregator",
+            )
+        return plain.standardised(standardisation)
+
+    def _task_of(
+        self, study: Study, offer: SessionOffer, planned: PlannedQuery[Query]
+    ) -> tuple[LocalTask, Parameters]:
+        """The records, ready for a query's first sum, and what it is taken at."""
+        prepared = self._featured(self._known(study).plain, planned.query, offer)
+        (task,) = prepared.tasks_of(planned.query)
+        assert isinstance(planned.query, SteppedQuery), "a single sum is a step"  # noqa: S101
+        return task, prepared.start(planned.query).parameters
+
+    def ready(self, study: Study) -> dict[str, Any]:
+        """How many attempts this silo has paid for, by purpose, and the head of its ledger.
+
+        A resumed run counts them; the head is witnessed (docs/privacy.md P15).
+        """
+        plan = self._known(study).plain.plan
+        attempts = {query.purpose: self._paid(study, query) for query in plan.queries}
+        statement = self._ledger.statement(f"{datetime.now(UTC):%F}")
+        return {"attempts": attempts, "ledger": statement.to_dict()}
+
+    def party(
+        self,
+        study: Study,
+        offer: SessionOffer,
+        plan: Plan,
+        planned: PlannedQuery[Query],
+        membership: Membership,
+    ) -> Party:
+        """The silo in a new session."""
+        kind, mechanism = kind_of(planned), planned.mechanism
+
+        def silo(me: Membership, masking: Masking, seeds: JointSeed | None) -> Silo:
+            # Made once the set-up has succeeded: an OPEN may be repeated for an hour.
+            prepared = self._featured(self._known(study).plain, planned.query, offer)
+            (task,) = prepared.tasks_of(planned.query)
+            return Silo(
+                round_parameters=me.round_parameters,
+                task=task,
+                masking=masking,
+                source=me.source,
+                seeds=seeds,
+                check=partial(self._check_state, (study.id, offer.purpose), planned),
+            )
+
+        whole = attempts_of(plan)
+
+        def record(session: Session, charge: Charge) -> None:
+            entry = entry_of(planned, session, charge, kind)
+            self._ledger.check_units(plan)
+            set_caps([self._ledger], study.privacy)
+            self._ledger.charge(entry, attempts=mechanism.rows, study_attempts=whole)
+
+        counts, attempts = study.data.counts, mechanism.attempts_per_list
+        return SiloParty(
+            membership,
+            silo,
+            record=record,
+            lists=lists_of(membership, counts, attempts, mechanism.epoch, process_pool)
+            if attempts
+            else None,
+            permit=partial(self._permit, study),
+        )
+
+    def answer_to(self, state: SessionState, call: Call, parts: Sequence[bytes]) -> list[bytes]:
+        """The answer to a call of an open session, at this silo's pace if it is a sum."""
+        if call is Call.CLOSE:
+            return self._close(state, parts)
+        if state.closed:
+            raise RefusedError(
+                "no-session", "expected a study that goes on, got a call after its end; open anew"
+            )
+        if call is Call.RESULT:
+            return self._take_result(state, parts)
+        began, work = time.monotonic(), state.party.take(call, parts)
+        with learning.threads_for(state.membership.round_parameters.parameters):
+            answered = work()
+        if call is Call.MODEL and not state.answered:
+            state.answered = True
+            if is_sparse(state.study.parties):
+                self.party_folder.notes.use_graph(state.study.id)
+        if call is (
+            Call.SEED if state.membership.round_parameters.needs_joint_seed else Call.MODEL
+        ):
+            keep_pace(began, self._pace)
+            self.event_log.answered()
+            if time.monotonic() - self._told > _TELL_EVERY:  # it takes a while
+                self._tell(state)
+        return answered
+
+    def _take_result(self, state: SessionState, parts: Sequence[bytes]) -> list[bytes]:
+        """The model that all that is asked last is asked at, noted and signed once for ever.
+
+        Nothing else is summed for the study from then on, so nobody shows two models.
+        """
+        query = state.plan.planned(state.offer.purpose)
+        if len(parts) != 1 or query is None or not query.query.is_asked_last:
+            raise ProtocolError("expected no RESULT in this session, got one", culprit="relay")
+        payload = self._from_aggregator(state, parts[0], Tag.RESULT)
+        result = self._model_in(payload, self._known(state.study))
+        digest = self._noted(state.study, payload)
+        state.result = result  # which no session is asked at before it is noted
+        tag = Tag.RESULT_SIGNED
+        return [self._frame(state.session, state.study.id, tag, digest, receiver=EVERYBODY)]
+
+    def _noted(self, study: Study, result: bytes | memoryview) -> bytes:
+        """The digest of a study's RESULT, which is on disk from now on.
+
+        Raises:
+            ProtocolError: another was noted before.
+        """
+        digest = hashlib.sha256(result).digest()
+        if not self.party_folder.notes.take_result(study.id, digest):
+            raise ProtocolError(
+                "expected the RESULT that this silo has noted before, got another",
+                culprit=self.roster.name(0),
+            )
+        return digest
+
+    def _check_state(
+        self, key: tuple[bytes, str], planned: PlannedQuery[Query], attempt: Attempt
+    ) -> None:
+        """Refuse what cannot be asked at, as far as it is known here (docs/evidence.md).
+
+        Raises:
+            ProtocolError: the aggregator shows another state than the sums before it can lead to.
+        """
+        state = self._sessions[key]
+        query, result, aggregator = planned.query, state.result, self.roster.name(0)
+        if query.is_asked_last and result is None:
+            raise ProtocolError(
+                f"expected RESULT before {planned.purpose}, which is asked at it, got none",
+                culprit=aggregator,
+            )
+        if not query.is_asked_last and self.party_folder.notes.result(state.study.id):
+            raise ProtocolError(
+                f"expected no sum for {planned.purpose} after the RESULT that this silo has "
+                "signed, got a MODEL",
+                culprit=aggregator,
+            )
+        if not isinstance(query, SteppedQuery):
+            return
+        plain = self._known(state.study).plain
+        begin = plain.start(query).parameters if result is None else query.start(result)
+        most = attempt.round - 1
+        if not state.study.parties.dropouts:  # no sum is without this silo
+            most = min(most, self._paid(state.study, planned))
+        if why := query.misfit(attempt.parameters, begin, most):
+            raise ProtocolError(
+                f"expected a MODEL of {planned.purpose} that follows from the sums before it, got "
+                f"another: {why}",
+                culprit=aggregator,
+            )
+
+    def _paid(self, study: Study, planned: PlannedQuery[Query]) -> int:
+        """Attempts that the rows of a query pay for: a row may be for a whole epoch (P9)."""
+        return self._ledger.spent_on(study.id, kind_of(planned)) * planned.mechanism.epoch
+
+    def _accounted(self, known: _Study) -> int:
+        """Attempts of the main query whose account has all that the ledger has charged (P16).
+
+        Whoever asks for evaluations before they are due does not make the study's epsilon smaller.
+        """
+        plan = known.plain.plan
+        paid = {query.purpose: self._paid(plan.study, query) for query in plan.queries}
+        early = [planned.mechanism.due_after(paid[planned.purpose]) for planned in plan.beside]
+        return max(paid[plan.main.purpose], *early, 0)
+
+    def _tell(self, state: SessionState) -> None:
+        """Where this silo stands, for its own people."""
+        self._told = time.monotonic()
+        known = self._known(state.study)
+        whole = known.plain.plan
+        spent = min(self._accounted(known), whole.mechanism.steps)
+        epsilon = whole.epsilon_after(max(spent, 1))  # before the training what is next is told
+        self.event_log.progress(
+            spent,
+            whole.mechanism.steps,
+            study=state.study.name,
+            purpose=state.offer.purpose,
+            attempts=spent,
+            epsilon=epsilon,
+        )
+        self.event_log.note("answered", attempts=spent, epsilon=round(epsilon, 4))
+
+    def _close(self, state: SessionState, parts: Sequence[bytes]) -> list[bytes]:
+        """The study is over: keep the model, and sign what the ledger holds."""
+        if state.party.agreed is None:
+            raise RefusedError("no-session", "expected a session that is set up, got its end")
+        if len(parts) != 2:
+            raise ProtocolError("expected CLOSE and RESULT, got other frames", culprit="relay")
+        payload = self._from_aggregator(state, parts[0], Tag.CLOSE)
+        known = self._known(state.study)
+        listed, heads = _told(bytes(payload), self.roster.name(0))
+        self._keep_heads(heads)
+        plan = known.plain.plan
+        self._keep(state, plan, known, self._from_aggregator(state, parts[1], Tag.RESULT))
+        self._ledger.close_study(state.study.id)  # P15: before anything is signed, and for ever
+        for session in self._sessions.values():
+            if session.study.id == state.study.id:
+                session.closed = True
+                session.end()
+        paid = {entry.session for entry in self._ledger.entries() if entry.study == state.study.id}
+        part = part_of(
+            self.party_folder.keys,
+            study=state.study.id,
+            sessions=listed & paid,
+            unlisted=paid - listed,
+            ledger_head=self._ledger.head,
+            ledger_rows=self._ledger.rows,
+            attempts=self._accounted(known),
+        )
+        sources.over(state.study, self.party_folder.name, self._data)
+        self._tell(state)
+        self.event_log.over()
+        return [self._frame(state.session, state.study.id, Tag.CLOSED, json.dumps(part).encode())]
+
+    def _keep(
+        self, state: SessionState, plan: Plan, known: _Study, payload: bytes | memoryview
+    ) -> None:
+        """What the study has given, in the silo's own folder."""
+        parameters = self._model_in(payload, known)
+        try:
+            plan.main.query.check_complete(QueryState(parameters=parameters))
+        except IntegrityError:
+            raise ProtocolError(
+                "expected as many sums as answers need, got fewer", culprit=self.roster.name(0)
+            ) from None
+        self._noted(plan.study, payload)
+        standardisation = state.offer.standardisation
+        if (
+            plan.study.data.standardise and standardisation is None
+        ):  # it was in no session that said it (P29)
+            self.event_log.note("closed", study=plan.study.name, model="the aggregator's folder")
+            return
+        folder = self.party_folder.home / "models" / plan.study.id.hex()[:16]
+        folder.mkdir(parents=True, exist_ok=True)
+        write_result(folder, known.plain, parameters, standardisation)
+        self.event_log.note("closed", study=plan.study.name, model=str(folder))
+
+    def _model_in(self, payload: bytes | memoryview, known: _Study) -> Parameters:
+        """The parameters in a RESULT."""
+        size = known.plain.initial.size
+        if len(payload) != 4 * size:
+            raise ProtocolError(
+                f"expected a model of {4 * size} bytes, got {len(payload)}",
+                culprit=self.roster.name(0),
+            )
+        parameters = np.frombuffer(payload, dtype="<f4")
+        if not np.isfinite(parameters).all():
+            raise ProtocolError(
+                "expected a model of finite numbers, got others", culprit=self.roster.name(0)
+            )
+        return parameters
+
+    def _keep_heads(self, heads: Any) -> None:
+        """What the aggregator has witnessed of everybody's ledgers, the newest of each.
+
+        It is of use where a folder is restored: nothing here rests on it, so what cannot be read of
+        it is left out.
+        """
+        folder = self.party_folder.home / WITNESSED
+        for name in map(self.roster.name, self.roster.silos):
+            path = folder / f"{name}.json"
+            with suppress(*_UNUSABLE):
+                head = Witnessed.of(heads[name])
+                with suppress(*_UNUSABLE):
+                    before = Witnessed.of(json_value(read_text(path)))
+                    if not head.statement.follows(before.statement):
+                        continue
+                folder.mkdir(exist_ok=True)
+                write_text(path, json.dumps(head.to_dict()) + "\n", durable=False)
+
+    def _from_aggregator(self, state: SessionState, data: bytes, tag: Tag) -> bytes | memoryview:
+        """The payload of a control message to everybody."""
+        frame = parse(data, self.roster, study=state.study.id, session=state.session)
+        if frame.tag is not tag or frame.sender != 0:
+            raise ProtocolError(
+                f"expected a {tag.name} of the aggregator, got another frame", culprit="relay"
+            )
+        return frame.payload
+
+
+def _check_count(study: Study, name: str, records: int) -> None:
+    """A silo has as many records as everybody counts on (P10); how many else is in no log."""
+    stated = dict(zip(study.parties.names, study.data.counts, strict=False)).get(name, records)
+    if stated != records:
+        raise DataError(
+            f"expected {stated} records of {name}, as data.counts states, got another number; "
+            "joint batches make it public: fix the records, or the study with everybody"
+        )
+
+
+def _told(payload: bytes, sender: str) -> tuple[set[bytes], Any]:
+    """What a CLOSE lists: the sessions of a study, and heads of ledgers, if any."""
+    try:
+        told = json.loads(payload)
+        return {*map(bytes.fromhex, told["sessions"])}, told.get("heads")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        found = "another"
+    raise ProtocolError(f"expected the sessions of a study, got {found}", culprit=sender)

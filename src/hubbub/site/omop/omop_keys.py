@@ -1,0 +1,322 @@
+"""The table `[data.omop]`: who is in the cohort, and what is known of each person.
+
+Every person of the cohort becomes one record. Its *index date* is the first day with one of some
+concepts, within an observation period; columns are what happened in windows of days around it. This
+file knows how that is declared; it must not know SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from hubbub.core.errors import StudyError
+from hubbub.core.section import Section
+from hubbub.core.settings import (
+    NAME,
+    Key,
+    Keys,
+    keys_of,
+    later,
+    one_of,
+    read,
+    schema,
+    section_of,
+    settings,
+    table,
+    truth,
+    whole,
+)
+from hubbub.core.study.extracts.cell_stream import CellStream
+from hubbub.core.study.source import TableSource
+from hubbub.site.omop.concepts import Concept, known
+from hubbub.site.sql.sql_keys import with_sqlglot
+
+if TYPE_CHECKING:
+    from hubbub.core.study.data import Data
+
+PERSON = "person_id"
+DOMAINS = ("condition", "drug", "measurement", "procedure", "visit", "death", "person")
+TAKES = ("any", "count", "first", "last", "min", "max", "age", "sex")
+TIME, EVENT = "days", "event"  # the columns that an outcome gives
+FOLLOWED, HAPPENED = "followed", "happened"  # the same, for statistics beside a target
+_ALWAYS = 36_500
+_CONCEPTS = Key(
+    says="Concept ids of the standard vocabularies; all of the domain if left out.",
+    values="list of whole numbers",
+    schema={"type": "array", "items": {"type": "integer", "minimum": 1}, "maxItems": 1000},
+    reader=lambda section, key, _: section.wholes(key, longest=1000),
+)
+_DESCENDANTS = truth(
+    "Whether the concepts below them count too, by the site's own table `concept_ancestor`, which "
+    "is taken to be the same whoever is in the database."
+)
+
+
+@settings
+class Happening:
+    """What happens on a day: one of some concepts of a domain."""
+
+    domain: Annotated[str, one_of(*DOMAINS[:-1], says="Where it is written down.")]
+    concepts: Annotated[tuple[int, ...], _CONCEPTS] = ()
+    descendants: Annotated[bool, _DESCENDANTS] = False
+
+
+@settings
+class OmopColumn:
+    """What is known of a person at the index date."""
+
+    name: Annotated[str, "the column's name."]
+    domain: Annotated[str, one_of(*DOMAINS, says="Where it is written down.")]
+    concepts: Annotated[tuple[int, ...], _CONCEPTS] = ()
+    descendants: Annotated[bool, _DESCENDANTS] = False
+    take: Annotated[
+        str,
+        one_of(
+            *TAKES,
+            says="Whether it happened (`1`, `0`), how often, a measurement's first, last, least or "
+            'largest value; of `"person"` the age in years or the sex (`F`, `M`).',
+        ),
+    ] = "any"
+    days: Annotated[
+        tuple[int, int],
+        Key(
+            says="The window: from so many days after the index date to so many; negative: before.",
+            values="list of two whole numbers",
+            schema={
+                "type": "array",
+                "items": {"type": "integer", "minimum": -_ALWAYS, "maximum": _ALWAYS},
+                "minItems": 2,
+                "maxItems": 2,
+            },
+            by_hand=True,
+        ),
+    ] = (-_ALWAYS, 0)
+
+    @property
+    def concept(self) -> Concept | None:
+        """The common concept that it is a measurement of, if it is one."""
+        return known(self.concepts) if self.domain == "measurement" else None
+
+
+@settings
+class Omop:
+    """The cohort and its columns."""
+
+    index: Annotated[
+        Happening,
+        table("The index date is the first day on which this happens.", default="required"),
+    ]
+    prior: Annotated[
+        int, whole(0, _ALWAYS, "Days of observation that must lie before the index date.")
+    ] = 0
+    age: Annotated[
+        tuple[int, ...],
+        Key(
+            says="Least and largest age in years at the index date; others are not in the cohort.",
+            values="list of two whole numbers from 0",
+            schema={
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0, "maximum": 150},
+                "minItems": 2,
+                "maxItems": 2,
+            },
+            by_hand=True,
+        ),
+    ] = ()
+    outcome: Annotated[
+        Happening | None,
+        table(
+            f"Gives the columns `{TIME}` and `{EVENT}`: days from the index date to the first day "
+            "after it on which this happens (`1`), or to the end of the observation period (`0`); "
+            f"for statistics beside them as a target the same as `{FOLLOWED}` and `{HAPPENED}`.",
+            default="either",
+        ),
+    ] = None
+    columns: Annotated[
+        tuple[OmopColumn, ...],
+        table("The columns, by name.", "table of tables", default="required"),
+    ] = ()
+
+
+@settings
+class Cohort:
+    """The key of `[data]` that has them."""
+
+    omop: Annotated[
+        Omop,
+        later(
+            table(
+                'With `"omop"`: the [cohort and its columns](howto/omop.md), by concept.',
+                default="none",
+            )
+        ),
+    ]
+
+
+class OmopSource(TableSource):
+    """Databases in the OMOP common data model, by one cohort."""
+
+    name = "omop"
+    Settings = Cohort
+
+    def inner_keys(self) -> dict[str, Keys]:
+        """Those of the cohort, its events and its columns."""
+        return {
+            "omop": keys_of(Omop),
+            "omop.index": keys_of(Happening),
+            "omop.outcome": keys_of(Happening),
+            f"omop.columns.{NAME}": keys_of(OmopColumn),
+        }
+
+    def inner_schemas(self) -> dict[str, Any]:
+        """That of the cohort."""
+        happening = schema(keys_of(Happening))
+        columns = {"additionalProperties": schema(keys_of(OmopColumn))}
+        return {"omop": schema(keys_of(Omop), index=happening, outcome=happening, columns=columns)}
+
+    def completed(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With the person as the unit, and columns whose bounds are known."""
+        from hubbub.site.omop.filled import with_columns
+
+        return with_columns(table)
+
+    def readers(self) -> Mapping[str, Callable[[Section], Any]]:
+        """The cohort must be there."""
+        return {"omop": omop_from}
+
+    def written(self, request: Cohort) -> dict[str, Any]:
+        """With columns by name."""
+        return {"omop": omop_table(request.omop)}
+
+    def columns(self, data: Data) -> Sequence[str]:
+        """Those of the cohort's query."""
+        return check_cohort(data.request.omop)
+
+    def stream(self, data: Data, party: str, folder: Path) -> CellStream:
+        """The rows of the cohort's query, by the silo's `sources.toml`."""
+        from hubbub.site.omop.compiling import compiled  # which needs sqlglot
+        from hubbub.site.sql.source import stream_of
+
+        return stream_of(compiled(data.request.omop), party, folder)
+
+
+def omop_from(section: Section) -> Omop:
+    """The table `omop` of `[data]`."""
+    stated = section.table("omop")
+    inner = section_of(Omop, "data.omop", stated)
+    return read(
+        Omop,
+        "data.omop",
+        stated,
+        index=lambda _: _happening(inner, "index"),
+        age=lambda _: _pair(inner, "age", (), 0, 150),
+        outcome=lambda _: _happening(inner, "outcome") if "outcome" in inner else None,
+        columns=lambda _: tuple(
+            _column(name, entry) for name, entry in inner.table("columns").items()
+        ),
+    )
+
+
+def check_cohort(omop: Omop) -> tuple[str, ...]:
+    """Refuse a cohort whose query does not keep people apart, which none does.
+
+    Returns:
+        The columns of its result.
+    """
+    return with_sqlglot("hubbub.site.omop.compiling", "compiled")(omop).columns
+
+
+def omop_table(omop: Omop) -> dict[str, Any]:
+    """The table that is read as this."""
+    stated: dict[str, Any] = {"index": _stated(omop.index)}
+    stated |= {"prior": omop.prior} if omop.prior else {}
+    stated |= {"age": list(omop.age)} if omop.age else {}
+    stated |= {"outcome": _stated(omop.outcome)} if omop.outcome else {}
+    return stated | {"columns": {column.name: _stated(column) for column in omop.columns}}
+
+
+def column_table(one: OmopColumn) -> dict[str, Any]:
+    """How `data.columns` declares a column of which the study says no more: bounds that are known.
+
+    Raises:
+        StudyError: none are.
+    """
+    if one.take == "any":
+        return {"categories": ["0", "1"]}
+    if one.take == "sex":
+        return {"categories": ["F", "M", "unknown"], "default": "unknown"}
+    if one.take == "age":
+        return {"low": 0, "high": 110}
+    if one.take == "count":
+        return {"low": 0, "high": 20}
+    if (concept := one.concept) is None:
+        raise StudyError(
+            f"expected data.columns.{one.name} with its bounds, got none, and the concept is not "
+            "among the common ones; declare it"
+        )
+    return {
+        "low": concept.low,
+        "high": concept.high,
+        "default": concept.typical,
+        "indicator": True,
+    }
+
+
+def _happening(section: Section, key: str) -> Happening:
+    return read(Happening, section.path(key), section.table(key))
+
+
+def _column(name: str, entry: object) -> OmopColumn:
+    path = f"data.omop.columns.{name}"
+    if not isinstance(entry, Mapping):
+        raise StudyError(f"expected {path} to be a table, got another value; write one")
+    if not name.isidentifier() or not name.isascii() or len(name) > 63:
+        raise StudyError(
+            f"expected a name of letters, digits and _ for {path}, got another; rename it"
+        )
+    column = read(
+        OmopColumn,
+        path,
+        entry,
+        name=lambda _: name,
+        days=lambda section: _pair(section, "days", (-_ALWAYS, 0), -_ALWAYS, _ALWAYS),
+    )
+    of_person = column.take in ("age", "sex")
+    if of_person != (column.domain == "person") or (of_person and column.concepts):
+        raise StudyError(
+            f'expected take = "age" or "sex" of domain = "person" and of no other in {path}, got '
+            "another pair; correct it"
+        )
+    if column.take in ("first", "last", "min", "max") and column.domain != "measurement":
+        raise StudyError(
+            f'expected take = "{column.take}" of a measurement in {path}, got '
+            f"{column.domain}; take "
+            '"any" or "count"'
+        )
+    return column
+
+
+def _pair(
+    section: Section, key: str, default: tuple[int, ...], least: int, most: int
+) -> tuple[int, ...]:
+    """Two whole numbers that do not fall."""
+    pair = section.content.get(key, list(default))
+    good = isinstance(pair, list) and all(
+        isinstance(one, int) and not isinstance(one, bool) and least <= one <= most for one in pair
+    )
+    if not good or (pair != list(default) and (len(pair) != 2 or pair[0] > pair[1])):
+        raise section.refusal(key, f"two whole numbers from {least} to {most}", "write [-365, 0]")
+    return tuple(pair)
+
+
+def _stated(one: Happening | OmopColumn) -> dict[str, Any]:
+    """What differs from a default."""
+    stated: dict[str, Any] = {"domain": one.domain}
+    stated |= {"concepts": list(one.concepts)} if one.concepts else {}
+    stated |= {"descendants": True} if one.descendants else {}
+    if isinstance(one, OmopColumn):
+        stated |= {"take": one.take} if one.take != OmopColumn.take else {}
+        stated |= {"days": list(one.days)} if one.days != OmopColumn.days else {}
+    return stated

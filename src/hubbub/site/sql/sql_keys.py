@@ -1,0 +1,143 @@
+"""Databases as a source, and their keys of `[data]`: `query`, `tables`, `reference`, `order`.
+
+A study that names a query is checked wherever it is read, not only where there is a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from hubbub.core.errors import StudyError, with_extra
+from hubbub.core.section import Section
+from hubbub.core.settings import (
+    by_hand,
+    later,
+    settings,
+    table,
+    text,
+    texts,
+)
+from hubbub.core.study.extracts.cell_stream import CellStream
+from hubbub.core.study.source import TableSource
+
+if TYPE_CHECKING:
+    from hubbub.core.study.data import Data
+    from hubbub.site.sql.owned_query import OwnedQuery
+
+
+@settings
+class Query:
+    """What a study asks of each silo's database."""
+
+    query: Annotated[
+        str,
+        later(
+            by_hand(
+                text(
+                    'With `"sql"`: one SELECT that [keeps people apart](privacy.md#p31); part of '
+                    "the study id.",
+                    "text, in PostgreSQL's SQL",
+                )
+            )
+        ),
+    ] = ""
+    tables: Annotated[
+        tuple[tuple[str, str], ...],
+        later(
+            table(
+                "With `query`: each table that it reads, and the column that says whose a row is.",
+                "table of columns",
+            )
+        ),
+    ] = ()
+    reference: Annotated[
+        tuple[str, ...],
+        later(
+            texts(
+                "With `query`: tables of nobody, such as a vocabulary. That they are the same "
+                "whoever is in the database is an assumption, which `approve` shows."
+            )
+        ),
+    ] = ()
+    order: Annotated[
+        str,
+        later(
+            text(
+                "With `query`: the column of its result, numbers or dates, by which a patient's "
+                "first records are told."
+            )
+        ),
+    ] = ""
+
+
+class SqlSource(TableSource):
+    """Databases, by one query."""
+
+    name = "sql"
+    Settings = Query
+    long_texts: ClassVar = {"query": 20_000}
+
+    def readers(self) -> Mapping[str, Callable[[Section], Any]]:
+        """The query must be there, and so must its tables."""
+        return {"query": lambda section: section.text("query", None), "tables": tables_from}
+
+    def order(self, request: Query) -> str:
+        """As the study names it."""
+        return request.order
+
+    def columns(self, data: Data) -> Sequence[str]:
+        """Those of the query's result; a query that does not keep people apart is refused."""
+        asked = data.request
+        return check_query(asked.query, asked.tables, asked.reference, data.patient)
+
+    def stream(self, data: Data, party: str, folder: Path) -> CellStream:
+        """The rows of the query's result, by the silo's `sources.toml`."""
+        from hubbub.site.sql import source  # which needs sqlglot
+
+        return source.stream(data, party, folder)
+
+
+def tables_from(section: Section) -> tuple[tuple[str, str], ...]:
+    """By name of each table the column that says whose a row is."""
+    stated = section.content.get("tables")
+    tables = stated if isinstance(stated, dict) else {}
+    if not tables or not all(isinstance(key, str) and key for key in tables.values()):
+        raise section.refusal(
+            "tables",
+            "for each table that the query reads the column with the person's key",
+            'write { visits = "patient_id" }',
+        )
+    return tuple(sorted(tables.items()))
+
+
+def check_query(
+    query: str, tables: tuple[tuple[str, str], ...], reference: tuple[str, ...], patient: str
+) -> tuple[str, ...]:
+    """Refuse a query that does not keep people apart (docs/privacy.md P31).
+
+    Returns:
+        The columns of its result.
+
+    Raises:
+        StudyError: with the construct that is refused, and why; or sqlglot is not installed.
+    """
+    checked = with_sqlglot("hubbub.site.sql.owned_query", "checked")
+    return checked(query, dict(tables), reference=reference, patient=patient).columns
+
+
+def with_sqlglot(module: str, name: str) -> Callable[..., OwnedQuery]:
+    """A function of a module that needs sqlglot.
+
+    Raises:
+        StudyError: it is not installed.
+    """
+    try:
+        return getattr(import_module(module), name)  # type: ignore[no-any-return]
+    except ImportError:
+        raise StudyError(
+            "expected sqlglot to check what a study asks of databases, found that it is not "
+            f"installed; {with_extra('sql')}"
+        ) from None
