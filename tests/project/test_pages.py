@@ -15,6 +15,7 @@ from hubbub.cli.main import _parser
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+REFUSALS = DOCS / "reference" / "refusals.md"  # from the code
 OTHERS = tuple(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), *OTHERS])
 ELSEWHERE = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("benchmarks/*/*.md")])
@@ -30,6 +31,7 @@ BUDGETS = {
 }
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 INLINE = re.compile(r"`(hubbub [a-z][^`\n]*)`")
+FILE = re.compile(r"(?<![\w/.:-])((?:\w+/)+\w+\.py)(?![\w/.-])")
 TYPED = re.compile(r"^ *(?:\w*\$ *)?(?:\S*/bin/)?(hubbub [a-z].*)$", re.MULTILINE)
 
 
@@ -43,12 +45,12 @@ def name_of(page: Path) -> str:
 
 def has_text_of_its_own(page: Path) -> bool:
     """Whether a page is more than a table of contents or another file, put in by the site."""
-    return page != DOCS / "index.md" and "<!-- file " not in text_of(page)
+    return page not in (DOCS / "index.md", REFUSALS) and "<!-- file " not in text_of(page)
 
 
 def reader(page: Path) -> str:
     """Whom a page is for, as the first line below its title says."""
-    first = text_of(page).split("\n\n")[1]
+    first = re.sub(r"\A---\n.*?\n---\n+", "", text_of(page), flags=re.DOTALL).split("\n\n")[1]
     named = re.match(r"For (an? [a-z]+(?: board)?)\b", first)
     assert named, f"{name_of(page)}: {first[:60]}"
     return named[1]
@@ -162,3 +164,22 @@ def test_what_a_page_has_python_or_make_do_is_there(page: Path) -> None:
     assert sorted(named - targets) == []
     tests = set(re.findall(r"(?<![\w/])tests/[\w/.-]*[\w/]", text))
     assert sorted(path for path in tests if not (ROOT / path.rstrip("/")).exists()) == []
+
+
+def is_there(path: str) -> bool:
+    """Whether a file is somewhere below the source folder, or at this place from the root."""
+    return (ROOT / path).exists() or any((ROOT / "src").rglob(path))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_python_file_that_a_page_names_with_its_folder_exists(page: Path) -> None:
+    quoted = re.findall(r"`([^`\n]+)`", text_of(page))
+    named = {path for text in quoted for path in FILE.findall(text)}
+    assert sorted(path for path in named if not is_there(path)) == []
+
+
+def test_the_glossary_explains_a_word_once() -> None:
+    entries = re.findall(r"\*\*([^*]+)\*\*(?=[:,]| \()", text_of(DOCS / "glossary.md"))
+    words = [word for head in entries for word in head.split(", ")]
+    assert len(words) > 80
+    assert sorted(word for word in words if words.count(word) > 1) == []
