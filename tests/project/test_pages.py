@@ -73,6 +73,9 @@ def test_a_page_says_whom_it_is_for_and_no_reader_has_too_much_to_read() -> None
 
 def anchors(page: Path) -> set[str]:
     """What a link may lead to: headings as GitHub and the site write them, and named places."""
+    included = re.search(r"^<!-- file (\S+) -->$", text_of(page), re.MULTILINE)
+    if included:
+        return anchors((page.parent / included[1]).resolve())
     prose = re.sub(r"(?ms)^```.*?^```", "", text_of(page))
     heads = re.findall(r"(?m)^#+ (.+)$", prose)
     plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", head).lower() for head in heads]
@@ -156,7 +159,7 @@ def test_commands_and_their_options_are_as_the_page_types_them(page: Path) -> No
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_what_a_page_has_python_or_make_do_is_there(page: Path) -> None:
     text = text_of(page)
-    modules = set(re.findall(r"python -m ((?:experiments|benchmarks|hubbub)[\w.]*)", text))
+    modules = set(re.findall(r"python -m ((?:experiments|benchmarks|hubbub)[a-z_.]*)\b", text))
     lost = [one for one in sorted(modules) if importlib.util.find_spec(one.rstrip(".")) is None]
     assert lost == []
     targets = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text()))
