@@ -23,11 +23,11 @@ ELSEWHERE = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("benchm
 BUDGETS = {
     "an analyst": 12_000,
     "an administrator": 6_500,
-    "an ethics board": 1_500,
-    "an expert": 28_000,
+    "an ethics board": 1_000,
+    "an expert": 34_000,
     "a developer": 4_000,
-    "an implementer": 6_500,
-    "a researcher": 3_000,
+    "an implementer": 8_000,
+    "a researcher": 2_500,
 }
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 INLINE = re.compile(r"`(hubbub [a-z][^`\n]*)`")
@@ -66,7 +66,7 @@ def test_a_page_says_whom_it_is_for_and_no_reader_has_too_much_to_read() -> None
     assert set(readers.values()) == set(BUDGETS)
     counts = {who: words([p for p in pages if readers[p] == who]) for who in BUDGETS}
     assert {who: n for who, n in counts.items() if n > BUDGETS[who]} == {}
-    assert words(PAGES) <= 60_000
+    assert words(PAGES) <= 69_000
     assert words([ROOT / "README.md"]) <= 900
     assert words([ROOT / "CHANGELOG.md"]) <= 1_200
 
