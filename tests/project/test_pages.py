@@ -18,15 +18,19 @@ DOCS = ROOT / "docs"
 REFUSALS = DOCS / "reference" / "refusals.md"  # from the code
 OTHERS = tuple(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), *OTHERS])
-ELSEWHERE = sorted([*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("benchmarks/*/*.md")])
+ELSEWHERE = sorted(
+    page
+    for pattern in ("*.md", "*/*.md", "benchmarks/*/*.md", "tests/protocol/vectors/*.md")
+    for page in ROOT.glob(pattern)
+)
 # The most words that all pages for one reader may have together.
 BUDGETS = {
     "an analyst": 12_000,
     "an administrator": 6_500,
     "an ethics board": 1_000,
-    "an expert": 34_000,
+    "an expert": 33_500,
     "a developer": 4_000,
-    "an implementer": 8_000,
+    "an implementer": 8_100,
     "a researcher": 2_500,
 }
 LINK = re.compile(r"\]\(([^()\s]+)\)")
@@ -66,7 +70,7 @@ def test_a_page_says_whom_it_is_for_and_no_reader_has_too_much_to_read() -> None
     assert set(readers.values()) == set(BUDGETS)
     counts = {who: words([p for p in pages if readers[p] == who]) for who in BUDGETS}
     assert {who: n for who, n in counts.items() if n > BUDGETS[who]} == {}
-    assert words(PAGES) <= 69_000
+    assert words(PAGES) <= 68_600
     assert words([ROOT / "README.md"]) <= 900
     assert words([ROOT / "CHANGELOG.md"]) <= 1_200
 
