@@ -127,6 +127,9 @@ def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
     formulas = (tmp_path / "site" / "privacy" / "noise_shares.html").read_text(encoding="utf-8")
     assert 'id="p4"' in formulas
     assert formulas.count("<math") > 300
+    keys = (tmp_path / "site" / "study.html").read_text(encoding="utf-8")
+    assert "most_per_patient" in keys
+    assert 'href="privacy/sampling.html#p19"' in keys
     notebook = (tmp_path / "site" / "notebook.html").read_text(encoding="utf-8")
     assert "epsilon 2.00 at delta 1e-05" in notebook  # what a cell gave
 
