@@ -25,6 +25,7 @@ extensions = [
     "commands",
     "docstrings",
     "formulas",
+    "study_keys",  # before "links", which turns what the tables link to
     "links",
     "notebooks",
 ]

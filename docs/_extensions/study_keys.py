@@ -1,27 +1,30 @@
-"""The tables of docs/study.md, from the keys as they are read; run it to write them anew."""
+"""The tables of docs/study.md, from the keys as they are read: each stands where the page says."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import Any
 
 from hubbub.core.study.study_keys import pages
 
-PAGE = Path(__file__).parents[1] / "study.md"
-_TABLE = re.compile(r"(?m)^\| key \|.*\n(?:\|.*\n)*")
 _PART = re.compile(r"(?ms)^(##+ `\[([\w.]+)\]`$)(.*?)(?=^##|\Z)")
+_HERE = "<!-- keys -->"
 
 
 def written(text: str) -> str:
     """The page with each table of keys as the study has it."""
     tables = pages()
-
-    def part(found: re.Match[str]) -> str:
-        table = tables[found[2]] + "\n"
-        return found[1] + _TABLE.sub(lambda _: table, found[3], count=1)
-
-    return _PART.sub(part, text)
+    return _PART.sub(
+        lambda part: part[1] + part[3].replace(_HERE, tables[part[2]].rstrip("\n"), 1), text
+    )
 
 
-if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+def _read(app: Any, docname: str, source: list[str]) -> None:
+    if docname == "study":
+        source[0] = written(source[0])
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register with Sphinx."""
+    app.connect("source-read", _read)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,7 +10,7 @@ from pathlib import Path
 from hubbub.core.verification.attestation.platforms import PlatformEvidence
 
 DATA = Path(__file__).with_name("data")
-ROOTS = Path(__file__).parents[2] / "src/hubbub/core/verification/attestation/roots"
+ROOTS = Path(__file__).parents[2] / "src/hubbub/site/attestation/roots"
 
 
 @dataclass(frozen=True, kw_only=True)

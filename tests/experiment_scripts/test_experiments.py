@@ -385,12 +385,6 @@ def test_every_number_in_the_page_is_in_a_committed_table():
     assert unknown == []
 
 
-def test_the_pages_tables_of_accuracy_are_those_of_the_summary():
-    made = importlib.import_module("experiments.utility_page")
-    page = made.PAGE.read_text(encoding="utf-8")
-    assert made.written(page) == page
-
-
 # Correlated noise and the linear probe ----------------------------------------------------------
 
 

@@ -32,7 +32,7 @@ _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion,
 @cache
 def pinned_root(name: str) -> x509.Certificate:
     """A vendor's root that this package pins, by its file name without the ending."""
-    file = files("hubbub.core.verification.attestation") / "roots" / f"{name}.pem"
+    file = files("hubbub.site.attestation") / "roots" / f"{name}.pem"
     return x509.load_pem_x509_certificate(file.read_bytes())
 
 

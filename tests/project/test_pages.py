@@ -1,0 +1,192 @@
+"""The pages: whom each is for, how long it may be, and that what it names is there."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hubbub.desk.cli.main import _parser
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+REFUSALS = DOCS / "reference" / "refusals.md"  # from the code
+OTHERS = tuple(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"))
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), *OTHERS])
+ELSEWHERE = sorted(
+    page
+    for pattern in ("*.md", "*/*.md", "benchmarks/*/*.md", "tests/protocol/vectors/*.md")
+    for page in ROOT.glob(pattern)
+)
+# The most words that all pages for one reader may have together.
+BUDGETS = {
+    "an analyst": 12_000,
+    "an administrator": 6_500,
+    "an ethics board": 1_000,
+    "an expert": 33_500,
+    "a developer": 4_000,
+    "an implementer": 8_100,
+    "a researcher": 2_500,
+}
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+INLINE = re.compile(r"`(hubbub [a-z][^`\n]*)`")
+FILE = re.compile(r"(?<![\w/.:-])((?:\w+/)+\w+\.py)(?![\w/.-])")
+TYPED = re.compile(r"^ *(?:\w*\$ *)?(?:\S*/bin/)?(hubbub [a-z].*)$", re.MULTILINE)
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def has_text_of_its_own(page: Path) -> bool:
+    """Whether a page is more than a table of contents or another file, put in by the site."""
+    return page not in (DOCS / "index.md", REFUSALS) and "<!-- file " not in text_of(page)
+
+
+def reader(page: Path) -> str:
+    """Whom a page is for, as the first line below its title says."""
+    first = re.sub(r"\A---\n.*?\n---\n+", "", text_of(page), flags=re.DOTALL).split("\n\n")[1]
+    named = re.match(r"For (an? [a-z]+(?: board)?)\b", first)
+    assert named, f"{name_of(page)}: {first[:60]}"
+    return named[1]
+
+
+def words(pages: list[Path]) -> int:
+    return sum(len(text_of(page).split()) for page in pages)
+
+
+def test_a_page_says_whom_it_is_for_and_no_reader_has_too_much_to_read() -> None:
+    pages = [page for page in PAGES if has_text_of_its_own(page) and page not in OTHERS[:2]]
+    readers = {page: reader(page) for page in pages}
+    assert set(readers.values()) == set(BUDGETS)
+    counts = {who: words([p for p in pages if readers[p] == who]) for who in BUDGETS}
+    assert {who: n for who, n in counts.items() if n > BUDGETS[who]} == {}
+    assert words(PAGES) <= 68_600
+    assert words([ROOT / "README.md"]) <= 900
+    assert words([ROOT / "CHANGELOG.md"]) <= 1_200
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may lead to: headings as GitHub and the site write them, and named places."""
+    included = re.search(r"^<!-- file (\S+) -->$", text_of(page), re.MULTILINE)
+    if included:
+        return anchors((page.parent / included[1]).resolve())
+    prose = re.sub(r"(?ms)^```.*?^```", "", text_of(page))
+    heads = re.findall(r"(?m)^#+ (.+)$", prose)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", head).lower() for head in heads]
+    slugs = {re.sub(r"[^\w\- ]", "", head).strip().replace(" ", "-") for head in plain}
+    return slugs | set(re.findall(r'<a id="([\w-]+)"></a>', prose))
+
+
+@pytest.mark.parametrize("page", sorted({*PAGES, *ELSEWHERE}), ids=name_of)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    lost = []
+    for target in LINK.findall(text_of(page)):
+        path, _, anchor = target.partition("#")
+        if ":" in path:
+            continue
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            lost.append(target)
+    assert lost == []
+
+
+def sources() -> Iterator[Path]:
+    for folder in ("src", "tests", "deploy", "experiments", "benchmarks", "examples"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in {".py", ".yaml", ".cfg", ".conf", ".sh", ".toml", ".service"}:
+                yield path
+
+
+def test_every_page_that_code_names_is_there() -> None:
+    named = {
+        (name_of(path), page)
+        for path in sources()
+        for page in re.findall(r"(?<![\w/.])docs/[\w/-]+\.md(?:#[\w-]+)?", text_of(path))
+    }
+    assert len(named) > 100
+    lost = []
+    for path, target in sorted(named):
+        page, _, anchor = target.partition("#")
+        if not (ROOT / page).exists() or (anchor and anchor not in anchors(ROOT / page)):
+            lost.append((path, target))
+    assert lost == []
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Every command of hubbub that a page shows, in a block or within a sentence."""
+    text = re.sub(r"\\\n\s*", "", text_of(page))
+    blocks = "\n".join(re.findall(r"(?ms)^```(?:console|text|sh)?\n(.*?)^```", text))
+    blocks += "\n".join(re.findall(r"(?m)^ {4,}.*$", text))
+    for found in (*INLINE.findall(text), *TYPED.findall(blocks)):
+        yield re.split(r" +#| [<>|]| 3< ", found)[0].strip()
+
+
+def families() -> dict[str, argparse.ArgumentParser]:
+    (choices,) = [a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    return dict(choices.choices)
+
+
+def options(parser: argparse.ArgumentParser) -> set[str]:
+    """Its own options, and those of the commands below it."""
+    below = [
+        kind
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for kind in action.choices.values()
+    ]
+    own = {option for action in parser._actions for option in action.option_strings}
+    return own.union(*map(options, below))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_and_their_options_are_as_the_page_types_them(page: Path) -> None:
+    known = families()
+    wrong = []
+    for command in commands(page):
+        _, family, *rest = shlex.split(command.replace("…", ""), posix=True)
+        typed = {word.split("=")[0] for word in rest if word.startswith("--")}
+        if family not in known or not typed <= options(known[family]):
+            wrong.append(command)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_a_page_has_python_or_make_do_is_there(page: Path) -> None:
+    text = text_of(page)
+    modules = set(re.findall(r"python -m ((?:experiments|benchmarks|hubbub)[a-z_.]*)\b", text))
+    lost = [one for one in sorted(modules) if importlib.util.find_spec(one.rstrip(".")) is None]
+    assert lost == []
+    targets = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text()))
+    named = set(re.findall(r"(?m)(?:^|`)make ([a-z][a-z-]*)", text))
+    assert sorted(named - targets) == []
+    tests = set(re.findall(r"(?<![\w/])tests/[\w/.-]*[\w/]", text))
+    assert sorted(path for path in tests if not (ROOT / path.rstrip("/")).exists()) == []
+
+
+def is_there(path: str) -> bool:
+    """Whether a file is somewhere below the source folder, or at this place from the root."""
+    return (ROOT / path).exists() or any((ROOT / "src").rglob(path))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_python_file_that_a_page_names_with_its_folder_exists(page: Path) -> None:
+    quoted = re.findall(r"`([^`\n]+)`", text_of(page))
+    named = {path for text in quoted for path in FILE.findall(text)}
+    assert sorted(path for path in named if not is_there(path)) == []
+
+
+def test_the_glossary_explains_a_word_once() -> None:
+    entries = re.findall(r"\*\*([^*]+)\*\*(?=[:,]| \()", text_of(DOCS / "glossary.md"))
+    words = [word for head in entries for word in head.split(", ")]
+    assert len(words) > 80
+    assert sorted(word for word in words if words.count(word) > 1) == []
