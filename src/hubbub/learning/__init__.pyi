@@ -81,3 +81,4 @@ from .torch_settings import (
 from .unit_model import (
     per_unit_model as per_unit_model,
 )
+from .usual_outputs import with_usual_outputs as with_usual_outputs

@@ -5,6 +5,7 @@ The aggregator makes it to run a study, and whoever verifies one makes it again.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,31 @@ from hubbub.learning import target_types
 from hubbub.learning.low_rank import low_rank_model
 from hubbub.learning.queries.model_size import record_shape
 from hubbub.learning.self_check import TriedMethod
+from hubbub.learning.study.model import Model
 from hubbub.learning.study.model_kinds import LORA
 from hubbub.learning.study.training import learning_of
+from hubbub.learning.usual_outputs import with_usual_outputs
 
 
-def model_of(study: Study, shape: tuple[int, ...]) -> Any:
-    """The study's model with its first weights, for records of this shape."""
+def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
+    """The study's model with its first weights, for records of this shape.
+
+    Args:
+        study: whose model it is.
+        shape: of one record.
+        given: a module to be trained in its place, of which a copy is taken; None: there is none.
+    """
     model, _ = learning_of(study)
-    if model.kind == LORA:
+    if given is None and model.kind == LORA:
         return low_rank_model(model, seed=study.id)
+    module = copy.deepcopy(given) if given is not None else _built(study, model, shape)
+    if model.is_built_in:
+        return module
+    return with_usual_outputs(module, shape, model.outputs, goal_of(study))
+
+
+def _built(study: Study, model: Model, shape: tuple[int, ...]) -> Any:
+    """What the kind of model gives."""
     return learning.build_model(
         model.kind,
         inputs=shape,
