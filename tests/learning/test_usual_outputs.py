@@ -34,7 +34,7 @@ class Wrapped(nn.Module):
 
 def usual(model, outputs=1, target_type=CLASSES):
     """A copy of the model with its usual outputs, and those of some records."""
-    model = with_usual_outputs(copy.deepcopy(model), (3,), outputs, target_type)
+    model = with_usual_outputs(copy.deepcopy(model), (3,), target_type, single=outputs == 1)
     return model, model(RECORDS).detach()
 
 
@@ -89,6 +89,12 @@ def test_a_sigmoid_elsewhere_stays_what_it_is(wrap, target_type, caplog):
     model = Wrapped(1, lambda x: wrap(x).squeeze(-1))
     torch.testing.assert_close(usual(model, 1, target_type)[1], model(RECORDS).detach())
     assert not caplog.text
+
+
+def test_two_outputs_stay_where_targets_may_be_class_numbers():
+    model = with_usual_outputs(nn.Linear(3, 2), (3,), CLASSES, single=True, pairs=False)
+    assert model(RECORDS).shape == (5, 2)
+    assert not model._forward_hooks
 
 
 def test_torchscript_is_refused_by_its_name():

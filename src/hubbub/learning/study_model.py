@@ -14,6 +14,7 @@ import hubbub.learning as learning
 from hubbub.core.protocol.projection.product import Lift, lift
 from hubbub.core.protocol.round.projected_sum import LAYERS, draw_key, projection_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.study.import_path import is_own
 from hubbub.core.study.study import Study
 from hubbub.learning import target_types
 from hubbub.learning.low_rank import low_rank_model
@@ -39,7 +40,14 @@ def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
     module = copy.deepcopy(given) if given is not None else _built(study, model, shape)
     if model.is_built_in:
         return module
-    return with_usual_outputs(module, shape, model.outputs, goal_of(study))
+    return with_logits(study, module, shape)
+
+
+def with_logits(study: Study, module: Any, shape: tuple[int, ...]) -> Any:
+    """A user's module, whose outputs are read as what they mean (usual_outputs.py)."""
+    own = is_own(study.data.source)  # whose targets may be class numbers of two classes, too
+    single = learning_of(study)[0].outputs == 1
+    return with_usual_outputs(module, shape, goal_of(study), single=single, pairs=not own)
 
 
 def _built(study: Study, model: Model, shape: tuple[int, ...]) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,15 +27,22 @@ _LOG = logging.getLogger(__name__)
 
 
 def with_usual_outputs(
-    model: nn.Module, shape: tuple[int, ...], outputs: int, target_type: TargetType
+    model: nn.Module,
+    shape: tuple[int, ...],
+    target_type: TargetType,
+    *,
+    single: bool,
+    pairs: bool = True,
 ) -> nn.Module:
     """The model itself, with a hook where its outputs are others that mean the same.
 
     Args:
         model: a user's; the hook is put on it.
         shape: of one record.
-        outputs: of the study's model.
         target_type: what it is trained for.
+        single: whether the study's model has one output, (n,).
+        pairs: whether (n, 2) are then the logits of both classes; not so where targets may be class
+            numbers, of which they are the usual outputs.
     """
     raw = _outputs_on_made_up(model, shape)
     logits = _logits_in(raw)
@@ -43,7 +50,7 @@ def with_usual_outputs(
         return model  # which is refused where it is tried
     classes = isinstance(target_type, Classes)
     usual = UsualOutputs(
-        columns=logits.shape[1] if outputs == 1 and logits.ndim == 2 else 0,
+        columns=logits.shape[1] if single and logits.ndim == 2 else 0,
         last="" if not classes or target_type.loss_name else _last_operation(logits),
     )
     if usual.last:
@@ -52,8 +59,9 @@ def with_usual_outputs(
             "probabilities; leave that layer out, and they are logits",
             usual.last,
         )
-    other_columns = usual.columns == 1 or (usual.columns == 2 and classes)
-    if logits is not raw or other_columns or usual.last:
+    if usual.columns not in (1, 2 if pairs and classes else 1):
+        usual = replace(usual, columns=0)
+    if logits is not raw or usual.columns or usual.last:
         model.register_forward_hook(usual)
     return model
 
