@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "refusals.md"
-_ROOMS = ("estimation", "queries", "report")
+_ROOMS = ("estimation", "learning", "desk/report")
 _SAID_IN = ("refusal", "notes")  # what an answer says of itself
 _SENTENCE = 3  # words that a reason has at least
 
@@ -129,6 +129,19 @@ REMARKS = frozenset(
         "records without …, … or group are left out",
         "records without …… are left out",
         "…; records without …, group or stratum are left out",
+        "… of … pairs were measured level by level: each column with the targets, and with those "
+        "on which the first noisy sum says it depends most",
+        "columns are drawn in this order: …",
+        "model-dependent is what rests on another pair, or on three columns or more",
+        "not for decisions about single people, nor for how three or more columns depend on each "
+        "other, which was not measured: such results depend on the model",
+        "of … cells the synthetic share is inside the interval of the sums in …",
+        "these are … of … pairs that were measured level by level, those with a target first, then "
+        "those that depend most; pair_shares has all",
+        "these records are made up from noisy sums: intervals that an analysis of one such table "
+        "prints leave the noise out and are too narrow (a 95 % interval held the truth in 40 to 84 "
+        "of 100 cases); use the shares with intervals, or combine the same analysis of twenty "
+        "tables",
         "… to …",
         "…, …: …",
     }
