@@ -179,6 +179,19 @@ def test_a_silo_whose_table_is_another_is_counted_apart_and_warned_of() -> None:
     assert again.made_public == ()
 
 
+def test_the_same_query_beside_another_table_of_a_silo_says_that_it_is_another() -> None:
+    query = asked().query([KINDS["table"]], epsilon=2.0)
+    query.release()
+    others = TABLES | {SILOS[1]: patients(7)}
+    with pytest.raises(SpentError, match=f"got others of {SILOS[1]}: .*another epsilon"):
+        asked(silos=others).query([KINDS["table"]], epsilon=2.0).release()
+
+
+def test_a_query_shows_what_to_do_with_it() -> None:
+    query = asked().query([KINDS["table"]], epsilon=2.0)
+    assert re.search(r"epsilon 2, not released.*release\(\)", repr(query))
+
+
 def test_what_is_below_the_noise_costs_a_notebook_nothing() -> None:
     context = asked(epsilon=0.005)
     with pytest.raises(StudyError, match="stand out"):
@@ -309,7 +322,7 @@ def test_a_notebook_refuses_tables_and_questions_that_are_none() -> None:
     with pytest.raises(DataError, match="at least two silos"):
         hubbub.statistics({"north": patients(0)}, columns=COLUMNS, epsilon=1.0)
     with pytest.raises(DataError, match="something else") as refused:
-        asked(silos={"north": patients(0), "south": patients(1) | {"sex": ["<b>"] * 400}})
+        asked(silos=TABLES | {"south": patients(1) | {"sex": ["<b>"] * 400}})
     assert "<b>" not in str(refused.value)
     with pytest.raises(StudyError, match="one of the columns"):
         asked(questions=[{"kind": "quantiles", "column": "bmi"}])

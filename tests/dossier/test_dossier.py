@@ -222,6 +222,13 @@ delta = 1e-5
     assert f"statistics.json (SHA-256 {digest})" in follows.text
     assert "1 sum was charged" in said["Was more spent than planned?"].text
     assert "it states no target" in said["Which columns are read?"].text
+    columns = [{"categories": ["f"], "name": "sex"}, {"low": 1, "name": "age"}]
+    crossed = [{"name": "both", "kind": "crosstab", "rows": "sex", "columns": "stage"}]
+    facts_of_more = with_value(facts, "asked.data.columns", columns)
+    facts_of_more = with_value(facts_of_more, "asked.statistics", {"statistics": crossed})
+    more = {one.ask: one.text for one in compose(facts_of_more).sentences}
+    assert "reads the columns sex, age;" in more["Which columns are read?"]
+    assert "“both” (crosstab of sex, stage)" in more["Which statistics are asked?"]
     hidden = sentence_of(
         next(one for one in QUESTIONS if one.ask == follows.ask),
         with_verdict(facts, "replay.answers", "not verifiable"),
@@ -288,6 +295,8 @@ def test_what_people_write_is_theirs_and_what_they_do_not_stays_open(facts: Fact
     assert set(open_before) - set(filled.open) == {"controller"}
     page = as_html(filled)
     assert "The four &lt;hospitals&gt;" in page
+    assert "purpose, legal-basis" not in page  # 40 names ahead of the first chapter
+    assert 'href="#chapter-1"' in page
     assert filled.sentences == compose(facts).sentences
 
 

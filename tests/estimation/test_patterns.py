@@ -159,6 +159,7 @@ def test_intervals_of_subgroups_trends_and_strata_hold_as_often_as_they_say(sigm
         ({"trend": ["age"]}, "one of the covariates"),
         ({"subgroups": "age"}, "one of the covariates"),
         ({"reference": {"stage": "IV"}}, 'one of "I", "II", "III"'),
+        ({"covariates": ["age", "sex"]}, '{ age = "number", sex = "categories" }, where'),
         ({"covariates": {"age": "number"}, "trend": ["age"]}, "covariates that are numbers"),
     ],
 )

@@ -459,7 +459,7 @@ HOSTILE = {
 }
 TAGS = {"html", "head", "meta", "title", "style", "body", "main", "h1", "p", "table", "caption"} | {
     *("thead", "tbody", "tr", "th", "td", "figure", "figcaption", "svg", "line", "text", "path"),
-    *("polyline", "polygon", "rect", "circle", "g", "desc", "tspan", "title"),
+    *("polyline", "polygon", "rect", "circle", "g", "desc", "tspan", "title", "div", "span"),
 }
 
 

@@ -33,6 +33,7 @@ from hubbub.desk.report.markup import tag
 from hubbub.desk.report.page import render
 from hubbub.desk.report.scales import bounds, linear
 from hubbub.desk.report.several_runs import ReportedRun
+from hubbub.desk.report.validation_section import decision_chart
 
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' & <img src=http://evil.example/x>"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -771,6 +772,8 @@ frame.onload = () => {
     if (box.right > wide + close || box.left < -close) found.push("outside: " + name);
     if (!one.ownerSVGElement && one.scrollWidth > one.clientWidth + 1 && one.clientWidth)
       found.push("wider than its place: " + name);
+    if (one.tagName == "TD" && !one.textContent && getComputedStyle(one).display == "grid")
+      found.push("a label of nothing: " + one.dataset.label);
   }
   for (const svg of page.querySelectorAll("svg")) {
     const box = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll("text")];
@@ -793,23 +796,39 @@ frame.srcdoc = PAGE;
 """
 
 
-def misplaced(page: str, folder: Path, width: int) -> list[str]:
+def misplaced(page: str, folder: Path, width: int, *, dark: bool = False) -> list[str]:
     """What a browser of this width shows outside the window, cut off, or over other text."""
     inner = json.dumps(page).replace("</", "<\\/")
     outer = folder / f"looked-at-{width}.html"
     outer.write_text(LOOK.replace("WIDTH", str(width)).replace("PAGE", inner), encoding="utf-8")
-    said = re.search(r"FOUND(.*)END</pre>", shown(outer), re.DOTALL)
+    said = re.search(r"FOUND(.*)END</pre>", shown(outer, dark=dark), re.DOTALL)
     assert said
     return list(json.loads(unescape(said[1])))
+
+
+def a_wide_answer() -> dict[str, Any]:
+    """A table 1 of five groups, with tests in the first row of each column."""
+    blank = {"level": "", "p_value": None, "p_adjusted": None}
+    rows = [
+        {"quantity": kind, "column": "age", "group": group, "value": 3596.0, **blank}
+        | {"low": 3564.0, "high": 3628.0}
+        for kind in ("mean", "sd")
+        for group in ("", "I", "II", "III", "IV", "V")
+    ]
+    tests = [{"column": "age", "p_value": 0.071, "p_adjusted": None, "smd": 0.055}]
+    told = {"kind": "table", "title": "Description of age by stage", "confidence": 0.95}
+    return told | {"rows": rows, "tests": tests, "curves": [], "notes": [], "refusal": ""}
 
 
 LONG = "a-hospital-of-a-very-long-name-without-any-place-to-break-it-in-two"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to look with")
-@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
+@pytest.mark.parametrize(
+    ("width", "dark"), [pytest.param(1280, False, marks=pytest.mark.slow), (390, True)]
+)
 def test_nothing_is_wider_than_the_window_or_cut_or_over_other_text(
-    tmp_path: Path, width: int
+    tmp_path: Path, width: int, dark: bool
 ) -> None:
     runs = [a_run("mine", None, 0.86), a_run(LONG, "trusted", 0.88)]
     page = rendered(
@@ -818,8 +837,9 @@ def test_nothing_is_wider_than_the_window_or_cut_or_over_other_text(
         checked=[*CHECKED, (f"that {LONG} has spoken", "wrong")],
         seconds=3.0,
         beside=runs,
+        statistics={"baseline": a_wide_answer()},
     ).replace("<details>", "<details open>")
-    assert misplaced(page, tmp_path, width) == []
+    assert misplaced(page, tmp_path, width, dark=dark) == []
 
 
 @pytest.mark.slow
@@ -833,7 +853,7 @@ def test_what_is_too_wide_or_cut_is_noticed(tmp_path: Path) -> None:
         assert any(one.startswith(start) for one in found), found
 
 
-def shown(page: Path) -> str:
+def shown(page: Path, *, dark: bool = False) -> str:
     """What a browser makes of a page, and what it says on its console."""
     assert CHROMIUM is not None
     done = subprocess.run(
@@ -841,6 +861,7 @@ def shown(page: Path) -> str:
             CHROMIUM,
             *("--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"),
             *("--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=1000"),
+            f"--blink-settings=preferredColorScheme={int(not dark)}",
             f"--user-data-dir={page.parent / 'profile'}",
             page.as_uri(),
         ],
@@ -851,6 +872,16 @@ def shown(page: Path) -> str:
     )
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return done.stdout + "\n".join(console)
+
+
+def test_a_decision_curve_names_no_line_that_is_outside_the_picture() -> None:
+    places = {"x": [0.1, 0.2, 0.3], "low": [0.2, 0.2, 0.2], "high": [0.3, 0.3, 0.3]}
+    model = {"name": "the model", "y": [0.25, 0.25, 0.25], **places}
+    for benefit, is_seen in ((0.1, True), (-5.0, False)):
+        drawn = decision_chart([model, {"name": "everybody", "y": [benefit] * 3, **places}])
+        assert drawn is not None
+        assert (">everybody<" in drawn[0].text) is is_seen
+        assert ("outside the picture" in drawn[1]) is not is_seen
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))

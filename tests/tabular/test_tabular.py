@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import sys
 import tomllib
 import traceback
 from dataclasses import FrozenInstanceError, replace
@@ -14,13 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub.core.errors import DataError, StudyError
+from hubbub.core.errors import DataError, StudyError, UserError
 from hubbub.core.tabular.cell_rule import CellFault
-from hubbub.core.tabular.cells import read_cells
+from hubbub.core.tabular.cells import cells_of, read_cells
 from hubbub.core.tabular.column import Column, column_features
 from hubbub.core.tabular.declared_columns import columns_from
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import encode_table
+from hubbub.estimation.data_frame import data_frame
 from hubbub.learning.datasets import HEART_COLUMNS
 
 SECRET = "s3cr3t-cell"
@@ -472,3 +474,31 @@ def test_a_default_may_be_spelled_as_what_means_missing() -> None:
         [pytest.approx(0.998), 1.0],
         [-1.0, 0.0],
     ]
+
+
+def test_an_arrow_table_is_a_table_and_a_lazy_frame_is_told_to_collect() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    plain = {"age": [30, None, 50], "sex": ["f", "m", None]}
+    assert cells_of(arrow.table(plain)) == cells_of(plain)
+
+    class LazyFrame:
+        columns = ("age",)
+        collect = None
+
+    with pytest.raises(DataError, match=r"found LazyFrame; call its collect\(\)"):
+        cells_of(LazyFrame())
+
+
+def test_a_cell_of_endless_text_is_named_as_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text('age,note\n50,"never closed\n' + "60,x\n" * 30_000)
+    with pytest.raises(DataError, match=r"more than 131,072 characters.*close the quote"):
+        read_cells(path)
+
+
+def test_without_pandas_a_data_frame_names_what_else_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UserError, match="pip install pandas, or take the rows"):
+        data_frame([], "take the rows")

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import hubbub
 from hubbub.core.errors import (
@@ -30,6 +31,13 @@ class SqueezesAll(torch.nn.Linear):
 
     def forward(self, x):
         return super().forward(x).squeeze()
+
+
+class GivesATuple(torch.nn.Linear):
+    """As models of transformers do with return_dict=False."""
+
+    def forward(self, x):
+        return (super().forward(x),)
 
 
 SILOS = {"north": silo(1), "south": silo(2), "east": silo(3)}
@@ -146,6 +154,12 @@ def test_statistics_that_cannot_be_asked_are_refused_before_anything_is_charged(
 
 
 @pytest.mark.slow
+def test_features_far_from_one_are_warned_of_by_their_silo():
+    far = {**SILOS, "south": (silo(2)[0] * 1e6, silo(2)[1])}
+    with pytest.warns(UserWarning, match=r"beyond 100 at south: .*divide by public numbers"):
+        hubbub.fit(far, **SHORT)
+
+
 def test_the_second_class_is_the_positive_one():
     silos = {name: (x, np.where(y > 0, "ill", "well")) for name, (x, y) in SILOS.items()}
     result = hubbub.fit(silos, epsilon=8, steps=40, classes=["well", "ill"])
@@ -179,7 +193,7 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
     [
         ([silo(1), silo(2)], {}, DataError, "at least two silos, a mapping"),
         ({"north": silo(1)}, {}, DataError, "at least two silos"),
-        ({"north": silo(1)[0], "south": silo(2)}, {}, DataError, "features and targets for north"),
+        ({**SILOS, "north": silo(1)[0]}, {}, DataError, "features and targets for north"),
         ({**SILOS, "west": (silo(1)[0][:, :2], silo(1)[1])}, {}, DataError, "for west"),
         ({**SILOS, "west": (silo(1)[0][:5], silo(1)[1])}, {}, DataError, "one target per record"),
         ({**SILOS, "west": ([["x"] * 3], [0])}, {}, DataError, "numbers as features of west"),
@@ -187,15 +201,29 @@ def test_a_result_shows_itself_and_writes_a_report_anywhere(tmp_path):
         (SILOS, {"model": "forest"}, StudyError, "model.kind"),
         (SILOS, {"colluders": 3}, StudyError, "colluders"),
         ({n: (x, y * 0) for n, (x, y) in SILOS.items()}, {}, DataError, "at least two classes"),
-        ({"North Shore": silo(1), "south": silo(2)}, {}, StudyError, "rename the silos"),
+        ({**SILOS, "North Shore": silo(1)}, {}, StudyError, "rename the silos"),
         (SILOS, {"model": torch.nn.Linear}, ModelError, "got a class; hand over a module"),
         (SILOS, {"model": None}, ModelError, "got NoneType"),
-        (SILOS, {"model": torch.nn.Linear(3, 2)}, ModelError, r"two classes, found \(n, 2\)"),
+        (SILOS, {"model": torch.nn.Linear(3, 3)}, ModelError, r"two classes, found \(n, 3\)"),
+        (SILOS, {"model": GivesATuple(3, 1)}, ModelError, "gives one tensor.*found a tuple"),
         (
             SILOS,
-            {"model": torch.nn.Sequential(torch.nn.Linear(3, 1))},
+            {"model": torch.nn.Linear(3, 2).requires_grad_(False)},
             ModelError,
-            r"found \(n, 1\); .*squeeze\(-1\), or a Sequential with torch.nn.Flatten\(0\)",
+            "found all of them frozen; call requires_grad_",
+        ),
+        ({n: SILOS[n] for n in ("north", "south")}, {}, StudyError, "say colluders=0, which"),
+        (
+            {n: DataLoader(TensorDataset(*map(torch.tensor, silo(1)))) for n in SILOS},
+            {},
+            DataError,
+            "north, found a DataLoader.*hand over its .dataset",
+        ),
+        (
+            {**SILOS, "west": (np.where(np.arange(60) == 17, np.nan, 0.5)[:, None], silo(1)[1])},
+            {},
+            DataError,
+            "west: .*undefined inputs, the first in record 17",
         ),
         (SILOS, {"model": SqueezesAll(3, 1)}, ModelError, r"found \(\); squeeze\(-1\) in place"),
         (SILOS, {"model": torch.nn.Linear(5, 1)}, ModelError, r"records of shape \(4, 3\) to see"),

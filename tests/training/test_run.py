@@ -691,7 +691,7 @@ MODEL_CASES = {
         "expected records in the public test set",
     ),
     "an error inside": ("torch.nn.Linear(7, 10)", TEN, 30, "raised RuntimeError"),
-    "two columns": ("torch.nn.Linear(3, 1)", "rows % 2", 30, "squeeze"),
+    "two dimensions": ("torch.nn.Unflatten(1, (3, 1))", "rows % 2", 30, "squeeze"),
 }
 
 

@@ -192,7 +192,7 @@ def charged(_model, home):
         ({}, [0, 1], "groups of shape"),
         ({}, np.zeros(300), "at least two silos"),
         ({}, [float("nan"), *[0.0, 1.0, 2.0] * 99, 0.0, 1.0], "a silo for each row"),
-        ({"silos": 3, "colluders": 2}, None, "parties.colluders"),
+        ({"silos": 3, "colluders": 2}, None, "say colluders=1"),
         ({}, ["7", "7.0", "8"] * 100, "two that read alike"),
         ({}, ["", "north", "south"] * 100, "a silo for each row"),
         ({"silos": 301}, None, "a row for each of 301 silos"),

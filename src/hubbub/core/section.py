@@ -101,7 +101,10 @@ class Section:
         value = self.content.get(key)
         if not isinstance(value, dict):
             found = "nothing" if value is None else shown(value)
-            raise StudyError(f"expected a table [{self.path(key)}], got {found}; add one")
+            remedy = "add one" if value is None else "write it as a table of keys and values"
+            if isinstance(value, list) and value and isinstance(value[0], str):
+                remedy = f"say what each is: {{ {key_of(value[0])} = ... }}"
+            raise StudyError(f"expected a table [{self.path(key)}], got {found}; {remedy}")
         return value
 
     def inner(self, key: str, known: tuple[str, ...]) -> Section | None:

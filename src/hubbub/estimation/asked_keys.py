@@ -182,6 +182,7 @@ class StatisticKeys:
 
     def covariates(self, *explained: Column) -> tuple[Levels | Column, ...]:
         """What a regression is on, by the key `covariates`: classes, or columns of numbers."""
+        self._refuse_bare_names("covariates")
         table, other = self.section.table("covariates"), {one.name for one in explained}
         if not 0 < len(table) <= _MOST_COVARIATES:
             raise self.section.refusal(
@@ -201,6 +202,21 @@ class StatisticKeys:
             if isinstance(one, Levels) and one.column.name in section
             else one
             for one in found
+        )
+
+    def _refuse_bare_names(self, key: str) -> None:
+        """Refuse a list of columns, or one, by the table that says how each of them counts."""
+        names = self.section.content.get(key)
+        names = [names] if isinstance(names, str) else names
+        if not isinstance(names, list):
+            return
+        known = [name for name in names if isinstance(name, str) and name in self.columns]
+        kinds = {one: _CATEGORIES if self.columns[one].categories else _NUMBER for one in known}
+        example = ", ".join(f'{key_of(one)} = "{kind}"' for one, kind in kinds.items())
+        raise self.section.refusal(
+            key,
+            "a table that says how each column counts",
+            f"write it like {{ {example or 'age = [40, 60]'} }}, where a list holds break points",
         )
 
     def _covariate(self, inner: Section, name: str, other: set[str]) -> Levels | Column:

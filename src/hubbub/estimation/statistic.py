@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from hubbub.core.settings import Key
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Cells, Levels, column_of  # noqa: F401 (handed on to statistics)
+from hubbub.estimation.data_frame import data_frame
 
 if TYPE_CHECKING:
     from hubbub.estimation.asked_keys import StatisticKeys
@@ -184,13 +185,14 @@ class Answer:
                 "curves" a row for each point and a column for each field of `Curve`.
 
         Raises:
-            ImportError: pandas is not installed.
+            UserError: pandas is not installed.
         """
-        import pandas as pd  # which is no part of hubbub: who has no frames needs none
-
+        otherwise = "take the plain values of to_dict(), which Polars reads too"
         if part != "curves":
-            return pd.DataFrame([asdict(one) for one in (self.rows, self.tests)[part == "tests"]])
-        return pd.DataFrame([point for curve in self.curves for point in curve.points()])
+            rows = (self.rows, self.tests)[part == "tests"]
+            return data_frame([asdict(one) for one in rows], otherwise)
+        points = [point for curve in self.curves for point in curve.points()]
+        return data_frame(points, otherwise)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""

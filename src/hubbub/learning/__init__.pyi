@@ -70,6 +70,7 @@ from .study_model import (
     lift_of as lift_of,
     model_of as model_of,
     tried_model as tried_model,
+    with_logits as with_logits,
 )
 from .evaluation_task import EvaluationTask as EvaluationTask
 from .holdout import held_back as held_back

@@ -23,8 +23,14 @@ from hubbub.learning.unit_model import UnitLoss
 
 
 def refuse_unsafe(model: nn.Module) -> None:
-    """Refuse the known layers that mix records or remember them."""
+    """Refuse the known layers that mix records or remember them, and what shows no layers."""
     for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ModelError(
+                f"expected a module of Python code, found {f'{name} in ' * bool(name)}TorchScript, "
+                "of which no gradient of each record is to be had; hand over the module that was "
+                "scripted or traced, with its state_dict"
+            )
         problem = _problem(module)
         if problem:
             where = f"{type(module).__name__} {name}".rstrip()

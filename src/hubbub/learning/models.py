@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
+from typing import Any
 
 import torch
 from torch import nn
@@ -254,9 +255,16 @@ def outputs_of(model: nn.Module, inputs: torch.Tensor) -> int:
     training = model.training
     try:
         with torch.no_grad():
-            shape = tuple(model.eval()(inputs[:1]).shape)
+            outputs: Any = model.eval()(inputs[:1])
     finally:
         model.train(training)
+    if not isinstance(outputs, torch.Tensor):
+        raise ModelError(
+            f"expected a model that gives one tensor, or an object with .logits, found "
+            f"{'a tuple' if isinstance(outputs, tuple) else 'something else'}; return the logits "
+            "alone from its forward"
+        )
+    shape = tuple(outputs.shape)
     if len(shape) not in (1, 2) or shape[1:] == (1,):
         words = "()" if not shape else f"({', '.join(['n', *map(str, shape[1:])])})"
         remedy = "end its forward with .squeeze(-1), or a Sequential with torch.nn.Flatten(0)"

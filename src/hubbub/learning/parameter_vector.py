@@ -44,9 +44,15 @@ def layout_of(model: nn.Module) -> ParameterLayout:
                 f"expected initialised parameters, found the lazy {name}; run the model once "
                 "on an example before training it"
             )
+    if not parameters:
+        raise ModelError(
+            "expected parameters to train, found "
+            f"{'all of them frozen' if next(model.parameters(), None) is not None else 'none'}; "
+            "call requires_grad_(True) on those that are to learn"
+        )
     kinds = {(p.dtype, p.device) for p in parameters.values()}
     if len(kinds) != 1 or next(iter(kinds))[0] not in _DTYPES:
-        kinds_seen = sorted(f"{dtype} on {device}" for dtype, device in kinds) or "none"
+        kinds_seen = sorted(f"{dtype} on {device}" for dtype, device in kinds)
         raise ModelError(
             "expected trainable parameters that are all float32 or all float64 on one device, "
             f"found {kinds_seen}; convert the model with model.float()"

@@ -259,7 +259,8 @@ def method_and_work(
             if trial.outputs > 1 and targets.ndim == 1 and targets.dtype.kind == "f":
                 raise ModelError(
                     "expected a model with outputs of shape (n,) for two classes, found "
-                    f"(n, {trial.outputs}); let it give one number for each record"
+                    f"(n, {trial.outputs}); let it give one number for each record, such as by "
+                    "nn.Linear(..., 1)"
                 )
             trial, labels, loss = tried_on(model, nobody, target_type)
             if target_type.loss_name:

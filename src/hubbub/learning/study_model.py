@@ -5,6 +5,7 @@ The aggregator makes it to run a study, and whoever verifies one makes it again.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -13,20 +14,44 @@ import hubbub.learning as learning
 from hubbub.core.protocol.projection.product import Lift, lift
 from hubbub.core.protocol.round.projected_sum import LAYERS, draw_key, projection_of
 from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.study.import_path import is_own
 from hubbub.core.study.study import Study
 from hubbub.learning import target_types
 from hubbub.learning.low_rank import low_rank_model
 from hubbub.learning.queries.model_size import record_shape
 from hubbub.learning.self_check import TriedMethod
+from hubbub.learning.study.model import Model
 from hubbub.learning.study.model_kinds import LORA
 from hubbub.learning.study.training import learning_of
+from hubbub.learning.usual_outputs import with_usual_outputs
 
 
-def model_of(study: Study, shape: tuple[int, ...]) -> Any:
-    """The study's model with its first weights, for records of this shape."""
+def model_of(study: Study, shape: tuple[int, ...], given: Any = None) -> Any:
+    """The study's model with its first weights, for records of this shape.
+
+    Args:
+        study: whose model it is.
+        shape: of one record.
+        given: a module to be trained in its place, of which a copy is taken; None: there is none.
+    """
     model, _ = learning_of(study)
-    if model.kind == LORA:
+    if given is None and model.kind == LORA:
         return low_rank_model(model, seed=study.id)
+    module = copy.deepcopy(given) if given is not None else _built(study, model, shape)
+    if model.is_built_in:
+        return module
+    return with_logits(study, module, shape)
+
+
+def with_logits(study: Study, module: Any, shape: tuple[int, ...]) -> Any:
+    """A user's module, whose outputs are read as what they mean (usual_outputs.py)."""
+    own = is_own(study.data.source)  # whose targets may be class numbers of two classes, too
+    single = learning_of(study)[0].outputs == 1
+    return with_usual_outputs(module, shape, goal_of(study), single=single, pairs=not own)
+
+
+def _built(study: Study, model: Model, shape: tuple[int, ...]) -> Any:
+    """What the kind of model gives."""
     return learning.build_model(
         model.kind,
         inputs=shape,

@@ -7,7 +7,7 @@ silo's records.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -103,14 +103,19 @@ def _of_units(
     return replace(trial, inputs=rows), (labels, weights), UnitLoss(loss)
 
 
-def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:
+def made_up(generator: torch.Generator, shape: tuple[int, ...]) -> Iterator[torch.Tensor]:
     """Numbers; or, as a table of words has no row -0.3, codes that are in every table."""
+    generator.manual_seed(0)
+    numbers = torch.randn((MADE_UP, *shape))
+    words = torch.randint(2, (MADE_UP, *shape)).float()
+    yield from (numbers, words)
+
+
+def _trial(model: nn.Module, shape: tuple[int, ...]) -> Trial:
+    """The first of them that the model takes."""
     device = device_under(model)
     with borrowed() as generator:
-        generator.manual_seed(0)
-        numbers = torch.randn((MADE_UP, *shape))
-        words = torch.randint(2, (MADE_UP, *shape)).float()
-        for inputs in (numbers, words):
+        for inputs in made_up(generator, shape):
             try:
                 with torch.no_grad():
                     model(inputs.to(device))

@@ -49,14 +49,14 @@ def cells_of(table: Any) -> dict[str, list[str]]:
     Raises:
         DataError: it is none, or its columns are not of one length.
     """
-    names = getattr(table, "columns", None)
+    names = column_names(table)
     try:
         names = list(table if names is None else names)
-        cells = {str(name): [_in_memory(value) for value in table[name]] for name in names}
+        cells = {str(name): [*map(_in_memory, _plain(table[name]))] for name in names}
     except (TypeError, KeyError, IndexError):
+        remedy = "call its collect()" if hasattr(table, "collect") else "convert it"
         raise DataError(
-            f"expected a data frame or a mapping of columns, found {type(table).__name__}; "
-            "convert it"
+            f"expected a data frame or a mapping of columns, found {type(table).__name__}; {remedy}"
         ) from None
     if len(set(map(len, cells.values()))) > 1 or len(cells) < len(names):
         lengths = {name: len(own) for name, own in cells.items()}
@@ -68,6 +68,18 @@ def cells_of(table: Any) -> dict[str, list[str]]:
             f"{', '.join(map(repr, (odd or twice)[:5]))}; correct the table"
         )
     return cells
+
+
+def column_names(table: Any) -> list[Any] | None:
+    """Of a data frame of pandas or Polars, or a table of Arrow; None of anything else."""
+    names = getattr(table, "column_names", None)  # an Arrow table's own `columns` are values
+    names = getattr(table, "columns", None) if names is None else names
+    return None if names is None else list(names)
+
+
+def _plain(column: Any) -> Any:
+    """The values of a column, which Arrow keeps in objects of its own."""
+    return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
 def at_row(where: str, row: int) -> str:
@@ -95,6 +107,7 @@ def _csv_cells(path: Path) -> dict[str, list[str]]:
 
 def _csv_rows(path: Path) -> list[list[str]]:
     reason = "it is not there, is no ordinary file or may not be read"
+    remedy = "check data.files or the path"
     try:
         with open_ordinary(path) as raw, TextIOWrapper(raw, "utf-8-sig", newline="") as file:
             return [[*map(cell_text, row)] for row in csv.reader(file, strict=True)]
@@ -102,12 +115,16 @@ def _csv_rows(path: Path) -> list[list[str]]:
         pass
     except UnicodeDecodeError:
         reason = "it is not UTF-8 text"
-    except csv.Error:
+    except csv.Error as error:
         reason = "its quotes or line ends are damaged"
+        if "field limit" in str(error):
+            reason = (
+                f"a cell has more than {csv.field_size_limit():,} characters, as where a quote is "
+                "opened and never closed"
+            )
+            remedy = "close the quote, or leave out the column of long texts"
     # Raised out here because the exceptions above carry bytes of the file.
-    raise DataError(
-        f"expected a readable CSV file {path.name}, but {reason}; check data.files or the path"
-    )
+    raise DataError(f"expected a readable CSV file {path.name}, but {reason}; {remedy}")
 
 
 def _parquet_cells(path: Path, wanted: Sequence[str]) -> dict[str, list[str]]:

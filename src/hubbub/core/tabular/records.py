@@ -180,10 +180,14 @@ class Records:
             )
 
     def _check_values(self) -> None:
-        if not all(np.isfinite(array).all() for array in (self.inputs, self.targets)):
-            raise DataError(
-                "expected finite numbers only, found infinite or undefined ones; clean the records"
-            )
+        for name, array in (("inputs", self.inputs), ("targets", self.targets)):
+            if not (finite := np.isfinite(array)).all():
+                first = int(np.argmin(finite.all(tuple(range(1, array.ndim)))))
+                raise DataError(
+                    f"expected finite numbers only, found infinite or undefined {name}, the first "
+                    f"in record {first}, counted from 0; fill them in by a public number, or leave "
+                    "the record out"
+                )
         if self.targets.dtype == np.float32 and not np.isin(self.targets, (0, 1)).all():
             raise DataError(
                 "expected targets of 0 and 1 in float32, found others; number several classes in "

@@ -48,5 +48,6 @@ EXAMPLES = {
     "hubbub ledger witness": "hubbub ledger witness statement.json --key south.key",
     "hubbub budget": "hubbub budget set ledgers/north.sqlite --epsilon 3 --delta 1e-5",
     "hubbub budget set": "hubbub budget set ledgers/north.sqlite --epsilon 3 --delta 1e-5 --new",
+    "hubbub completion": "hubbub completion bash",
     "hubbub bench": "hubbub bench --json",
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 from hubbub.core.disk import write_bytes
 from hubbub.core.errors import IntegrityError, UserError
+from hubbub.core.number_format import several
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.claims import check
 from hubbub.core.verification.evidence.collecting import FILE
@@ -142,5 +143,7 @@ def _tell(options: argparse.Namespace, out: Path, dossier: Dossier) -> None:
     for claim in dossier.wrongs:
         say(f"does not hold: {claim}")
     say(", ".join(f"{number} sentences {name}" for name, number in counts.items()))
-    say(f"to be written by people: {', '.join(dossier.open) or 'nothing'}")
+    if dossier.open:
+        left = several(len(dossier.open), "answer")
+        say(f"{left} to be written by people: --fill FILE drafts a file of them")
     say(f"written: {out}")

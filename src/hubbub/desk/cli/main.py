@@ -23,31 +23,47 @@ from hubbub.core.disk import why_of
 from hubbub.core.errors import HubbubError, UserError, with_extra
 from hubbub.desk.cli.command_examples import EXAMPLES
 from hubbub.desk.cli.command_log import CommandLog
+from hubbub.desk.cli.completion_command import COMPLETION
 from hubbub.desk.cli.output import INTERRUPTED, for_machines, warn
 
-# Which file of this room has which commands, in the order of the overview. Only the file of the
-# command that was typed is read: a question to the accountant need not wait for the network.
-_FAMILIES = {
-    "drafting_commands": ("init",),
-    "check_command": ("check",),
-    "schema_command": ("schema",),
-    "demo_command": ("demo",),
-    "plan_command": ("plan",),
-    "tune_command": ("tune",),
-    "training_commands": ("run",),
-    "model_commands": ("predict", "export"),
-    "synthetic_commands": ("sample",),
-    "comparison_commands": ("compare", "rehearse"),
-    "consortium_commands": ("keygen", "roster", "relay", "leaf", "approve"),
-    "network_commands": ("serve", "join", "status"),
-    "verification_commands": ("verify", "report", "audit"),
-    "table_command": ("table",),
-    "dossier_command": ("dossier",),
-    "attest_commands": ("attest",),
-    "accounting_commands": ("epsilon", "delta", "noise"),
-    "ledger_commands": ("ledger", "budget"),
-    "bench_command": ("bench",),
+# What the overview calls groups of commands, and which file of this room has which, in its order.
+# Only the file of the command that was typed is read: a question to the accountant need not wait
+# for the network.
+_GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
+    "write a study": {
+        "drafting_commands": ("init",),
+        "check_command": ("check",),
+        "schema_command": ("schema",),
+        "demo_command": ("demo",),
+    },
+    "decide beforehand": {
+        "plan_command": ("plan",),
+        "tune_command": ("tune",),
+        "comparison_commands": ("compare", "rehearse"),
+        "accounting_commands": ("epsilon", "delta", "noise"),
+    },
+    "run it on this machine, and use what it gives": {
+        "training_commands": ("run",),
+        "model_commands": ("predict", "export"),
+        "synthetic_commands": ("sample",),
+    },
+    "run it between sites": {
+        "consortium_commands": ("keygen", "roster", "relay", "leaf", "approve"),
+        "network_commands": ("serve", "join", "status"),
+        "attest_commands": ("attest",),
+    },
+    "check a run, and tell others": {
+        "verification_commands": ("verify", "report", "audit"),
+        "table_command": ("table",),
+        "dossier_command": ("dossier",),
+    },
+    "count what was spent": {"ledger_commands": ("ledger", "budget")},
+    "this installation": {
+        "bench_command": ("bench",),
+        "completion_command": ("completion",),
+    },
 }
+_FAMILIES = {name: own for group in _GROUPS.values() for name, own in group.items()}
 
 _CLOSE = 0.75  # how like an option a word must be before it is offered
 
@@ -148,21 +164,30 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _families(typed: Sequence[str]) -> Sequence[str]:
-    """The file of the command that was typed; all of them where it is none."""
-    named = [name for name, own in _FAMILIES.items() if typed and typed[0] in own]
+    """The file of the command that was typed; all where it is none, or is about all of them."""
+    word = typed[0] if typed else ""
+    named = [name for name, own in _FAMILIES.items() if word in own and word != COMPLETION]
     return named or list(_FAMILIES)
 
 
 def _parser(typed: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hubbub",
+        usage="hubbub COMMAND ...",
         description="Train one model over many silos, with differential privacy that nobody has "
         "to be trusted for.",
     )
     parser.add_argument("--version", action="version", version=f"hubbub {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    # The commands stand in groups of their own, which argparse has for arguments alone.
+    commands = parser.add_subparsers(
+        prog="hubbub", metavar="COMMAND", required=True, help=argparse.SUPPRESS
+    )
     for family in _families(typed):
         importlib.import_module(f"hubbub.desk.cli.{family}").add_commands(commands)
+    told = {one.dest: one for one in commands._choices_actions}  # noqa: SLF001 (no other way)
+    for title, group in _GROUPS.items():
+        own = [told[name] for names in group.values() for name in names if name in told]
+        parser.add_argument_group(title)._group_actions.extend(own)  # noqa: SLF001 (no other way)
     return parser
 
 

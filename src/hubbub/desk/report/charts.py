@@ -212,7 +212,8 @@ def bars(
     across = scales.Scale(low=0, high=len(items), start=LEFT, end=RIGHT, ticks=())
     axes, parts = Axes(across=across, up=up, labels=labels), list[markup.Html]()
     width = (RIGHT - LEFT) / len(items)
-    every = ceil(max(len(item.name) for item in items) * _DIGIT * 0.7 / width)
+    room = max(len(item.name) for item in items) * _DIGIT * 0.8
+    every = ceil(room / width)
     for index, one in enumerate(items):
         x, middle = across.place(index), across.place(index + 0.5)
         low, high = (up.place(end) for end in one.ends)
@@ -223,7 +224,7 @@ def bars(
             markup.tag("rect", title, x=x + 1, y=top, width=width - 2, height=height, class_="bar"),
             markup.tag("path", d=f"M{middle:.2f} {low:.2f}V{high:.2f}", class_="whisker other"),
         ]
-        if index % every == 0:
+        if index % every == 0 and middle + room / 2 <= WIDTH:
             parts.append(
                 markup.tag("text", one.name, x=middle, y=up.start + 19, text_anchor="middle")
             )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 
 _CONTROL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MANY = 7  # columns, beyond which they are written smaller
 _WITHOUT_CONTENT = {"meta", "img"}
 
 
@@ -76,8 +77,10 @@ def table(
         for index, row in enumerate(rows)
     ]
     parts = (tag("caption", caption), tag("thead", top), tag("tbody", *body))
-    # Roles are said, as a block that a narrow screen makes of a row would lose its own.
-    return tag("table", *parts, role="table")
+    # Roles are said, as a block that a narrow screen makes of a row would lose its own. What is
+    # wider than the page all the same scrolls in a box.
+    width = "wide many" if len(head) > _MANY else "wide"
+    return tag("div", tag("table", *parts, role="table"), class_=width)
 
 
 def figure(drawn: Html, caption: str, *more: Html, class_: str = "") -> Html:
@@ -105,9 +108,17 @@ def _cells(row: Sequence[Content], head: Sequence[str], kinds: Sequence[str]) ->
     first, *others = row
     cells = [tag("th", first, scope="row", role="rowheader", class_=kinds[0])]
     return cells + [
-        tag("td", cell, role="cell", class_=kind, data_label=name)
+        tag("td", _in_pieces(cell, kind), role="cell", class_=kind, data_label=name)
         for cell, name, kind in zip(others, head[1:], kinds[1:], strict=True)
     ]
+
+
+def _in_pieces(cell: Content, kind: str) -> Content:
+    """A number and its interval, each in one piece: where there is no room, a line for each."""
+    if kind != "number" or not isinstance(cell, str):
+        return cell
+    pieces = re.split(r" (?=\()|(?<=;) ", cell)
+    return tag("span", join((tag("span", one) for one in pieces), " ")) if pieces[1:] else cell
 
 
 def _attribute(name: str, value: str | float) -> str:

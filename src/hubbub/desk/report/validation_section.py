@@ -75,16 +75,20 @@ def decision_chart(curves: Sequence[Mapping[str, Any]]) -> tuple[markup.Html, st
     if not curves or not (shown := _clear(curves[0])).x:
         return None
     low, top = min([0.0, *shown.low]), max([0.0, *shown.high])
-    drawn = [shown, *(_clipped(curve, low, top) for curve in curves[1:])]
+    others = [_clipped(curve, low, top) for curve in curves[1:]]
+    drawn = [shown, *(one for one in others if len(one.x) > 1)]
     places = shown.x
     axes = charts.Axes(
         across=scales.linear([0.0, *places], charts.LEFT, charts.RIGHT),
         up=scales.linear([low, top], *charts.vertical(charts.HEIGHT)),
         labels=("chance from which on one would treat", "net benefit"),
     )
+    everybody = ", beside treating everybody"
+    if len(drawn) == 1:
+        everybody = "; treating everybody has one that is outside the picture"
     words = (
         "Decision curve: the net benefit of treating whom the model gives at least that chance, "
-        "with 95 % intervals, beside treating everybody; treating nobody is 0."
+        f"with 95 % intervals{everybody}; treating nobody is 0."
     )
     return curve_charts.curves(drawn, axes, described=words), words
 

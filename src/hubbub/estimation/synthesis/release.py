@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import UserError
+from hubbub.estimation.data_frame import data_frame
 from hubbub.estimation.synthesis import share_intervals
 from hubbub.estimation.synthesis.choice import PairChoice, choose
 from hubbub.estimation.synthesis.components import Component, Components, components_of
@@ -167,10 +168,12 @@ class SyntheticData:
 
         Returns:
             A `pandas.DataFrame` with a column for each.
-        """
-        import pandas as pd
 
-        return pd.DataFrame(self.draw(records, seed=seed))
+        Raises:
+            UserError: pandas is not installed.
+        """
+        table = self.draw(records, seed=seed)
+        return data_frame(table, "hand the columns of draw() to another library, such as Polars")
 
     def tables(self, many: int = REFITS) -> Iterator[Table]:
         """Several tables for an analysis whose results `hubbub.combine` makes one of.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.core.errors import DataError
+from hubbub.core.errors import DataError, StudyError
 from hubbub.core.tabular.cell_rule import canonical
-from hubbub.core.tabular.cells import cells_of
+from hubbub.core.tabular.cells import cells_of, column_names
 from hubbub.core.tabular.column import Column
 from hubbub.core.tabular.levels import Levels
 from hubbub.core.tabular.outcome import Outcome
@@ -20,18 +21,27 @@ from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import coded_cells, encode_inputs
 
 _SHOWN = 5  # columns
+_FAR = 100.0
 _MOST = 100  # classes that are taken from targets without being stated
 # A silo's features and targets.
 Table = tuple[Any, Any]
 
 
-def refuse_fewer(silos: Any, example: str, remedy: str) -> None:
-    """Refuse what is no mapping of at least two silos."""
+def refuse_fewer(silos: Any, example: str, remedy: str, colluders: Any) -> None:
+    """Refuse what is no mapping of at least two silos, or leaves fewer outside the adversary."""
     if not hasattr(silos, "items") or len(silos) < 2:
         found = "fewer" if isinstance(silos, Mapping) else type(silos).__name__
         raise DataError(
             f"expected at least two silos, a mapping such as {{'north': {example}, 'south': "
             f"{example}}}, found {found}; {remedy}"
+        )
+    spare = len(silos) - 2
+    if isinstance(colluders, int) and colluders > spare:
+        raise StudyError(
+            f"expected colluders <= silos - 2 = {spare}, since the noise is that of at least two "
+            f"silos outside the adversary, got colluders = {colluders} of {len(silos)} silos; say "
+            f"colluders={spare}{', which protects against the aggregator alone' * (not spare)}, or "
+            "hand over more silos"
         )
 
 
@@ -117,9 +127,9 @@ def _check_targets(who: str, targets: list[Any]) -> None:
 def refuse_other_columns(tables: Mapping[str, Table]) -> None:
     """Refuse data frames whose columns differ in name or order: features go by their place."""
     names = {
-        who: list(map(str, features.columns))
-        for who, features in ((who, _pair(who, table)[0]) for who, table in tables.items())
-        if hasattr(features, "columns")
+        who: list(map(str, own))
+        for who, table in tables.items()
+        if (own := column_names(_pair(who, table)[0])) is not None
     }
     first = next(iter(names), None)
     for who, own in names.items():
@@ -165,6 +175,19 @@ def records_of(
         )
     kind = np.float32 if len(classes) == 2 else np.int64
     return _named(who, _features(who, features, columns), np.array(places, dtype=kind))
+
+
+def warn_of_far_features(silos: Mapping[str, Records]) -> None:
+    """Warn of features so large that clipping leaves nothing of the others, or of the bias."""
+    far = [who for who, one in silos.items() if np.abs(one.inputs).max(initial=0.0) > _FAR]
+    if far:
+        warnings.warn(
+            f"expected features from about -1 to 1, got some beyond {_FAR:g} at {', '.join(far)}: "
+            "a record's gradient is clipped, so the largest feature is nearly all that is learned; "
+            "divide by public numbers, or state columns with low and high",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _named(who: str, inputs: NDArray[Any], targets: NDArray[Any]) -> Records:
@@ -235,9 +258,7 @@ def _array(who: str, table: Any, kind: Any, what: str) -> NDArray[Any]:
 
 def _where(table: Any) -> str:
     """In which columns of a data frame something is no number; nothing of an array."""
-    if not hasattr(table, "columns"):
-        return ""
-    wrong = [str(name) for name in table.columns if not _are_numbers(table[name])]
+    wrong = [str(name) for name in column_names(table) or () if not _are_numbers(table[name])]
     more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     return f" in {', '.join(map(repr, wrong[:_SHOWN]))}{more}" if wrong else ""
 

@@ -19,6 +19,11 @@ def arrays_of(who: str, table: Any) -> Any:
     Raises:
         DataError: its records are no pairs, or differ in shape.
     """
+    if hasattr(table, "dataset") and hasattr(table, "batch_size"):
+        raise DataError(
+            f"expected the records of {who}, found a {type(table).__name__}, which deals them in "
+            "batches: hubbub draws its own, as the privacy account needs; hand over its .dataset"
+        )
     if isinstance(table, tuple | list) or not _is_dataset(table):
         return table
     pairs = [table[place] for place in range(len(table))]

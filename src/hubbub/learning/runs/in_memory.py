@@ -32,7 +32,7 @@ from hubbub.learning.runs import (
     uncounted,
 )
 from hubbub.learning.runs.preparing import InMemory, prepare
-from hubbub.learning.study.model_kinds import LORA, MODEL_KINDS
+from hubbub.learning.study.model_kinds import LINEAR_PROBE, LORA, MODEL_KINDS
 from hubbub.learning.study.usual_training import STEPS, usual_for
 
 
@@ -88,7 +88,9 @@ def fit(
         colluders: silos that may join the adversary.
         model: "logistic", "mlp" (with `hidden`), "cnn", "linear-probe" (with one step of "sgd"),
             or a torch module that gives one logit per
-            record, shape (n,), for two classes, else (n, classes); the module is left as it is. For
+            record, shape (n,), for two classes, else (n, classes); the module is left as it is.
+            Outputs with `.logits`, (n, 1) or the logits (n, 2) of both classes are taken for what
+            they are, probabilities of a last sigmoid or softmax with a note. For
             a target that is no class it gives (n,), or (n, times) for a time to an event.
         test: public features and targets for the metrics; None: no metrics.
         classes: the values of the targets, the second of two being the positive one; None: those
@@ -163,7 +165,7 @@ def fit(
     >>> score["low"] > 0.5, score["is_better"], result.epsilon <= 8
     (True, True, True)
     """
-    array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos")
+    array_inputs.refuse_fewer(silos, "(X, y)", "deal the records to silos", colluders)
     stated = array_inputs.declared(columns)
     declared = columns_from(stated) if stated else ()
     encoded = [column for column in declared if column.feature]
@@ -186,6 +188,8 @@ def fit(
     }
     shape = next(iter(parts.values())).inputs.shape[1:]
     named = isinstance(model, str)
+    if named and not encoded and model != LINEAR_PROBE:  # which brings each record to one length
+        array_inputs.warn_of_far_features({who: parts[who] for who in silos})
     units = sum(parts[who].units for who in silos) if records is None else records
     study = _with_usual(
         array_inputs.plain(

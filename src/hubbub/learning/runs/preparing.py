@@ -5,7 +5,6 @@ What is prepared runs in `prepared_study`. This file reads records and knows mod
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -138,8 +137,7 @@ def _learner(
 ) -> learning.Learner:
     """The model, tried on records that are at hand."""
     settings, training = learning_of(study)
-    given = handed.model if handed else None
-    model = copy.deepcopy(given) if given else learning.model_of(study, shape)
+    model = learning.model_of(study, shape, handed.model if handed else None)
     target_type = learning.goal_of(study)
     per_unit_model = learning.per_unit_model(model, study.data.places)
     method, first = "", next(iter(records.values()), None)

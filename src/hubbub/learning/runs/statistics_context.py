@@ -8,7 +8,7 @@ together is cheaper still in one query, whose sums are shared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from math import floor, log10
@@ -111,7 +111,7 @@ def statistics(
     >>> bool(50 < mean < 60), round(asked.remaining(), 2)
     (True, 2.35)
     """
-    array_inputs.refuse_fewer(silos, "table", "hand them over")
+    array_inputs.refuse_fewer(silos, "table", "hand them over", colluders)
     stated = array_inputs.declared(columns)
     declared = columns_from(stated)
     tables = notebook_tables.tables_of(silos, declared, patients, most_per_patient)
@@ -259,12 +259,18 @@ class StatisticsContext:
         return Study.from_table(array_inputs.plain({**self.tables, **head, "privacy": privacy}))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ReleasableQuery:
     """Questions that may be released for a part of a context's epsilon."""
 
-    context: StatisticsContext = field(repr=False)
-    study: Study = field(repr=False)
+    context: StatisticsContext
+    study: Study
+
+    def __repr__(self) -> str:
+        return (
+            f"query of epsilon {self.study.privacy.epsilon:g}, not released by this; `expected` "
+            "says how exact its answers will be, `release()` asks the silos"
+        )
 
     @cached_property
     def plan(self) -> Plan:
@@ -311,6 +317,14 @@ class ReleasableQuery:
 
     def _check_uncharged(self) -> None:
         """Refuse to make a second release of what was charged as one."""
+        tallies = zip(self.context.cells, self.context.ledgers.tallies(), strict=True)
+        others = [name for name, tally in tallies if not tally.attempts(self.study.id)]
+        if self.is_charged and others:
+            raise SpentError(
+                "expected the tables of which this was asked before, got others of "
+                f"{', '.join(others)}: the other silos' would be released a second time; hand over "
+                "the same tables, or ask with another epsilon, which is another release"
+            )
         if self.is_charged:
             raise SpentError(
                 "expected a query that is new or was answered, got one that was charged and "

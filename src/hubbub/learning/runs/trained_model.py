@@ -241,7 +241,7 @@ def _refuse_strange_code(study: Study, *, builds: bool, trusted: bool) -> None:
 def _built(study: Study, path: Path, model: Any, shape: tuple[int, ...]) -> Any:
     """The module that is given, or the study's own, no larger than the file of its numbers."""
     if model is not None:
-        return model
+        return learning.with_logits(study, model, shape)
     build = partial(learning.model_of, study, shape)
     if learning_of(study)[0].is_built_in:
         learning.refuse_other_model(path, build)

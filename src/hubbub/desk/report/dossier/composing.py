@@ -35,6 +35,17 @@ class Composed:
     source: str
     parts: tuple[Shown, ...]
 
+    @property
+    def sentences(self) -> tuple[Sentence, ...]:
+        """Its sentences in order."""
+        return tuple(part for part in self.parts if isinstance(part, Sentence))
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Names of what a person has still to write in it."""
+        blanks = (part for part in self.parts if isinstance(part, Written))
+        return tuple(part.blank.name for part in blanks if not part.text)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dossier:
@@ -56,23 +67,12 @@ class Dossier:
     @property
     def sentences(self) -> tuple[Sentence, ...]:
         """All sentences in order."""
-        return tuple(
-            part
-            for chapter in self.chapters
-            for part in chapter.parts
-            if isinstance(part, Sentence)
-        )
+        return tuple(sentence for chapter in self.chapters for sentence in chapter.sentences)
 
     @property
     def open(self) -> tuple[str, ...]:
         """Names of what a person has still to write."""
-        names = (
-            part.blank.name
-            for chapter in self.chapters
-            for part in chapter.parts
-            if isinstance(part, Written) and not part.text
-        )
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys(name for chapter in self.chapters for name in chapter.open))
 
     @property
     def counts(self) -> Mapping[str, int]:

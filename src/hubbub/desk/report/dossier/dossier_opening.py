@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hubbub.desk.report.dossier.composing import Dossier
+from hubbub.core.number_format import several
+from hubbub.desk.report.dossier.composing import Composed, Dossier
 
 OPENING = (
     "Each sentence rests on members of the run's evidence, named under it, which “hubbub verify” "
@@ -16,10 +17,19 @@ TRUST_TITLE = "What nothing shows, and has to be trusted"
 
 
 def counted(dossier: Dossier) -> str:
-    """How many sentences stand how, and which blanks are open."""
+    """How many sentences stand how, and how many blanks are open."""
     counts = ", ".join(f"{number} {name}" for name, number in sorted(dossier.counts.items()))
-    left = ", ".join(dossier.open) or "nothing"
-    return f"Study id {dossier.study_id}. Sentences: {counts}. Still to be written: {left}."
+    left = several(len(dossier.open), "answer")
+    return (
+        f"Study id {dossier.study_id}. Sentences: {counts}. Still to be written by people: {left}."
+    )
+
+
+def summed_up(chapter: Composed) -> str:
+    """What a reader finds in a chapter."""
+    said = several(len(chapter.sentences), "sentence")
+    left = f", {several(len(chapter.open), 'answer')} to be written" if chapter.open else ""
+    return f"{said}{left}"
 
 
 def capital(clause: str) -> str:

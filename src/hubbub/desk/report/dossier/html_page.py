@@ -11,6 +11,7 @@ from hubbub.desk.report.dossier.dossier_opening import (
     WRONG_TITLE,
     capital,
     counted,
+    summed_up,
 )
 from hubbub.desk.report.dossier.dossier_parts import Heading, Sentence
 from hubbub.desk.report.markup import (
@@ -35,7 +36,7 @@ def as_html(dossier: Dossier) -> str:
         tag("title", f"{dossier.study} – hubbub dossier"),
         tag("style", Html(style)),
     )
-    main = tag("main", *_opening(dossier), *map(_chapter, dossier.chapters), *_trusted(dossier))
+    main = tag("main", *_opening(dossier), *_chapters(dossier), *_trusted(dossier))
     return f"<!DOCTYPE html>\n{tag('html', head, tag('body', main), lang='en').text}\n"
 
 
@@ -47,7 +48,11 @@ def _opening(dossier: Dossier) -> list[Html]:
         *(tag("p", words) for words in OPENING),
         tag("p", counted(dossier)),
     ]
-    elements = [tag("header", *parts)]
+    contents = (
+        tag("li", tag("a", one.title, href=f"#chapter-{number}"), f": {summed_up(one)}")
+        for number, one in enumerate(dossier.chapters, 1)
+    )
+    elements = [tag("header", *parts, tag("ol", *contents))]
     if dossier.wrongs:
         items = (tag("li", claim, class_="alarm") for claim in dossier.wrongs)
         elements.append(
@@ -56,9 +61,15 @@ def _opening(dossier: Dossier) -> list[Html]:
     return elements
 
 
-def _chapter(chapter: Composed) -> Html:
-    parts = [tag("h2", chapter.title), tag("p", chapter.source), *map(_part, chapter.parts)]
-    return tag("section", join(parts, "\n"))
+def _chapters(dossier: Dossier) -> list[Html]:
+    return [
+        tag("section", join(_chapter(chapter), "\n"), id=f"chapter-{number}")
+        for number, chapter in enumerate(dossier.chapters, 1)
+    ]
+
+
+def _chapter(chapter: Composed) -> list[Content]:
+    return [tag("h2", chapter.title), tag("p", chapter.source), *map(_part, chapter.parts)]
 
 
 def _part(part: Shown) -> Html:
@@ -66,8 +77,10 @@ def _part(part: Shown) -> Html:
         about = [tag("p", part.about)] if part.about else []
         return tag("div", tag("h3", part.title), *about)
     if isinstance(part, Sentence):
-        fields = f" ({', '.join(part.fields)})" if part.fields else ""
-        standing = tag("p", f"{part.standing}{fields}", class_="kicker")
+        standing = tag("p", part.standing, class_="kicker")
+        if part.fields:
+            members = tag("p", ", ".join(part.fields))
+            standing = tag("details", tag("summary", part.standing), members, class_="kicker")
         return tag("div", tag("p", tag("b", part.ask), " ", part.text), standing)
     said: Content = tag("p", part.text) if part.text else tag("p", tag("i", "To be written."))
     name = tag("p", f"by a person: {part.blank.name}", class_="kicker")

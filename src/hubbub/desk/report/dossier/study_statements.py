@@ -5,7 +5,8 @@ As in `statements.py`, each is made from the members that it asks for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import Any
 
 from hubbub.core.number_format import amount, several
 from hubbub.desk.report.dossier.facts import Reader
@@ -34,13 +35,16 @@ def questions(one: Reader) -> str:
     if asked is None:
         return "The study asks for no statistics."
     named = "; ".join(
-        f"“{statistic['name']}” ({statistic['kind']}{_of_columns(statistic.get('columns', ()))})"
+        f"“{statistic['name']}” ({statistic['kind']}{_of_columns(statistic)})"
         for statistic in asked["statistics"]
     )
     return f"The study asks for {several(len(asked['statistics']), 'statistic')}: {named}."
 
 
-def _of_columns(names: Sequence[str]) -> str:
+def _of_columns(statistic: Mapping[str, Any]) -> str:
+    """A table lists its columns; a cross table has one down and one across."""
+    names = statistic.get("columns", ())
+    names = (statistic["rows"], names) if isinstance(names, str) else names
     return f" of {', '.join(names)}" if names else ""
 
 
@@ -66,7 +70,7 @@ def records(one: Reader) -> str:
 
 def columns(one: Reader) -> str:
     """Which columns are read."""
-    named = [name for name, *_ in one("asked.data.columns")]
+    named = [column["name"] for column in one("asked.data.columns")]
     target = one("asked.data.target")
     learned = f"its target is “{target}”" if target else "it states no target"
     if not named:

@@ -1,0 +1,37 @@
+"""docs/reference/refusals.md names each reason for which an answer withholds something."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "docs/_extensions/refusals.py"))
+
+
+def test_the_page_is_what_the_code_says_now(made: dict[str, Any]) -> None:
+    """If this fails: describe the reason there, then `python docs/_extensions/refusals.py`."""
+    assert (ROOT / "docs/reference/refusals.md").read_text(encoding="utf-8") == made["page"]()
+
+
+def test_reasons_are_found_wherever_an_answer_takes_them_from(
+    made: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "one.py").write_text(
+        'FEW = "too few of them"\n'
+        "def more(name) -> str:\n"
+        '    """No reason of its own."""\n'
+        '    return f"{FEW} in {name} today"\n'
+        "def answer(self):\n"
+        '    self.make_answer(FEW if self else "", notes=(more(1), "and so it is"))\n'
+        '    other("which is said elsewhere")\n'
+    )
+    found = made["reasons_in"]([tmp_path / "one.py"])
+    assert found == {"too few of them", "too few of them in … today", "and so it is"}
