@@ -6,7 +6,8 @@
 #   make test-all   the same with the slow tests: random kills, every combination, long calibrations
 #   make coverage   the quick tests again: which branches of the three rooms that guarantees rest on none takes
 #   make mutants   make each listed constant of the guarantee wrong, and see a test fail
-#   make core    count the imports by which the core reaches the rest: it is to stand alone
+#   make core    run the core's quick tests in an empty folder, with nothing else of hubbub beside it
+#   make amputate   delete each capability in turn, and count the files that break
 #   make check   formatting, lint, types and layers only; `make lint` leaves types out
 #   make docs    make these pages a site in docs/_build/html, with a search
 #   make pdf     statements, proofs, protocol and threat model as docs/_build/hubbub-statements.pdf
@@ -61,7 +62,7 @@ COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet -
     $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc cuda-runtime cudnn-cu13 cufft cufile curand \
       cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx))
 
-.PHONY: help demo demo-network test test-all mutants core coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
+.PHONY: help demo demo-network test test-all mutants core amputate coverage check lint docs pdf bench experiments release bundle image check-deploy lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -76,8 +77,8 @@ demo-network: $(ENGINE)
 	@$(BIN)/hubbub demo --network $(ARGS)
 
 test: lint core
-	$(SAY) running the tests, and checking types beside them
-	@$(call TESTED,-m "not slow")
+	$(SAY) running the other tests, and checking types beside them
+	@$(call TESTED,-m "not slow" $$($(BIN)/python tests/house/core.py --list | sed 's/^/--ignore=/'))
 
 test-all: lint $(STRANGER)
 	$(SAY) running all tests, and checking types beside them
@@ -87,7 +88,10 @@ mutants: $(TOOLS)
 	@$(BIN)/python tests/mutants/run.py $(ARGS)
 
 core: $(TOOLS)
-	@$(BIN)/python tests/house/core.py $(ARGS)
+	@$(BIN)/python tests/house/core.py -n auto --maxprocesses 8 $(ARGS)
+
+amputate: $(TOOLS)
+	@$(BIN)/python tests/house/amputate.py $(ARGS)
 
 # What falls below is told and fails nothing: what no test takes is to be read, not to be counted.
 ROOMS := protocol privacy ledger
