@@ -234,6 +234,7 @@ def test_a_negative_time_is_refused_by_check_and_where_records_are_read():
 
 def test_a_negative_time_in_memory_is_refused_once_it_is_asked_of():
     import hubbub
+    from hubbub.core.errors import DataError
 
     tables = {
         who: {"t": [5.0, 7.0, -1.0 if who == "b" else 2.0] * 40, "y": ["no", "yes", "no"] * 40}
@@ -242,7 +243,7 @@ def test_a_negative_time_in_memory_is_refused_once_it_is_asked_of():
     columns = {"t": {"low": 0, "high": 36}, "y": {"categories": ["no", "yes"]}}
     asked = hubbub.statistics(tables, columns=columns, epsilon=2)
     question = [{"kind": "survival", "time": "t", "event": "y", "bins": 6}]
-    with pytest.raises(hubbub.errors.DataError, match="a time from 0 in b, column 't'"):
+    with pytest.raises(DataError, match="a time from 0 in b, column 't'"):
         asked.query(question, epsilon=1).release()
 
 
