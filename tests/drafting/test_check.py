@@ -153,24 +153,27 @@ def test_the_byte_that_is_no_utf_8_is_named(home, check):
 
 
 def test_values_outside_the_bounds_are_counted_and_taken(home, check):
-    spoil(home, lambda rows: column(rows, "age", lambda k, c: "150" if k < 3 else c))
+    spoil(home, lambda rows: column(rows, "age", lambda k, c: "110" if k < 3 else c))
     code, out = check()
     assert code == 0
     assert "note: north.csv, column 'age': 3 of 40 values lie outside 30 to 90" in out
 
 
 def test_one_value_far_outside_is_noted_in_a_long_file_and_one_just_outside_is_not(home, check):
-    def longer(cell: str):
+    def longer(cell: str, name: str = "age"):
         def change(rows):
             rows += [list(row) for row in rows[1:] * 4]
-            column(rows, "age", lambda k, c: cell if k == 9 else c)
+            column(rows, name, lambda k, c: cell if k == 9 else c)
 
         return change
 
-    spoil(home, longer("430"))
+    spoil(home, longer("430", "pressure"))
     code, out = check()
     assert code == 0
-    assert "note: north.csv, column 'age', row 10 after the header: 430 lies far outside" in out
+    assert "note: north.csv, column 'pressure', row 10 after the header: 430 lies far" in out
+    for age in ("430", "-40"):
+        spoil(home, longer(age))
+        assert f"row 10 after the header: {age} cannot be" in check()[1]
     spoil(home, longer("95"))
     assert "outside" not in check()[1]
 

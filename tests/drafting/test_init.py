@@ -68,12 +68,14 @@ def command(capsys, tmp_path, monkeypatch):
 
 @pytest.fixture
 def ask(command):
-    """Runs a command with --json and returns its object."""
+    """Runs a command with --json and returns its object; by default 1 says that no run can read."""
 
-    def run(*arguments: object, code: int = 0) -> dict[str, Any]:
+    def run(*arguments: object, code: int | None = None) -> dict[str, Any]:
         done = command(*arguments, "--json")
-        assert (done[0], done[2]) == (code, "")
-        return json.loads(done[1])
+        found = json.loads(done[1])
+        usual = 0 if found.get("ready", True) else 1
+        assert (done[0], done[2]) == (usual if code is None else code, "")
+        return found
 
     return run
 

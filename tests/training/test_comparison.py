@@ -196,6 +196,45 @@ privacy = {epsilon = 2.0, delta = 1e-5}
 
 
 @pytest.mark.slow
+def test_without_public_records_each_repeat_is_scored_on_others_that_it_holds_back(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    for name in ("north", "south", "east"):
+        rows = [f"{age},{int(age > 50)}" for age in rng.integers(20, 90, 80)]
+        Path(f"{name}.csv").write_text("\n".join(["age,ill", *rows]) + "\n")
+    Path("study.toml").write_text("""
+study.name = "own"
+parties = {names = ["north", "south", "east"], colluders = 1}
+data = {files = "{name}.csv", target = "ill", columns.age = {low = 20, high = 90}}
+model = {kind = "logistic"}
+training = {steps = 3, sampling = "full-batch"}
+privacy = {epsilon = 8.0, delta = 1e-5}
+""")
+    scored = []
+    evaluate = PreparedStudy.evaluate
+    monkeypatch.setattr(
+        PreparedStudy,
+        "evaluate",
+        lambda prepared, p: (scored.append(prepared.test), evaluate(prepared, p))[1],
+    )
+    words = ["compare", "study.toml", "--repeats", "2", "--baselines", "alone", "--out", "runs/one"]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(("Yes: AUC", "No clear difference: AUC", "Not here: AUC"))
+    assert any("20% of each silo's records, held back" in line for line in lines)
+    sizes = [len(test) for test in scored if test is not None]
+    assert all(20 < size < 90 for size in sizes)
+    assert len(set(sizes)) > 1
+    assert "auc" not in Path("runs/one/metrics.jsonl").read_text()
+    page = Path("runs/one/report.html").read_text()
+    assert page.index("Is joining worth it?") < page.index("<h2", page.index("<h2") + 1)
+    main(["ledger", "verify", "runs/ledgers/north.sqlite", "--json"])
+    assert json.loads(capsys.readouterr().out)["entries"] == 3
+
+
+@pytest.mark.slow
 def test_models_of_which_only_the_end_is_compared_are_evaluated_only_there(monkeypatch):
     seen = []
     monkeypatch.setattr(
@@ -207,7 +246,7 @@ def test_models_of_which_only_the_end_is_compared_are_evaluated_only_there(monke
     assert sorted(seen) == [0] * 3 + [20] * 4
 
 
-def test_a_study_without_test_records_cannot_be_compared():
+def test_a_study_of_tables_in_memory_cannot_be_compared():
     silos = {name: (np.zeros((9, 2)), [0, 1, 0] * 3) for name in ("a", "b", "c")}
     study = hubbub.fit(silos, epsilon=2, steps=1).plan.study
     with pytest.raises(StudyError, match=r"hubbub\.fit"):

@@ -44,6 +44,7 @@ from hubbub.core.tabular.cell_rule import (
     CellFault,
     Rule,
     canonical,
+    number_in,
     number_rule,
     read_column,
 )
@@ -442,3 +443,34 @@ class Column:
         raise StudyError(
             f"expected {expected} in data.columns.{self.name}, found {found!r}; {remedy}"
         )
+
+
+class TimeColumn(Column):
+    """A numeric column that some statistic reads as times: a number below 0 is a slip.
+
+    As one outside of the bounds it would count as 0, as who left at once.
+    """
+
+    @property
+    def rule_with_gaps(self) -> Rule:
+        """The column's, which refuses times below 0, or below a bound that is itself below."""
+        usual, least = super().rule_with_gaps, min(0.0, self.bounds[0])
+
+        def rule(text: str) -> float | CellFault:
+            value = usual(text)
+            if isinstance(value, CellFault) or isnan(value):
+                return value
+            return NEGATIVE_TIME if (number_in(self.spelled(text)) or 0.0) < least else value
+
+        return rule
+
+    @classmethod
+    def of(cls, column: Column) -> TimeColumn:
+        """The same column, read as times."""
+        return cls(**vars(column))
+
+
+NEGATIVE_TIME = CellFault(
+    *("a negative number", "a time from 0", "a negative number"),
+    "correct the cell or remove the record",
+)

@@ -19,6 +19,7 @@ _FORMULA = re.compile(
     r"[\t\r\n]|[\s\ufeff\u200b-\u200f\u2060\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20].*\w",
     re.DOTALL,
 )
+_KEPT = re.compile(r'\s*="([^"]*)"\s*')
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 
 
@@ -32,12 +33,17 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def cell_text(cell: str) -> str:
-    """A cell of a CSV file, without the apostrophe that only says that it is no formula.
+    r"""A cell of a CSV file, without what only says that it is no formula.
 
-    >>> cell_text("'=1+1"), cell_text("'s-Hertogenbosch")
-    ('=1+1', "'s-Hertogenbosch")
+    That is an apostrophe, or ="..." around a text that a spreadsheet should leave as it is.
+
+    >>> cell_text("'=1+1"), cell_text("'s-Hertogenbosch"), cell_text('="007"')
+    ('=1+1', "'s-Hertogenbosch", '007')
     """
-    return cell[1:] if cell.startswith("'") and is_like_formula(cell[1:]) else cell
+    if cell.startswith("'") and is_like_formula(cell[1:]):
+        return cell[1:]
+    kept = _KEPT.fullmatch(cell)
+    return kept.group(1) if kept else cell
 
 
 def is_like_formula(text: str) -> bool:

@@ -9,7 +9,7 @@ models or the network.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from hubbub.core.tabular.cell_rule import (
     Rule,
     canonical,
     label_rule,
+    number_in,
     number_rule,
     read_column,
 )
@@ -191,10 +192,12 @@ class CodedCells:
         columns: by name (n,) float64: a number within the bounds, or a category's place from 0; NaN
             where the cell is missing.
         units: the rows of each patient, where these are the units; each row is one if None.
+        negative: columns in which some number below 0 counts as a bound.
     """
 
     columns: Mapping[str, Codes] = field(repr=False)
     units: UnitRows | None = field(default=None, repr=False)
+    negative: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __len__(self) -> int:
         """How many units there are: itself private to the silo."""
@@ -211,7 +214,7 @@ class CodedCells:
 
 def coded_cells(
     cells: Mapping[str, Sequence[str]],
-    columns: Iterable[Column],
+    columns: Collection[Column],
     origin: str,
     *,
     patient: str = "",
@@ -237,4 +240,14 @@ def coded_cells(
     units = None
     if patient:
         units = unit_rows(_patients(cells[patient], patient, origin), most)
-    return CodedCells(coded, units)
+    negative = frozenset(one.name for one in columns if _reads_negatives(one, cells))
+    return CodedCells(coded, units, negative)
+
+
+def _reads_negatives(column: Column, cells: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a column of numbers from 0 on has one below that does not mean missing."""
+    if column.low is None or column.low < 0:
+        return False
+    absent = set(map(column.spelled, column.missing))
+    spelled = set(map(column.spelled, set(cells[column.name]))) - absent
+    return any((number_in(text) or 0.0) < 0 for text in spelled)

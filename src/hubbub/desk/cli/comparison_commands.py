@@ -22,6 +22,7 @@ from hubbub.desk.cli.output import (
     warnings_told,
 )
 from hubbub.desk.cli.training_commands import margin, new_folder
+from hubbub.desk.report.comparison_section import verdict
 from hubbub.desk.report.trust_models import called
 from hubbub.learning.metric_words import words_of
 
@@ -69,12 +70,14 @@ def _compare(options: argparse.Namespace) -> int:
         )
     shown = comparison.table()
     if options.json:
-        emit({**shown.to_dict(), "repeats": repeats, "out": str(out)})
+        emit({"verdict": verdict(shown), **shown.to_dict(), "repeats": repeats, "out": str(out)})
         return 0
+    if said := verdict(shown):
+        say(said)
     words = words_of(comparison.metric)
     metric, way = words.name, f", {words.better} is better" if words.better else ""
     table(
-        f"Is joining worth it? {metric} on public test data, mean of {repeats}{way}",
+        f"Is joining worth it? {metric}, mean of {repeats}{way}",
         ("", metric, "± (95 %)", "epsilon", "against"),
         [
             (
@@ -87,6 +90,7 @@ def _compare(options: argparse.Namespace) -> int:
             for arrangement in shown.arrangements
         ],
     )
+    say(shown.how)
     say(shown.note)
     say(f"written to {out}; open {out / 'report.html'}")
     return 0

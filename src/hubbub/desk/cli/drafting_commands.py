@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,14 @@ from hubbub.desk.drafting.likely_namesakes import likely_namesakes
 from hubbub.desk.drafting.open_questions import Answers, open_questions, with_time
 from hubbub.desk.drafting.question import Question
 from hubbub.desk.drafting.raw_table import Fault
-from hubbub.desk.drafting.study_draft import Draft, draft, with_tidy
+from hubbub.desk.drafting.study_draft import EPSILON, Draft, draft, with_tidy
 from hubbub.desk.drafting.survey import Survey, surveyed
 from hubbub.desk.drafting.table_check import all_faults, checked
 from hubbub.desk.drafting.tidy_copy import write_tidy
 from hubbub.learning.study.room_for_columns import too_wide
 
 _TIDY = ("--tidy", "tidy")
+_ANSWERS = ("--target", "--patient", "--time", "--event", "--join", "--codes", "--amounts")
 MISFITS = "in a run such cells count as missing, or their rows are left out"
 _ALIKE = 3  # faults of one kind in a file that are shown
 _VALUES = re.compile(r"'[^']*'|\d[\d.,e+-]*")  # in which faults of one kind differ
@@ -60,6 +62,12 @@ def add_commands(commands: Any) -> None:
     whose.add_argument("--patient", metavar="COLUMN", help=words)
     words = "every row is another person's, though values that look like persons come back"
     whose.add_argument("--records-are-units", action="store_true", help=words)
+    words = "one row for each of its values: of every column the first value; needs --tidy"
+    init.add_argument("--join", metavar="COLUMN", help=words)
+    words = "columns whose whole numbers are codes, so categories; with commas"
+    init.add_argument("--codes", metavar="COLUMNS", help=words)
+    words = "columns whose few whole numbers are counts, scores or grades; with commas"
+    init.add_argument("--amounts", metavar="COLUMNS", help=words)
     kinds = ("class", *KINDS)
     init.add_argument("--kind", choices=kinds, help="of what to learn; default: it is guessed")
     init.add_argument(
@@ -87,8 +95,12 @@ def _init(options: argparse.Namespace) -> int:
     share = 0.0 if options.test_share is None else _share(options.test_share)
     asked = _asked(options)
     survey = surveyed(options.files) if asked is None else asked.surveyed(options.data)
+    if options.join is not None:
+        survey = survey.joined(_joined_by(options))
     given = with_time(_answers(options), survey)
     if questions := open_questions(survey, given):
+        if not options.json and sys.stdin.isatty():
+            return _init(_answered(options, questions))
         return _ask(options, survey, questions)
     drafted = with_validation(replace(draft(survey, given), test_share=share, asked=asked))
     left_out: dict[str, int] = {}
@@ -109,7 +121,49 @@ def _init(options: argparse.Namespace) -> int:
         emit(result)
     else:
         _show(options, drafted, faults, left_out, result["too_wide"])
-    return 0
+    return 0 if result["ready"] or options.query else 1
+
+
+def _joined_by(options: argparse.Namespace) -> str:
+    """The column by which rows are joined, in copies."""
+    if options.tidy is None:
+        raise UserError(
+            f"expected --tidy with --join {options.join}, since only copies have joined rows, got "
+            "none; add --tidy tidy"
+        )
+    return str(options.join)
+
+
+def _answered(options: argparse.Namespace, questions: list[Question]) -> argparse.Namespace:
+    """The options with what somebody at a terminal answers."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for name in _ANSWERS:
+        parser.add_argument(name)
+    parser.add_argument("--tidy", type=Path)
+    parser.add_argument("--records-are-units", action="store_true", default=None)
+    before = {name: getattr(options, name) for name in ("codes", "amounts")}
+    for one in questions:
+        answers = vars(parser.parse_known_args(_chosen(one))[0])
+        given = {name: value for name, value in answers.items() if value is not None}
+        given |= {"patient": None} if "join" in given else {}
+        for name, old in before.items():
+            if old and name in given:
+                given[name] = f"{old},{given[name]}"
+        vars(options).update(given)
+    return options
+
+
+def _chosen(question: Question) -> tuple[str, ...]:
+    """The options of the answer that somebody types: its number, or options of their own."""
+    say(question.asked)
+    for number, choice in enumerate(question.choices, 1):
+        say(f"  {number}  {choice.means}  ({shlex.join(choice.options)})")
+    while True:
+        typed = input("number, or options; Enter for 1: ").strip() or "1"
+        if typed.isdigit() and 1 <= int(typed) <= len(question.choices):
+            return question.choices[int(typed) - 1].options
+        if typed.startswith("--"):
+            return tuple(shlex.split(typed))
 
 
 def _asked(options: argparse.Namespace) -> AskedQuery | None:
@@ -133,7 +187,14 @@ def _faults(made: Draft, study: Study, *, tidied: bool) -> list[Fault]:
             if made.patient and made.patient in table.header
             for fault in likely_namesakes(table, made.patient)
         ]
-        return [*alike, *checked(study, made.parties[: len(made.tables)], Path())]
+        left_out = [
+            replace(fault, remedy="left out of the copy", refused=False)
+            for table in made.tables
+            for fault in table.faults
+            if fault.row is not None
+        ]
+        copies = checked(study, made.parties[: len(made.tables)], Path())
+        return [*alike, *left_out, *copies]
     return [*made.faults, *all_faults(made.tables, study.data, made.tables)]
 
 
@@ -165,7 +226,14 @@ def _answers(options: argparse.Namespace) -> Answers:
         event=options.event,
         patient=options.patient,
         records_are_units=options.records_are_units,
+        codes=_names(options.codes),
+        amounts=_names(options.amounts),
     )
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(filter(None, (name.strip() for name in (text or "").split(","))))
 
 
 def _share(share: float) -> float:
@@ -179,7 +247,8 @@ def _ask(options: argparse.Namespace, survey: Survey, questions: list[Question])
     """What has to be known first: nothing is written, and the exit code says so."""
     likeliest = [word for question in questions for word in question.choices[0].options]
     unread = options.tidy is None and any(form_fault.refused for form_fault in _form_faults(survey))
-    following = _again(options, *likeliest, *(_TIDY if unread else ()))
+    tidied = "--tidy" in likeliest
+    following = _again(options, *likeliest, *(_TIDY if unread and not tidied else ()))
     asked = [question.to_dict() for question in questions]
     if options.json:
         emit({"ready": False, "out": None, "questions": asked, "next": following})
@@ -190,7 +259,7 @@ def _ask(options: argparse.Namespace, survey: Survey, questions: list[Question])
         width = max(len(shlex.join(choice.options)) for choice in one.choices)
         for choice in one.choices:
             say(f"     {shlex.join(choice.options):{width}}  {choice.means}")
-    if unread:
+    if unread and not tidied:
         say("a run cannot read these files as they are: --tidy tidy also writes copies that it can")
     say("nothing was written: answer with these options; with the first answers it is")
     say(f"    {following}")
@@ -208,14 +277,24 @@ def _again(options: argparse.Namespace, *more: str) -> str:
     if options.query:
         words += ["--query", str(options.query), "--data", str(options.data)]
         words += [word for one in options.person for word in ("--person", one)]
-    for name in ("target", "patient", "kind", "time", "event", "test_share"):
+    names = ["target", "patient", "kind", "time", "event", "test_share", "join"]
+    for name in names:
         value = getattr(options, name)
         option = f"--{name.replace('_', '-')}"
-        if value is not None and option not in more:
+        joins = name == "patient" and "--join" in more
+        if value is not None and option not in more and not joins:
             words += [option, str(value)]
+    for name in ("codes", "amounts"):
+        listed = list(_names(getattr(options, name)))
+        if f"--{name}" in more:
+            place = more.index(f"--{name}") + 1
+            more = (*more[:place], ",".join([*listed, more[place]]), *more[place + 1 :])
+        elif listed:
+            words += [f"--{name}", ",".join(listed)]
     words += ["--records-are-units"] if options.records_are_units else []
     words += ["--out", str(options.out)] if options.out != Path("study.toml") else []
-    words += ["--tidy", str(options.tidy)] if options.tidy is not None else []
+    if options.tidy is not None and "--tidy" not in more:
+        words += ["--tidy", str(options.tidy)]
     return shlex.join([*words, *more])
 
 
@@ -269,19 +348,21 @@ def _show(
     rows = [(column.name, _becomes(column), column.why) for column in made.columns]
     title = f"{options.out}: {len(made.parties)} silos, {', '.join(made.parties)}"
     table(title, ("column", "becomes", "note"), [_learned(made), *rows], texts=3)
-    for party, rows_lost in left_out.items():
-        lost = f", without {rows_lost} rows that have no target or cells" if rows_lost else ""
-        say(f"copied to {options.tidy / f'{party}.csv'}{lost}")
+    for party, of_party in zip(left_out, made.tables, strict=False):
+        kept = max(of_party.numbers, default=0) - left_out[party]
+        lost = "; rows that are none, or have no target, are left out" if left_out[party] else ""
+        say(f"copied to {options.tidy / f'{party}.csv'}: {kept} records{lost}")
     list_faults(faults)
     if wide:
         say(wide)
-    if not made.validation_epsilon:
-        say(TOO_FEW)
+    say(_costs(made))
     private = "; ".join(made.private)
     say(f"from records, so agree on it or replace it before others see it: {private}")
     say("nothing was sent; the list above is for your own eyes")
     if not made.files and (options.tidy is not None or _is_read(faults)):
         say("the files' names fit no pattern like silo-{name}.csv, which a study needs")
+    if any("factor" in fault.remedy for fault in faults):
+        say("before anybody trains, settle with the sites whose units differ: see the notes above")
     if options.tidy is not None and not _is_ready(made, faults):
         say("a run still refuses what is wrong above: correct it, and see again with")
     elif not _is_ready(made, faults) and options.query:
@@ -293,6 +374,18 @@ def _show(
     else:
         say(f"look through {options.out}; then see what it means with hubbub plan, and train with")
     say(f"    {_next(options, made, faults)}")
+
+
+def _costs(made: Draft) -> str:
+    """What each part of the draft takes of epsilon."""
+    if not made.validation_epsilon:
+        return f"epsilon {EPSILON:g}: all of it trains the model; {TOO_FEW}"
+    part = made.validation_epsilon
+    return (
+        f"epsilon {EPSILON:g}: {EPSILON - part:g} trains the model, {part:g} tells how good it is "
+        "([validation]); without that table the training has all of it, and only public records "
+        "(data.test) tell"
+    )
 
 
 def _learned(made: Draft) -> tuple[str, str, str]:

@@ -26,10 +26,18 @@ _FALSE_TRUE = ({"0", "false"}, {"1", "true"})
 _SPACES = "' \u00a0\u202f\u2019"
 _POINT = re.compile(rf"[+-]?\d{{1,3}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
 _COMMA = re.compile(rf"[+-]?\d{{1,3}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
-_LIMIT = re.compile(r"[<>\u2264\u2265]=? *(?=[+-]?[\d.,])")
+_LIMIT = re.compile(
+    r"(?:[<>\u2264\u2265]=? *|(?:under|over|above|below|(?:less|more) than|at least|up to|unter"
+    r"|(?:ü|ue)ber|ab) +)([+-]?[\d.,].*)"
+    r"|([+-]?[\d.,]*\d)(?: ?\+| ?plus| (?:and|or|&|und|oder|u\.) (?:over|older|above|up|more"
+    r"|greater|under|below|less|younger|(?:ä|ae)lter|mehr))",
+    re.IGNORECASE,
+)
+_STATA = re.compile(r"\.[a-z]")  # its many kinds of missing
 _LONE_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 _UNITS = " \t\u00a0\u202f%€$£"
 _MONTH = "jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez"
+_UNSEEN = re.compile("[\ufeff\u200b\u2060]")  # of no width, and no part of any word
 _DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:[T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}(?: .*)?"
     r"|(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
@@ -39,13 +47,20 @@ _DATE = re.compile(
 
 
 def folded(text: str) -> str:
-    """The text without what people spell in many ways: case, and spaces at ends or doubled."""
-    return " ".join(text.split()).casefold()
+    """The text without case, letters that nobody sees, and spaces at ends or doubled."""
+    return " ".join(seen(text).split()).casefold()
+
+
+def seen(text: str) -> str:
+    """The text without letters that nobody sees, which programs for tables leave in cells."""
+    return text if text.isascii() else _UNSEEN.sub("", text).strip()
 
 
 def is_missing(text: str, *, number: bool = True) -> bool:
     """Whether a cell says that there is no value, in a column of numbers or of words."""
     bare = folded(text)
+    if number and _STATA.fullmatch(bare):
+        return True
     return bare in MISSING and (number or bare not in _WORDS)
 
 
@@ -89,7 +104,7 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
     """
     if number_in(text) is not None and not (decimal == "," and _COMMA.fullmatch(text)):
         return text
-    core = text.strip(_UNITS).replace("\u2212", "-")  # the minus of typesetters
+    core = seen(text).strip(_UNITS).replace("\u2212", "-")  # the minus of typesetters
     ways = (_with_comma, _with_point) if decimal == "," else (_with_point, _with_comma)
     numbers = (way(core) for way in ways)
     return next((one for one in numbers if one is not None and number_in(one) is not None), None)
@@ -98,19 +113,21 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
 def measured(text: str, decimal: str = ".") -> str | None:
     """A number, or the limit below or above which a device could not measure; None if neither.
 
-    >>> measured("1,5"), measured("<0.5"), measured("> 100"), measured("<none")
-    ('1.5', '0.5', '100', None)
+    >>> measured("1,5"), measured("<0.5"), measured("> 100"), measured("90+"), measured("<none")
+    ('1.5', '0.5', '100', '90', None)
 
     Args:
         text: of the cell.
         decimal: as for `plain_number`.
     """
-    return plain_number(_LIMIT.sub("", text, count=1) if is_limit(text) else text, decimal)
+    text = seen(text)
+    limit = _LIMIT.fullmatch(text)
+    return plain_number(limit[1] or limit[2] if limit else text, decimal)
 
 
 def is_limit(text: str) -> bool:
-    """Whether a cell says that a value lies below or above a number, such as "<0.5"."""
-    return _LIMIT.match(text) is not None
+    """Whether a cell says that a value lies below or above a number, such as "<0.5" or "90+"."""
+    return _LIMIT.fullmatch(text) is not None
 
 
 def is_code(text: str) -> bool:

@@ -17,6 +17,7 @@ from statistics import median
 from hubbub.core.tabular.cell_rule import canonical
 from hubbub.core.tabular.column import Column
 from hubbub.desk.drafting import cell_text
+from hubbub.desk.drafting.likely_units import apart, cannot_be, plausible, unit_of
 
 NOT_RECORDED = "not recorded"
 _MOST_CATEGORIES = 20
@@ -32,6 +33,9 @@ _FIRST_CODE = 1000
 _TAIL = 10.0  # times the lower half of values is as wide as all, in a column with a long tail
 _TRUSTED, _MOST_STEPS = 20, 1000  # values, of which a step is no chance; and steps they span
 _LAST_DIGITS = 1e-7
+_LISTED = 5  # spellings that are shown, or read as missing
+_GRADES = 10  # different numbers, such as 0, 1+, 2+ and 3+
+_UNKNOWN = frozenset({9.0, 88.0, 99.0, 999.0})
 _CODES = frozenset(map(float, range(10)))
 _CODE = re.compile(r"[\w-]+")
 _KEY = re.compile(
@@ -57,7 +61,11 @@ class ColumnDraft:
 
 
 def column_draft(
-    name: str, files: Sequence[Sequence[str]], decimals: Sequence[str] = ()
+    name: str,
+    files: Sequence[Sequence[str]],
+    decimals: Sequence[str] = (),
+    *,
+    is_code: bool = False,
 ) -> ColumnDraft:
     """What becomes of a column with these cells.
 
@@ -65,6 +73,7 @@ def column_draft(
         name: of the column.
         files: its cells in each of the files.
         decimals: the decimal sign of each of the files; default points.
+        is_code: whether its numbers are codes, whose size means nothing.
     """
     cells = [cell for file in files for cell in file]
     there = _values(cells)
@@ -75,21 +84,59 @@ def column_draft(
     if _mostly(there, cell_text.is_date):
         why = "dates: turn them into a number, such as an age in years"
         return ColumnDraft(name=name, why=why)
+    if _names_file(files):
+        return ColumnDraft(name=name, why="each file has a value of its own, which tells the file")
     if is_key(name, files):
         return ColumnDraft(
             name=name, why="it looks like a row's key, which tells nothing about others"
         )
-    draft = _number(name, files, decimals or ["."] * len(files))
-    return draft or _noted(_categories(name, cells), files)
+    decimals = decimals or ["."] * len(files)
+    draft = None if is_code else _number(name, files, decimals)
+    draft = draft or _noted(_categories(name, cells, is_code=is_code), files)
+    return draft if draft.column else _nearly_number(draft, files, decimals)
+
+
+def _nearly_number(
+    draft: ColumnDraft, files: Sequence[Sequence[str]], decimals: Sequence[str]
+) -> ColumnDraft:
+    """The column that is left out, with the spellings that alone keep it from being a number."""
+    read = [pair for one in zip(files, decimals, strict=True) for pair in _read(*one)]
+    there = [(cell, number) for cell, number in read if not cell_text.is_missing(cell)]
+    strange = Counter(cell for cell, number in there if number is None)
+    if not strange or 2 * strange.total() > len(there) or _mixed(files):
+        return draft
+    rest = f" and {len(strange) - _LISTED} others" if len(strange) > _LISTED else ""
+    why = (
+        f"numbers, but for {_listed(strange)}{rest} in {strange.total()} of {len(there)} cells: "
+        "correct them, or leave them empty"
+    )
+    return replace(draft, why=why)
+
+
+def _mixed(files: Sequence[Sequence[str]]) -> bool:
+    """Whether a column is numbers in some files, and words in others."""
+    values = [there for cells in files if (there := _values(cells))]
+    return len({_mostly(there, _is_number) for there in values}) > 1
+
+
+def _listed(spellings: Counter[str]) -> str:
+    """The commonest of some spellings."""
+    return ", ".join(repr(cell) for cell, _ in spellings.most_common(_LISTED))
+
+
+def _names_file(files: Sequence[Sequence[str]]) -> bool:
+    """Whether a column has one value in each file, and in each another one."""
+    values = [set(_values(cells)) for cells in files]
+    several = len(values) > 1 and all(len(cells) >= _FEW_ROWS for cells in files)
+    return several and len(set[str]().union(*values)) == sum(map(len, values)) == len(files)
 
 
 def _noted(made: ColumnDraft, files: Sequence[Sequence[str]]) -> ColumnDraft:
     """With a word on files that may mean the same as others and spell it otherwise."""
     values = [there for cells in files if (there := _values(cells))]
     if made.column is None:
-        mixed = len({_mostly(there, _is_number) for there in values}) > 1
         why = "numbers in some files, words in others: write it alike in all of them"
-        return replace(made, why=why) if mixed else made
+        return replace(made, why=why) if _mixed(files) else made
     spelled = [{canonical(cell).casefold() for cell in there} for there in values]
     if any(_mean_truth(one, other) for one in spelled for other in spelled):
         why = "0 and 1 seem to be truth values of what another file spells: have them read as text"
@@ -159,16 +206,18 @@ def _number(
     name: str, files: Sequence[Sequence[str]], decimals: Sequence[str]
 ) -> ColumnDraft | None:
     """A column of numbers; None if it is none, or has two values only."""
-    read = [pair for one in zip(files, decimals, strict=True) for pair in _read(*one)]
+    by_file = [_read(*one) for one in zip(files, decimals, strict=True)]
+    read = [pair for own in by_file for pair in own]
     there = [(cell, number) for cell, number in read if not cell_text.is_missing(cell)]
-    if sum(cell_text.is_code(cell) for cell, _ in there) > 1:
-        return None
     numbers = [(cell, number) for cell, number in there if number is not None]
     strange = {cell for cell, number in there if number is None}
-    if len(numbers) * 10 < len(there) * 9 or len(strange) > 5:
+    if not _are_numbers(there, numbers, strange, mixed=_mixed(files)):
         return None
     gone = cell_text.sentinels({number for _, number in read if number is not None})
-    values = [float(number) for _, number in numbers if number not in gone]
+    impossible = set(cannot_be(name, [float(n) for _, n in numbers if n not in gone]))
+    below = {n for _, n in numbers if float(n) in impossible and float(n) < plausible(name)[0]}
+    gone |= below if len(below) <= _LISTED else set()
+    values = _in_one_unit(by_file, gone, impossible)
     if len(set(values)) < 2:
         return ColumnDraft(name=name, why="it has the same value in every row")
     mended = sum(cell != number for cell, number in numbers)
@@ -176,18 +225,9 @@ def _number(
         return None  # two codes, such as 0 and 1: a third one should be refused, not clipped
     low, high = rounded_outward(*_core(values))
     absent = sorted({cell for cell, text in read if cell and _is_gone(cell, text, gone, strange)})
-    outside = sum(not low <= value <= high for value in values)
-    shown = outside and len(values) < _MANY
-    notes = [f"{outside} of {len(values)} values lie outside"] if shown else []
-    if _is_lopsided(values, low, high):
-        notes.append("most values lie close to one bound: narrower bounds tell them apart")
-    if limits := sorted({cell for cell, _ in numbers if cell_text.is_limit(cell)}):
-        notes.append(f"read as their numbers: {', '.join(limits[:5])}")
-    if unread := sorted(strange | {cell for cell, number in numbers if number in gone}):
-        notes.append(f"read as missing: {', '.join(unread)}")
-    several = len(set(values)) > _FEW_VALUES
-    if several and low >= 0 and median(values) - low < (high - low) / _TAIL:
-        notes.append('a long tail: ask for its quantiles and histogram with spacing = "log"')
+    unread = strange | {cell for cell, number in numbers if number in gone}
+    notes = _number_notes(values, low, high)
+    notes += _cell_notes(read, unread) + _impossible_notes(numbers, impossible, gone)
     typical = _typical(values, low, high)
     step = common_step(values)
     low, high = (low, high) if step is None else _on_step(min(values), step, low, high)
@@ -201,6 +241,92 @@ def _number(
         missing=tuple(absent),
     )
     return ColumnDraft(name=name, column=column, why="; ".join(notes))
+
+
+def _are_numbers(
+    there: Sequence[tuple[str, str | None]],
+    numbers: Sequence[tuple[str, str]],
+    strange: Collection[str],
+    *,
+    mixed: bool,
+) -> bool:
+    """Whether cells are numbers but for few spellings, which then mean missing."""
+    if sum(cell_text.is_code(cell) for cell, _ in there) > 1:
+        return False
+    different = len({number for _, number in numbers})
+    least = 9 if different <= _FEW_VALUES or mixed else 5  # in ten; few words are then none
+    if len(numbers) * 10 < len(there) * least or len(strange) > _LISTED:
+        return False
+    limits = {cell for cell, _ in numbers if cell_text.is_limit(cell)}
+    return len(limits) < 2 or different > _GRADES  # others are 1+, 2+, 3+
+
+
+def _in_one_unit(
+    by_file: Sequence[Sequence[tuple[str, str | None]]],
+    gone: Collection[str],
+    impossible: Collection[float],
+) -> list[float]:
+    """The values of all files; of one that lies apart, in the others' unit where it is known."""
+    values = [
+        [
+            float(number)
+            for cell, number in own
+            if number is not None and number not in gone and float(number) not in impossible
+            if not cell_text.is_missing(cell)
+        ]
+        for own in by_file
+    ]
+    units = {place: unit_of(values, place) for place in apart(values)}
+    return [
+        unit.of(value) if (unit := units.get(place)) else value
+        for place, own in enumerate(values)
+        for value in own
+    ]
+
+
+def _number_notes(values: Sequence[float], low: float, high: float) -> list[str]:
+    """How the values lie within the bounds."""
+    outside = sum(not low <= value <= high for value in values)
+    shown = outside and len(values) < _MANY
+    notes = [f"{outside} of {len(values)} values lie outside"] if shown else []
+    if _is_lopsided(values, low, high):
+        notes.append("most values lie close to one bound: narrower bounds tell them apart")
+    if far := _unknown_code(set(values)):
+        notes.append(f"{far:g} lies apart: if it means unknown, list it as missing")
+    several = len(set(values)) > _FEW_VALUES
+    if several and low >= 0 and median(values) - low < (high - low) / _TAIL:
+        notes.append('a long tail: ask for its quantiles and histogram with spacing = "log"')
+    return notes
+
+
+def _cell_notes(read: Sequence[tuple[str, str | None]], unread: Collection[str]) -> list[str]:
+    """Which spellings are read as what they do not say."""
+    limits = sorted({cell for cell, number in read if number and cell_text.is_limit(cell)})
+    notes = [f"read as their numbers: {', '.join(limits[:_LISTED])}"] if limits else []
+    if unread:
+        counted = sum(cell in unread for cell, _ in read)
+        words = f"{', '.join(sorted(unread))} ({counted} of {len(read)} cells)"
+        notes.append(f"read as missing: {words}")
+    return notes
+
+
+def _impossible_notes(
+    numbers: Sequence[tuple[str, str]], impossible: Collection[float], gone: Collection[str]
+) -> list[str]:
+    """Which values cannot be, beside those that are read as missing."""
+    left = [cell for cell, number in numbers if float(number) in impossible and number not in gone]
+    if not left:
+        return []
+    said = f"{len(left)} values cannot be, such as {left[0]}: they count as the nearer bound"
+    return [f"{said}; list them as missing if that is wrong"]
+
+
+def _unknown_code(values: set[float]) -> float | None:
+    """The 9 that mostly means unknown, above few whole numbers that follow each other."""
+    most = max(values)
+    rest = values - {most}
+    few = rest <= _CODES and len(rest) > 1 and max(rest) - min(rest) == len(rest) - 1
+    return most if few and most in _UNKNOWN and most > max(rest) + 1 else None
 
 
 def common_step(values: Sequence[float]) -> float | None:
@@ -303,16 +429,16 @@ def _round(value: float, span: float) -> float:
     return round(value, 2 - floor(log10(span))) + 0.0
 
 
-def _categories(name: str, cells: Sequence[str]) -> ColumnDraft:
+def _categories(name: str, cells: Sequence[str], *, is_code: bool = False) -> ColumnDraft:
     """A column of categories, or one that is left out as free text."""
-    there = [cell for cell in cells if not cell_text.is_missing(cell, number=False)]
-    counts = Counter(map(canonical, there))
+    there = [cell for cell in cells if not cell_text.is_missing(cell, number=is_code)]
+    counts = Counter(canonical(cell_text.seen(cell)) for cell in there)
     variants: dict[str, str] = {}  # the commonest spelling of each category
     for spelling, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
         variants.setdefault(spelling.casefold(), spelling)
     if len(variants) < 2:
         return ColumnDraft(name=name, why="it has the same value in every row")
-    merged = Counter(canonical(cell).casefold() for cell in there)
+    merged = Counter(canonical(cell_text.seen(cell)).casefold() for cell in there)
     kept = _kept(variants, merged, len(there))
     if not kept:
         return ColumnDraft(name=name, why="free text, or too many values for categories")
@@ -320,7 +446,7 @@ def _categories(name: str, cells: Sequence[str]) -> ColumnDraft:
     named = sorted(kept, key=_in_order)
     other = next((one for one in named if one.casefold() == _OTHER), _OTHER) if pooled else ""
     named += [other] if pooled and other not in named else []
-    absent = sorted({cell for cell in cells if cell and canonical(cell) not in counts})
+    absent = sorted({c for c in cells if c and canonical(cell_text.seen(c)) not in counts})
     gaps = len(there) < len(cells)
     column = Column(
         name=name,

@@ -15,13 +15,9 @@ from hubbub.core.study.data import Data, spellings_of
 from hubbub.core.tabular.cell_rule import canonical, number_in
 from hubbub.core.tabular.column import Column
 from hubbub.desk.drafting.cell_text import folded, meant_by_truth
+from hubbub.desk.drafting.likely_units import FACTORS, OFFSETS, Unit
 from hubbub.desk.drafting.raw_table import RawTable
 
-# HbA1c (IFCC's mmol/mol to %), Fahrenheit: factor and offset. Then by factor alone, either way:
-# glucose, cholesterol, triglycerides, creatinine, bilirubin (mg/dl and SI units), tens, inches,
-# pounds.
-_OFFSET = ((0.09148, 2.152), (0.5556, -17.7778))
-_FACTORS = (18.0156, 38.67, 88.57, 0.0113096, 0.0584795, 10, 100, 1000, 2.54, 0.45359237)
 _PROPOSED = 3
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y%m%d", "%d-%m-%Y", "%Y/%m/%d")
 _FEW_INSIDE, _MANY_INSIDE = 0.5, 0.95
@@ -106,18 +102,16 @@ def _number_lines(cells: Sequence[str], column: Column) -> list[str]:
     return lines
 
 
-def _units(numbers: Sequence[float], column: Column) -> list[tuple[float, float]]:
+def _units(numbers: Sequence[float], column: Column) -> list[Unit]:
     """Usual factors and offsets that bring values into the bounds; none where they are there."""
     low, high = column.bounds
 
-    def inside(factor: float, offset: float) -> float:
-        there = sum(low <= number * factor + offset <= high for number in numbers)
-        return there / max(len(numbers), 1)
+    def inside(unit: Unit) -> float:
+        return sum(low <= unit.of(number) <= high for number in numbers) / max(len(numbers), 1)
 
-    if not numbers or inside(1, 0) >= _FEW_INSIDE:
+    if not numbers or inside(Unit(1.0)) >= _FEW_INSIDE:
         return []
-    both = [(factor, 0.0) for one in _FACTORS for factor in (one, 1 / one)]
-    return [one for one in (*_OFFSET, *both) if inside(*one) >= _MANY_INSIDE][:_PROPOSED]
+    return [unit for unit in (*OFFSETS, *FACTORS) if inside(unit) >= _MANY_INSIDE][:_PROPOSED]
 
 
 def _are_dates(cells: Sequence[str], form: str) -> bool:

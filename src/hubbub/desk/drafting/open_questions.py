@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 from hubbub.core.errors import DataError
+from hubbub.desk.drafting.joined_rows import scattered
+from hubbub.desk.drafting.likely_codes import by_name, few_whole_numbers, in_words
 from hubbub.desk.drafting.question import Option, Question
 from hubbub.desk.drafting.repeated_keys import RepeatedKey, repeated_keys
 from hubbub.desk.drafting.survey import Survey
-from hubbub.desk.drafting.target_candidates import candidates, is_guessable
+from hubbub.desk.drafting.target_candidates import (
+    candidates,
+    counts_something,
+    is_absent,
+    is_guessable,
+)
 from hubbub.desk.drafting.time_event_pairs import (
     Pair,
     follow_ups,
+    is_time,
     time_event_pairs,
     times_in,
 )
@@ -30,6 +39,8 @@ class Answers:
         event: the column that says whether a time ends with the event.
         patient: the column that says whose a row is.
         records_are_units: whether every row is somebody else's.
+        codes: columns whose numbers are codes.
+        amounts: those whose numbers are not.
     """
 
     target: str | None = None
@@ -37,6 +48,8 @@ class Answers:
     event: str | None = None
     patient: str | None = None
     records_are_units: bool = False
+    codes: tuple[str, ...] = ()
+    amounts: tuple[str, ...] = ()
 
 
 def with_time(given: Answers, survey: Survey) -> Answers:
@@ -60,7 +73,7 @@ def with_time(given: Answers, survey: Survey) -> Answers:
 
 def open_questions(survey: Survey, given: Answers) -> list[Question]:
     """What the answers leave open; empty: a study can be drafted."""
-    return [*_whose(survey, given), *_what(survey, given)]
+    return [*_whose(survey, given), *_what(survey, given), *_codes(survey, given)]
 
 
 def likely_keys(survey: Survey) -> list[RepeatedKey]:
@@ -70,7 +83,11 @@ def likely_keys(survey: Survey) -> list[RepeatedKey]:
 
 def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
     """Rows that may belong to one person."""
-    if given.patient is not None or given.records_are_units:
+    if given.records_are_units:
+        return
+    if given.patient is not None:
+        if _is_bare(survey, given) and (two := scattered(survey.full, given.patient)):
+            yield _join_question(given.patient, two)
         return
     keys = likely_keys(survey)
     if not keys:
@@ -78,19 +95,71 @@ def _whose(survey: Survey, given: Answers) -> Iterator[Question]:
     first = keys[0]
     others = [one.name for one in keys[1:3]]
     also = f" (or {' or '.join(map(repr, others))})" if others else ""
+    people = [
+        Option(means=f"{name} is the person", options=("--patient", name))
+        for name in (first.name, *others)
+    ]
+    apart = Option(means="every row is another person, or public", options=("--records-are-units",))
+    if two := scattered(survey.full, first.name):
+        yield _join_question(first.name, two, *people, apart)
+        return
     yield Question(
         columns=tuple(one.name for one in keys),
         asked=f"whose is a row? {first.name!r}{also} has {first.values} values in {first.rows} "
         f"rows, one of them in {first.most}: if that is a person, the promise must be to the "
         "person, with all rows",
+        choices=(*people, apart),
+    )
+
+
+def _is_bare(survey: Survey, given: Answers) -> bool:
+    """Whether most columns are empty wherever the target is not."""
+    cells = survey.cells
+    if given.target is None or given.target not in cells:
+        return False
+    there = [not is_absent(cell) for cell in cells[given.target]]
+    filled = [any(map(bool, column)) for column in cells.values()]
+    left = [any(compress(column, there)) for column in cells.values()]
+    return 2 * sum(left) <= sum(filled) + 1
+
+
+def _join_question(key: str, two: tuple[str, str], *more: Option) -> Question:
+    """Whether rows of one person are parts of one record."""
+    join = Option(
+        means="one record each, of every column its first value: copies are made so (another join: "
+        "docs/howto/mapping.md)",
+        options=("--join", key, "--tidy", "tidy"),
+    )
+    return Question(
+        columns=(key, *two),
+        asked=f"the rows of one {key!r} hold its values apart: where {two[0]!r} stands {two[1]!r} "
+        "is empty, so no row has both a target and what it is learned from. Are they one record?",
+        choices=(join, *more),
+    )
+
+
+def _codes(survey: Survey, given: Answers) -> Iterator[Question]:
+    """Few whole numbers, which may be codes."""
+    tiers = target_tiers(survey, given)
+    sure = tiers[0][:1] if tiers and given.target is None else []
+    said = {given.target, given.event, given.patient, *given.codes, *given.amounts, *sure}
+    open_columns = {
+        name: numbers
+        for name, cells in survey.cells.items()
+        if name not in said and by_name(name) is None and not is_time(name)
+        if (numbers := few_whole_numbers(cells)) and not counts_something(name, cells)
+    }
+    if not open_columns:
+        return
+    shown = ", ".join(f"{name!r} ({in_words(own)})" for name, own in open_columns.items())
+    names = ",".join(open_columns)
+    yield Question(
+        columns=tuple(open_columns),
+        asked=f"{shown}: few whole numbers. Are they codes, whose size means nothing, or amounts? "
+        "A 9 or 99 apart from the others often means unknown",
         choices=(
-            *(
-                Option(means=f"{name} is the person", options=("--patient", name))
-                for name in (first.name, *others)
-            ),
-            Option(
-                means="every row is another person, or public", options=("--records-are-units",)
-            ),
+            Option(means="codes: each number is a category", options=("--codes", names)),
+            Option(means="amounts: counts, scores, grades", options=("--amounts", names)),
         ),
     )
 

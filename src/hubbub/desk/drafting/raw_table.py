@@ -30,6 +30,7 @@ from hubbub.desk.drafting.cell_text import (
     folded,
     is_date,
     is_missing,
+    measured,
     plain_number,
 )
 
@@ -39,7 +40,17 @@ _SUMMARIES = {
     *("n", "count", "sd", "std", "std dev", "stdev", "se", "iqr", "range", "min", "max"),
     *("mittelwert", "summe", "gesamt", "moyenne", "somme", "media", "totale"),
 }
+_SUMMARY = re.compile(  # at the head of a cell, with more words behind it
+    rf"({'|'.join(map(re.escape, sorted(_SUMMARIES, key=len, reverse=True)))}"
+    r"|no\.|number|anzahl|%)( (of|for|page|per|by|in|on)\b.*| ?[:=(±].*| \w+ ?[:=].*|)"
+)
+_COMMENT = re.compile(r"(#+|//|%)( |$)")  # "#id" may be a column
+_RULE = re.compile(r"[-=_*]{2,}")
+_LAST = 20  # lines of a file, among which its footer stands
+_LABELS = 3  # lines below the header, in which units and labels stand
 _SAMPLE = 1 << 16  # letters in which the separator is looked for
+_SHOWN = 60  # letters of a line
+_REMOVE = "remove it, or let hubbub init --tidy leave it out"
 SAVE = "save it as “CSV UTF-8 (comma delimited)”"
 
 
@@ -260,7 +271,14 @@ class _Reading:
     def _without_title(self, lines: list[list[str]]) -> list[list[str]]:
         """Without lines above the header that have far fewer cells than the table."""
         width = Counter(map(len, lines)).most_common(1)[0][0] if lines else 0
-        first = next((k for k, line in enumerate(lines) if 2 * sum(map(bool, line)) > width), 0)
+        first = next(
+            (
+                k
+                for k, line in enumerate(lines)
+                if 2 * sum(map(bool, line)) > width and not _COMMENT.match(line[0])
+            ),
+            0,
+        )
         if first and width > 1:
             said = f"above the names of the columns there is {' '.join(filter(None, lines[0]))!r}"
             self._say(said, "let the file begin with the header", count=first)
@@ -294,21 +312,30 @@ class _Reading:
 
     def _squared(self, body: list[list[str]], header: list[str]) -> dict[int, tuple[str, ...]]:
         """By number the rows as wide as the header, without those that are no records."""
-        width, summed = len(header), _summed(body)
+        width = len(header)
         empty = [k for k, row in enumerate(body) if not any(row)]
-        again = [k for k, row in enumerate(body) if row == header]
-        ragged = [k for k, row in enumerate(body) if any(row) and len(row) != width]
-        no_record = {*again, *summed}
-        ragged = [k for k in ragged if k not in no_record]
-        if again:
-            said = "it is the names of the columns again"
-            self._say(said, "remove it", row=again[0] + 1, count=len(again))
-        if summed:
-            said = f"it sums others up: {', '.join(filter(None, body[summed[0]]))}"
-            self._say(said, "remove it", row=summed[0] + 1, count=len(summed))
+        named = [*map(folded, header)]
+        kinds = {
+            "it is the names of the columns again": {
+                k for k, row in enumerate(body) if [*map(folded, row)] == named
+            },
+            "it holds units or labels, not a record": _labels(body, width),
+            "it sums others up": _summed(body),
+            "it is nearly empty, as a file's last lines are": _footer(body, width),
+        }
+        no_record = set[int]()
+        for said, rows in kinds.items():
+            if mine := sorted(rows - no_record - {*empty}):
+                shown = ", ".join(filter(None, body[mine[0]]))[:_SHOWN]
+                what = f"{said}: {shown}"
+                self._say(what, _REMOVE, row=mine[0] + 1, count=len(mine))
+            no_record |= rows
+        ragged = [
+            k for k, row in enumerate(body) if any(row) and len(row) != width if k not in no_record
+        ]
         if empty:
             said, first = "there is nothing in the row", empty[0] + 1
-            self._say(said, "remove it", row=first, count=len(empty))
+            self._say(said, _REMOVE, row=first, count=len(empty))
         if ragged:
             found = f"it has {len(body[ragged[0]])} cells, the header has {width}"
             remedy = "check the separators and quotes of that row"
@@ -369,19 +396,71 @@ def _parsed(text: str, separator: str, *, strict: bool) -> list[list[str]] | Non
     return None
 
 
-def _summed(body: list[list[str]]) -> list[int]:
-    """The last rows with gaps in which a word such as "mean" stands, which is nowhere else."""
+def _summed(body: list[list[str]]) -> set[int]:
+    """Rows with gaps in which a word such as "mean" stands, which is in no full row.
+
+    In the middle of a file only those of which half is empty: others may be records.
+    """
 
     def words(row: list[str]) -> set[str]:
-        return {folded(cell).rstrip(":") for cell in row} & _SUMMARIES
+        return {word for cell in row if (word := _summary(cell))}
 
-    lines = [*enumerate(body)]
-    plain = (k for k, row in reversed(lines) if any(row) and (all(row) or not words(row)))
-    end = next(plain, len(body) - 1) + 1
-    if end == len(body):  # as in nearly every file, whose other lines need not be looked at
-        return []
-    above = set[str]().union(*map(words, body[:end]))
-    return [k for k, row in lines[end:] if words(row) - above]
+    gaps = [k for k, row in enumerate(body) if any(row) and not all(row) and words(row)]
+    if not gaps:  # as in nearly every file, whose other lines need not be looked at
+        return set()
+    usual = {word for k, row in enumerate(body) if k not in {*gaps} for word in words(row)}
+    half = [k for k in gaps if 2 * sum(map(bool, body[k])) <= len(body[k])]
+    wide = {k for k in gaps if k >= len(body) - _LAST}
+    return {k for k in {*half} | wide if words(body[k]) - usual}
+
+
+def _summary(cell: str) -> str:
+    """The word by which a cell says that its row sums others up; empty if it does not."""
+    met = _SUMMARY.fullmatch(folded(cell))
+    return met.group(1) if met else ""
+
+
+def _footer(body: list[list[str]], width: int) -> set[int]:
+    """The last rows that are no records: rates without a word, remarks, and all below a rule.
+
+    Each has far fewer cells than others, and none that its column has elsewhere.
+    """
+    first = max(len(body) - _LAST, 0)
+    for k in range(first, len(body)):
+        if any(body[k]) and all(_RULE.fullmatch(cell) for cell in body[k] if cell):
+            return {*range(k, len(body))}
+    filled = Counter(sum(map(bool, row)) for row in body if any(row))
+    usual = filled.most_common(1)[0][0] if filled and width > 2 else 0
+    rows = set[int]()
+    for k in range(len(body) - 1, first - 1, -1):
+        cells = {column: cell for column, cell in enumerate(body[k]) if cell}
+        if 2 * len(cells) > usual or any(
+            row[column : column + 1] == [cell]
+            for column, cell in cells.items()
+            for row in body[:first]
+        ):
+            break
+        rows.add(k)
+    return rows
+
+
+def _labels(body: list[list[str]], width: int) -> set[int]:
+    """The rows below the header in which words stand where all others have numbers."""
+    rest = [row for row in body[_LABELS:] if len(row) == width]
+    if len(rest) < _LAST:
+        return set()
+    numeric = []
+    for column in range(width):
+        there = [row[column] for row in rest if not is_missing(row[column])]
+        if there and sum(measured(cell) is not None for cell in there) * 10 > 9 * len(there):
+            numeric.append(column)
+    rows = set[int]()
+    for k, row in enumerate(body[:_LABELS]):
+        there = [row[column] for column in numeric if len(row) == width and row[column]]
+        if len(there) < 2 or any(is_missing(one) or measured(one) is not None for one in there):
+            break
+        rows.add(k)
+    return rows
 
 
 def _agreement(sample: str, separator: str) -> float:

@@ -14,7 +14,9 @@ from math import ceil, floor, log, log10
 from hubbub.core.errors import DataError
 from hubbub.core.tabular.patient_keys import patient_key
 from hubbub.desk.drafting.asked_query import AskedQuery
+from hubbub.desk.drafting.cell_text import is_missing
 from hubbub.desk.drafting.column_draft import ColumnDraft, column_draft
+from hubbub.desk.drafting.likely_codes import by_name, few_whole_numbers
 from hubbub.desk.drafting.likely_rules import LikelyRules, likely_rules
 from hubbub.desk.drafting.open_questions import Answers, likely_keys, target_tiers
 from hubbub.desk.drafting.party_names import party_names
@@ -33,6 +35,7 @@ _ENOUGH, _RARE = 200, 0.2  # records, and the share of an outcome, of which the 
 _OTHERS = 3  # columns that may be the target instead
 _NAMED = 12  # columns, before the rest are counted
 _MANY = (2000, 10_000)  # records from which on a validation needs less of epsilon
+_FEWER = 2  # times fewer cells of a column, in the rows that are kept
 _CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # records of a patient
 
 
@@ -168,17 +171,27 @@ def draft(survey: Survey, given: Answers) -> Draft:
     wanted = replace(wanted, guessed=given.target is None, others=_others(tiers, wanted))
     keys = {likely_key.name for likely_key in likely_keys(survey)}
     happened = wanted.happened(columns)
-    ends = _ends(survey, wanted)
+    ends, there = _ends(survey, wanted), wanted.is_there(columns)
     columns_drafted = []
     for name, cells in by_file.items():
         if name in wanted.columns:
             continue
         why = _TELLS_WHOSE if name in keys else ends.get(name, "")
         why = why or telling(columns[name], happened, wanted.sides)
-        decimals = survey.decimals(name)
-        columns_drafted.append(
-            ColumnDraft(name=name, why=why) if why else column_draft(name, cells, decimals)
-        )
+        kept, lost = _shares_filled(columns[name], there)
+        if lost and not kept:
+            why = why or f"it is empty in every row that has {wanted.name!r}"
+        if why:
+            columns_drafted.append(ColumnDraft(name=name, why=why))
+            continue
+        is_code = few_whole_numbers(columns[name]) and _is_code(name, given)
+        one = column_draft(name, cells, survey.decimals(name), is_code=bool(is_code))
+        if is_code and name not in given.codes:
+            one = _with_note(one, "codes, by its name: --amounts if it counts or measures")
+        if kept * _FEWER < lost:
+            said = f"filled in {kept:.0%} of the rows with a target, in {lost:.0%} of the others"
+            one = _with_note(one, said)
+        columns_drafted.append(one)
     columns_drafted += [
         ColumnDraft(name=name, why=f"not in {files}: if it has another name there, rename it")
         for name, files in survey.elsewhere.items()
@@ -208,6 +221,27 @@ def draft(survey: Survey, given: Answers) -> Draft:
         intercept=0.0 if wanted.outcome or wanted.classes else _log_odds(happened),
         most_per_patient=next(n for n in _CAPS if n >= min(most, _CAPS[-1])) if patient else 0,
     )
+
+
+def _with_note(drafted: ColumnDraft, note: str) -> ColumnDraft:
+    """The column, of which people should know something more."""
+    return replace(drafted, why="; ".join(filter(None, (note, drafted.why))))
+
+
+def _is_code(name: str, given: Answers) -> bool:
+    """Whether numbers are codes, as people have said or the name does."""
+    return name in given.codes or (name not in given.amounts and by_name(name) is True)
+
+
+def _shares_filled(cells: Sequence[str], there: Sequence[bool]) -> tuple[float, float]:
+    """Which share of cells holds something, of rows with a target and of those without."""
+    filled = [not is_missing(cell) for cell in cells]
+    both = [
+        [one for one, has in zip(filled, there, strict=True) if has is side]
+        for side in (True, False)
+    ]
+    kept, lost = (sum(one) / len(one) if one else 0.0 for one in both)
+    return kept, lost
 
 
 def _log_odds(happened: Sequence[bool | None]) -> float:

@@ -14,6 +14,7 @@ from pathlib import Path
 from hubbub.core.errors import DataError
 from hubbub.core.study.extracts import table_parts
 from hubbub.desk.drafting.cell_text import folded
+from hubbub.desk.drafting.joined_rows import joined
 from hubbub.desk.drafting.raw_stream import raw_of
 from hubbub.desk.drafting.raw_table import Fault, RawTable, read_raw
 
@@ -68,6 +69,20 @@ class Survey:
             for name in names
             if name not in self.common
         }
+
+    def joined(self, key: str) -> Survey:
+        """With one row for each person that a column names.
+
+        Raises:
+            DataError: some file has no such column.
+        """
+        if lacking := [table.origin for table in self.full if key not in table.header]:
+            raise DataError(
+                f"expected --join to name a column of every file, found no {key!r} in "
+                f"{', '.join(lacking)}; choose one of {', '.join(self.common)}"
+            )
+        tables = tuple(joined(table, key) if table.rows else table for table in self.tables)
+        return Survey(paths=self.paths, tables=tables, faults=self.faults)
 
     def refuse_absent(self, name: str | None) -> None:
         """Refuse a column that only some files have, by the names of those that lack it."""

@@ -12,11 +12,13 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.core.errors import DataError
+from hubbub.core.section import key_of
 from hubbub.core.study import sources
 from hubbub.core.study.data import Data
 from hubbub.core.study.extracts.extract import home_of
@@ -39,6 +41,7 @@ from hubbub.desk.drafting.cell_flaws import flaw_of
 from hubbub.desk.drafting.cell_text import folded
 from hubbub.desk.drafting.column_draft import common_step, is_key
 from hubbub.desk.drafting.likely_namesakes import cut_numbers, likely_namesakes
+from hubbub.desk.drafting.likely_units import apart, cannot_be, unit_of
 from hubbub.desk.drafting.raw_stream import raw_of
 from hubbub.desk.drafting.raw_table import Fault, RawTable, read_raw
 
@@ -64,7 +67,14 @@ def checked(study: Study, names: Sequence[str], folder: Path) -> list[Fault]:
             what, _, remedy = str(error).rpartition("; ")
             faults.append(Fault(file=name, what=what, remedy=remedy))
     lumps = [fault for table in owned for fault in _lumps(table, study)]
-    return [*faults, *all_faults(tables, study.data, owned), *lumps]
+    return [*faults, *all_faults(tables, _timed(study), owned), *lumps]
+
+
+def _timed(study: Study) -> Data:
+    """What the study's data are, with the columns that its statistics read as times."""
+    columns = study.cell_columns if study.reads_cells else {}
+    named = tuple(columns.get(column.name, column) for column in study.data.columns)
+    return replace(study.data, columns=named)
 
 
 def read_site(study: Study, name: str, folder: Path) -> RawTable:
@@ -95,6 +105,7 @@ def all_faults(
     """All faults of some files, each by itself and together; `owned` are those of silos."""
     each = [fault for table in tables for fault in table_faults(table, data)]
     each += [fault for table in owned for fault in _patients(table, data)]
+    each += [fault for column in data.columns for fault in _other_units(owned, column)]
     classes = set[str]().union(*(_classes(table, data) for table in tables))
     return [*each, *_one_class([table.origin for table in tables], classes, data)]
 
@@ -172,21 +183,27 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
         yield from _pooled(table, column)
         return
     low, high = column.bounds
-    numbers = [number_in(canonical(cell)) for cell in table.column(column.name)]
-    absent = set(map(column.spelled, ("", *column.missing)))
-    cells = map(column.spelled, table.column(column.name))
-    there = [
-        (number, row)
-        for cell, number, row in zip(cells, numbers, table.numbers, strict=True)
-        if number is not None and cell not in absent
-    ]
+    there = _numbers(table, column)
+    impossible = cannot_be(column.name, [number for number, _ in there])
+    if impossible:
+        rows = [row for number, row in there if number in impossible]
+        said = f"{impossible[0]:g} cannot be"
+        remedy = "it counts as the nearer bound: correct the cell, or list it as missing"
+        yield replace(_found(table, column.name, said, remedy, rows), refused=False)
     yield from _between_steps(table, column, there)
-    outside = [(number, row) for number, row in there if not low <= number <= high]
-    if len(outside) * _WORTH_SAYING > len(numbers):
+    outside = [
+        (number, row)
+        for number, row in there
+        if not low <= number <= high and number not in impossible
+    ]
+    if len(outside) * _WORTH_SAYING > len(table.rows):
+        widen = "widen the bounds if that is too many"
+        if 2 * len(outside) > len(there):
+            widen = "is it another unit (hubbub check --mapping)? Otherwise widen the bounds"
         yield _odd(
             table,
-            f"{len(outside)} of {len(numbers)} values lie outside {low:g} to {high:g}",
-            "they will count as the nearer bound: widen the bounds if that is too many",
+            f"{len(outside)} of {len(table.rows)} values lie outside {low:g} to {high:g}",
+            f"they will count as the nearer bound: {widen}",
             column.name,
         )
         return
@@ -197,6 +214,39 @@ def _column(table: RawTable, column: Column, data: Data) -> Iterator[Fault]:
         remedy = "a slip of the pen, or another unit? it will count as the nearer bound"
         rows = [row for _, row in far]
         yield replace(_found(table, column.name, said, remedy, rows), refused=False)
+
+
+def _other_units(tables: Sequence[RawTable], column: Column) -> Iterator[Fault]:
+    """Files whose middle half of a column lies apart from the others'."""
+    if column.categories or any(column.name not in table.header for table in tables):
+        return
+    files = [[number for number, _ in _numbers(table, column)] for table in tables]
+    lone = apart(files)
+    for place, (low, high) in lone.items():
+        others = [value for k, own in enumerate(files) if k not in lone for value in own]
+        usual, unit = median(others), unit_of(files, place)
+        said = (
+            f"half of its values lie from {low:.3g} to {high:.3g}, the others' around {usual:.3g}"
+        )
+        remedy = "is it another unit, or are they other patients? hubbub check --mapping helps"
+        if unit is not None:
+            offset = f", offset = {unit.offset:g}" if unit.offset else ""
+            remedy = (
+                f"if that is another unit, write factor = {unit.factor:.6g}{offset} for it into "
+                f"mapping.toml, under [NAME.{key_of(column.name)}] with the silo's name "
+                "(docs/howto/mapping.md)"
+            )
+        yield _odd(tables[place], said, remedy, column.name)
+
+
+def _numbers(table: RawTable, column: Column) -> list[tuple[float, int]]:
+    """The numbers of a column that are no missing cells, each with its row."""
+    absent = set(map(column.spelled, ("", *column.missing)))
+    return [
+        (number, row)
+        for cell, row in zip(table.column(column.name), table.numbers, strict=True)
+        if (number := number_in(canonical(cell))) is not None and column.spelled(cell) not in absent
+    ]
 
 
 def _between_steps(

@@ -8,6 +8,7 @@ and a draft says so. This file sees the cells of all files.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from math import ceil, floor, log, log10
 from statistics import fmean, pstdev
 
 from hubbub.core.errors import DataError
-from hubbub.core.tabular.cell_rule import canonical
+from hubbub.core.tabular.cell_rule import CellFault, canonical
 from hubbub.core.tabular.outcome import (
     COUNT,
     KINDS,
@@ -45,6 +46,9 @@ _OFF_STEP = 1e-6  # steps by which a time may miss one: what its last digits lea
 _FEWEST_ALIKE = 10  # records of one time, which is nobody's own then
 _MOST_ZEROS = 0.02  # share of values that are none, before a logarithm says too little
 _FEWEST_LOGS = 20  # different values
+_SLIPS = 20  # of the records, one part at most are slips
+_FEWEST_OF_CLASS = 3  # records, of many
+_SHOWN = 5  # spellings
 _MANY = 200  # values, from which on a hundredth at either end is no single person
 _LONG_TAIL = 3.0  # skewness, from which on the largest values would leave all others one number
 _FAR = 4.0  # times that which one in a hundred exceeds: a slip, or nobody like the others
@@ -57,6 +61,10 @@ _LOG_NOTE = (
 )
 
 
+_NEGATIVE_NOTE = (
+    "{count} times are below 0, such as {least:g}: dates the wrong way round? Such rows are "
+    "refused, and left out by --tidy"
+)
 _LINK_NOTE = (
     'a long tail, and zeros, so scale = "log-link": the logarithm of its mean is learned; mean is '
     "where a model begins"
@@ -106,6 +114,18 @@ class TargetDraft:
         ones, zeros = ({*map(canonical, listed)} for listed in lists)
         cells = map(canonical, columns[outcome.event if outcome else self.name])
         return [True if cell in ones else False if cell in zeros else None for cell in cells]
+
+    def is_there(self, columns: Mapping[str, Sequence[str]]) -> list[bool]:
+        """For each row whether it has a target."""
+        cells = zip(*(columns[name] for name in self.columns), strict=True)
+        return [not any(map(is_absent, row)) for row in cells]
+
+    def knows(self, cell: str) -> bool:
+        """Whether a run reads a record with this cell of the target's own column."""
+        if self.outcome is not None:
+            return not isinstance(self.outcome.rule(cell), CellFault)
+        listed = (*self.positive, *self.negative, *self.classes)
+        return canonical(cell) in set(map(canonical, listed))
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -197,6 +217,9 @@ def _drafted(
     elif kind == COUNT:
         outcome = Outcome(kind=kind, high=max(1.0, rounded_outward(0.0, most)[1]))
     else:
+        if slips := [value for value in values if value < 0]:
+            notes = (*notes, _NEGATIVE_NOTE.format(count=len(slips), least=min(slips)))
+            values = [value for value in values if value >= 0]
         of_event, step = _event_of(columns, event or ""), _step_of(values)
         outcome = Outcome(
             kind=kind,
@@ -345,12 +368,48 @@ def _values(cells: Sequence[str]) -> dict[str, Counter[str]]:
 
 def _classes_of(name: str, cells: Sequence[str]) -> TargetDraft:
     """The classes of a column."""
-    values_of = _values(cells)
+    values_of, slips = _without_slips(_values(cells))
+    drafted = _of_values(name, values_of, len(cells))
+    if not slips:
+        return drafted
+    more = " and others" * (len(slips) > _SHOWN)
+    note = (
+        f"no class, as next to no row has it: {', '.join(map(repr, slips[:_SHOWN]))}{more}; slips, "
+        "or a footer? Such rows are refused, and left out by --tidy"
+    )
+    return replace(drafted, notes=(*drafted.notes, note))
+
+
+def _without_slips(
+    values: Mapping[str, Counter[str]],
+) -> tuple[Mapping[str, Counter[str]], list[str]]:
+    """The values without those that next to no record has, and these; a stage may be rare."""
+    total = sum(spelled.total() for spelled in values.values())
+    least = max(_FEWEST_OF_CLASS, total // _MANY)
+    rare = {
+        value
+        for value, spelled in values.items()
+        if spelled.total() < least and not re.fullmatch(r"\d", value)
+    }
+    slips = sum(values[value].total() for value in rare)
+    if (
+        total < _MANY
+        or _SLIPS * slips > total
+        or not len(values) - len(rare) >= 2
+        or set(values) <= {*ONES, *ZEROS}
+    ):
+        return values, []
+    kept = {value: spelled for value, spelled in values.items() if value not in rare}
+    return kept, sorted(spelling for value in rare for spelling in values[value])
+
+
+def _of_values(name: str, values_of: Mapping[str, Counter[str]], cells: int) -> TargetDraft:
+    """The classes, of the values that count."""
     if values_of and set(values_of) <= {*ONES, *ZEROS}:
         return _answers(name, values_of)
     if len(values_of) == 2:
         return _two(name, values_of)
-    if 2 < len(values_of) <= min(MOST_CLASSES, max(3, len(cells) // 3)):
+    if 2 < len(values_of) <= min(MOST_CLASSES, max(3, cells // 3)):
         return _several(name, values_of)
     raise DataError(
         f"expected a target {name!r} of two to {MOST_CLASSES} classes, found "

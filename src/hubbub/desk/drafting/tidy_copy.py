@@ -15,7 +15,7 @@ from hubbub.core.disk import PRIVATE, write_text
 from hubbub.core.errors import UserError
 from hubbub.core.tabular.csv_text import csv_text
 from hubbub.core.tabular.patient_keys import patient_key
-from hubbub.desk.drafting.cell_text import measured
+from hubbub.desk.drafting.cell_text import measured, seen
 from hubbub.desk.drafting.column_draft import ColumnDraft
 from hubbub.desk.drafting.raw_table import RawTable
 from hubbub.desk.drafting.study_draft import Draft
@@ -69,7 +69,7 @@ def _rows(made: Draft, table: RawTable) -> list[list[str]]:
     return [
         ([number] if made.patient else []) + row
         for number, *row in zip(_numbers(made, table), *targets, *columns, strict=True)
-        if number and not any(map(is_absent, row[:own]))
+        if number and not any(map(is_absent, row[:own])) and learned.knows(row[0])
     ]
 
 
@@ -77,7 +77,7 @@ def _covariate(covariate: ColumnDraft, table: RawTable) -> list[str]:
     """The cells of a column that becomes features."""
     cells = table.column(covariate.name)
     is_number = covariate.column is not None and not covariate.column.categories
-    return _measured(cells, table.decimal(covariate.name)) if is_number else cells
+    return _measured(cells, table.decimal(covariate.name)) if is_number else [*map(seen, cells)]
 
 
 def _numbers(made: Draft, table: RawTable) -> list[str]:

@@ -88,6 +88,11 @@ def times_in(columns: Mapping[str, Sequence[str]]) -> dict[str, bool]:
     return dict(sorted(likely.items(), key=lambda pair: not pair[1]))
 
 
+def is_time(name: str) -> bool:
+    """Whether a column is called as lengths of time are."""
+    return _ends(name) is not None and not {*words_in(name)} <= _BARE
+
+
 def follow_ups(columns: Mapping[str, Sequence[str]]) -> list[str]:
     """Times that end with something by their names alone, whatever other columns are called."""
     times = times_in(columns)
@@ -130,7 +135,8 @@ def _are_times(cells: Sequence[str]) -> bool:
     if not read or sum(one is None for one in read) * 20 > len(read):
         return False
     values = {float(one) for one in read if one is not None}
-    return len(values) >= _FEWEST_TIMES and min(values) >= 0
+    slips = sum(value < 0 for value in values)  # dates the wrong way round
+    return len(values) >= _FEWEST_TIMES and slips * 10 <= len(values)
 
 
 def _are_events(cells: Sequence[str]) -> bool:

@@ -14,21 +14,24 @@ from pathlib import Path
 
 import numpy as np
 
+import hubbub.learning as learning
 from hubbub.core.disk import write_text
 from hubbub.core.errors import StudyError
 from hubbub.core.planning.adversary_words import promised_against
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.runs import prepared_study
 from hubbub.core.study import sources
-from hubbub.core.study.import_path import IN_MEMORY
 from hubbub.core.study.study import Study
+from hubbub.core.tabular.records import Records
 from hubbub.desk.report import report_of_run
 from hubbub.desk.report.comparison_table import Arrangement, ArrangementTable, interval
 from hubbub.learning.metric_words import METRICS, is_held_back, metrics_of
+from hubbub.learning.queries.training_query import held_back_share
 from hubbub.learning.runs import baselines, run_study
 from hubbub.learning.runs.preparing import prepare
 from hubbub.learning.runs.result import Result
 
+_HELD_BACK = 0.2  # of a silo's records, where the study holds none back
 MODES = ("federated", *baselines.BASELINES)
 
 
@@ -40,12 +43,14 @@ class Comparison:
         metric: its key in the rows of the metrics, such as "auc".
         values: by mode, one for each repeat.
         is_split: whether each repeat had another split of the records.
+        held_back: share of each silo's records that scored; 0 where public ones did.
         first: hubbub's own run, the first repeat.
     """
 
     metric: str
     values: Mapping[str, Sequence[float]]
     is_split: bool
+    held_back: float = 0.0
     first: Result
 
     @property
@@ -71,7 +76,10 @@ class Comparison:
     def table(self) -> ArrangementTable:
         """For the report: mean and 95 % interval of every mode, and whom its epsilon holds for."""
         kind = "splits of the records" if self.is_split else "draws of coins and noise"
-        how = f"Scored on public test records, over {self.repeats} {kind}."
+        records = "public test records"
+        if self.held_back:
+            records = f"{self.held_back:.0%} of each silo's records, held back and without noise"
+        how = f"Scored on {records}, over {self.repeats} {kind}."
         arrangements = tuple(self._arrangement(mode) for mode in self.values)
         return ArrangementTable(metric=self.metric, arrangements=arrangements, how=how)
 
@@ -101,10 +109,11 @@ def compare(
     """Run a study in every mode, several times over.
 
     The first run of hubbub goes through the whole protocol and is charged where there are ledgers;
-    its repeats are rehearsed, which has the same law.
+    its repeats are rehearsed, which has the same law. Without a public test set it trains on all
+    records and none of it is scored: every repeat is, on records of silos that it holds back.
 
     Args:
-        study: what to compare; it has a public test set.
+        study: what to compare.
         repeats: how often, at least 1.
         modes: "federated" and baselines.
         out: folder for hubbub's first run and the report.
@@ -113,18 +122,24 @@ def compare(
         progress: called after every run.
 
     Raises:
-        StudyError: it has no test set or no such metric, or cannot be run.
+        StudyError: it trains no model, has no such metric, or cannot be run.
     """
     _check_asked(study, metric)
     wanted = tuple(dict.fromkeys(("federated", *modes)))
-    is_split = sources.takes_split(study)
+    takes_split = sources.takes_split(study)
     finals: dict[str, list[Mapping[str, float]]] = {mode: [] for mode in wanted}
     first: Result | None = None
+    share = 0.0
     for repeat in range(repeats):
-        prepared = _prepared(study, repeat if is_split else None, first)
+        whole = prepared = _prepared(study, repeat if takes_split else None, first)
+        if whole.test is None:
+            share = held_back_share(study) or _HELD_BACK
+            prepared = _split(whole, share, repeat)
         only_final = replace(prepared, looks=0)
         if repeat == 0:  # before anything is trained or charged
             _check_metric(metric, prepared)
+        if whole.test is None and first is None:
+            first = run_study.run_prepared(whole, out, ledgers=ledgers)
         for mode in wanted:
             if mode == "federated" and first is None:
                 result = first = run_study.run_prepared(prepared, out, ledgers=ledgers)
@@ -136,11 +151,12 @@ def compare(
                 progress()
     assert first is not None  # noqa: S101  # repeats >= 1
     if metric is None:
-        metric = metrics_of([first.final])[0]
+        metric = metrics_of([finals["federated"][0]])[0]
     comparison = Comparison(
         metric=metric,
         values={mode: [row[metric] for row in rows] for mode, rows in finals.items()},
-        is_split=is_split,
+        is_split=takes_split or share > 0,
+        held_back=share,
         first=first,
     )
     if out is not None:
@@ -152,15 +168,11 @@ def compare(
 
 
 def _check_asked(study: Study, metric: str | None) -> None:
-    """What can be told at once: a model, a test set, a metric that there may be."""
+    """What can be told at once: a model, a metric that there may be."""
     if study.training is None:
         raise StudyError(
             "expected a study that trains a model, whose arrangements are compared, got one of "
             "statistics alone; hubbub plan says how exact they will be"
-        )
-    if not sources.has_test_set(study) and study.data.source != IN_MEMORY:
-        raise StudyError(
-            "expected a public test set to compare by, got a study without; state data.test"
         )
     own = {name.rpartition(":")[2] for name in study.training.metrics}
     known = {name for name in METRICS if study.training.evaluate or not is_held_back(name)} | own
@@ -190,9 +202,21 @@ def _prepared(
         options = {**dict(study.data.options), "split": split}
         data = replace(study.data, options=tuple(sorted(options.items())))
         study = study.changed(data=data)
-    prepared = prepare(study, first.plan if first else None, "auto")
-    if prepared.test is None:
-        raise StudyError(
-            "expected a public test set to compare by, got a study without; state data.test"
-        )
-    return prepared
+    return prepare(study, first.plan if first else None, "auto")
+
+
+def _split(
+    prepared: prepared_study.PreparedStudy, share: float, repeat: int
+) -> prepared_study.PreparedStudy:
+    """The study with other records held back at every silo, which score it together."""
+    silos, back, seed = [], [], prepared.study.id + repeat.to_bytes(4, "big")
+    for silo in prepared.silos:
+        parts = [one for one in (silo.records, silo.held_back) if one is not None and len(one)]
+        records = Records.together(parts)
+        chosen = learning.held_back(records, share, seed)
+        back.append(records.part(chosen))
+        held = back[-1] if held_back_share(prepared.study) else silo.held_back
+        silos.append(replace(silo, records=records.part(~chosen), held_back=held))
+    scored = [one for one in back if len(one)]
+    test = Records.together(scored) if scored else None
+    return replace(prepared, silos=tuple(silos), test=test)

@@ -5,8 +5,6 @@ It shows an `ArrangementTable` and says in one sentence what follows from it; it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from hubbub.core.number_format import NOT_KNOWN, at_most
 from hubbub.core.planning import adversary_words
 from hubbub.desk.report import (
@@ -33,12 +31,10 @@ def joining(found: ArrangementTable | None) -> markup.Html:
         words = "This study was trained in one arrangement only: there is nothing to compare with."
         return markup.section(_HEADING, markup.tag("p", words))
     metric = words_of(found.metric)
-    verdict = _verdict(
-        {arrangement.name: arrangement for arrangement in found.arrangements}, metric
-    )
+    said = verdict(found)
     return markup.section(
         _HEADING,
-        *([markup.tag("p", verdict, class_="verdict")] if verdict else []),
+        *([markup.tag("p", said, class_="verdict")] if said else []),
         *([markup.tag("p", found.how)] if found.how else []),
         markup.tag("p", found.note),
         markup.tag("div", _figure(found, metric), class_="figures"),
@@ -120,9 +116,10 @@ def _meanings(found: ArrangementTable) -> list[markup.Html]:
     return [markup.table("What the arrangements are", head, rows)] if rows else []
 
 
-def _verdict(found: Mapping[str, Arrangement], metric: MetricWords) -> str:
-    """In one sentence whether the federation beat the silos on their own."""
-    together, alone = found.get("federated"), found.get("alone")
+def verdict(found: ArrangementTable) -> str:
+    """In one sentence whether the federation beat the silos on their own; empty if not known."""
+    named = {arrangement.name: arrangement for arrangement in found.arrangements}
+    together, alone, metric = named.get("federated"), named.get("alone"), words_of(found.metric)
     if together is None or alone is None:
         return ""
     both = _in_words(together, metric), _in_words(alone, metric)

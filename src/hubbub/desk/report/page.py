@@ -95,8 +95,10 @@ def render(
     made = last if attempts is None else attempts
     so_far, by_coalition = privacy_cost.axis(plan, mode, metrics)
     compared = comparison or (several_runs.arrangements_of(beside) if beside else None)
+    joining = comparison_section.joining(compared) if trains or compared else None
     sections = [
         _summary(plan, metrics, mode, against, checked, spending, parts, scores or {}, validation),
+        *([joining] if joining and comparison else []),  # which was asked for
         *_warnings(plan["warnings"]),
         *([answers_section.answers(statistics)] if statistics else []),
         *([validation_section.validated(validation)] if validation else []),
@@ -110,7 +112,7 @@ def render(
             else []
         ),
         privacy_cost.cost(plan, mode, by_coalition),
-        *([comparison_section.joining(compared)] if trains or compared else []),
+        *([joining] if joining and not comparison else []),
         *([several_runs.side_by_side(beside)] if beside else []),
         _views(plan, mode),
         *([] if baseline else [ledger_section.ledgers(parts)]),

@@ -10,10 +10,13 @@ from hubbub.core.settings import Keys, keys_of, listed
 from hubbub.core.study.ask import Ask, Surroundings
 from hubbub.core.study.data import columns_of
 from hubbub.core.study.study import Study
-from hubbub.core.tabular.column import Column
+from hubbub.core.tabular.column import Column, TimeColumn
 
 if TYPE_CHECKING:
     from hubbub.estimation.queries.statistics_query import StatisticsQuery
+
+
+_TIMES = ("time", "entry")  # what statistics call columns of times
 
 
 class StatisticsAsk(Ask):
@@ -62,4 +65,9 @@ class StatisticsAsk(Ask):
 
     def cells(self, study: Study) -> Mapping[str, Column]:
         """See `Ask`."""
-        return columns_of(study.data)
+        columns = columns_of(study.data)
+        asked = [one for _, one in study.statistics.named]
+        times = {getattr(getattr(one, key, None), "name", "") for one in asked for key in _TIMES}
+        return columns | {
+            name: TimeColumn.of(column) for name, column in columns.items() if name in times
+        }

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import hubbub.learning as learning
-from hubbub.core.errors import StudyError
+from hubbub.core.errors import DataError, StudyError
 from hubbub.core.planning.plan_values import Plan
 from hubbub.core.planning.query import SiloData
 from hubbub.core.planning.silo_capacity import capacity_of
@@ -21,6 +21,7 @@ from hubbub.core.planning.study_queries import plan as plan_study
 from hubbub.core.runs.prepared_study import PreparedStudy
 from hubbub.core.study import imported_code, known_code, sources
 from hubbub.core.study.study import Study
+from hubbub.core.tabular.column import NEGATIVE_TIME, TimeColumn
 from hubbub.core.tabular.records import Records
 from hubbub.core.tabular.table import CodedCells
 from hubbub.estimation.queries.planned_answers import check_expected
@@ -97,9 +98,20 @@ def _with_cells(study: Study, name: str, folder: Path | None, handed: InMemory |
         return SiloData()
     if handed and handed.cells:
         cells = handed.cells[name]
+        _refuse_negative_times(study, name, cells)
     else:
         cells = sources.statistic_cells(study, name, folder=folder)
     return SiloData(cells=cells, max_cells=capacity_of(study, name, len(cells)))
+
+
+def _refuse_negative_times(study: Study, name: str, cells: CodedCells) -> None:
+    """Refuse what was read before anybody knew which columns are times."""
+    times = {key for key, column in study.cell_columns.items() if isinstance(column, TimeColumn)}
+    for column in sorted(times & cells.negative):
+        raise DataError(
+            f"expected {NEGATIVE_TIME.expected} in {name}, column {column!r}, found "
+            f"{NEGATIVE_TIME.found}; {NEGATIVE_TIME.remedy}"
+        )
 
 
 def _records(

@@ -1,0 +1,311 @@
+"""Tables as programs and people export them: footers, codes, other units, rows in parts."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from hubbub import Study
+from hubbub.desk.cli import drafting_commands
+from hubbub.desk.cli.main import main
+from hubbub.desk.drafting.cell_text import is_missing, measured
+from hubbub.desk.drafting.column_draft import column_draft
+from hubbub.desk.drafting.joined_rows import joined, scattered
+from hubbub.desk.drafting.likely_units import apart, cannot_be, unit_of
+from hubbub.desk.drafting.open_questions import Answers, open_questions
+from hubbub.desk.drafting.raw_table import read_raw
+from hubbub.desk.drafting.study_draft import Draft, draft
+from hubbub.desk.drafting.survey import surveyed
+from hubbub.desk.drafting.table_check import checked
+from hubbub.desk.drafting.tidy_copy import write_tidy
+
+HEAD = "age,sex,crp,relapse"
+ROWS = 60
+
+
+def body(seed: int = 1, rows: int = ROWS) -> list[str]:
+    draw = random.Random(seed)
+    return [
+        f"{draw.randint(20, 90)},{draw.choice('fm')},{draw.lognormvariate(1, 0.5):.1f},{k % 2}"
+        for k in range(rows)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def file_of(lines: list[str], name: str = "elm.csv") -> Path:
+    Path(name).write_text("\n".join(lines) + "\n")
+    return Path(name)
+
+
+def drafted(*lines: list[str], **answers: object) -> Draft:
+    paths = [file_of(own, f"{name}.csv") for name, own in zip("abcd", lines, strict=False)]
+    return draft(surveyed(paths), Answers(**{"target": "relapse", **answers}))
+
+
+def note_of(made: Draft, name: str) -> str:
+    return next(column.why for column in made.columns if column.name == name)
+
+
+@pytest.mark.parametrize(
+    ("lines", "what", "lost"),
+    [
+        ([HEAD, *body(), ",,Mean,0.353", f",,n,{ROWS}"], "sums others up: Mean", 2),
+        ([HEAD, *body(), ",,Average rate:,0.336"], "sums others up: Average", 1),
+        ([HEAD, *body()[:30], "Subtotal,,,33", *body()[30:]], "sums others up: Subtotal", 1),
+        ([HEAD, *body(), ",,,0.336", f",,,{ROWS}"], "nearly empty", 2),
+        ([HEAD, *body(), "Page 1 of 1"], "nearly empty", 1),
+        ([HEAD, *body(), "---,---,---,---", "55.2,,3.1,0.33"], "nearly empty", 2),
+        ([HEAD, *body()[:30], "Age, Sex,CRP ,Relapse", *body()[30:]], "names of the columns", 1),
+        ([HEAD, "years,,mg/L,0/1", *body()], "units or labels", 1),
+        (["# exported by me, on Monday, at noon, twice", HEAD, *body()], "above the names", 0),
+    ],
+)
+def test_lines_that_are_no_records_are_named_and_in_no_draft(lines, what, lost):
+    table = read_raw(file_of(lines))
+    assert any(what in fault.what for fault in table.faults if fault.refused)
+    assert len(table.rows) == ROWS
+    assert table.header == tuple(HEAD.split(","))
+    assert max(table.numbers) - ROWS in (lost, 0)
+    made = drafted(lines)
+    assert made.target.positive == ("1",)
+
+
+def test_a_last_record_with_gaps_is_a_record():
+    table = read_raw(file_of([HEAD, *body(), "44,,,"]))
+    assert len(table.rows) == ROWS + 1
+
+
+def test_a_spelling_that_next_to_no_row_has_is_no_class_and_is_left_out_of_copies():
+    lines = [HEAD, *(body(1, 300)), "50,f,1.0,0.353"]
+    made = drafted(lines)
+    assert (made.target.positive, made.target.classes) == (("1",), ())
+    assert "'0.353'" in made.target.notes[-1]
+    assert write_tidy(made, Path("tidy")) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [
+        ("90+", "90"),
+        ("90 +", "90"),
+        (">= 90", "90"),
+        ("≥90", "90"),
+        ("90 and over", "90"),
+        ("over 89", "89"),
+        ("under 1", "1"),
+        ("1,5", "1.5"),
+        ("over there", None),
+        ("A+", None),
+    ],
+)
+def test_limits_are_read_however_they_are_written(cell, number):
+    assert measured(cell) == number
+
+
+def test_stata_s_missing_values_are_missing_and_shown_spellings_keep_a_column_a_number():
+    assert is_missing(".a")
+    assert not is_missing(".a", number=False)
+    cells = [f"{k / 7:.2f}" for k in range(200)]
+    made = column_draft("x", [[*cells, *(["pending"] * 60)]])
+    assert made.column is not None
+    assert made.column.missing == ("pending",)
+    assert "pending (60 of 260 cells)" in made.why
+    many = column_draft("x", [[*cells, *(f"about {k}" for k in range(40))]])
+    assert many.column is None
+    assert "numbers, but for 'about 0'" in many.why
+
+
+def test_grades_with_a_plus_are_categories():
+    made = column_draft("her2", [["0", "1+", "2+", "3+"] * 30])
+    assert made.column is not None
+    assert made.column.categories == ("0", "1+", "2+", "3+")
+
+
+def test_what_a_spreadsheet_wraps_is_unwrapped_and_what_nobody_sees_is_taken_off():
+    lines = [HEAD, *(f'="{row.split(",")[0]}",{row.partition(",")[2]}' for row in body())]
+    for number in (3, 4, 5):
+        lines[number] = lines[number].replace(",f", ",f\u200b").replace('",', '\u200b",')
+    made = drafted(lines)
+    columns = {one.name: one.column for one in made.used}
+    assert columns["age"].step == 1
+    assert columns["sex"].categories == ("f", "m")
+    write_tidy(made, Path("tidy"))
+    assert read_raw(Path("tidy/a.csv")).column("age") == [row.split(",")[0] for row in body()]
+    assert set(read_raw(Path("tidy/a.csv")).column("sex")) == {"f", "m"}
+
+
+def test_few_whole_numbers_are_asked_about_unless_their_name_says_what_they_are():
+    draw = random.Random(2)
+    extra = [
+        f",{draw.randint(1, 6)},{draw.randint(0, 10)},{draw.choice('123459')}" for _ in range(ROWS)
+    ]
+    lines = [f"{HEAD},ward,pain,kin", *(a + b for a, b in zip(body(), extra, strict=True))]
+    survey = surveyed([file_of(lines)])
+    (question,) = open_questions(survey, Answers(target="relapse"))
+    assert question.columns == ("kin",)
+    assert "1 to 5, 9" in question.asked
+    assert not open_questions(survey, Answers(target="relapse", amounts=("kin",)))
+    made = {one.name: one.column for one in drafted(lines, codes=("kin",)).columns}
+    assert made["ward"].categories == tuple("123456")
+    assert made["pain"].categories == ()
+    assert made["kin"].categories == tuple("123459")
+    amount = drafted(lines, amounts=("kin", "ward"))
+    assert "9 lies apart" in note_of(amount, "kin")
+    assert next(one for one in amount.columns if one.name == "ward").column.high == 6
+
+
+def in_units(factor: float, offset: float = 0.0) -> list[str]:
+    draw = random.Random(int(factor))
+    heights = [draw.gauss(170, 9) * factor + offset for _ in range(ROWS)]
+    rows = zip(body(), heights, strict=True)
+    return [f"{HEAD},height", *(f"{row},{height:.1f}" for row, height in rows)]
+
+
+def test_a_file_in_another_unit_is_named_and_bounds_are_in_the_others_unit():
+    made = drafted(in_units(1), in_units(1.0001), in_units(1 / 2.54))
+    height = next(one.column for one in made.columns if one.name == "height")
+    assert height.low > 120
+    from hubbub.desk.drafting.draft_text import draft_text
+
+    study = Study.parse(draft_text(made))
+    found = [fault for fault in checked(study, "abc", Path()) if "factor" in fault.remedy]
+    assert [(fault.file, fault.column) for fault in found] == [("c.csv", "height")]
+    assert "factor = 2.54" in found[0].remedy
+    Path("mapping.toml").write_text("[c.height]\nfactor = 2.54\n")
+    assert not [fault for fault in checked(study, "abc", Path()) if fault.column == "height"]
+
+
+def test_a_file_of_other_patients_is_no_other_unit():
+    draw = random.Random(1)
+    adults = [[draw.gauss(60, 10) for _ in range(50)] for _ in range(2)]
+    children = [draw.gauss(8, 2) for _ in range(50)]
+    assert set(apart([*adults, children])) == {2}
+    assert unit_of([*adults, children], 2) is None
+    assert not apart([*adults, [draw.gauss(66, 10) for _ in range(50)]])
+
+
+def test_values_that_cannot_be_are_named_and_are_no_bounds():
+    ages = [float(k % 60 + 20) for k in range(200)]
+    assert cannot_be("age", [*ages, 300.0]) == [300.0]
+    assert cannot_be("gestational_age_days", [*ages, 300.0]) == []
+    made = column_draft("age", [[f"{age:g}" for age in ages] + ["300"] * 20])
+    assert made.column.high <= 90
+    assert "20 values cannot be, such as 300" in made.why
+    glucose = column_draft("glucose", [["0"] * 9 + [f"{70 + k % 50}" for k in range(200)]])
+    assert glucose.column.missing == ("0",)
+
+
+TIMES = """
+study.name = "x"
+parties = {names = ["a", "b", "c"], colluders = 1}
+data.files = "{name}.csv"
+data.records = 180
+data.columns.t = {low = 0, high = 36}
+data.columns.y = {categories = ["no", "yes"]}
+statistics.s = {kind = "survival", time = "t", event = "y", bins = 12}
+privacy = {epsilon = 1, delta = 1e-5}
+"""
+
+
+def test_a_negative_time_is_refused_by_check_and_where_records_are_read():
+    from hubbub.core.errors import DataError
+    from hubbub.core.study import sources
+
+    for name in "abc":
+        rows = [f"{k % 36},{'no' if k % 3 else 'yes'}" for k in range(ROWS)]
+        file_of(["t,y", *rows[:-1], "-3,no" if name == "b" else rows[-1]], f"{name}.csv")
+    study = Study.parse(TIMES)
+    (fault,) = [one for one in checked(study, "abc", Path()) if one.refused]
+    assert (fault.file, fault.row) == ("b.csv", ROWS)
+    assert len(sources.statistic_cells(study, "a", folder=Path())) == ROWS
+    with pytest.raises(DataError, match=r"a time from 0 in b\.csv, column 't', row 60"):
+        sources.statistic_cells(study, "b", folder=Path())
+    mean = Study.parse(
+        TIMES.replace('"survival", time = "t", event = "y", bins = 12', '"quantiles", column = "t"')
+    )
+    assert len(sources.statistic_cells(mean, "b", folder=Path())) == ROWS
+
+
+def test_a_negative_time_in_memory_is_refused_once_it_is_asked_of():
+    import hubbub
+    from hubbub.core.errors import DataError
+
+    tables = {
+        who: {"t": [5.0, 7.0, -1.0 if who == "b" else 2.0] * 40, "y": ["no", "yes", "no"] * 40}
+        for who in "abc"
+    }
+    columns = {"t": {"low": 0, "high": 36}, "y": {"categories": ["no", "yes"]}}
+    asked = hubbub.statistics(tables, columns=columns, epsilon=2)
+    question = [{"kind": "survival", "time": "t", "event": "y", "bins": 6}]
+    with pytest.raises(DataError, match="a time from 0 in b, column 't'"):
+        asked.query(question, epsilon=1).release()
+
+
+def in_parts(seed: int) -> list[str]:
+    """A row with a patient's age, rows of visits, and one with the outcome."""
+    draw, lines = random.Random(seed), ["record,event,age,sex,crp,relapse"]
+    for k in range(40):
+        lines.append(f"{k},baseline,{draw.randint(20, 80)},{draw.choice('fm')},,")
+        lines += [f"{k},visit,,,{draw.random():.2f}," for _ in range(draw.randint(1, 3))]
+        lines.append(f"{k},end,,,,{draw.randint(0, 1)}")
+    return lines
+
+
+def test_rows_that_hold_a_patient_s_values_apart_are_asked_about_and_joined():
+    paths = [file_of(in_parts(k), f"{name}.csv") for k, name in enumerate("abc")]
+    survey = surveyed(paths)
+    assert scattered(survey.full, "record") == ("age", "crp")
+    for answers in (Answers(target="relapse"), Answers(target="relapse", patient="record")):
+        first = open_questions(survey, answers)[0]
+        assert first.choices[0].options == ("--join", "record", "--tidy", "tidy")
+    made = draft(survey.joined("record"), Answers(target="relapse"))
+    assert {one.name for one in made.used} == {"age", "sex", "crp"}
+    assert made.records == 120
+    table = joined(read_raw(paths[0]), "record")
+    assert table.rows[0][:3] == ("0", "baseline", in_parts(0)[1].split(",")[2])
+
+
+def test_columns_without_a_value_beside_the_target_are_left_out_and_said():
+    survey = surveyed([file_of(in_parts(k), f"{name}.csv") for k, name in enumerate("abc")])
+    made = draft(survey, Answers(target="relapse", records_are_units=True))
+    assert note_of(made, "age") == "it is empty in every row that has 'relapse'"
+
+
+def visits_table() -> list[str]:
+    rows = [f"{k // 3},{row}" for k, row in enumerate(body())]
+    return [f"record,{HEAD}", *rows]
+
+
+def test_visits_with_a_target_in_every_row_are_not_scattered():
+    assert scattered([read_raw(file_of(visits_table()))], "record") is None
+
+
+def test_a_terminal_is_asked_and_elsewhere_options_are_printed(monkeypatch, capsys):
+    lines = [f"{HEAD},kin", *(f"{row},{k % 5 + 1}" for k, row in enumerate(body()))]
+    words = ["init", str(file_of(lines)), "--target", "relapse"]
+    assert main(words) == 1
+    assert "--codes kin" in capsys.readouterr().out
+    assert not Path("study.toml").exists()
+    typed = iter(["7", "2"])
+    monkeypatch.setattr(drafting_commands.sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    assert main(words) == 0
+    kin = next(one for one in Study.load("study.toml").data.columns if one.name == "kin")
+    assert kin.categories == ()
+
+
+def test_a_target_of_times_below_0_is_said_and_its_rows_are_left_out_of_copies():
+    rows = [f"{k % 60 + 20},{k * 7 % 90 + 1},{'dead' if k % 3 else 'alive'}" for k in range(ROWS)]
+    path = file_of(["age,followup_days,status", *rows, "50,-12,alive"])
+    survey = surveyed([path])
+    assert open_questions(survey, Answers())[0].columns == ("followup_days", "status")
+    made = draft(survey, Answers(target="followup_days", event="status"))
+    assert "1 times are below 0, such as -12" in made.target.notes[0]
+    assert min(made.target.outcome.grid) > 0
+    assert write_tidy(made, Path("tidy")) == {"elm": 1}
