@@ -701,6 +701,35 @@ def test_what_the_certificate_adds_is_paid_for_with_noise():
     assert dear.noise_multiplier > 1.03 * ideal.noise_multiplier
 
 
+EVALUATED = {"steps": 4, "sample_rate": 1.0, "evaluate": {"every": 1, "epsilon": 0.5}}
+
+
+def test_p16_a_query_beside_the_training_is_paid_out_of_the_epsilon_of_the_study():
+    made = plan_in_short(study(training=EVALUATED))
+    (scores,) = made.beside
+    training = hubbub.Step(
+        noise_multiplier=made.stated.noise_multiplier, sampling="full-batch", count=4
+    )
+    beside = hubbub.Step(
+        noise_multiplier=scores.mechanism.noise_multiplier,
+        sampling="full-batch",
+        count=scores.mechanism.steps,
+    )
+    alone, together = (
+        hubbub.composed_epsilon(steps, delta=1e-5) for steps in ([training], [training, beside])
+    )
+    assert alone.upper < 0.95
+    assert 0.999 < together.upper <= 1.0
+
+
+def test_p16_the_finite_precision_of_every_query_is_paid():
+    made = plan_in_short(study(training=EVALUATED))
+    alone = plan_in_short(study(training={"steps": 4, "sample_rate": 1.0}))
+    (scores,) = made.beside
+    assert scores.certificate.epsilon > 0
+    assert made.certificate == alone.certificate.after(scores.certificate)
+
+
 # Joint batches and malicious silos (P10) ---------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import log, sqrt
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import hubbub
 from hubbub.core.errors import StudyError
+from hubbub.core.privacy.calibration import _root_from_above
 from privacy import oracle
 
 KINDS = st.sampled_from(
@@ -172,6 +174,16 @@ def test_gaussian_mechanism_has_its_closed_form(
     assert bound.lower * (1 - 1e-12) <= truth <= bound.upper * (1 + 1e-12)
     assert bound.upper == pytest.approx(truth, rel=1e-9)
     assert bound.lower == pytest.approx(truth, rel=1e-9)
+
+
+@pytest.mark.parametrize("close", [0.05, 2e-4])
+def test_p2_calibration_takes_no_noise_whose_epsilon_was_seen_to_be_above(close: float) -> None:
+    """Wherever it begins, also where hardly anything is overspent."""
+    draw = np.random.default_rng(2)
+    for slope, above in product(draw.uniform(0.5, 3.0, 20), (1e-7, 5e-4, 1.0)):
+        spent = lambda noise, slope=slope: slope * (0.7 - noise)  # noqa: E731
+        ends = _root_from_above(spent, 0.7 - above / slope, close, 1.5)
+        assert -close < spent(ends.enough) <= 0
 
 
 @pytest.mark.slow
