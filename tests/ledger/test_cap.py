@@ -67,6 +67,17 @@ def test_p15_a_cap_is_kept_to_its_last_digits(tmp_path, share, written):
         assert len(ledger) == written
 
 
+def test_p15_a_cap_that_is_lowered_counts_at_once(tmp_path):
+    """Also where the one before was seen to allow all attempts."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_cap(cap_for(9))
+        ledger.charge(entry(1), attempts=9)
+        ledger.set_cap(cap_for(2))
+        ledger.charge(entry(2), attempts=9)
+        with pytest.raises(BudgetError, match="at most epsilon"):
+            ledger.charge(entry(3), attempts=9)
+
+
 def test_a_refused_step_does_not_block_a_cheaper_one(tmp_path):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.set_cap(cap_for(1))
