@@ -1,8 +1,8 @@
 """`make mutants`: each listed constant of the guarantee, made wrong, must fail a quick test.
 
-`mutants.toml` has a row for each: the statement, what it says, the file, the text and what it
-becomes, and the test that must fail. The text stands once in the file, or the row is out of date,
-which is an error too. `ARGS="P3"` takes the rows of one statement, or of files by a part of a name.
+`mutants.toml` has a row for each: the statement, what it says, the end of the file's path, the text
+and what it becomes, and the test that must fail. The text stands once in the file, or the row is
+out of date, which is an error too. `ARGS="P3"` takes the rows of one statement, or of files by a part of a name.
 
 What tests import of others is imported once: each mutant is a fork that has hubbub still to import.
 """
@@ -38,12 +38,13 @@ class Mutant(NamedTuple):
 
 def verdict(mutant: Mutant) -> str:
     """Why a row is not as it should be, in a process of its own; empty if its mutant dies."""
-    text = (ROOT / "src" / "hubbub" / mutant.file).read_text()
-    if text.count(mutant.old) != 1:
-        return f"its text stands {text.count(mutant.old)} times in {mutant.file}, not once"
     with tempfile.TemporaryDirectory() as source:
         shutil.copytree(ROOT / "src", source, dirs_exist_ok=True)
-        (Path(source) / "hubbub" / mutant.file).write_text(text.replace(mutant.old, mutant.new))
+        texts = {path: path.read_text() for path in Path(source).rglob(mutant.file)}
+        if (times := sum(text.count(mutant.old) for text in texts.values())) != 1:
+            return f"its text stands {times} times in {mutant.file}, not once"
+        for path, text in texts.items():
+            path.write_text(text.replace(mutant.old, mutant.new))
         sys.path.insert(0, source)
         os.environ["PYTHONPATH"] = source  # of processes that a test starts
         return survival(mutant.killed_by)
