@@ -2,7 +2,8 @@
 
 `mutants.toml` has a row for each: the statement, what it says, the end of the file's path, the text
 and what it becomes, and the test that must fail. The text stands once in the file, or the row is
-out of date, which is an error too. `ARGS="P3"` takes the rows of one statement, or of files by a part of a name.
+out of date, which is an error too. `ARGS="P3"` takes the rows of one statement, or of files by a
+part of a name.
 
 What tests import of others is imported once: each mutant is a fork that has hubbub still to import.
 """

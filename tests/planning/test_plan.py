@@ -782,6 +782,14 @@ def test_p10_the_exposures_charge_what_each_adversary_knows_of_a_joint_batch():
     assert made.stated.epsilon <= exact.upper * 1.001  # gathered into cells, on the dear side
 
 
+def test_p9_an_epoch_that_was_begun_is_charged_whole():
+    thirds = Account(
+        sampling="full-batch", sample_rate=1.0, relation="substitute", records=100, epoch=3
+    )
+    charged = [releases(thirds, 2.0, steps)[0].count for steps in (1, 3, 4, 6, 7)]
+    assert charged == [1, 1, 2, 2, 3]
+
+
 def test_p10_noise_is_found_for_who_owns_the_observers_records_too():
     """Two colluders and the silo that looks on own half of the records of six."""
     with mock.patch.object(planning.accounts, "least_noise", return_value=4.0) as asked:
