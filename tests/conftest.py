@@ -5,9 +5,12 @@ import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 gc.disable()  # while hundreds of modules are imported: until `pytest_runtestloop`
@@ -40,6 +43,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--device", default="", help="a device that has to be there, as cuda or cuda:1"
     )
+
+
+class OwnExamples:
+    """Doctests are looked for in files that have some: in a thousand it takes seconds."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, Any, Any]:
+        """Leave out the doctests of a file without any."""
+        nodes = yield
+        if file_path.suffix != ".py" or b">>> " in file_path.read_bytes():
+            return nodes
+        return [one for one in nodes if not isinstance(one, DoctestModule)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A hook of this file would count in `tests` alone."""
+    config.pluginmanager.register(OwnExamples())
 
 
 @pytest.fixture

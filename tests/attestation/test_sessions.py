@@ -10,7 +10,7 @@ from tests.attestation.parties import NOW, Parties, role_of, software, study_of
 
 from hubbub.core.errors import ProtocolError
 from hubbub.core.protocol.primitives.identity import Keys
-from hubbub.core.protocol.primitives.wire import Frame, Tag, tag_of
+from hubbub.core.protocol.primitives.wire import Frame, Tag, sender_of, tag_of
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.core.session.attestation_exchange import AttestedSession
 from hubbub.core.session.session_offer import RefusedError
@@ -236,6 +236,25 @@ def test_an_aggregator_that_shows_silos_different_nonces_gets_no_evidence_believ
 
     parties.bend = bend
     assert refusal(parties)[0] == "evidence-report-data"
+
+
+def test_a_silo_that_is_shown_another_nonce_of_its_own_makes_no_evidence() -> None:
+    """As from a copy of its folder, which has its keys."""
+    parties = Parties(study=study_of(SILOS))
+    session = parties.set_up
+    other = Frame(
+        tag=Tag.NONCE, study=session.study, session=session.session, sender=1, payload=bytes(32)
+    ).sealed(parties.keys[1])
+
+    def bend(call: Call, to: int, frames: list[bytes]) -> list[bytes]:
+        if call is not Call.ATTEST or to != 1:
+            return frames
+        return [other if sender_of(one) == 1 else one for one in frames]
+
+    parties.bend = bend
+    why, culprit, said = refusal(parties)
+    assert (why, culprit) == ("protocol", "relay")
+    assert "my own nonce back" in said
 
 
 def test_a_silo_tells_nothing_before_evidence_was_shown() -> None:

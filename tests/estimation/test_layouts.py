@@ -304,6 +304,12 @@ def test_p23_no_stacked_record_moves_the_sum_by_more_than_one(
     assert 0.7 < reached < 1
 
 
+def test_p23_a_record_as_long_as_can_be_leaves_room_for_rounding() -> None:
+    found = stack({"one": KINDS["histogram"]})
+    longest = np.linalg.norm(found.encode(worst_records()), axis=1).max()
+    assert 1 - 2.0**-19 < longest <= 1 - 2.0**-21
+
+
 @pytest.mark.slow
 def test_p23_the_sum_is_exact_in_any_order_and_any_pieces() -> None:
     """A neighbour changes the sum by its own vector, and by no rounding of the others'."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -55,12 +54,10 @@ def outside(tmp_path: Path) -> Path:
 
 
 def hubbub(folder: Path, *words: str) -> dict[str, object]:
-    """What a command says to machines."""
-    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    """What a command says to machines; Python finds the package where it is started."""
     done = subprocess.run(
         [sys.executable, "-m", "hubbub", *words, "--json"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=300,

@@ -445,6 +445,12 @@ def test_factors_are_rounded_towards_zero_denormal_ones_included(clip, norm):
     assert 0 <= float(clip_factors(norms, clip, torch.float32)) <= double
 
 
+def test_p14_a_norm_that_is_not_finite_has_the_factor_zero():
+    norms = torch.tensor([math.nan, math.inf, 0.5], dtype=torch.float64)
+    for dtype in (torch.float32, torch.float64):
+        assert clip_factors(norms, 1.0, dtype).tolist() == [0.0, 0.0, 1 - MARGIN]
+
+
 @pytest.mark.quick_cases("chain")
 @pytest.mark.parametrize("method", ["chain", "vmap", "loop"])
 def test_the_sum_of_one_record_is_within_the_clip_in_exact_arithmetic(method):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from math import exp
 
 import pytest
@@ -31,6 +32,7 @@ from ledger.book import (
     cap_for,
     charges,
     entry,
+    epsilon_of,
     insert,
     key_of,
     put,
@@ -52,6 +54,28 @@ def test_p15_exactly_what_the_cap_allows_is_written_and_nothing_after(tmp_path, 
         spent = ledger.epsilon(delta=DELTA, relation=RELATION)
     assert spent <= cap_for(count).epsilon
     assert charges(place) == count
+
+
+@pytest.mark.parametrize(("share", "written"), [(1.0, 3), (1 - 1e-6, 2)])
+def test_p15_a_cap_is_kept_to_its_last_digits(tmp_path, share, written):
+    cap = Cap(epsilon=share * epsilon_of(3), delta=DELTA, relation=RELATION)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_cap(cap)
+        with suppress(BudgetError):
+            for number in range(1, 5):
+                ledger.charge(entry(number))
+        assert len(ledger) == written
+
+
+def test_p15_a_cap_that_is_lowered_counts_at_once(tmp_path):
+    """Also where the one before was seen to allow all attempts."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.set_cap(cap_for(9))
+        ledger.charge(entry(1), attempts=9)
+        ledger.set_cap(cap_for(2))
+        ledger.charge(entry(2), attempts=9)
+        with pytest.raises(BudgetError, match="at most epsilon"):
+            ledger.charge(entry(3), attempts=9)
 
 
 def test_a_refused_step_does_not_block_a_cheaper_one(tmp_path):

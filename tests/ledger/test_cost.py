@@ -102,6 +102,17 @@ def test_p8_a_projection_is_charged():
     assert upper(kind, STEPS, "add-remove", 1e-5) > 1.1 * upper(plain, STEPS, "add-remove", 1e-5)
 
 
+def test_p10_a_record_less_in_joint_batches_costs_a_change_of_twice_its_length_each_time():
+    """Whoever owns records may know all batches, so that nothing is gained by sampling."""
+    joint = replace(
+        entry().kind, sampling="without-replacement", sample_rate=0.1, records=100, known_records=10
+    )
+    twice = hubbub.epsilon(
+        noise_multiplier=joint.noise_multiplier / 2, steps=3, delta=1e-5, sampling="full-batch"
+    )
+    assert upper(joint, 3, "add-remove", 1e-5) == pytest.approx(twice.upper)
+
+
 @pytest.mark.parametrize("batches", ["per-epoch", "static"])
 def test_p15_a_record_less_on_a_kept_list_costs_no_less_than_one_exchanged(batches):
     """All after it move up, or the last one takes its place: two batches of an epoch change."""

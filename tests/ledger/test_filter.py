@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from math import inf, nextafter
 from pathlib import Path
@@ -269,6 +270,18 @@ def test_p24_certificates_have_to_fit_what_is_kept_for_them(place):
         with pytest.raises(BudgetError, match="their sessions are past it"):
             ledger.charge(again, attempts=STEPS)
         ledger.charge(entry(2, session=b"g" * 16, **SAMPLED, certificate=small), attempts=STEPS)
+
+
+def test_p24_certificates_beside_a_study_that_leaves_nothing_are_held_against_the_cap(place):
+    with Ledger(place) as ledger:
+        ledger.set_cap(cap_of(1.001 * ONE))
+        ledger.charge(entry(1, **SAMPLED), attempts=STEPS)
+        for share, fits in ((1e-4, True), (0.002, False)):
+            again = entry(
+                2, session=b"f" * 16, **SAMPLED, certificate=Certificate(epsilon=share * ONE)
+            )
+            with nullcontext() if fits else pytest.raises(BudgetError, match="are past it"):
+                ledger.charge(again, attempts=STEPS)
 
 
 def test_p24_a_row_of_the_filter_that_was_changed_is_noticed(place):

@@ -1,24 +1,29 @@
 """`make mutants`: each listed constant of the guarantee, made wrong, must fail a quick test.
 
-`mutants.toml` has a row for each: the statement, what it says, the file, the text and what it
-becomes, and the tests that must fail. The text stands once in the file, or the row is out of date,
-which is an error too. `ARGS="P3"` takes the rows of one statement, or of files by a part of a name.
+`mutants.toml` has a row for each: the statement, what it says, the end of the file's path, the text
+and what it becomes, and the test that must fail. The text stands once in the file, or the row is
+out of date, which is an error too. `ARGS="P3"` takes the rows of one statement, or of files by a
+part of a name.
+
+What tests import of others is imported once: each mutant is a fork that has hubbub still to import.
 """
 
 from __future__ import annotations
 
+import io
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from queue import SimpleQueue
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ["hypothesis", "mpmath", "numpy", "pytest", "scipy.optimize", "scipy.stats", "torch"]
 
 
 class Mutant(NamedTuple):
@@ -32,35 +37,32 @@ class Mutant(NamedTuple):
     killed_by: list[str]
 
 
-def survival(source: Path, tests: list[str]) -> str:
-    """Why a mutant in a folder is not dead after these tests; empty if one of them fails."""
-    if not tests:
-        return "no quick test is known that kills it"
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "-m", "not slow", *tests],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode in (0, 1):
-        return "" if done.returncode else "it lives"
+def verdict(mutant: Mutant) -> str:
+    """Why a row is not as it should be, in a process of its own; empty if its mutant dies."""
+    with tempfile.TemporaryDirectory() as source:
+        shutil.copytree(ROOT / "src", source, dirs_exist_ok=True)
+        texts = {path: path.read_text() for path in Path(source).rglob(mutant.file)}
+        if (times := sum(text.count(mutant.old) for text in texts.values())) != 1:
+            return f"its text stands {times} times in {mutant.file}, not once"
+        for path, text in texts.items():
+            path.write_text(text.replace(mutant.old, mutant.new))
+        sys.path.insert(0, source)
+        os.environ["PYTHONPATH"] = source  # of processes that a test starts
+        return survival(mutant.killed_by)
+
+
+def survival(tests: list[str]) -> str:
+    """Why the hubbub that is found first is not dead after these tests; empty if one fails."""
+    import pytest
+
+    os.chdir(ROOT)
+    options = ["-n", "0", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what was imported before
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        end = pytest.main([*options, *tests])
+    if end in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        return "it lives" if end is pytest.ExitCode.OK else ""
     return f"no quick test is called so: {' '.join(tests)}"
-
-
-def verdict(mutant: Mutant, source: Path) -> str:
-    """Why a row is not as it should be; empty if its mutant dies."""
-    path = source / "hubbub" / mutant.file
-    text = path.read_text()
-    if text.count(mutant.old) != 1:
-        return f"its text stands {text.count(mutant.old)} times in {mutant.file}, not once"
-    path.write_text(text.replace(mutant.old, mutant.new))
-    try:
-        return survival(source, mutant.killed_by)
-    finally:
-        path.write_text(text)
 
 
 def main() -> int:
@@ -69,22 +71,11 @@ def main() -> int:
     mutants = [Mutant(**row) for row in rows]
     if words := sys.argv[1:]:
         mutants = [one for one in mutants if one.statement in words or words[0] in one.file]
-    workers = os.cpu_count() or 1
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
-        places: SimpleQueue[Path] = SimpleQueue()
-        for number in range(workers):
-            shutil.copytree(ROOT / "src", Path(folder) / str(number))
-            places.put(Path(folder) / str(number))
-
-        def judged(mutant: Mutant) -> str:
-            place = places.get()
-            try:
-                return verdict(mutant, place)
-            finally:
-                places.put(place)
-
-        bad = 0
-        for mutant, why in zip(mutants, pool.map(judged, mutants), strict=True):
+    os.environ["OMP_NUM_THREADS"] = "1"
+    forks, bad = multiprocessing.get_context("forkserver"), 0
+    forks.set_forkserver_preload(HEAVY)
+    with ProcessPoolExecutor(mp_context=forks, max_tasks_per_child=1) as pool:
+        for mutant, why in zip(mutants, pool.map(verdict, mutants), strict=True):
             if why:
                 bad += 1
                 sys.stdout.write(f"hubbub: {mutant.statement}, {mutant.rule}: {why}\n")

@@ -91,6 +91,15 @@ def test_a_true_opening_is_answered_and_an_old_one_is_not(gather: Any, nodes: in
     assert refusal(parties.ask("bob", Call.OPEN, SESSION, [true, true])) == ("protocol", "relay")
 
 
+def test_p15_an_old_opening_is_refused_by_a_new_process_too(gather: Any) -> None:
+    """Nothing was charged in it, so that no row of the ledger tells of it."""
+    parties = gather()
+    true = open_frame(parties, SESSION)
+    assert unverified(opening(parties, "ann", true)[0]).tag is Tag.READY
+    parties.start("ann")
+    assert refusal(opening(parties, "ann", true)) == ("protocol", "relay")
+
+
 def other(value: Any) -> Any:
     """Another value of the same kind."""
     if isinstance(value, bool):

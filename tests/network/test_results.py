@@ -92,7 +92,7 @@ def begun(session: Session, purpose: str, model: np.ndarray) -> np.ndarray:
 REFUSED = ("protocol", "aggregator")
 
 
-@pytest.mark.slow
+@pytest.mark.quick_cases("coefficients")
 @pytest.mark.parametrize("purpose", ["validation", "coefficients"])
 def test_what_is_asked_last_is_asked_at_the_result_that_was_signed(
     parties: Watched, purpose: str
@@ -109,7 +109,6 @@ def test_what_is_asked_last_is_asked_at_the_result_that_was_signed(
     assert len(parties.rows(NORTH)) == 1
 
 
-@pytest.mark.slow
 def test_a_silo_signs_one_result_and_no_other_after_a_restart_neither(parties: Watched) -> None:
     session = opened(parties, purpose="validation")
     first = show(parties, session, MODEL)
@@ -351,10 +350,7 @@ def killed(phase: Phase, name: str, number: int, whom: Sequence[str]) -> Phase:
     ("name", "number", "asked"),
     [
         *(("result", 1, 1), ("model", 3, 0), ("model", 3, 1)),
-        pytest.param("model", 4, 4, marks=pytest.mark.slow),
-        pytest.param("model", 4, 1, marks=pytest.mark.slow),
-        pytest.param("result", 2, 4, marks=pytest.mark.slow),
-        pytest.param("close", 1, 1, marks=pytest.mark.slow),
+        *(("model", 4, 4), ("model", 4, 1), ("result", 2, 4), ("close", 1, 1)),
     ],
 )
 def test_a_run_whose_aggregator_dies_at_its_end_goes_on(

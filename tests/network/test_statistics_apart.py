@@ -51,7 +51,7 @@ def test_a_consortium_answers_and_every_silo_keeps_the_answers(
     assert result.steps == 10
     # One in fifty regressions is refused for what noise chose.
     refused = [one.refusal for one in result.statistics.values() if one.refusal]
-    assert all(one.startswith((TOO_NOISY, APART, FAR)) for one in refused), refused
+    assert all(one in (TOO_NOISY, APART) or one.startswith(FAR) for one in refused), refused
     assert all(one.holds for one in verify(tmp_path / "run"))
     told = json.loads((tmp_path / "run" / "statistics.json").read_text())
     (kept,) = (tmp_path / HOSPITALS[0] / "models").iterdir()

@@ -105,6 +105,17 @@ def test_no_noise_is_left_when_every_share_is_known():
         assert shares.left(shares.most_known) > shares.left(6) == shares.left(99) == 0
 
 
+@pytest.mark.parametrize("known", range(11))
+def test_p3_what_is_left_where_shares_are_announced_is_that_of_the_worst_set(known):
+    shares = shares_of(
+        study(parties={"silos": 10, "colluders": 1, "dropouts": 3}).parties, announced=True
+    )
+    assert (shares.known, shares.fewest, shares.sharing) == (2, 7, 10)
+    sets = range(max(shares.fewest, known + 1), shares.sharing + 1)
+    worst = min(((n - known) / (n - shares.known) for n in sets), default=0.0)
+    assert shares.left(known) == pytest.approx(sqrt(worst))
+
+
 @st.composite
 def studies(draw, most=40):
     trust = draw(st.sampled_from(["none", "none", "tee"]))
@@ -373,6 +384,19 @@ def test_a_dimension_that_is_none_is_refused(dimension):
 def test_numpys_own_dimension_is_one():
     made = plan_in_short(study(), dimension=np.int64(27))
     assert made.to_json() == plan_in_short(study(), dimension=27).to_json()
+
+
+@pytest.mark.parametrize(
+    ("silos", "steps", "numbers"), [(24, 40, 10**6), (6, 160, 10**6), (6, 40, 4 * 10**6)]
+)
+def test_p6_the_certificate_grows_with_the_root_of_all_numbers_that_are_drawn(
+    silos, steps, numbers
+):
+    few = study()
+    more = study(parties={"silos": silos}, training={"steps": steps})
+    small = certificate_for(training_of(few).mechanism, few.parties, 10**6)
+    large = certificate_for(training_of(more).mechanism, more.parties, numbers)
+    assert large.epsilon == pytest.approx(2 * small.epsilon, rel=1e-3)
 
 
 @pytest.mark.slow
@@ -701,6 +725,35 @@ def test_what_the_certificate_adds_is_paid_for_with_noise():
     assert dear.noise_multiplier > 1.03 * ideal.noise_multiplier
 
 
+EVALUATED = {"steps": 4, "sample_rate": 1.0, "evaluate": {"every": 1, "epsilon": 0.5}}
+
+
+def test_p16_a_query_beside_the_training_is_paid_out_of_the_epsilon_of_the_study():
+    made = plan_in_short(study(training=EVALUATED))
+    (scores,) = made.beside
+    training = hubbub.Step(
+        noise_multiplier=made.stated.noise_multiplier, sampling="full-batch", count=4
+    )
+    beside = hubbub.Step(
+        noise_multiplier=scores.mechanism.noise_multiplier,
+        sampling="full-batch",
+        count=scores.mechanism.steps,
+    )
+    alone, together = (
+        hubbub.composed_epsilon(steps, delta=1e-5) for steps in ([training], [training, beside])
+    )
+    assert alone.upper < 0.95
+    assert 0.999 < together.upper <= 1.0
+
+
+def test_p16_the_finite_precision_of_every_query_is_paid():
+    made = plan_in_short(study(training=EVALUATED))
+    alone = plan_in_short(study(training={"steps": 4, "sample_rate": 1.0}))
+    (scores,) = made.beside
+    assert scores.certificate.epsilon > 0
+    assert made.certificate == alone.certificate.after(scores.certificate)
+
+
 # Joint batches and malicious silos (P10) ---------------------------------------------------------
 
 
@@ -727,6 +780,22 @@ def test_p10_the_exposures_charge_what_each_adversary_knows_of_a_joint_batch():
     )  # fmt: skip
     assert exact.lower <= made.stated.epsilon <= 1.0
     assert made.stated.epsilon <= exact.upper * 1.001  # gathered into cells, on the dear side
+
+
+def test_p9_an_epoch_that_was_begun_is_charged_whole():
+    thirds = Account(
+        sampling="full-batch", sample_rate=1.0, relation="substitute", records=100, epoch=3
+    )
+    charged = [releases(thirds, 2.0, steps)[0].count for steps in (1, 3, 4, 6, 7)]
+    assert charged == [1, 1, 2, 2, 3]
+
+
+def test_p10_noise_is_found_for_who_owns_the_observers_records_too():
+    """Two colluders and the silo that looks on own half of the records of six."""
+    with mock.patch.object(planning.accounts, "least_noise", return_value=4.0) as asked:
+        made = plan_in_short(joint(steps=3))
+    assert [call.args[2] for call in asked.call_args_list] == [2500]
+    assert made.stated.known_records == 2500
 
 
 def test_p10_the_plan_says_what_poisson_sampling_would_save():

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from hubbub.core.privacy.accountant import Composition
 from hubbub.core.privacy.coarse_law import coarse_law_of
 from hubbub.core.privacy.composition import compose
 from hubbub.core.privacy.discretise import GridLaw, _on_cuts, bracket
+from hubbub.core.privacy.dominating_pairs import Step, release
 from hubbub.core.privacy.fft_window import (
     Grid,
     TiltedGrid,
@@ -178,6 +180,16 @@ def test_p12_no_outcome_gives_more_than_it_has(data: st.DataObject) -> None:
     assert mass.sum() + rest.p <= p.sum() * (1 + 1e-12)
     rounding = 1e-14 * p.sum() / targets.min()
     assert (mass / targets).sum() + (rest.q if rest.p else 0.0) <= q.sum() + rounding
+
+
+def test_p2_addition_is_a_direction_of_its_own() -> None:
+    """Of one step it is the dearer one at every threshold below 1."""
+    step = release(Step(noise_multiplier=1.0, sample_rate=0.1), "add-remove")
+    epsilons = np.array([-0.08, -0.05, -0.02])
+    counted = Composition([step]).profile(epsilons, near=0.05)
+    for epsilon, delta in zip(epsilons, counted, strict=True):
+        added, removed = swapped(removal(0.1, 1.0))(exp(epsilon)), removal(0.1, 1.0)(exp(epsilon))
+        assert removed * 1.01 < added <= delta < added * 1.01
 
 
 # Compositions in bad frames ---------------------------------------------------------------------

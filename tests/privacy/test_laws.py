@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import log, sqrt
 from typing import Any
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 import hubbub
 from hubbub.core.errors import StudyError
+from hubbub.core.privacy.calibration import _root_from_above
+from hubbub.core.privacy.certificate import Certificate
 from privacy import oracle
 
 KINDS = st.sampled_from(
@@ -172,6 +175,25 @@ def test_gaussian_mechanism_has_its_closed_form(
     assert bound.lower * (1 - 1e-12) <= truth <= bound.upper * (1 + 1e-12)
     assert bound.upper == pytest.approx(truth, rel=1e-9)
     assert bound.lower == pytest.approx(truth, rel=1e-9)
+
+
+def test_p15_certificates_of_two_mechanisms_add_up() -> None:
+    one = Certificate(epsilon=0.1, slack=1e-9, failure=1e-8, delta_factor=1.5)
+    two = Certificate(epsilon=0.3, slack=3e-9, failure=4e-8, delta_factor=1.25)
+    both = one.after(two)
+    assert (both.epsilon, both.slack) == pytest.approx((0.4, 4e-9))
+    assert (both.failure, both.delta_factor) == pytest.approx((5e-8, 1.875))
+    assert both.added_delta(0.0) == pytest.approx(2 * 4e-9 + 5e-8)
+
+
+@pytest.mark.parametrize("close", [0.05, 2e-4])
+def test_p2_calibration_takes_no_noise_whose_epsilon_was_seen_to_be_above(close: float) -> None:
+    """Wherever it begins, also where hardly anything is overspent."""
+    draw = np.random.default_rng(2)
+    for slope, above in product(draw.uniform(0.5, 3.0, 20), (1e-7, 5e-4, 1.0)):
+        spent = lambda noise, slope=slope: slope * (0.7 - noise)  # noqa: E731
+        ends = _root_from_above(spent, 0.7 - above / slope, close, 1.5)
+        assert -close < spent(ends.enough) <= 0
 
 
 @pytest.mark.slow

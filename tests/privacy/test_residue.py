@@ -106,6 +106,17 @@ def test_p24_two_different_steps_of_a_study_by_quadrature():
         assert np.all(both <= (1 + 1e-4) * allowed)
 
 
+def test_p24_the_law_of_a_study_has_both_directions():
+    """Below threshold 1 addition is the dearer one."""
+    levels = np.array([-0.04, -0.02])
+    removed, added = (
+        outcomes(0.05, 1.0, added=one).and_then(stopped, levels) for one in (False, True)
+    )
+    found = law(poisson(0.05, 1.0)).deltas(0.0, levels)
+    assert np.all(1.01 * removed < added)
+    assert np.all(added <= found + 1e-12)
+
+
 @pytest.mark.parametrize("relation", ["add-remove", "substitute"])
 @pytest.mark.parametrize(("noise", "rate", "count"), [(1.0, 0.008, 1250), (0.7, 0.001, 1000)])
 def test_p24_the_law_of_a_whole_study_is_certified_and_close(noise, rate, count, relation):

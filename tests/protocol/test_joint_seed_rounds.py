@@ -648,6 +648,14 @@ def test_a_model_that_is_refused_brings_no_link_to_light(model: Any, culprit: st
     table.learn(table.links())
 
 
+def test_a_model_for_an_attempt_that_nobody_has_a_link_for_is_refused_before_it_is_paid() -> None:
+    table = laid()
+    attempts = table.round_parameters.attempts
+    with refused("aggregator", f"expected at most {attempts} attempts at a round"):
+        table.silos[1].accept(table.model(1, attempts))
+    assert table.silos[1].accept(table.model(1, attempts - 1)).attempt == attempts - 1
+
+
 def test_an_attempt_that_nobody_has_a_link_for_reveals_nothing() -> None:
     """Two attempts a round are committed to; a third would take the next round's link."""
     table = laid()

@@ -219,9 +219,6 @@ def round_parameters(rounds: int) -> RoundParameters:
     )
 
 
-MANY = pytest.mark.parametrize("rounds", [60, pytest.param(200, marks=pytest.mark.slow)])
-
-
 def is_even(times: np.ndarray, rounds: int, alarm: float = 1e-7) -> bool:
     """Whether all records were in a batch equally often; wrongly denied with this probability.
 
@@ -239,8 +236,8 @@ def times_drawn(drawn: Drawn) -> np.ndarray:
 
 
 @pytest.mark.slow
-@MANY
-def test_every_record_is_in_a_batch_as_often_as_any_other(drawn: Drawn, rounds: int) -> None:
+def test_every_record_is_in_a_batch_as_often_as_any_other(drawn: Drawn) -> None:
+    rounds = 200
     numbers = round_parameters(rounds)
     tasks = [Nothing(n) for n in COUNTS]
     parties = federate(Layout(names=NAMES), numbers, tasks, study=STUDY, attempts_per_list=1)

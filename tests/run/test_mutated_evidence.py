@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -94,24 +95,23 @@ MADE: dict[str, Callable[[Path], TrueFile]] = {
     "correlated": lambda home: in_process("correlated", home, a_study(steps=4, changes=NOISE)),
     "patients": lambda home: apart("patients", patients(home)),
     "old": of_old,
+    "another": lambda home: apart("another", Consortium.gather(home, table(HOSPITALS[1:]))),
 }
+KINDS_OF_RUNS = [kind for kind in MADE if kind != "another"]
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrueFile]:
-    """The evidence of a run of each kind."""
-    made = {kind: run(tmp_path_factory.mktemp("made")) for kind, run in MADE.items()}
-    again = table(HOSPITALS[1:])
-    made["another"] = apart("another", Consortium.gather(tmp_path_factory.mktemp("more"), again))
-    return made
+def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], TrueFile]:
+    """The evidence of a run of a kind, made once."""
+    return cache(lambda kind: MADE[kind](tmp_path_factory.mktemp("made")))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("kind", KINDS_OF_RUNS)
 def test_every_claim_about_a_true_file_that_is_re_derived_is_true(
-    files: dict[str, TrueFile], kind: str, tmp_path: Path
+    files: Callable[[str], TrueFile], kind: str, tmp_path: Path
 ) -> None:
-    true = files[kind]
+    true = files(kind)
     found = true.found(true.content, tmp_path / "true.json")
     assert [one for one in found if not one.holds] == []
     assert falsely_confirmed(true, true.content, found) == []
@@ -123,17 +123,19 @@ def test_every_claim_about_a_true_file_that_is_re_derived_is_true(
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.quick_cases("attested-30-others0")
+@pytest.mark.parametrize(
+    ("kind", "count", "others"),
+    [("attested", 30, ["another"]), *((kind, 500, list(MADE)) for kind in KINDS_OF_RUNS)],
+)
 def test_no_mutation_of_an_evidence_file_has_something_untrue_confirmed(
-    files: dict[str, TrueFile], kind: str, count: int, tmp_path: Path
+    files: Callable[[str], TrueFile], kind: str, count: int, others: list[str], tmp_path: Path
 ) -> None:
     """Most are found wrong; in those that are not, what is re-derived is true nevertheless."""
-    true, chance, seen = files[kind], random.Random(f"{kind} {count}"), Counter[str]()
-    others = [one for one in files.values() if one is not true]
+    true, chance, seen = files(kind), random.Random(f"{kind} {count}"), Counter[str]()
+    strangers = [files(one) for one in others if one != kind]
     for _ in range(count):
-        done, content = mutated(true, others, chance)
+        done, content = mutated(true, strangers, chance)
         found = true.found(content, tmp_path / "lie.json")
         assert falsely_confirmed(true, content, found) == [], done
         seen[
@@ -143,9 +145,9 @@ def test_no_mutation_of_an_evidence_file_has_something_untrue_confirmed(
     assert count / 100 < seen["held"] < count / 2, seen
 
 
-def test_the_oracle_knows_a_lie(files: dict[str, TrueFile]) -> None:
+def test_the_oracle_knows_a_lie(files: Callable[[str], TrueFile]) -> None:
     """A claim is false that the run contradicts, or that nobody has said how to judge."""
-    true = files["attested"]
+    true = files("attested")
     fewer = deepcopy(true.content)
     fewer["epsilon"]["attempts"] = 1
     said = "after the 1 attempts charged, it is at most 0.1; no silo has charged more than 1, "
@@ -156,7 +158,9 @@ def test_the_oracle_knows_a_lie(files: dict[str, TrueFile]) -> None:
     assert not is_true(true, true.content, "the earth is flat")
 
 
-def test_keys_are_where_the_roster_has_them(files: dict[str, TrueFile]) -> None:
-    for true in files.values():
-        names = [one.identity.name for one in true.keys if isinstance(one, Keys)]
-        assert names == [one["name"] for one in true.content["roster"]]
+@pytest.mark.quick_cases("attested", "another")
+@pytest.mark.parametrize("kind", MADE)
+def test_keys_are_where_the_roster_has_them(files: Callable[[str], TrueFile], kind: str) -> None:
+    true = files(kind)
+    names = [one.identity.name for one in true.keys if isinstance(one, Keys)]
+    assert names == [one["name"] for one in true.content["roster"]]

@@ -271,9 +271,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Forger]:
     return of
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mutations", [6, pytest.param(80, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", studies(Path()))
+@pytest.mark.quick_cases("newton-6", "tables-6")
+@pytest.mark.parametrize(
+    ("kind", "mutations"),
+    [("newton", 6), ("tables", 6), *((kind, 80) for kind in studies(Path()))],
+)
 def test_nothing_that_a_mutation_has_made_false_is_told_as_computed_again(
     runs: Callable[[str], Forger], tmp_path: Path, kind: str, mutations: int
 ) -> None:

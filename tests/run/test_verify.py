@@ -843,8 +843,7 @@ def test_the_verifier_takes_the_same_step_as_the_training(
 # Damage ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("flips", [500, pytest.param(2500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("flips", [100, pytest.param(2500, marks=pytest.mark.slow)])
 def test_every_flipped_byte_of_a_finished_run_is_noticed_and_its_file_named(
     a_run: Callable[..., Run], flips: int
 ) -> None:

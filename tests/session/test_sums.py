@@ -80,7 +80,6 @@ def test_the_secure_sum_is_the_plain_sum(silos, nodes, word_bits):
     assert total.tolist() == plain_sum(vectors)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("silos", [40, pytest.param(100, marks=pytest.mark.slow)])
 def test_the_secure_sum_of_many_silos_with_pairwise_masks_is_the_plain_sum(silos):
     vectors = integers(silos, 16, length=2)

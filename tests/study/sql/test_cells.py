@@ -4,34 +4,49 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
-from tests.study.sql.test_engines import connect
+from tests.study.sql.databases import ENGINES, answers, connect, database
 
 from hubbub.core.errors import DataError, StudyError
-from hubbub.core.study.extracts.cell_stream import texts_of
-from hubbub.site.sql.connection import connection_of
-from hubbub.site.sql.engines import rows_of
 from hubbub.site.sql.owned_query import checked
-from hubbub.site.sql.rendering import rendered
 
-# Values that no driver hands over, or that it hands over as an object of its own.
-DUCKDB = (
-    *("DATE 'infinity'", "DATE '0044-03-15 (BC)'", "DATE '10000-01-01'", "INTERVAL 200000 YEAR"),
-    *("TIMESTAMP '290000-01-01 00:00:00'", "TIMESTAMP '-infinity'", "TIME '24:00:00'"),
-    *("[INTERVAL 200000 YEAR]", "{'a': DATE 'infinity'}", "'\\xff'::BLOB", "UUID()::VARCHAR"),
-    *("170141183460469231731687303715884105727::HUGEINT", "'nan'::DOUBLE", "'-inf'::FLOAT"),
-)
-POSTGRESQL = (
-    *("'infinity'::DATE", "'0044-03-15 BC'::DATE", "'10000-01-01'::DATE", "'24:00'::TIME"),
-    *("'infinity'::TIMESTAMP", "'294000-01-01'::TIMESTAMPTZ", "'170000 years'::INTERVAL"),
-    *("'[2020-01-01,)'::DATERANGE", "'{[1,2],[5,6]}'::INT4MULTIRANGE", "'\\xff'::BYTEA"),
-    *("'NaN'::NUMERIC", "1e400::NUMERIC", "'1.2.3.4/8'::INET", "'{\"a\": 1}'::JSONB", "B'101'"),
-)
+# Values that no driver hands over, or that it hands over as an object of its own, and their texts.
+DUCKDB = {
+    "DATE 'infinity'": "infinity",
+    "DATE '0044-03-15 (BC)'": "0044-03-15 (BC)",
+    "DATE '10000-01-01'": "10000-01-01",
+    "INTERVAL 200000 YEAR": "200000 years",
+    "TIMESTAMP '290000-01-01 00:00:00'": "290000-01-01 00:00:00",
+    "TIMESTAMP '-infinity'": "-infinity",
+    "TIME '24:00:00'": "24:00:00",
+    "[INTERVAL 200000 YEAR]": "[200000 years]",
+    "{'a': DATE 'infinity'}": "{'a': infinity}",
+    "'\\xff'::BLOB": "\\xFF",
+    "'c082caf9-8f78-4701-9afd-2742dd8fac2e'::UUID": "c082caf9-8f78-4701-9afd-2742dd8fac2e",
+    "170141183460469231731687303715884105727::HUGEINT": "170141183460469231731687303715884105727",
+    "'nan'::DOUBLE": "",
+    "'-inf'::FLOAT": "-inf",
+}
+POSTGRESQL = {
+    "'infinity'::DATE": "infinity",
+    "'0044-03-15 BC'::DATE": "0044-03-15 BC",
+    "'10000-01-01'::DATE": "10000-01-01",
+    "'24:00'::TIME": "24:00:00",
+    "'infinity'::TIMESTAMP": "infinity",
+    "'294000-01-01'::TIMESTAMPTZ": "294000-01-01 00:00:00+00",
+    "'170000 years'::INTERVAL": "170000 years",
+    "'[2020-01-01,)'::DATERANGE": "[2020-01-01,)",
+    "'{[1,2],[5,6]}'::INT4MULTIRANGE": "{[1,3),[5,7)}",
+    "'\\xff'::BYTEA": "\\xff",
+    "'NaN'::NUMERIC": "",
+    "1e400::NUMERIC": "1" + 400 * "0",
+    "'1.2.3.4/8'::INET": "1.2.3.4/8",
+    "'{\"a\": 1}'::JSONB": '{"a": 1}',
+    "B'101'": "101",
+}
 ASKED = (
     "SELECT pid, x FROM t",
     "SELECT pid, CAST(x AS DOUBLE PRECISION) AS x FROM t WHERE x = 5 OR x <> 'a'",
@@ -43,38 +58,40 @@ ASKED = (
 )
 
 
-def _answers(home: Path, query: str) -> list[tuple[str, ...]]:
-    connection = connection_of("north", home)
-    made = checked(query, {"t": "pid"}, patient="pid")
-    statement = rendered(made.select, connection.dialect, connection.schema)
-    rows = [texts_of(row) for part in rows_of(connection, statement, "north") for row in part]
-    return sorted(map(tuple, rows))
-
-
 @pytest.mark.slow
 def test_p31_a_cell_that_no_driver_hands_over_keeps_nobody_away(postgresql: Any, tmp_path: Path):
-    for place, value in enumerate(DUCKDB):
-        home = connect(tmp_path / f"d{place}", "north", "duckdb:///db")
-        with duckdb.connect(str(home / "db")) as opened:
+    for place, (value, text) in enumerate(DUCKDB.items()):
+        home = tmp_path / f"d{place}"
+        with database(home, "duckdb") as opened:
             opened.execute(f"CREATE TABLE t AS SELECT '4711' AS pid, {value} AS x")
-        for query in ASKED:
-            _answers(home, query)
+        held, number, lower, there, day, many, joined = (answers(home, query) for query in ASKED)
+        assert held == [("4711", text)]
+        assert number == [("4711", "")] * bool(text)
+        assert lower in ([], [("4711", f"{text.lower()}a")])
+        assert there == held * bool(text)
+        assert day in ([], [("4711", "")])
+        assert many == [("4711", str(int(bool(text))))]
+        assert joined == []
     columns = ", ".join(f"{value} AS x{place}" for place, value in enumerate(POSTGRESQL))
     url = postgresql.made("wild", f"CREATE TABLE t AS SELECT '4711'::TEXT AS pid, {columns}")
     home = connect(tmp_path / "p", "north", url)
-    for place in range(len(POSTGRESQL)):
-        for query in ASKED[:3]:
-            _answers(home, query.replace("x", f"x{place}"))
+    for place, text in enumerate(POSTGRESQL.values()):
+        held, number, lower = (
+            answers(home, query.replace("x", f"x{place}")) for query in ASKED[:3]
+        )
+        assert held == [("4711", text)]
+        assert number == [("4711", "101.0" if text == "101" else "")] * bool(text)
+        assert lower in ([], [("4711", f"{text.lower()}a")])
 
 
 def test_p31_bytes_of_another_encoding_keep_nobody_away(postgresql: Any, tmp_path: Path):
-    home = connect(tmp_path / "s", "north", "sqlite:///db")
-    with sqlite3.connect(home / "db") as opened:
+    home = tmp_path / "s"
+    with database(home, "sqlite") as opened:
         opened.execute("CREATE TABLE t (pid TEXT, x TEXT)")
         opened.execute("INSERT INTO t VALUES ('1', CAST(X'4dfc6c6c6572' AS TEXT)), ('2', X'ff')")
     for query in ASKED:
-        _answers(home, query)
-    assert _answers(home, ASKED[0]) == [("1", ""), ("2", "")]
+        answers(home, query)
+    assert answers(home, ASKED[0]) == [("1", ""), ("2", "")]
     with postgresql.owner("postgres") as opened:
         opened.execute("DROP DATABASE IF EXISTS western")
         opened.execute("CREATE DATABASE western ENCODING 'WIN1252' TEMPLATE template0")
@@ -83,7 +100,7 @@ def test_p31_bytes_of_another_encoding_keep_nobody_away(postgresql: Any, tmp_pat
         opened.execute("INSERT INTO t SELECT '2', convert_from('\\x81'::BYTEA, 'WIN1252')")
         opened.execute("GRANT SELECT ON t TO reader")
     home = connect(tmp_path / "p", "north", postgresql.url("reader", "western"))
-    assert _answers(home, "SELECT pid, x FROM t WHERE x <> 'ä'")[0] == ("1", "Müller")
+    assert answers(home, "SELECT pid, x FROM t WHERE x <> 'ä'")[0] == ("1", "Müller")
 
 
 @pytest.mark.parametrize(
@@ -116,43 +133,40 @@ def test_p31_nothing_is_let_in_that_an_engine_would_cast_of_itself(said: str):
 
 def test_p31_a_column_is_a_condition_where_it_is_a_number_and_not_0(tmp_path: Path):
     rows = [("1", "1"), ("2", "0"), ("3", "x"), ("4", "2.5"), ("5", None), ("6", "true")]
-    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
-        home = connect(tmp_path / engine, "north", f"{engine}:///db")
-        opened = opener(str(home / "db"))
-        opened.execute("CREATE TABLE t (pid TEXT, s TEXT)")
-        opened.executemany("INSERT INTO t VALUES (?, ?)", rows)
-        opened.commit()
-        opened.close()
-        assert _answers(home, "SELECT pid FROM t WHERE s") == [("1",), ("4",)]
-        assert _answers(home, "SELECT pid FROM t WHERE NOT s") == [("2",)]
+    for engine in ENGINES:
+        home = tmp_path / engine
+        with database(home, engine) as opened:
+            opened.execute("CREATE TABLE t (pid TEXT, s TEXT)")
+            opened.executemany("INSERT INTO t VALUES (?, ?)", rows)
+        assert answers(home, "SELECT pid FROM t WHERE s") == [("1",), ("4",)]
+        assert answers(home, "SELECT pid FROM t WHERE NOT s") == [("2",)]
 
 
 def test_p31_bytes_that_are_no_text_are_nobodys_key(tmp_path: Path):
     """Functions of SQLite end at a letter of number 0, and a decoder has one letter for all."""
     keys = ("12", "12.\0x", "12.\0y", "12\0.0", b"\xff", b"\xfe")
-    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
-        home = connect(tmp_path / engine, "north", f"{engine}:///db")
-        opened = opener(str(home / "db"))
-        opened.execute("CREATE TABLE t (pid TEXT, x TEXT)")
-        for key in keys if engine == "sqlite" else keys[:4]:
-            opened.execute("INSERT INTO t VALUES (CAST(? AS TEXT), CAST(? AS TEXT))", (key, key))
-        opened.commit()
-        opened.close()
-        assert {row[0] for row in _answers(home, ASKED[0])} == {"", "12"}
+    for engine in ENGINES:
+        home, held = tmp_path / engine, [(key, key) for key in keys]
+        with database(home, engine) as opened:
+            opened.execute("CREATE TABLE t (pid TEXT, x TEXT)")
+            opened.executemany(
+                "INSERT INTO t VALUES (CAST(? AS TEXT), CAST(? AS TEXT))",
+                held if engine == "sqlite" else held[:4],
+            )
+        assert {row[0] for row in answers(home, ASKED[0])} == {"", "12"}
         asked = "SELECT pid, LENGTH(x) AS n, CAST(x AS BIGINT) AS k, x LIKE '_' AS b FROM t"
-        assert [row for row in _answers(home, asked) if row[0]] == [("12", "2", "12", "0")]
-        assert ("", "", "", "") in _answers(home, asked)
+        assert [row for row in answers(home, asked) if row[0]] == [("12", "2", "12", "0")]
+        assert ("", "", "", "") in answers(home, asked)
         joined = "SELECT a.pid, b.x FROM t a JOIN t b ON b.pid = a.pid"
-        assert [row for row in _answers(home, joined) if row[0]] == [("12", "12")]
+        assert [row for row in answers(home, joined) if row[0]] == [("12", "12")]
 
 
 def test_a_sqlite_database_in_utf_16_is_refused(tmp_path: Path):
-    home = connect(tmp_path, "north", "sqlite:///db")
-    with sqlite3.connect(tmp_path / "db") as opened:
+    with database(tmp_path, "sqlite") as opened:
         opened.execute("PRAGMA encoding = 'UTF-16'")
         opened.execute("CREATE TABLE t (pid TEXT, x TEXT)")
     with pytest.raises(DataError, match="UTF-16; copy it"):
-        _answers(home, ASKED[0])
+        answers(tmp_path, ASKED[0])
 
 
 def test_p31_a_postgresql_domain_is_read_as_what_it_is_of(postgresql: Any, tmp_path: Path):
@@ -169,15 +183,12 @@ def test_p31_a_postgresql_domain_is_read_as_what_it_is_of(postgresql: Any, tmp_p
         "INSERT INTO u VALUES (7.50), (7.5), ('NaN')",
     )
     home = connect(tmp_path, "north", url)
-    assert _answers(home, "SELECT pid, x, y, z FROM t WHERE x > 1 AND z OR NOT z") == [
+    assert answers(home, "SELECT pid, x, y, z FROM t WHERE x > 1 AND z OR NOT z") == [
         ("A", "7", "0", "0"),
         ("a", "1.5", "", "1"),
     ]
-    query = checked("SELECT person FROM u", {"u": "person"}, patient="person")
-    connection = connection_of("north", home)
-    statement = rendered(query.select, connection.dialect, connection.schema)
-    keys = [row[0] for part in rows_of(connection, statement, "north") for row in part]
-    assert keys.count("7.5") == 2
+    held = answers(home, "SELECT person FROM u", keys={"u": "person"}, patient="person")
+    assert held.count(("7.5",)) == 2
 
 
 def test_p31_settings_of_a_site_say_nothing_of_a_cell(
@@ -187,13 +198,12 @@ def test_p31_settings_of_a_site_say_nothing_of_a_cell(
     made = "CREATE TABLE t AS SELECT '1' AS pid, CAST('2020-01-01 22:00+00' AS TIMESTAMPTZ) AS x"
     own = ("timezone = 'Asia/Tokyo'", "transform_null_equals = on")
     url = postgresql.made("zones", made, *(f"ALTER DATABASE zones SET {one}" for one in own))
-    homes = [connect(tmp_path / "p", "north", url), connect(tmp_path, "north", "duckdb:///db")]
-    with duckdb.connect(str(tmp_path / "db")) as opened:
+    with database(tmp_path, "duckdb") as opened:
         opened.execute("SET TimeZone = 'Asia/Tokyo'")
         opened.execute(made)
-    for home in homes:
-        assert _answers(home, "SELECT pid, x FROM t") == [("1", "2020-01-01 22:00:00+00")]
-        assert _answers(home, "SELECT pid, NULL = NULL AS x FROM t") == [("1", "")]
+    for home in (connect(tmp_path / "p", "north", url), tmp_path):
+        assert answers(home, "SELECT pid, x FROM t") == [("1", "2020-01-01 22:00:00+00")]
+        assert answers(home, "SELECT pid, NULL = NULL AS x FROM t") == [("1", "")]
 
 
 def test_p31_two_people_are_never_joined_as_one(postgresql: Any, tmp_path: Path):
@@ -203,21 +213,14 @@ def test_p31_two_people_are_never_joined_as_one(postgresql: Any, tmp_path: Path)
     made += [f"INSERT INTO t VALUES ('{one}', '{one}')" for one in keys]
     twin = ["CREATE TABLE u (pid VARCHAR(40))", "INSERT INTO u VALUES ('7.0'), ('7.'), ('1.2')"]
     homes = [connect(tmp_path / "p", "north", postgresql.made("keys", *made, *twin))]
-    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
-        homes.append(connect(tmp_path / engine, "north", f"{engine}:///db"))
-        opened = opener(str(homes[-1] / "db"))
+    for engine in ENGINES:
+        homes.append(tmp_path / engine)
         nocase = " COLLATE NOCASE" if engine == "sqlite" else ""
-        for one in (*made, *twin):
-            opened.execute(one.replace("pid VARCHAR(40)", f"pid VARCHAR(40){nocase}"))
-        opened.commit()
-        opened.close()
+        with database(homes[-1], engine) as opened:
+            for one in (*made, *twin):
+                opened.execute(one.replace("pid VARCHAR(40)", f"pid VARCHAR(40){nocase}"))
     for home in homes:
-        own = _answers(home, "SELECT a.pid, b.x FROM t a JOIN t b ON b.pid = a.pid")
+        own = answers(home, "SELECT a.pid, b.x FROM t a JOIN t b ON b.pid = a.pid")
         assert own == sorted((one.strip(), one.strip()) for one in keys)
-        connection = connection_of("north", home)
-        query = checked(
-            "SELECT t.pid FROM t JOIN u ON u.pid = t.pid", {"t": "pid", "u": "pid"}, patient="pid"
-        )
-        statement = rendered(query.select, connection.dialect, connection.schema)
-        joined = [row[0] for part in rows_of(connection, statement, "north") for row in part]
-        assert sorted(joined) == ["1.2", "7", "7"]
+        query, both = "SELECT t.pid FROM t JOIN u ON u.pid = t.pid", {"t": "pid", "u": "pid"}
+        assert answers(home, query, keys=both) == [("1.2",), ("7",), ("7",)]

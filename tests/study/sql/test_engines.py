@@ -22,6 +22,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
+from tests.study.sql.databases import ENGINES, connect, database
 
 from hubbub import Study
 from hubbub.core.disk import locked
@@ -106,28 +107,13 @@ def fill(execute: Any, mark: str, *, backwards: bool = False) -> None:
             execute(f"INSERT INTO {table} VALUES ({', '.join([mark] * len(row))})", row)
 
 
-def connect(home: Path, party: str, url: str, **more: Any) -> Path:
-    """A silo's `sources.toml`."""
-    home.mkdir(exist_ok=True, parents=True)
-    lines = [f"{key} = {value!r}".replace("'", '"') for key, value in {"url": url, **more}.items()]
-    path = home / "sources.toml"
-    path.write_text("\n".join([f"[{party}]", *lines]))
-    path.chmod(0o600)
-    return home
-
-
 @pytest.fixture
 def embedded(tmp_path: Path) -> dict[str, Path]:
     """A folder with a database by engine."""
-    made = {}
-    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
-        home = connect(tmp_path / engine, "north", f"{engine}:///registry")
-        opened = opener(str(home / "registry"))
-        fill(opened.execute, "?", backwards=engine == "sqlite")
-        opened.commit()
-        opened.close()
-        made[engine] = home
-    return made
+    for engine in ENGINES:
+        with database(tmp_path / engine, engine, "registry") as opened:
+            fill(opened.execute, "?", backwards=engine == "sqlite")
+    return {engine: tmp_path / engine for engine in ENGINES}
 
 
 def arrays(home: Path, party: str = "north", made: Study | None = None) -> list[bytes]:
@@ -296,13 +282,11 @@ def test_no_sentence_of_a_database_has_a_cell(postgresql: Any, tmp_path: Path):
         "quoting", "CREATE TABLE t (a TEXT)", f"INSERT INTO t VALUES ('x{SECRET}')"
     )
     homes = [connect(tmp_path / "p", "north", url)]
-    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
-        homes.append(connect(tmp_path / engine, "north", f"{engine}:///db"))
-        opened = opener(str(homes[-1] / "db"))
-        opened.execute("CREATE TABLE t (a TEXT)")
-        opened.execute(f"INSERT INTO t VALUES ('x{SECRET}')")
-        opened.commit()
-        opened.close()
+    for engine in ENGINES:
+        homes.append(tmp_path / engine)
+        with database(homes[-1], engine) as opened:
+            opened.execute("CREATE TABLE t (a TEXT)")
+            opened.execute(f"INSERT INTO t VALUES ('x{SECRET}')")
     raised = []
     for home in homes:
         connection = connection_of("north", home)
@@ -558,13 +542,11 @@ def test_p31_a_text_that_is_no_day_is_no_date_of_any_engine(
     said = [f"INSERT INTO t VALUES ({k}, '{text}')" for k, text in enumerate(texts)]
     url = postgresql.made(f"clock{len(value)}", "CREATE TABLE t (pid INTEGER, s TEXT)", *said)
     homes = [connect(tmp_path / "p", "north", url)]
-    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
-        homes.append(connect(tmp_path / engine, "north", f"{engine}:///db"))
-        opened = opener(str(homes[-1] / "db"))
-        for statement in ("CREATE TABLE t (pid INTEGER, s TEXT)", *said):
-            opened.execute(statement)
-        opened.commit()
-        opened.close()
+    for engine in ENGINES:
+        homes.append(tmp_path / engine)
+        with database(homes[-1], engine) as opened:
+            for statement in ("CREATE TABLE t (pid INTEGER, s TEXT)", *said):
+                opened.execute(statement)
     day = f"CAST({value} AS DATE)"
     asked = f"SELECT pid, {day} AS d, EXTRACT(YEAR FROM {day}) AS y FROM t"
     query = checked(asked, {"t": "pid"}, patient="pid")

@@ -10,7 +10,6 @@ of one person, who has cells that engines are known to fail at.
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,9 +17,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
-from tests.study.sql.test_engines import connect
+from tests.study.sql.databases import ENGINES, connect, database
 
 from hubbub.core.errors import StudyError
 from hubbub.core.study.extracts.cell_stream import texts_of
@@ -283,13 +281,11 @@ def queries(number: int, seed: int) -> Iterator[tuple[str, OwnedQuery]]:
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     """By engine a folder with the database of each population."""
     homes: dict[str, list[Path]] = {}
-    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
+    for engine in ENGINES:
         for held in populations():
-            home = connect(tmp_path_factory.mktemp(engine), "north", f"{engine}:///db")
-            opened = opener(str(home / "db"))
-            _fill(opened.execute, held, "?")
-            opened.commit()
-            opened.close()
+            home = tmp_path_factory.mktemp(engine)
+            with database(home, engine) as opened:
+                _fill(opened.execute, held, "?")
             homes.setdefault(engine, []).append(home)
     return homes
 

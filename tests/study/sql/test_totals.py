@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from tests.study.sql.test_engines import connect
+from tests.study.sql.databases import ENGINES, connect, database
 
 from hubbub.core.errors import StudyError
 from hubbub.site.sql.connection import connection_of
@@ -80,13 +79,11 @@ def _homes(postgresql: Any, tmp_path: Path, name: str, rows: list[tuple[Any, ...
     with postgresql.owner(name) as opened, opened.cursor() as cursor:
         cursor.executemany("INSERT INTO t VALUES (%s, %s, %s, %s)", rows)
     homes = [connect(tmp_path / "p", "north", url)]
-    for engine, opener in (("duckdb", duckdb.connect), ("sqlite", sqlite3.connect)):
-        homes.append(connect(tmp_path / engine, "north", f"{engine}:///db"))
-        opened = opener(str(homes[-1] / "db"))
-        opened.execute(TABLE)
-        opened.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
-        opened.commit()
-        opened.close()
+    for engine in ENGINES:
+        homes.append(tmp_path / engine)
+        with database(homes[-1], engine) as opened:
+            opened.execute(TABLE)
+            opened.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
     plain = tmp_path / "other"  # an engine without regular expressions, by its driver
     homes.append(
         connect(plain, "north", f"dbapi:{tmp_path}/sqlite/db", driver="sqlite3", dialect="sqlite")
