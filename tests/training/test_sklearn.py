@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from hubbub.core.errors import UncountedWarning, UnnoisedWarning
 from hubbub.core.ledger.privacy_ledger import Ledger
 from hubbub.learning.runs import uncounted
-from hubbub.learning.sklearn import (
+from hubbub.sklearn import (
     FederatedClassifier,
     FederatedPoissonRegressor,
     FederatedRegressor,
