@@ -112,7 +112,7 @@ REFUSED = [
     ([("four-hospitals", "h" * 200)], ["study.name", "...", "1 to 200"]),
     ([('"heart-disease-four-hospitals"', "7")], ["study.name", "a text", "7", "quotes"]),
     ([("[privacy]", "[privacy_]")], ["privacy_", "did you mean privacy?"]),
-    ([("[parties]", "[[parties]]")], ["table [parties]", "add one"]),
+    ([("[parties]", "[[parties]]")], ["table [parties]", "a table of keys and values"]),
     ([("[study]\n", "model = 3\n[study]\n"), ("[model]", "[data.x]")], ["model", "3"]),
     ([silos("")], ["parties.silos", "nothing", "a whole number", "add it"]),
     ([silos("silos = 1")], ["parties.silos", "from 2 to 100000", "got 1", "choose"]),

@@ -19,13 +19,8 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*_: object, **__: object) -> Any:
         raise AssertionError("records were read first")
 
-    for module in ("comparison", "run_study"):
-        monkeypatch.setattr(f"hubbub.learning.runs.{module}.prepare", read)
-
-
-def test_a_comparison_without_a_test_set_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"data\.test"):
-        compare(study_of(tmp_path), repeats=1)
+    for module in ("desk.report.comparison", "learning.runs.run_study"):
+        monkeypatch.setattr(f"hubbub.{module}.prepare", read)
 
 
 def test_a_metric_that_nobody_knows_is_refused_at_once(tmp_path: Path) -> None:

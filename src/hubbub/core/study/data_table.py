@@ -23,7 +23,7 @@ from hubbub.core.study.data import MOST_COUNTS, Data, Standardise
 from hubbub.core.study.source import (
     TableSource,
     set_source,
-    sources,
+    set_sources,
     table_source,
     table_sources,
 )
@@ -34,6 +34,7 @@ from hubbub.core.tabular.declared_columns import columns_from
 
 _TABLES = (".csv", ".parquet")
 _FILES = (*_TABLES, "/")  # or a folder of parts
+_OWN_FUNCTION = f'"{import_path.OWN}module:function"'
 
 
 def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
@@ -163,8 +164,7 @@ def _check_source(section: Section, source: str) -> None:
         )
         raise section.refusal(
             "source",
-            f'one of {", ".join(sources())}, a set by "package:name", or '
-            f'"{import_path.OWN}module:function"',
+            " or ".join([*(f'"{name}:name"' for name in set_sources()), _OWN_FUNCTION]),
             f'write "{import_path.OWN}" before a function of your own' if own else "fix it",
         )
     for key in ("test", "positive", "negative", "classes", "columns"):

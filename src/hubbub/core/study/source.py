@@ -146,6 +146,11 @@ def table_sources() -> list[TableSource]:
     return [source for source in sources().values() if isinstance(source, TableSource)]
 
 
+def set_sources() -> list[str]:
+    """The names of those with public data sets."""
+    return [name for name, source in sources().items() if isinstance(source, SetSource)]
+
+
 def table_source(place: object) -> TableSource | None:
     """The kind with cells that `data.source` names."""
     source = sources().get(place) if isinstance(place, str) else None

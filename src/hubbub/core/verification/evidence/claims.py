@@ -160,7 +160,7 @@ def trusted(study: Study) -> list[str]:
         "that the silos' ledgers, which stay with them, hold what the silos have signed",
         "that no more silos help the aggregator than the stated epsilon is for, which is "
         f"{parties.colluders}; the plan says what more of them would learn",
-        "that no person has several records in the study; who has is protected less",
+        _units_apart(study),
         "that the metrics were measured as they are told",
     ]
     if parties.trust == "tee":
@@ -184,6 +184,13 @@ def trusted(study: Study) -> list[str]:
             + ", ".join(parties.node_hosts)
         )
     return claims
+
+
+def _units_apart(study: Study) -> str:
+    """Who is protected less than the stated epsilon says."""
+    if study.data.patient:
+        return "that no patient has records at several silos; who has is protected less"
+    return "that no person has several records in the study; who has is protected less"
 
 
 def _guarded(claim: str, claims: Callable[..., Iterator[Finding]], *given: object) -> list[Finding]:
