@@ -309,6 +309,7 @@ class SteppedQuery(Query):
         """
         return None
 
+    @abstractmethod
     def replay_findings(
         self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
     ) -> Iterator[Finding]:
@@ -320,7 +321,6 @@ class SteppedQuery(Query):
             course: where its sums led.
             shown: the RESULTs of all sessions.
         """
-        return iter(())
 
     def initial_findings(self, study: Study, initial: Parameters | None) -> Iterator[Finding]:
         """Whether the weights before round 1, which are those that were sent, were made again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
@@ -34,6 +34,7 @@ from hubbub.core.verification.evidence.finding import RESTORE, Finding, not_veri
 from hubbub.learning.queries.feature_sums import FeatureSums
 
 if TYPE_CHECKING:
+    from hubbub.core.planning.plan_values import Plan
     from hubbub.core.protocol.round.projected_sum import LocalTask
     from hubbub.core.protocol.round.revealed_sum import RevealedSum
     from hubbub.core.verification.replay.course import Course
@@ -133,6 +134,12 @@ class StandardisingQuery(SteppedQuery):
             same = read_whole(path) == self.standardisation(state).to_json().encode()
             why = "" if same else f"it differs; {RESTORE}"
             yield course.judged(f"{path} follows from the sums", why)
+
+    def replay_findings(
+        self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
+    ) -> Iterator[Finding]:
+        """Nothing but shift and scale, which each session was compared with."""
+        return iter(())
 
     def restored(self, folder: Path, state: QueryState) -> QueryState:
         """With shift and scale, if they are there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -40,8 +40,11 @@ from hubbub.learning.queries.validation.whose_records import WhoseRecords, whose
 from hubbub.learning.study.validation import Validation
 
 if TYPE_CHECKING:
+    from hubbub.core.planning.plan_values import Plan
     from hubbub.core.protocol.round.projected_sum import LocalTask
     from hubbub.core.protocol.round.revealed_sum import RevealedSum
+    from hubbub.core.verification.evidence.finding import Finding
+    from hubbub.core.verification.replay.course import Course
 
 VALIDATION = "validation"
 VALIDATION_SUMS, VALIDATED = ValidationAsk.files
@@ -196,6 +199,14 @@ class ValidationQuery(SteppedQuery):
         """The sums so far."""
         made = self.sums(state)
         write_text(folder / VALIDATION_SUMS, json.dumps({_SUMS: made.tolist()}))
+
+    def replay_findings(
+        self, folder: Path, plan: Plan, course: Course, shown: Set[bytes]
+    ) -> Iterator[Finding]:
+        """The scores are what the sums say, at the model that the training led to."""
+        from hubbub.learning.queries.validation.validation_check import validation_findings
+
+        return validation_findings(folder, plan, self, course)
 
 
 class _Kept:
