@@ -325,7 +325,7 @@ class Plan:
             "unit": self.study.data.unit,
             "patient": self.patient.to_dict() if self.patient else None,
             "warnings": list(self.warnings),
-            **({} if self.study.training else {"trains": False}),
+            **({} if self.study.trains else {"trains": False}),
         }
 
     def _options_to_dict(self) -> dict[str, Any]:

@@ -132,6 +132,10 @@ class Ask(ABC):
         """Names of functions that it calls, of hubbub or not."""
         return []
 
+    def shared_code(self, study: Study) -> list[str]:
+        """Of these, whose sources the study must state where parties run apart."""
+        return []
+
     def cells(self, study: Study) -> Mapping[str, Column] | None:
         """The columns whose cells it reads as they are; None: it reads none."""
         return None

@@ -55,12 +55,10 @@ def refuse_unstated_code(study: Study) -> None:
     """Refuse a study for several machines that leaves it open what is learned and scored.
 
     Raises:
-        StudyError: a loss or metric of the study's own has no hash in `study.code`.
+        StudyError: code that all must run alike has no hash in `study.code`.
     """
-    if study.model is None or study.training is None:
-        return
-    named = [name for name in (study.model.loss, *study.training.metrics) if name in study.own_code]
-    for name in named:
+    shared = [name for ask in study.asks for name in ask.shared_code(study)]
+    for name in filter(study.own_code.__contains__, shared):
         if name not in dict(study.code):
             digest = source_hash(name) or "its SHA-256"
             raise StudyError(

@@ -163,6 +163,11 @@ class TrainingAsk(Ask):
         frozen = model.frozen.module if model.frozen else ""
         return [model.kind, frozen, model.loss, *training.metrics]
 
+    def shared_code(self, study: Study) -> list[str]:
+        """Its loss and metrics: what is learned and scored."""
+        model, training = learning_of(study)
+        return [model.loss, *training.metrics]
+
     def shows_counts(self, study: Study) -> bool:
         """Where all silos together draw batches of one public size."""
         return learning_of(study)[1].sampling == _JOINT
