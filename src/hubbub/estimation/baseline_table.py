@@ -45,6 +45,7 @@ from hubbub.estimation.statistic import (
     NoisyTest,
     OneSum,
     column_of,
+    in_own_groups,
     one_hot,
     scaled,
 )
@@ -125,10 +126,7 @@ class Table(OneSum):
         """The blocks of n records, (n, size)."""
         parts = [_block(cells, column) for column in self.columns]
         block = np.column_stack([np.ones(len(parts[0])), *parts])
-        if self.by is None:
-            return block
-        groups = one_hot(self.by.places(cells), len(self.by))
-        return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
+        return in_own_groups(block, self.by, cells)
 
     @property
     def margins(self) -> Margins:

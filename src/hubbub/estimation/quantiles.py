@@ -44,7 +44,7 @@ from hubbub.estimation.statistic import (
     Levels,
     NoisyTest,
     OneSum,
-    one_hot,
+    in_own_groups,
 )
 
 _TEST = "wilcoxon"
@@ -139,11 +139,7 @@ class Quantiles(OneSum):
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        block = self._code.encode(self._levels.places(cells))
-        if self.by is None:
-            return block
-        groups = one_hot(self.by.places(cells), len(self.by))
-        return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
+        return in_own_groups(self._code.encode(self._levels.places(cells)), self.by, cells)
 
     @property
     def margins(self) -> Margins:

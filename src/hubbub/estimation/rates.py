@@ -41,7 +41,7 @@ from hubbub.estimation.statistic import (
     Levels,
     NoisyTest,
     OneSum,
-    one_hot,
+    in_own_groups,
 )
 
 RATE, RATE_RATIO = "rate", "rate ratio"
@@ -156,11 +156,7 @@ class EventRates(OneSum):
         else:
             died = known & (ended >= 1) & (times <= self.horizon)
             block = np.column_stack([died, _HALF * followed])
-        block = block * known[:, None]
-        if self.by is None:
-            return np.asarray(block, dtype=np.float64)
-        groups = one_hot(self.by.places(cells), len(self.by))
-        return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
+        return in_own_groups(block * known[:, None], self.by, cells)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
