@@ -51,6 +51,20 @@ def one_hot(places: NDArray[np.int64], size: int) -> Array:
     return np.asarray(places[:, None] == np.arange(size), dtype=np.float64)
 
 
+def group_names(by: Levels | None) -> tuple[str, ...]:
+    """What groups are called; "" is all records, where nothing divides them."""
+    return by.names if by else ("",)
+
+
+def group_sums(sums: Array, by: Levels | None, sigma: float) -> list[tuple[str, Array, float]]:
+    """Each group's name, its numbers and their noise; before them those of all groups, as ""."""
+    names = group_names(by)
+    blocks = sums.reshape(len(names), -1)
+    groups = list(zip(names, blocks, [sigma] * len(blocks), strict=True))
+    whole = [("", blocks.sum(axis=0), sigma * math.sqrt(len(blocks)))] if by else []
+    return [*whole, *groups]
+
+
 def in_own_groups(block: Array, by: Levels | None, cells: Cells) -> Array:
     """(n, groups x width) of (n, width): each record's block in its group's place, zeros elsewhere.
 
