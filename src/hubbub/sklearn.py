@@ -1,9 +1,11 @@
 """scikit-learn estimators, where users import them from; they need the extra `sklearn`."""
 
-from hubbub.learning.sklearn.classifier import FederatedClassifier
-from hubbub.learning.sklearn.counts import FederatedPoissonRegressor
-from hubbub.learning.sklearn.regressor import FederatedRegressor
-from hubbub.learning.sklearn.survival_estimator import FederatedSurvival
+from hubbub.learning.sklearn.estimators import (
+    FederatedClassifier,
+    FederatedPoissonRegressor,
+    FederatedRegressor,
+    FederatedSurvival,
+)
 
 __all__ = [
     "FederatedClassifier",

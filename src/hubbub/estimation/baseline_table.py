@@ -45,6 +45,9 @@ from hubbub.estimation.statistic import (
     NoisyTest,
     OneSum,
     column_of,
+    group_names,
+    group_sums,
+    in_own_groups,
     one_hot,
     scaled,
 )
@@ -108,7 +111,7 @@ class Table(OneSum):
     @property
     def size(self) -> int:
         """How many numbers its block has."""
-        return self._width * len(self._groups)
+        return self._width * len(group_names(self.by))
 
     @property
     def sensitivity(self) -> float:
@@ -125,10 +128,7 @@ class Table(OneSum):
         """The blocks of n records, (n, size)."""
         parts = [_block(cells, column) for column in self.columns]
         block = np.column_stack([np.ones(len(parts[0])), *parts])
-        if self.by is None:
-            return block
-        groups = one_hot(self.by.places(cells), len(self.by))
-        return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
+        return in_own_groups(block, self.by, cells)
 
     @property
     def margins(self) -> Margins:
@@ -145,7 +145,7 @@ class Table(OneSum):
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""
-        each = max(records / len(self._groups), 1.0)
+        each = max(records / len(group_names(self.by)), 1.0)
         error = math.sqrt(0.25 / each + (sigma / each) ** 2)
         mean = math.sqrt(1 / 3 / each + (sigma / each) ** 2) / 2
         group = " of a group" if self.by else ""
@@ -165,16 +165,13 @@ class Table(OneSum):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(-1, self._width)
-        named = list(zip(self._groups, blocks, [sigma] * len(blocks), strict=True))
-        whole = [("", blocks.sum(axis=0), sigma * math.sqrt(len(blocks)))] if self.by else []
         told = [
             _Group(self, name, block, noise * float(caution(block[:1] / noise - CLEAR)[0]))
-            for name, block, noise in (*whole, *named)
+            for name, block, noise in group_sums(sums, self.by, sigma)
             if block[0] >= CLEAR * noise
         ]
         names = [one.group for one in told]
-        refused = [name for name in self._groups if name not in names]
+        refused = [name for name in group_names(self.by) if name not in names]
         rows = [one.rows() for one in told]
         notes = tuple(f"too few records of {group} for the noise" for group in refused if told)
         return self.make_answer(
@@ -198,10 +195,6 @@ class Table(OneSum):
             else compare_means(column_of(column).name, [group.moments(column) for group in groups])
             for column in self.columns
         )
-
-    @property
-    def _groups(self) -> tuple[str, ...]:
-        return self.by.names if self.by else ("",)
 
     @property
     def _width(self) -> int:

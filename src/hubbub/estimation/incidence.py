@@ -35,6 +35,7 @@ from hubbub.estimation.statistic import (
     Expectation,
     Levels,
     NoisyTest,
+    group_names,
 )
 from hubbub.estimation.survival_course import SurvivalCourse
 
@@ -117,7 +118,7 @@ class Incidence(OnRiskSets):
         As if all kinds of event were as frequent.
         """
         sets, bins = self.sets, self.sets.bins
-        each = max(records / len(self._groups), 1.0)
+        each = max(records / len(group_names(self.by)), 1.0)
         course = SurvivalCourse.guess(sets, each, sigma)
         causes = np.tile(course.events / sets.causes, (sets.causes, 1))
         one = _Incidence(course, causes, 0) if course.length else None
@@ -135,7 +136,7 @@ class Incidence(OnRiskSets):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        estimates = list(self._found(sums.reshape(len(self._groups), -1), sigma))
+        estimates = list(self._found(sums.reshape(len(group_names(self.by)), -1), sigma))
         few = [name for name, course, _ in estimates if not course.length]
         shown = [one for one in estimates if one[1].length]
         cut = [name for name, course, _ in shown if course.length < self.sets.bins]
@@ -163,7 +164,7 @@ class Incidence(OnRiskSets):
 
     def _found(self, blocks: Array, sigma: float) -> Iterator[tuple[str, SurvivalCourse, Array]]:
         """Each group's course, and its events by kind, (causes, bins)."""
-        for name, block in zip(self._groups, blocks, strict=True):
+        for name, block in zip(group_names(self.by), blocks, strict=True):
             events = [self.sets.events_of(one) @ block for one in range(self.sets.causes)]
             yield name, SurvivalCourse.of(self.sets, block, sigma), np.array(events)
 
@@ -208,10 +209,6 @@ class Incidence(OnRiskSets):
             at_risk_error=tuple(map(float, course.at_risk_errors[:end])),
         )
 
-    @property
-    def _groups(self) -> tuple[str, ...]:
-        return self.by.names if self.by else ("",)
-
     @cached_property
     def sets(self) -> RiskSets:
         """How its times are summed."""
@@ -219,7 +216,7 @@ class Incidence(OnRiskSets):
             time=self.time,
             event=self.event,
             edges=self.edges,
-            groups=len(self._groups),
+            groups=len(group_names(self.by)),
             counted=True,
             causes=max(len(self.event.categories) - 1, 2),
             entry=self.entry,

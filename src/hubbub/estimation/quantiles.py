@@ -44,7 +44,9 @@ from hubbub.estimation.statistic import (
     Levels,
     NoisyTest,
     OneSum,
-    one_hot,
+    group_names,
+    group_sums,
+    in_own_groups,
 )
 
 _TEST = "wilcoxon"
@@ -124,7 +126,7 @@ class Quantiles(OneSum):
     @property
     def size(self) -> int:
         """How many numbers its block has."""
-        return self._bins * len(self._groups)
+        return self._bins * len(group_names(self.by))
 
     @property
     def sensitivity(self) -> float:
@@ -139,11 +141,7 @@ class Quantiles(OneSum):
 
     def encode(self, cells: Cells) -> Array:
         """The blocks of n records, (n, size)."""
-        block = self._code.encode(self._levels.places(cells))
-        if self.by is None:
-            return block
-        groups = one_hot(self.by.places(cells), len(self.by))
-        return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
+        return in_own_groups(self._code.encode(self._levels.places(cells)), self.by, cells)
 
     @property
     def margins(self) -> Margins:
@@ -159,7 +157,7 @@ class Quantiles(OneSum):
         The error in the column's unit is that of the median, if values lie in its range like a
         bell six standard deviations wide.
         """
-        records = max(records / len(self._groups), 1.0)
+        records = max(records / len(group_names(self.by)), 1.0)
         totals = self._code.totals
         noise = sigma * float(np.linalg.norm(totals[self._bins // 2] - 0.5 * totals[-1])) / records
         error = math.sqrt(0.25 / records + noise**2)
@@ -181,19 +179,15 @@ class Quantiles(OneSum):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(-1, self._bins)
-        named = list(zip(self._groups, blocks, [sigma] * len(blocks), strict=True))
-        if self.by:
-            named.insert(0, ("", blocks.sum(axis=0), sigma * math.sqrt(len(blocks))))
         last = self._code.totals[-1]
         length = float(np.linalg.norm(last))
         told = [
             (name, block, noise * float(caution(np.array(clear - CLEAR))))
-            for name, block, noise in named
+            for name, block, noise in group_sums(sums, self.by, sigma)
             if (clear := float(last @ block) / (noise * length)) >= CLEAR
         ]
         names = [name for name, *_ in told]
-        few = [name for name in self._groups if told and name not in names]
+        few = [name for name in group_names(self.by) if told and name not in names]
         return self.make_answer(
             "" if told else TOO_FEW,
             rows=tuple(
@@ -202,7 +196,7 @@ class Quantiles(OneSum):
                 for row in self._quantiles(block, noise)
             ),
             curves=tuple(self._curve(name, block, noise) for name, block, noise in told),
-            tests=self._tests(blocks, sigma) if told and not few else (),
+            tests=self._tests(sums.reshape(-1, self._bins), sigma) if told and not few else (),
             notes=(
                 f"records without {self.column.name}{' or group' if self.by else ''} are left out",
                 *(f"too few records of {name} for the noise" for name in few),
@@ -300,10 +294,6 @@ class Quantiles(OneSum):
     @property
     def _bins(self) -> int:
         return len(self.edges) - 1
-
-    @property
-    def _groups(self) -> tuple[str, ...]:
-        return self.by.names if self.by else ("",)
 
     @property
     def _levels(self) -> Levels:

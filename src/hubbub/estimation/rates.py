@@ -41,7 +41,9 @@ from hubbub.estimation.statistic import (
     Levels,
     NoisyTest,
     OneSum,
-    one_hot,
+    group_names,
+    group_sums,
+    in_own_groups,
 )
 
 RATE, RATE_RATIO = "rate", "rate ratio"
@@ -129,7 +131,7 @@ class EventRates(OneSum):
     @property
     def size(self) -> int:
         """How many numbers its block has."""
-        return self._width * len(self._groups)
+        return self._width * len(group_names(self.by))
 
     @property
     def sensitivity(self) -> float:
@@ -156,11 +158,7 @@ class EventRates(OneSum):
         else:
             died = known & (ended >= 1) & (times <= self.horizon)
             block = np.column_stack([died, _HALF * followed])
-        block = block * known[:, None]
-        if self.by is None:
-            return np.asarray(block, dtype=np.float64)
-        groups = one_hot(self.by.places(cells), len(self.by))
-        return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
+        return in_own_groups(block * known[:, None], self.by, cells)
 
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block.
@@ -168,7 +166,7 @@ class EventRates(OneSum):
         As if a third had the event, and all were followed for half of the horizon; of numbers, as
         if their mean and spread were a tenth of the bound.
         """
-        each = max(records / len(self._groups), 1.0)
+        each = max(records / len(group_names(self.by)), 1.0)
         events, time = each * (_NUMBERS if self._is_number else _EVENTS), each * _HALF
         sampling = 1.0 / (each if self._is_number else events)
         noise = sigma**2 * (1 / events**2 + 1 / (_HALF * time) ** 2)
@@ -187,12 +185,7 @@ class EventRates(OneSum):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(-1, self._width)
-        named = [
-            self._rate(name, block, sigma) for name, block in zip(self._groups, blocks, strict=True)
-        ]
-        if self.by:
-            named.insert(0, self._rate("", blocks.sum(axis=0), sigma * math.sqrt(len(blocks))))
+        named = [self._rate(*group) for group in group_sums(sums, self.by, sigma)]
         told = [one for one in named if one.clear >= 0]
         groups = [one for one in told if one.name or not self.by]
         few = [one.name for one in named if told and one not in told]
@@ -322,10 +315,6 @@ class EventRates(OneSum):
     def _width(self) -> int:
         """How many numbers a group's block has."""
         return 2 + len(_SQUARES) if self._is_number else 2
-
-    @property
-    def _groups(self) -> tuple[str, ...]:
-        return self.by.names if self.by else ("",)
 
 
 @dataclass(frozen=True)

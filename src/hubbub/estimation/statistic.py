@@ -51,6 +51,31 @@ def one_hot(places: NDArray[np.int64], size: int) -> Array:
     return np.asarray(places[:, None] == np.arange(size), dtype=np.float64)
 
 
+def group_names(by: Levels | None) -> tuple[str, ...]:
+    """What groups are called; "" is all records, where nothing divides them."""
+    return by.names if by else ("",)
+
+
+def group_sums(sums: Array, by: Levels | None, sigma: float) -> list[tuple[str, Array, float]]:
+    """Each group's name, its numbers and their noise; before them those of all groups, as ""."""
+    names = group_names(by)
+    blocks = sums.reshape(len(names), -1)
+    groups = list(zip(names, blocks, [sigma] * len(blocks), strict=True))
+    whole = [("", blocks.sum(axis=0), sigma * math.sqrt(len(blocks)))] if by else []
+    return [*whole, *groups]
+
+
+def in_own_groups(block: Array, by: Levels | None, cells: Cells) -> Array:
+    """(n, groups x width) of (n, width): each record's block in its group's place, zeros elsewhere.
+
+    Without groups the blocks stay as they are.
+    """
+    if by is None:
+        return block
+    groups = one_hot(by.places(cells), len(by))
+    return np.asarray((groups[:, :, None] * block[:, None, :]).reshape(len(block), -1))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
     """One number of a table, and the interval that sampling and noise leave for it.
@@ -196,7 +221,7 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
-        plain: dict[str, Any] = _plain(asdict(self))
+        plain: dict[str, Any] = plain_values(asdict(self))
         return plain
 
 
@@ -218,11 +243,12 @@ class Expectation:
     possible: bool
 
 
-def _plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
+    """A value as JSON has it; a number that is not finite becomes None."""
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: plain_values(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [plain_values(part) for part in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     return value

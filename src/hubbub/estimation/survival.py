@@ -28,6 +28,7 @@ from hubbub.estimation.statistic import (
     Expectation,
     Levels,
     NoisyTest,
+    group_names,
 )
 from hubbub.estimation.survival_course import SurvivalCourse
 from hubbub.estimation.survival_readings import CurveReadings
@@ -119,7 +120,7 @@ class Survival(OnRiskSets):
     def expected(self, records: float, sigma: float) -> Expectation:
         """What may be said with about so many records and this noise in its block."""
         sets = replace(self.sets, groups=1)
-        each = max(records / len(self._groups), 1.0)
+        each = max(records / len(group_names(self.by)), 1.0)
         together = sigma * math.sqrt(len(self.strata) if self.strata else 1)  # of all strata
         course = SurvivalCourse.guess(sets, each, together)
         variance = course.noise + course.greenwood
@@ -142,10 +143,10 @@ class Survival(OnRiskSets):
 
     def answer(self, sums: Array, sigma: float) -> Answer:
         """The answer from a noisy sum (size,) whose numbers have independent noise of sd sigma."""
-        blocks = sums.reshape(len(self._groups), -1, self.sets.width)
+        blocks = sums.reshape(len(group_names(self.by)), -1, self.sets.width)
         parts = [[SurvivalCourse.of(self.sets, one, sigma) for one in group] for group in blocks]
         courses = [SurvivalCourse.together(group) for group in parts]
-        named = list(zip(self._groups, courses, strict=True))
+        named = list(zip(group_names(self.by), courses, strict=True))
         if self.by:
             named.insert(0, ("", SurvivalCourse.together(courses)))
         shown = [pair for pair in named if pair[1].length]
@@ -167,7 +168,7 @@ class Survival(OnRiskSets):
                 *(f"{name or 'the curve'} ends where too few are at risk" for name in cut),
                 *(
                     f"too few records of {name} for the noise"
-                    for name in self._groups
+                    for name in group_names(self.by)
                     if shown and name not in [one for one, _ in shown]
                 ),
             ),
@@ -184,10 +185,6 @@ class Survival(OnRiskSets):
         """Restricted means of the other groups less that of the first."""
         read = [CurveReadings(course, name, self.confidence) for name, course in named]
         return [row for one in read[1:] for row in one.mean_less(read[0])]
-
-    @property
-    def _groups(self) -> tuple[str, ...]:
-        return self.by.names if self.by else ("",)
 
     @cached_property
     def sets(self) -> RiskSets:

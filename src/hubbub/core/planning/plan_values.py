@@ -61,20 +61,14 @@ class Plan:
 
     Source: docs/privacy.md P1-P8, P10, P16, P25.
 
+    >>> from importlib import resources
     >>> from hubbub import Study, plan
-    >>> study = Study.parse('''
-    ... study.name = "example"
-    ... parties = {silos = 4, colluders = 1}
-    ... data = {source = "hubbub.datasets:heart", records = 740}
-    ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 10, sampling = "full-batch"}
-    ... privacy = {epsilon = 1.0, delta = 1e-5}
-    ... ''')
+    >>> study = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
     >>> made = plan(study)
     >>> made.dimension, made.quorum, made.word_bits, made.upload_bytes_per_step
     (27, 4, 16, 224)
     >>> [(one.adversary, round(one.epsilon, 2)) for one in made.exposures][:2]
-    [('outsider (published models)', 0.68), ('aggregator', 0.68)]
+    [('outsider (published models)', 0.34), ('aggregator', 0.34)]
     """
 
     study: Study

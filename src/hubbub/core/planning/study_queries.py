@@ -65,19 +65,13 @@ def plan(study: Study, *, dimension: int | None = None) -> Plan:
 
     Source: docs/privacy.md P3-P7.
 
-    >>> study = Study.parse('''
-    ... study.name = "example"
-    ... parties = {silos = 4, colluders = 1}
-    ... data = {source = "hubbub.datasets:heart", records = 740}
-    ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 10, sampling = "full-batch"}
-    ... privacy = {epsilon = 1.0, delta = 1e-5}
-    ... ''')
+    >>> from importlib import resources
+    >>> study = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
     >>> made = plan(study)
     >>> made.stated.adversary, made.epsilon() <= 1.0
     ('aggregator + 1 silo', True)
     >>> round(made.noise_multiplier, 2), round(made.share_sigma, 2)
-    (11.8, 8.34)
+    (11.09, 7.84)
     """
     Study.expect(study)
     if dimension is not None:

@@ -48,14 +48,10 @@ def rehearse(
         ModelError: the model cannot be trained with a guarantee for every record.
         UserError: there is no such device.
 
-    >>> study = Study.parse('''
-    ... study.name = "example"
-    ... parties = {silos = 4, colluders = 1}
-    ... data = {source = "hubbub.datasets:heart", records = 740}
-    ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "full-batch"}
-    ... privacy = {epsilon = 1.0, delta = 1e-5}
-    ... ''')
+    >>> from dataclasses import replace
+    >>> from importlib import resources
+    >>> heart = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
+    >>> study = heart.changed(training=replace(heart.training, steps=2))
     >>> [result.final["step"] for result in rehearse(study, repeats=2)]
     [2, 2]
     """

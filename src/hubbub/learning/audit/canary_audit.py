@@ -55,14 +55,10 @@ class Audit:
 
     Source: docs/privacy.md P18.
 
-    >>> study = Study.parse('''
-    ... study.name = "example"
-    ... parties = {silos = 4, colluders = 1}
-    ... data = {source = "hubbub.datasets:heart", records = 740}
-    ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "full-batch"}
-    ... privacy = {epsilon = 1.0, delta = 1e-5}
-    ... ''')
+    >>> from dataclasses import replace
+    >>> from importlib import resources
+    >>> heart = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
+    >>> study = heart.changed(training=replace(heart.training, steps=2))
     >>> found = audit(study, runs=2, canaries=100, confidence=0.999999)
     >>> found.contradicted, found.to_dict()["adversary"]
     (False, 'aggregator + 1 silo')
@@ -163,14 +159,10 @@ def audit(
 
     Source: docs/privacy.md P18.
 
-    >>> study = Study.parse('''
-    ... study.name = "example"
-    ... parties = {silos = 4, colluders = 1}
-    ... data = {source = "hubbub.datasets:heart", records = 740}
-    ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "full-batch"}
-    ... privacy = {epsilon = 1.0, delta = 1e-5}
-    ... ''')
+    >>> from dataclasses import replace
+    >>> from importlib import resources
+    >>> heart = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
+    >>> study = heart.changed(training=replace(heart.training, steps=2))
     >>> found = audit(study, runs=2, canaries=500, confidence=0.999999)
     >>> found.lower <= found.audited <= found.promised
     True

@@ -61,21 +61,18 @@ class Result:
             promise does not cover it.
         states: where every query came to, by purpose.
 
-    >>> from hubbub import Study, run
-    >>> study = Study.parse('''
-    ... study.name = "example"
-    ... parties = {silos = 4, colluders = 1}
-    ... data = {source = "hubbub.datasets:heart", records = 740}
-    ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "full-batch"}
-    ... privacy = {epsilon = 1.0, delta = 1e-5}
-    ... ''')
-    >>> result = run(study)
+    >>> import hubbub
+    >>> rng = np.random.default_rng(0)
+    >>> def table():
+    ...     return rng.uniform(-1, 1, (50, 2)), np.arange(50) % 2
+    >>> silos = {"north": table(), "south": table(), "east": table()}
+    >>> result = hubbub.fit(silos, test=table(), epsilon=1, steps=2)
     >>> sorted(result.final)
     ['accuracy', 'auc', 'brier', 'calibration_slope', 'epsilon', 'loss', 'step']
     >>> print(result)  # doctest: +ELLIPSIS
-    example: 2 of 2 steps
+    fit: 2 of 2 steps
     epsilon ... at delta 1e-05 against the aggregator together with 1 silo
+    made public, since it was not stated: the number of records (150); how many ...
     loss ..., accuracy ..., auc ...
     """
 

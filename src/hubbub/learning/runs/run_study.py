@@ -195,14 +195,10 @@ def resume(
         StudyError, DataError, ModelError, BudgetError: as for `run`.
 
     >>> import contextlib, tempfile
-    >>> study = Study.parse('''
-    ... study.name = "example"
-    ... parties = {silos = 4, colluders = 1}
-    ... data = {source = "hubbub.datasets:heart", records = 740}
-    ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "full-batch"}
-    ... privacy = {epsilon = 1.0, delta = 1e-5}
-    ... ''')
+    >>> from dataclasses import replace
+    >>> from importlib import resources
+    >>> heart = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
+    >>> study = heart.changed(training=replace(heart.training, steps=2))
     >>> def stop(step, metrics):
     ...     raise KeyboardInterrupt
     >>> with tempfile.TemporaryDirectory() as home:

@@ -41,18 +41,11 @@ class TrainedModel:
         shape: of one record's features.
         standardisation: what features go through before the module; None if nothing.
 
-    >>> import tempfile
     >>> import hubbub
-    >>> study = Study.parse('''
-    ... study.name = "example"
-    ... parties = {silos = 4, colluders = 1}
-    ... data = {source = "hubbub.datasets:heart", records = 740}
-    ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 2, sampling = "full-batch"}
-    ... privacy = {epsilon = 1.0, delta = 1e-5}
-    ... ''')
-    >>> trained = hubbub.run(study).trained
-    >>> trained.predict(np.zeros((3, 26), dtype=np.float32)).shape, trained.classes
+    >>> rng = np.random.default_rng(0)
+    >>> silos = {name: (rng.uniform(-1, 1, (50, 2)), np.arange(50) % 2) for name in "abc"}
+    >>> trained = hubbub.fit(silos, epsilon=1, steps=2).trained
+    >>> trained.predict(np.zeros((3, 2), dtype=np.float32)).shape, trained.classes
     ((3,), ('0', '1'))
     """
 

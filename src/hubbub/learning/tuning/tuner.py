@@ -116,14 +116,8 @@ def tune(
         StudyError: the study's model, or its noise, is none that can be rehearsed here; or there
             are too few public records.
 
-    >>> study = Study.parse('''
-    ... study.name = "example"
-    ... parties = {silos = 4, colluders = 1}
-    ... data = {source = "hubbub.datasets:heart", records = 740}
-    ... model = {kind = "logistic", inputs = [26]}
-    ... training = {steps = 60, sample_rate = 0.2}
-    ... privacy = {epsilon = 1.0, delta = 1e-5}
-    ... ''')
+    >>> from importlib import resources
+    >>> study = Study.load(resources.files("hubbub.learning.datasets") / "heart.toml")
     >>> found = tune(study, draws=2)
     >>> len(found.candidates), found.chosen.mean >= found.candidates[-1].mean
     (76, True)

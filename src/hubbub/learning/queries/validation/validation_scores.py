@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hubbub.estimation.statistic import plain_values
 from hubbub.learning.queries.validation.noisy_table import (
     Array,
     Function,
@@ -77,9 +77,11 @@ class ValidationScores:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; what is not finite becomes None."""
         return {
-            "scores": {one.name: _plain(asdict(one)) for one in self.scores},
-            "calibration": None if self.calibration is None else _plain(asdict(self.calibration)),
-            "decisions": [_plain(asdict(decision)) for decision in self.decisions],
+            "scores": {one.name: plain_values(asdict(one)) for one in self.scores},
+            "calibration": None
+            if self.calibration is None
+            else plain_values(asdict(self.calibration)),
+            "decisions": [plain_values(asdict(decision)) for decision in self.decisions],
         }
 
 
@@ -200,13 +202,3 @@ def within_reach(table: NoisyTable, values: Array) -> Array:
     low = max(places[few_below], default=-1) + 1
     high = min(places[few_above], default=len(values)) - 1
     return np.clip(values, values[low], values[high]) if low < high else values
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value
