@@ -2,12 +2,12 @@
 
     python -m experiments.defaults [--small] [--runs 4]
 
-Linear models, by `tuning`'s batched rehearsals, which agree with `fit` (tests/tuning). Each
-draw splits a cohort anew, a quarter to score. Shown is what a model takes off the loss of knowing
-nothing: 1 is perfect, less than 0 is worse. *Best* is the best of 63 clips and rates on the very
-records that score it, which nobody can choose; *least clip* the best rate at the smallest clip,
-where all gradients have one length, as with automatic clipping (Bu et al. 2022); *former* Adam .1,
-clip 1, 60 steps, what hubbub had before the rule. The score is that of the rule and of no privacy:
+Linear models, by batched rehearsals that agree with `fit` (linear_rehearsals.py). Each draw splits
+a cohort anew, a quarter to score. Shown is what a model takes off the loss of knowing nothing: 1 is
+perfect, less than 0 is worse. *Best* is the best of 63 clips and rates on the very records that
+score it, which nobody can choose; *least clip* the best rate at the smallest clip, where all
+gradients have one length, as with automatic clipping (Bu et al. 2022); *former* Adam .1, clip 1, 60
+steps, what hubbub had before the rule. The score is that of the rule and of no privacy:
 AUC, R2, explained deviance or c-index. Cohorts on which the rule was found are not among these,
 but for hearts and breast cancers.
 """
@@ -25,13 +25,7 @@ from sklearn import datasets
 
 import hubbub
 from experiments.command import Shown, fill, options_of, parser_of
-from experiments.results import Table
-from hubbub.core.study.study import Study
-from hubbub.core.tabular.outcome import Outcome
-from hubbub.learning import metrics, survival_metrics
-from hubbub.learning.datasets import HEART_COLUMNS, HEART_SILOS, heart
-from hubbub.learning.study.usual_training import UsualTraining, squared_length, usual_training
-from hubbub.learning.tuning.linear_heads import (
+from experiments.linear_heads import (
     ClassHead,
     Hazards,
     LinearHead,
@@ -40,14 +34,20 @@ from hubbub.learning.tuning.linear_heads import (
     TwoClasses,
     head_of,
 )
-from hubbub.learning.tuning.linear_rehearsals import (
+from experiments.linear_rehearsals import (
     LinearModels,
     RehearsalLaw,
     Settings,
     rehearsed,
     with_bias,
 )
-from hubbub.learning.tuning.made_up_records import made_up_records
+from experiments.made_up_records import made_up_records
+from experiments.results import Table
+from hubbub.core.study.study import Study
+from hubbub.core.tabular.outcome import Outcome
+from hubbub.learning import metrics, survival_metrics
+from hubbub.learning.datasets import HEART_COLUMNS, HEART_SILOS, heart
+from hubbub.learning.study.usual_training import UsualTraining, squared_length, usual_training
 
 Array = NDArray[Any]
 KEY = ("cohort", "records", "epsilon", "silos")
@@ -108,7 +108,7 @@ def hearts() -> Cohort:
 
 
 def made_up(kind: str, seed: int) -> Cohort:
-    """50,000 records of a world that `hubbub.learning.tuning` makes up."""
+    """50,000 records of a made-up world."""
     study = Study.parse(
         f'study.name = "{kind}"\nparties = {{ silos = 5, colluders = 1 }}\n[data]\n'
         f'files = "{{name}}.csv"\n{TARGETS[kind]}\nrecords = 1000\n[data.columns]\n'

@@ -4,8 +4,8 @@
 
 Each folder has a `study.toml` and its files, as `init --tidy tidy` leaves them. Their records must
 be public. A fifth scores; clip, rate and noise are the study's at epsilon 1 and 4, the part for its
-validation taken off. Of patients the first record of each is taken. By the batched rehearsals of
-`hubbub.learning.tuning`, which agree with `fit`.
+validation taken off. Of patients the first record of each is taken. By
+batched rehearsals that agree with `fit` (linear_rehearsals.py).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.defaults import Cohort, telling
-from experiments.results import Table
-from hubbub.core.planning.study_queries import plan
-from hubbub.core.study import sources
-from hubbub.core.study.study import Study
-from hubbub.learning.study.usual_training import usual_for
-from hubbub.learning.tuning.linear_heads import Number, head_of
-from hubbub.learning.tuning.linear_rehearsals import (
+from experiments.linear_heads import Number, head_of
+from experiments.linear_rehearsals import (
     LinearModels,
     RehearsalLaw,
     Settings,
     rehearsed,
 )
+from experiments.results import Table
+from hubbub.core.planning.study_queries import plan
+from hubbub.core.study import sources
+from hubbub.core.study.study import Study
+from hubbub.learning.study.usual_training import usual_for
 
 Array = NDArray[Any]
 KEY = ("cohort", "epsilon")

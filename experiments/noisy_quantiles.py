@@ -20,10 +20,10 @@ from scipy.special import expit
 
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.defaults import cohort_of, draw_of, law_of
+from experiments.linear_heads import TwoClasses
+from experiments.linear_rehearsals import RehearsalLaw, with_bias
 from experiments.results import Table
 from hubbub.learning.study.usual_training import UsualTraining, usual_training
-from hubbub.learning.tuning.linear_heads import TwoClasses
-from hubbub.learning.tuning.linear_rehearsals import RehearsalLaw, with_bias
 
 Array = NDArray[Any]
 KEY = ("cohort", "records", "epsilon", "quantile")

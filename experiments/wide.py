@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 
 from experiments.command import Shown, fill, options_of, parser_of
 from experiments.defaults import law_of
-from experiments.results import Table
-from hubbub.learning import metrics
-from hubbub.learning.study.usual_training import UsualTraining, usual_training
-from hubbub.learning.tuning.linear_heads import TwoClasses
-from hubbub.learning.tuning.linear_rehearsals import (
+from experiments.linear_heads import TwoClasses
+from experiments.linear_rehearsals import (
     LinearModels,
     RehearsalLaw,
     Settings,
     rehearsed,
     with_bias,
 )
+from experiments.results import Table
+from hubbub.learning import metrics
+from hubbub.learning.study.usual_training import UsualTraining, usual_training
 
 Array = NDArray[Any]
 WORLDS = {  # flags, values, records

@@ -10,7 +10,6 @@ EXAMPLES = {
     "hubbub schema": "hubbub schema --out study.schema.json",
     "hubbub demo": "hubbub demo --out runs/demo",
     "hubbub plan": "hubbub plan study.toml",
-    "hubbub tune": "hubbub tune study.toml --made-up",
     "hubbub run": "hubbub run study.toml --out runs/first",
     "hubbub compare": "hubbub compare study.toml --repeats 5",
     "hubbub rehearse": "hubbub rehearse study.toml --repeats 5",

@@ -38,7 +38,6 @@ _GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "decide beforehand": {
         "plan_command": ("plan",),
-        "tune_command": ("tune",),
         "comparison_commands": ("compare", "rehearse"),
         "accounting_commands": ("epsilon", "delta", "noise"),
     },

@@ -143,7 +143,7 @@ def _model(made: Draft) -> list[str]:
 def _training(made: Draft) -> list[str]:
     usual = made.usual
     return [
-        "[training]                       # by a rule that fits most; hubbub tune tries others",
+        "[training]                       # by a rule that fits most studies",
         f"steps = {usual.steps}",
         'sampling = "poisson"',
         f"sample_rate = {usual.sample_rate:g}                # a record's chance to be in a batch",

@@ -300,7 +300,7 @@ def _warn_of_what_is_around(inputs: Array | None, epsilon: float) -> None:
         warnings.warn(
             f"expected one fit, got one of a search or a cross-validation: each of its fits costs "
             f"up to epsilon {epsilon:g}, they add up, and what is chosen by them is chosen by "
-            "private rows; choose on public or made-up records (hubbub tune, hubbub.rehearse), "
+            "private rows; choose on public or made-up records (hubbub.rehearse), "
             "then fit once",
             UncountedWarning,
             stacklevel=3,

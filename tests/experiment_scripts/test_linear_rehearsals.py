@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import hubbub
-from hubbub.core.tabular.outcome import Outcome
-from hubbub.learning.tuning.linear_heads import (
+from experiments.linear_heads import (
     ClassHead,
     Hazards,
     LinearHead,
@@ -17,12 +14,15 @@ from hubbub.learning.tuning.linear_heads import (
     Rate,
     TwoClasses,
 )
-from hubbub.learning.tuning.linear_rehearsals import (
+from experiments.linear_rehearsals import (
     RehearsalLaw,
     Settings,
     rehearsed,
     with_bias,
 )
+
+import hubbub
+from hubbub.core.tabular.outcome import Outcome
 
 SETTINGS = [Settings(clip_norm=0.4, steps=4, lr=0.03), Settings(clip_norm=5.0, steps=4, lr=0.05)]
 # Adam divides a gradient by its own size, so after many steps float32's rounding of a small one

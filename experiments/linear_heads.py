@@ -229,10 +229,7 @@ def head_of(study: Study) -> LinearHead:
     model, _ = learning_of(study)
     outcome = study.data.outcome
     if model.loss not in ("", HUBER):
-        raise StudyError(
-            f"expected a loss of hubbub's to choose settings for, got {model.loss!r}; try settings "
-            "with hubbub rehearse"
-        )
+        raise StudyError(f"expected a loss of hubbub's, got {model.loss!r}; leave model.loss out")
     if outcome is None:
         return TwoClasses() if model.outputs == 1 else ClassHead(outputs=model.outputs)
     if outcome.kind == COUNT or outcome.is_log_link:

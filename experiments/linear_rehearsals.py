@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.learning.tuning.linear_heads import Array, LinearHead
+from experiments.linear_heads import Array, LinearHead
 
 _DECAYS = {"constant": 0.0, "linear": 1.0}
 _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8  # Adam's, as a study has them by default
