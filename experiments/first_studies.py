@@ -32,6 +32,7 @@ from experiments.results import Table
 from hubbub.core.planning.study_queries import plan
 from hubbub.core.study import sources
 from hubbub.core.study.study import Study
+from hubbub.learning.study.training import learning_of
 from hubbub.learning.study.usual_training import usual_for
 
 Array = NDArray[Any]
@@ -112,7 +113,7 @@ def drawn(first: FirstStudy, settings: Settings, law: RehearsalLaw | None, seed:
     test, train = np.split(order, [len(order) // 5])
     free = RehearsalLaw(noise_multiplier=0.0, sample_rate=0.2, divisor=0.2 * len(train))
     known, random = first.targets[train], np.random.default_rng([1, seed])
-    begun = first.study.learning[0].intercept
+    begun = learning_of(first.study)[0].intercept
     models = rehearsed(
         head, first.inputs[train], known, [settings], law or free, random, intercept=begun
     )
