@@ -77,7 +77,7 @@ def leukaemia() -> Patients:
 
 def heart() -> Patients:
     """Patients of four hospitals; a column holds what is not missing."""
-    path = Path(hubbub.__file__).parent / "study" / "datasets" / "heart.csv"
+    path = Path(hubbub.__file__).parent / "learning" / "datasets" / "heart.csv"
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     site = {name: place for place, name in enumerate(sorted({row["dataset"] for row in rows}))}
