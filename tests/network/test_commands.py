@@ -707,6 +707,18 @@ def test_a_log_that_has_grown_large_begins_anew(tmp_path, monkeypatch):
     assert stat.S_IMODE(new.stat().st_mode) == 0o644
 
 
+def test_a_line_that_a_full_disk_has_torn_spoils_no_other(tmp_path, monkeypatch):
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    event_log.note("set-up")
+    with (tmp_path / "events.jsonl").open("a") as file:
+        file.write('{"time": 17')
+    event_log.note("set-up")
+    event_log.note("connected")
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert lines.pop(1) == '{"time": 17'
+    assert [json.loads(line)["event"] for line in lines] == ["set-up", "set-up", "connected"]
+
+
 def test_the_status_has_how_far_and_how_long_and_what_went_wrong(ask, tmp_path):
     event_log = EventLog(party="cleveland", folder=tmp_path)
     event_log.progress(10, 40, study="heart")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import __version__
-from hubbub.core.disk import PRIVATE, appending, write_all
+from hubbub.core.disk import PRIVATE, append_line
 
 COMMANDS = "commands.jsonl"
 _KEYS = "keys.toml"  # of a party's folder; the network's room need not be read to know it
@@ -65,8 +65,8 @@ class CommandLog:
         line: dict[str, Any] = {"time": time.time(), "process": os.getpid(), "actor": actor()}
         line["command"] = [_shown(word) for word in self.typed]
         text = json.dumps({**line, "version": __version__, **values})
-        with suppress(OSError), appending(home / COMMANDS, mode=PRIVATE) as file:
-            write_all(file, text.encode() + b"\n")
+        with suppress(OSError):
+            append_line(home / COMMANDS, text, mode=PRIVATE)
         if _SYSTEM.exists():
             syslog.openlog("hubbub", facility=syslog.LOG_AUTHPRIV)
             syslog.syslog(f"{home.resolve()}: {text}")

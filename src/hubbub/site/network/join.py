@@ -190,6 +190,7 @@ class _Joined:
         self._once, self._heard = once, time.monotonic()
         self._endpoint: Endpoint | None = None
         self._silent = self._ended = False
+        self._approved = party_folder.approved
         self._gone = False  # the aggregator has said goodbye, and has asked nothing since
         self._reached = relay
         self._named = self._relay() or relay
@@ -213,6 +214,7 @@ class _Joined:
         while not until():
             self._line.step(_STEP)
             endpoint.look()
+            self._await_approved()
             if self._once is not None and self._is_done(endpoint, self._once):
                 self._ended = True
                 return
@@ -222,6 +224,12 @@ class _Joined:
                 self._log.note("moved")
                 return
             self._listen()
+
+    def _await_approved(self) -> None:
+        """Where a study is done and another was approved since, that is waited for."""
+        before, self._approved = self._approved, self._site.approved
+        if self._log.current("state") == DONE and self._approved - before:
+            self._log.state(state=WAITING)
 
     def _is_done(self, endpoint: Endpoint, patience: float) -> bool:
         """Whether nothing is left to do here for now.

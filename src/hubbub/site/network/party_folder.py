@@ -422,6 +422,11 @@ class PartyFolder:
         imported_code.bind(approved_study, approval.hashes)
         return approved_study
 
+    @property
+    def approved(self) -> set[str]:
+        """The names of the files of approved studies, of whichever roster."""
+        return {path.name for path in (self.home / APPROVED).glob("*.toml")}
+
     def studies(self) -> list[Study]:
         """All approved studies of the roster that is here."""
         paths = sorted((self.home / APPROVED).glob("*.toml"))

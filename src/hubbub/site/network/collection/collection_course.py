@@ -25,7 +25,7 @@ from hubbub.site.network.event_log import WAITING
 from hubbub.site.network.requests import Requests
 
 _PAUSE = 5.0  # seconds between two looks at who is there
-_LONGEST_PAUSE = 600.0  # until one that has refused is asked again
+_LONGEST_PAUSE = 60.0  # until one that has refused is asked again: `join --once` waits longer
 Due = dict[int, tuple[Call, list[bytes]]]
 
 
