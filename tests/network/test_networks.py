@@ -242,8 +242,10 @@ class Authority:
         """Whose key it is, by whose key it is signed, and what it may do."""
         own, issuer = (one.public_key() for one in (key, self._key))
         uses = dict.fromkeys(
-            ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-            + ("encipher_only", "decipher_only", "crl_sign"),
+            (
+                *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+                *("encipher_only", "decipher_only", "crl_sign"),
+            ),
             False,
         )
         return [
