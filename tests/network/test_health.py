@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hubbub.core.errors import BudgetError, IntegrityError
+from hubbub.core.errors import BudgetError, IntegrityError, UserError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.site.network import monitor
@@ -251,6 +251,21 @@ def test_a_study_that_is_approved_after_the_last_one_ended_is_waited_for(gather:
         False,
         {"state": "waiting", "reason": "not connected: nobody listens"},
     )
+
+
+def test_signs_of_life_alone_keep_nobody_who_came_once(gather: Any) -> None:
+    """They are asked of who has refused, too, which has nothing to wait for."""
+    parties = gather()
+    ann = parties.seats["ann"]
+    joined = _Joined(
+        parties.sites["ann"], Relay.of("tls://hub"), Machine(), EventLog(party="ann"), None
+    )
+    joined._endpoint, joined._heard = ann, -1e9
+    joined._answer(request(Call.PING, SESSION, []))
+    with pytest.raises(UserError, match="it was not heard"):
+        joined._is_done(ann, 120.0)
+    joined._answer(request(Call.COLLECT_REST, SESSION, [b"junk"]))
+    assert not joined._is_done(ann, 120.0)
 
 
 def test_who_refuses_in_the_middle_of_a_study_is_not_called_at_work(tmp_path: Path) -> None:

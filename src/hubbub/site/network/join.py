@@ -22,6 +22,7 @@ from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import sources
 from hubbub.core.study.study import Study
 from hubbub.site.network.endpoint import Endpoint
+from hubbub.site.network.envelope import is_bare
 from hubbub.site.network.event_log import (
     CONNECTING,
     DONE,
@@ -272,7 +273,8 @@ class _Joined:
         try:
             return self._endpoint.answer(request)
         finally:
-            self._heard = time.monotonic()
+            if not is_bare(request):  # a sign of life is asked of who has refused, too
+                self._heard = time.monotonic()
 
     def _largest_request(self) -> int:
         """Bytes of what may be asked."""
