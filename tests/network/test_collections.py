@@ -294,18 +294,16 @@ def test_a_party_that_refuses_is_asked_less_and_less_often(tmp_path: Path) -> No
 def test_who_refused_and_went_away_is_asked_at_once_when_it_comes_again(tmp_path: Path) -> None:
     """Its people approve the study late, and do not wait ten minutes."""
     parties = Consortium.gather(tmp_path, asking())
-    late, clock, away = parties.sites["hungary"], Time(), []
+    late, clock = parties.sites["hungary"], Time()
     late.withdraw(parties.study.id)
 
     def there(name: str) -> bool:
-        if name != "hungary" or clock.wall() < 1000.0 or away:
-            return True
-        away.append(clock.wall())
-        late.approve(parties.study, parties.aggregator.roster)
-        return False
+        if clock.wall() >= 700.0 and not late.approves(parties.study.id):
+            late.approve(parties.study, parties.aggregator.roster)
+        return name != "hungary" or not 700.0 <= clock.wall() < 720.0
 
     assert collect(parties, seated(parties, there), until=1e6, clock=clock) is not None
-    assert away[0] < clock.wall() < away[0] + 30.0
+    assert 720.0 <= clock.wall() < 760.0
 
 
 class GoesOnError(Exception):
