@@ -17,15 +17,23 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 def write(name: str, rows: Sequence[Any], command: str, *, fresh: bool) -> None:
-    """Put rows, which are dataclasses, into results/NAME.csv: anew, or after what is there."""
+    """Put rows, which are dataclasses, into results/NAME.csv: anew, or after other commands' rows.
+
+    What the same command has put there before is measured anew, and goes.
+    """
     path = RESULTS / f"{name}.csv"
-    fresh = fresh or not path.exists()
     plain = [{**_rounded(asdict(one)), **_about(command)} for one in rows]
-    with path.open("w" if fresh else "a", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(plain[0]), lineterminator="\n")
-        if fresh:
-            table.writeheader()
-        table.writerows(plain)
+    kept = [] if fresh or not path.exists() else _of_others(path, plain[0]["command"])
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, list(plain[0]), lineterminator="\n", extrasaction="ignore")
+        table.writeheader()
+        table.writerows([*kept, *plain])
+
+
+def _of_others(path: Path, command: str) -> list[dict[str, str]]:
+    """The rows of other commands."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [row for row in csv.DictReader(file) if row["command"] != command]
 
 
 def _about(command: str) -> dict[str, Any]:

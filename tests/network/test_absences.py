@@ -6,6 +6,8 @@ how long, is drawn from a seed, and no draw of noise moves it.
 
 from __future__ import annotations
 
+import csv
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +46,21 @@ def test_p29_of_67_thin_silos_three_are_away_and_one_attempt_in_twenty_is_lost_a
     made = run(tmp_path, nodes, silos=67, away=3, seconds=600.0, steps=200, noise=noise)
     assert made.attempts == 200
     assert made.lost_percent <= 5.0
+
+
+def test_a_row_that_is_measured_anew_takes_the_place_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks.network import table
+
+    @dataclass
+    class Row:
+        seconds: float
+
+    monkeypatch.setattr(table, "RESULTS", tmp_path)
+    for seconds, command in ((1.0, "step --hidden 3"), (2.0, "step --hidden 9")) * 2:
+        table.write("x", [Row(seconds)], command, fresh=False)
+    table.write("x", [Row(5.0)], "step --hidden 3", fresh=False)
+    with (tmp_path / "x.csv").open(newline="") as file:
+        rows = [(row["seconds"], row["command"].split()[-1]) for row in csv.DictReader(file)]
+    assert rows == [("2.0", "9"), ("5.0", "3")]

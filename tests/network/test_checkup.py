@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hubbub.core.errors import DataError
+from hubbub.core.protocol.primitives.wire import VERSION
 from hubbub.desk.cli.main import main
 from hubbub.site.network import checkup as checkups
 from hubbub.site.network.aggregator_process import RelayFiles
@@ -94,6 +95,7 @@ def test_all_is_well_and_nothing_is_written(
     text = json.dumps(said)
     assert "logged in at tls://127.0.0.1" in text
     assert "365 days left" in text or "364 days left" in text
+    assert f"wire {VERSION}" in text
 
 
 def test_a_node_has_no_records_to_look_at(there: Everybody) -> None:

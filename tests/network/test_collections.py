@@ -290,6 +290,22 @@ def test_a_party_that_refuses_is_asked_less_and_less_often(tmp_path: Path) -> No
     assert 4 < len(refusals) < 15, "in twenty minutes, not 240 times"
 
 
+@pytest.mark.slow
+def test_who_refused_and_went_away_is_asked_at_once_when_it_comes_again(tmp_path: Path) -> None:
+    """Its people approve the study late, and do not wait ten minutes."""
+    parties = Consortium.gather(tmp_path, asking())
+    late, clock = parties.sites["hungary"], Time()
+    late.withdraw(parties.study.id)
+
+    def there(name: str) -> bool:
+        if clock.wall() >= 700.0 and not late.approves(parties.study.id):
+            late.approve(parties.study, parties.aggregator.roster)
+        return name != "hungary" or not 700.0 <= clock.wall() < 720.0
+
+    assert collect(parties, seated(parties, there), until=1e6, clock=clock) is not None
+    assert 720.0 <= clock.wall() < 760.0
+
+
 class GoesOnError(Exception):
     """The aggregator asks and asks."""
 

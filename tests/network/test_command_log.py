@@ -41,6 +41,15 @@ def test_a_command_is_noted_before_it_runs_and_how_it_ended(home):
     assert begun["process"] == ended["process"]
 
 
+def test_a_line_that_a_full_disk_has_torn_spoils_no_other(home):
+    with (home / command_log.COMMANDS).open("a") as file:
+        file.write('{"time": 17')
+    assert main(["approve", "nowhere.toml", "--home", str(home), "--yes"]) == 2
+    written = (home / command_log.COMMANDS).read_text().splitlines()
+    assert written.pop(1) == '{"time": 17'
+    assert [json.loads(line).get("exit_code") for line in written] == [0, None, 2]
+
+
 def test_a_cap_is_noted_in_the_folder_whose_ledger_it_is(home):
     ledger = str(home / "ledger.sqlite")
     assert main(["budget", "set", ledger, "--epsilon", "8", "--delta", "1e-5", "--new"]) == 0
@@ -115,7 +124,7 @@ def test_a_full_disk_costs_the_line_and_no_command(home, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(command_log, "appending", full)
+    monkeypatch.setattr(command_log, "append_line", full)
     assert (
         main(
             ["budget", "set", str(home / "l.sqlite"), "--epsilon", "8", "--delta", "1e-5", "--new"]

@@ -18,12 +18,14 @@ import pytest
 import tomli_w
 
 from hubbub.core.errors import UserError
+from hubbub.core.protocol.primitives.identity import Keys
 from hubbub.core.study.study import Study
 from hubbub.desk.cli import network_commands
 from hubbub.desk.cli.command_log import COMMANDS
 from hubbub.desk.cli.main import main
 from hubbub.site.network.event_log import EventLog
 from hubbub.site.network.folder_lock import alone
+from hubbub.site.network.key_files import read_roster, roster_of
 from hubbub.site.network.party_folder import PartyFolder
 from network.consortium import HOSPITALS, table
 from network.lines import wait
@@ -305,10 +307,32 @@ def test_a_new_roster_takes_the_place_of_the_old_one_if_so_said(ask, command, ho
     study["parties"]["roster"] = said["digest"]
     (home / "study.toml").write_text(tomli_w.dumps(study))
     refuses(command, *approval(home, "cleveland", "--json"), says="--new-roster")
-    ask(*approval(home, "cleveland", "--new-roster"))
+    event_log = EventLog(party="cleveland", folder=home / "cleveland")
+    event_log.progress(3, 40, study="a consortium", attempts=3)
+    code, _, err = command(*approval(home, "cleveland", "--new-roster"))
+    assert code == 0
+    assert "with this roster a consortium (3 attempts made) will not go on: " in err
+    assert "a training starts over at step 0 under its new id" in err
+    assert "the ledger and finished results stay, and statistics are asked anew" in err
+    assert command(*approval(home, "cleveland", "--new-roster"))[::2] == (0, ""), "nothing new"
     folder = PartyFolder.opened(home / "cleveland")
     assert folder.roster.digest.hex() == said["digest"]
     assert [one.parties.roster for one in folder.studies()] == [said["digest"]]
+
+
+def test_a_study_that_is_over_is_not_lost_with_another_roster(ask, home):
+    for name in ("cleveland", "aggregator"):
+        ask(*approval(home, name))
+    study = Study.load(home / "study.toml")
+    former = read_roster(home / "roster.toml")
+    other = roster_of([*former.parties[:-1], Keys.generate("node-1", "node").networked().identity])
+    silo, aggregator = (PartyFolder.opened(home / name) for name in ("cleveland", "aggregator"))
+    assert silo.ended_by(other) == aggregator.ended_by(other) == [study]
+    assert silo.ended_by(former) == []
+    (silo.home / "models" / study.id.hex()[:16]).mkdir(parents=True)
+    aggregator.run(study.id).mkdir(parents=True)
+    (aggregator.run(study.id) / "evidence.json").touch()
+    assert silo.ended_by(other) == aggregator.ended_by(other) == []
 
 
 # Passphrases --------------------------------------------------------------------------------
@@ -705,6 +729,18 @@ def test_a_log_that_has_grown_large_begins_anew(tmp_path, monkeypatch):
     assert old.stat().st_size < 1200
     assert json.loads(new.read_text().splitlines()[-1])["step"] == 29
     assert stat.S_IMODE(new.stat().st_mode) == 0o644
+
+
+def test_a_line_that_a_full_disk_has_torn_spoils_no_other(tmp_path, monkeypatch):
+    event_log = EventLog(party="cleveland", folder=tmp_path)
+    event_log.note("set-up")
+    with (tmp_path / "events.jsonl").open("a") as file:
+        file.write('{"time": 17')
+    event_log.note("set-up")
+    event_log.note("connected")
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert lines.pop(1) == '{"time": 17'
+    assert [json.loads(line)["event"] for line in lines] == ["set-up", "set-up", "connected"]
 
 
 def test_the_status_has_how_far_and_how_long_and_what_went_wrong(ask, tmp_path):

@@ -59,7 +59,7 @@ def test_an_event_arrives_as_the_event_log_has_it(collector, tmp_path):
     with exported("cleveland", lambda _: None) as send:
         event_log = EventLog(party="cleveland", folder=tmp_path, tell=send)
         event_log.note("step", step=3, steps=20, epsilon=0.25, seconds=1.5)
-        event_log.warn("missing", whom="hungary", deadline=60.0, then="it is left out")
+        event_log.warn("missing", whom="hungary", count=1, deadline=60.0, then="it is left out")
     sent = [
         (_attributes(batch.resource), record)
         for request in collector

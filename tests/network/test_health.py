@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from hubbub.core.errors import BudgetError, IntegrityError
+from hubbub.core.errors import BudgetError, IntegrityError, UserError
 from hubbub.core.ledger.entry import Cap
 from hubbub.core.session.ask import AbsentError, Call
 from hubbub.site.network import monitor
 from hubbub.site.network.coordinator import WaitedError
 from hubbub.site.network.envelope import request
-from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.event_log import EventLog, last_status
 from hubbub.site.network.join import Machine, _Joined
 from hubbub.site.network.monitor import health, monitored
 from hubbub.site.network.nats.address import Relay
@@ -235,6 +235,48 @@ def test_a_study_whose_aggregator_has_left_does_not_go_on_because_a_line_comes_b
     assert states[-1] == "training"
 
 
+def test_a_study_that_is_approved_after_the_last_one_ended_is_waited_for(gather: Any) -> None:
+    """Until then a party without a line is well, and from then on it is not."""
+    parties, others = gather(), gather(study={"name": "theirs"})
+    log, folder = EventLog(party="ann"), parties.sites["ann"]
+    joined = _Joined(folder, Relay.of("tls://hub"), Machine(), log, None)
+    log.line(False, "nobody listens")
+    log.over()
+    joined._await_approved()
+    assert health(log.known()) == (True, {"state": "done"})
+    name = f"{others.study.id.hex()}.toml"
+    (folder.home / "approved" / name).write_text(others.study.as_toml())
+    joined._await_approved()
+    assert health(log.known()) == (
+        False,
+        {"state": "waiting", "reason": "not connected: nobody listens"},
+    )
+
+
+def test_signs_of_life_alone_keep_nobody_who_came_once(gather: Any) -> None:
+    """They are asked of who has refused, too, which has nothing to wait for."""
+    parties = gather()
+    ann = parties.seats["ann"]
+    joined = _Joined(
+        parties.sites["ann"], Relay.of("tls://hub"), Machine(), EventLog(party="ann"), None
+    )
+    joined._endpoint, joined._heard = ann, -1e9
+    joined._answer(request(Call.PING, SESSION, []))
+    with pytest.raises(UserError, match="it was not heard"):
+        joined._is_done(ann, 120.0)
+    joined._answer(request(Call.COLLECT_REST, SESSION, [b"junk"]))
+    assert not joined._is_done(ann, 120.0)
+
+
+def test_who_refuses_in_the_middle_of_a_study_is_not_called_at_work(tmp_path: Path) -> None:
+    log = EventLog(party="ann", folder=tmp_path)
+    log.progress(3, 10)
+    log.state(refusing="ledger: it cannot be written")
+    assert (log.known()["state"], last_status(tmp_path)["state"]) == ("refusing", "refusing")
+    log.state(refusing="")
+    assert (log.known()["state"], last_status(tmp_path)["state"]) == ("training", "training")
+
+
 def test_the_page_says_503_and_metrics_count_it() -> None:
     log, port = EventLog(party="ann"), free_port()
     log.state(state="waiting", connected=True, refusing="ledger: it cannot be written")
@@ -268,6 +310,8 @@ def test_the_aggregator_tells_who_is_left_out_and_who_refuses(gather: Any) -> No
 def test_alerts_are_about_numbers_that_there_are() -> None:
     kinds = {**monitor._COUNTERS, **monitor._GAUGES}
     shown = {name for name, _ in kinds.values()} | {"hubbub_state"}
-    asked = set(re.findall(r"\bhubbub_\w+", ALERTS.read_text()))
+    text = ALERTS.read_text()
+    asked = set(re.findall(r"\bhubbub_\w+", text))
+    assert set(re.findall(r'state="(\w+)"', text)) <= set(monitor._STATES)
     assert {"hubbub_refusing", "hubbub_left_out", "hubbub_last_progress_timestamp_seconds"} <= asked
     assert asked <= shown

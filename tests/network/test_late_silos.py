@@ -97,6 +97,18 @@ def test_one_more_missing_and_there_is_no_session(gather: Any) -> None:
     assert parties.rows("ann") == []
 
 
+def test_of_many_that_are_silent_one_line_names_the_first_and_counts_the_rest(gather: Any) -> None:
+    parties = gather(names=FIVE, parties=PART)
+    for name in FIVE[1:]:
+        parties.stop(name)
+    with pytest.raises(WaitedError, match=r"bob.*cyn.*dan.*eve"):
+        parties.serve(timeouts=replace(at_once(), waiting=0.0))
+    (missing,) = [line for line in parties.said if "did not answer" in line]
+    assert missing == "bob, cyn, dan and 1 more did not answer within 20 s: it is not there"
+    (waiting,) = [line for line in parties.said if line.startswith("waiting for")]
+    assert waiting.startswith("waiting for bob, cyn, dan and 1 more (it is not there; ")
+
+
 def test_no_session_is_without_a_compute_node(gather: Any) -> None:
     """To choose among nodes could be to leave the honest one out."""
     parties = gather(2, names=FIVE, parties=PART)

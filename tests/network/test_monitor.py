@@ -66,7 +66,8 @@ def samples(text: str) -> dict[str, tuple[str, float]]:
         ({"state": "waiting", "connected": True}, True),
         ({"state": "training", "connected": True}, True),
         ({"state": "done", "connected": True}, True),
-        ({"state": "done", "connected": False}, False),
+        ({"state": "done", "connected": False}, True),  # the relay ended with its aggregator
+        ({"state": "waiting", "connected": False}, False),
         ({"state": "lost", "connected": True, "last_error": "silence"}, False),
     ],
 )
@@ -97,7 +98,7 @@ def test_counters_are_counters_and_gauges_gauges() -> None:
         "hubbub_step": ("gauge", 2.0),
         "hubbub_steps": ("gauge", 4.0),
         "hubbub_epsilon": ("gauge", 0.5),
-        **dict.fromkeys(("connecting", "waiting", "lost", "done"), ("gauge", 0.0)),
+        **dict.fromkeys(("connecting", "waiting", "refusing", "lost", "done"), ("gauge", 0.0)),
         "training": ("gauge", 1.0),
     }
     assert 'hubbub_epsilon{party="ann"}' in text
@@ -232,21 +233,23 @@ def test_a_study_shows_its_health_and_nothing_of_a_record(
         pages.append(get(port, "/metrics")[1])
         server.join(60)
         pages.append(get(port, "/metrics")[1])
-        wait(lambda: get(port, "/healthz")[0] == 503)  # the relay ended with the aggregator
+        # The relay ended with the aggregator, and nothing is left to do.
+        wait(lambda: 'hubbub_connected{party="ann"} 0.0' in get(port, "/metrics")[1])
+        assert get(port, "/healthz")[0] == 200
         pages += [get(port, "/healthz")[1]]
     everybody.end()
     found = samples(pages[1])
     assert found["hubbub_attempts_answered_total"] == ("counter", 4.0)
     assert found["hubbub_steps"] == ("gauge", 4.0)
     assert found["hubbub_bytes_sent_total"][1] > 0
-    assert json.loads(pages[2])["reason"].startswith("not connected: ")
+    assert json.loads(pages[2]) == {"state": "done"}
 
     logged = (party_folder.home / "events.jsonl").read_text()
     assert capsys.readouterr().out == logged  # `join --json` prints the same lines
     assert [json.loads(line) for line in logged.splitlines()] == lines
     text = "".join([logged, (party_folder.home / "status.json").read_text(), *pages])
     assert {"epsilon", "session", "answered", "closed"} <= set(re.findall(r"\w+", text))
-    seen = numbers(re.sub(r'"time": [\d.]+|/[\w./-]+', "", text))
+    seen = numbers(re.sub(r'"(time|session)": "?[\w.]+|/[\w./-]+', "", text))
     assert not seen & {str(COUNT), CELL, "73193", "4177.0", f"{float(CELL):e}"}
     assert not any(abs(float(one) - COUNT) < 1 or abs(float(one) - 73193.5) < 1 for one in seen)
     assert seed_of(party_folder.keys) not in text

@@ -22,6 +22,7 @@ from cryptography.x509.oid import NameOID
 from hubbub.site.network.nats.address import Relay
 from hubbub.site.network.nats.login_trial import tried
 from hubbub.site.network.nats.proxy import Proxy as Address
+from hubbub.site.network.nats.tls import client_context
 from network import lines
 from network.lines import NAMES, Relayed, asked, come, free_port, relayed, wait
 from network.test_proxies import VARIABLES, basic
@@ -189,10 +190,16 @@ def test_a_proxy_that_wants_ntlm_is_passed_by_cntlm_as_the_page_says(
 
 
 class Authority:
-    """A CA of a hospital's own, and the certificates that it makes as TLS is inspected."""
+    """A CA of a hospital's own, and the certificates that it makes as TLS is inspected.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: of the files.
+        strict: whether they have what Python 3.13 wants to see.
+    """
+
+    def __init__(self, folder: Path, *, strict: bool = True) -> None:
         self.folder, self._key = folder, ec.generate_private_key(ec.SECP256R1())
+        self._strict = strict
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, ISSUER)])
         self.path = folder / "ca.pem"
         self.path.write_bytes(self._pem(self._made(self._name, self._key, "", ca=True)))
@@ -227,7 +234,25 @@ class Authority:
         if host:
             names = x509.SubjectAlternativeName([x509.DNSName(host)])
             made = made.add_extension(names, critical=False)
+        for extension in self._identifiers(key, ca) if self._strict else ():
+            made = made.add_extension(extension, critical=isinstance(extension, x509.KeyUsage))
         return made.sign(self._key, hashes.SHA256())
+
+    def _identifiers(self, key: ec.EllipticCurvePrivateKey, ca: bool) -> list[x509.ExtensionType]:
+        """Whose key it is, by whose key it is signed, and what it may do."""
+        own, issuer = (one.public_key() for one in (key, self._key))
+        uses = dict.fromkeys(
+            (
+                *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+                *("encipher_only", "decipher_only", "crl_sign"),
+            ),
+            False,
+        )
+        return [
+            x509.SubjectKeyIdentifier.from_public_key(own),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer),
+            x509.KeyUsage(digital_signature=not ca, key_cert_sign=ca, **uses),
+        ]
 
     def _pem(self, certificate: x509.Certificate) -> bytes:
         return certificate.public_bytes(serialization.Encoding.PEM)
@@ -285,6 +310,45 @@ def test_a_proxy_that_inspects_tls_is_named_by_its_certificates_issuer(
     assert f"in a certificate issued by '{ISSUER}'; if a proxy here inspects TLS" in trial.why
     assert trial.certificate is not None, "for join --check"
     assert ("of the roster" in trial.why) is pinned
+
+
+def test_a_ca_without_key_identifiers_is_told_in_a_sentence_where_python_is_strict(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As it is from Python 3.13 on."""
+
+    def why_not(has_identifiers: bool, flags: int) -> str:
+        authority = Authority(tmp_path, strict=has_identifiers)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+        client = client_context(b"")
+        client.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        client.verify_flags |= flags
+        return shaken_hands(client, authority.context("localhost"))
+
+    assert why_not(True, ssl.VERIFY_X509_STRICT) == ""
+    assert why_not(False, 0) == ""
+    why = why_not(False, ssl.VERIFY_X509_STRICT)
+    assert why.startswith("expected a CA and certificates that keep RFC 5280, which Python 3.13")
+    assert "anew with key identifiers" in why
+    assert "a proxy here" not in why
+
+
+def shaken_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> str:
+    """Why a client does not believe a server that it meets in memory; nothing where it does."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(back, there, server_hostname="localhost"),
+        server.wrap_bio(there, back, server_side=True),
+    )
+    for _ in range(4):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                return str(error.args[1])
+    return ""
 
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

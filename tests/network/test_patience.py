@@ -316,6 +316,18 @@ def test_who_has_only_not_come_yet_is_looked_for_as_often_as_ever(gather: Any) -
     assert len(set(clock.slept)) == 1
 
 
+def test_who_refuses_before_anything_is_spent_is_asked_again_soon() -> None:
+    """It may have come late, and approve the study at last: nobody pays for the question."""
+    clock = Jumping()
+    patience = Patience(timeouts=Timeouts(clock=clock, ask_again=30.0), pause=2.0)
+    error = AbsentError({"bob": Absent(why="not-approved", said="no")})
+    for _ in range(10):
+        patience.wait(error, in_round=False)
+    assert clock.slept == [2.0, 4.0, 8.0, 16.0, *[30.0] * 6]
+    patience.wait(AbsentError(error.absent, begun=True), in_round=False)
+    assert clock.slept[-1] == 300.0
+
+
 def test_a_ledger_that_takes_no_row_is_told_before_a_session(gather: Any) -> None:
     ledger = gather().seats["ann"]._ledger
     head, rows = ledger.head, ledger.rows

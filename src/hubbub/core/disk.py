@@ -260,6 +260,18 @@ def appending(path: Path, *, mode: int = PUBLIC) -> BinaryIO:
     return _made(path, os.O_WRONLY | os.O_APPEND, mode)
 
 
+def append_line(path: Path, line: str, *, mode: int = PUBLIC) -> None:
+    """Add a line to a log; what a full disk or a crash has torn off before stays a line of its own.
+
+    Raises:
+        OSError: as for `appending`, or the disk is full.
+    """
+    with appending(path, mode=mode) as file, open_ordinary(path) as before:
+        before.seek(max(0, before.seek(0, os.SEEK_END) - 1))
+        is_torn = before.read(1) not in (b"", b"\n")
+        write_all(file, b"\n" * is_torn + line.encode() + b"\n")
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock that a file stands for; the system frees it when the process ends.

@@ -203,11 +203,15 @@ class Ledger:
 
     def entries(self, after: bytes | None = None) -> Iterator[Entry]:
         """The entries, oldest first; those after an earlier `head` if it is given."""
+        return (content for content in self.contents(after) if isinstance(content, Entry))
+
+    def contents(self, after: bytes | None = None) -> Iterator[Content]:
+        """What the rows say, as `entries`: charges, caps, studies let in or closed."""
         with self._lock:
             rows = self._chain.after(None)
         for row in rows[0 if after is None else self._place(rows, after) :]:
             content = self._parsed(row)
-            if isinstance(content, Entry):
+            if content is not None:  # as of the first row
                 yield content
 
     def _place(self, rows: list[Row], head: bytes) -> int:

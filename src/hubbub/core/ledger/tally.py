@@ -114,9 +114,9 @@ class Tally:
             count for one, count in counts.items() if kind is None or one.like(kind, times=_BOTH)
         )
 
-    def sessions(self, study: bytes) -> int:
-        """In how many sessions a study was run."""
-        return len({session.session for session in self._sessions if session.study == study})
+    def session_ids(self, study: bytes) -> set[bytes]:
+        """The sessions in which a study was run."""
+        return {session.session for session in self._sessions if session.study == study}
 
     @property
     def unit(self) -> str:

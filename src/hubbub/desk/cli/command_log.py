@@ -1,7 +1,8 @@
 """Who typed which command at a party: two lines each in `commands.jsonl` of the party's folder.
 
 The first says who (the user, whoever sudo says it was, and the login that the kernel remembers of
-the process whatever it became since), what and when; the second how it ended. The same lines go to
+the process whatever it became since), what, about which study, and when; the second how it ended.
+`hubbub ledger export --format csv` puts them beside a ledger's rows. The same lines go to
 the system's log where there is one, under `authpriv`, where the party's own user cannot alter them.
 A password in an address that was typed goes into neither, however it was spelt: of a word with an
 @, what follows the last one is kept, and of an address that is none, nothing. What is never typed
@@ -24,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from hubbub import __version__
-from hubbub.core.disk import PRIVATE, appending, write_all
+from hubbub.core.disk import PRIVATE, append_line
+from hubbub.core.errors import HubbubError
 
 COMMANDS = "commands.jsonl"
 _KEYS = "keys.toml"  # of a party's folder; the network's room need not be read to know it
@@ -46,11 +48,13 @@ class CommandLog:
 
     typed: Sequence[str]
     _options: argparse.Namespace | None = field(default=None, repr=False)
+    _study: dict[str, str] | None = field(default=None, repr=False)
 
     def begins(self, options: argparse.Namespace) -> None:
         """Note who has typed what, unless it only looks how a party is."""
         if self.typed[:1] != ["status"] and not getattr(options, "check", False):
             self._options = options
+            self._study = _study(options) if _home(options) else None
             self._note()
 
     def ends(self, code: int) -> None:
@@ -64,9 +68,11 @@ class CommandLog:
             return
         line: dict[str, Any] = {"time": time.time(), "process": os.getpid(), "actor": actor()}
         line["command"] = [_shown(word) for word in self.typed]
+        if self._study is not None:
+            line["study"] = self._study
         text = json.dumps({**line, "version": __version__, **values})
-        with suppress(OSError), appending(home / COMMANDS, mode=PRIVATE) as file:
-            write_all(file, text.encode() + b"\n")
+        with suppress(OSError):
+            append_line(home / COMMANDS, text, mode=PRIVATE)
         if _SYSTEM.exists():
             syslog.openlog("hubbub", facility=syslog.LOG_AUTHPRIV)
             syslog.syslog(f"{home.resolve()}: {text}")
@@ -96,6 +102,16 @@ def _name(user: int) -> str:
         return pwd.getpwuid(user).pw_name
     except KeyError:
         return str(user)
+
+
+def _study(options: argparse.Namespace) -> dict[str, str] | None:
+    """The study that a command is about; None if none can be read."""
+    from hubbub.core.study.study import Study
+
+    with suppress(HubbubError, AttributeError):
+        study = Study.load(options.study)
+        return {"id": study.id.hex(), "name": study.name}
+    return None
 
 
 def _home(options: argparse.Namespace | None) -> Path | None:

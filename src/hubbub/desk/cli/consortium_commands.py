@@ -6,6 +6,7 @@ import argparse
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from hubbub.desk.cli.output import (
     writing,
 )
 from hubbub.desk.cli.plan_command import show_plan
+from hubbub.site.network.event_log import last_status
 from hubbub.site.network.key_files import (
     fingerprint,
     read_identity,
@@ -263,6 +265,8 @@ def _approve(options: argparse.Namespace) -> int:
             f"sums are open, whose keys are here, of studies of another roster: {names}; nothing "
             "of them is answered with this one, and approve --withdraw erases their keys"
         )
+    if options.new_roster:
+        _warn_of_restarts(party_folder, roster)
     if not options.yes and not _asked(
         f"May {party_folder.name} take part in {study.name}?", options
     ):
@@ -275,6 +279,25 @@ def _approve(options: argparse.Namespace) -> int:
     result = {**named, "approved": True, "file": str(path), "warnings": list(plan(study).warnings)}
     answer(options, result, f"approved: {study.name}, id {study.id.hex()}")
     return 0
+
+
+def _warn_of_restarts(party_folder: PartyFolder, roster: Roster) -> None:
+    """Say what is lost with another roster, and what is not, before it is there."""
+    status: dict[str, Any] = {}
+    with suppress(UserError):
+        status = last_status(party_folder.home)
+    ended = [
+        f"{study.name} ({status['attempts']} attempts made)"
+        if study.name == status.get("study") and status.get("attempts")
+        else study.name
+        for study in party_folder.ended_by(roster)
+    ]
+    if ended:
+        warn(
+            f"with this roster {', '.join(ended)} will not go on: an id stands for the roster's "
+            "keys; a training starts over at step 0 under its new id, and what was spent stays "
+            "spent; the ledger and finished results stay, and statistics are asked anew"
+        )
 
 
 def _show(study: Study, roster: Roster, ledger: Path, hashes: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +29,9 @@ from hubbub.core.ledger.tally import Tally
 from hubbub.core.ledger.witness import Witness
 from hubbub.core.privacy import arguments
 from hubbub.core.privacy.reference_law import ReferenceLaw
+from hubbub.core.tabular.csv_text import csv_text
 from hubbub.desk.cli.ledger_books import LedgerBooks
+from hubbub.desk.cli.ledger_history import HEAD, LedgerHistory, moment, trail
 from hubbub.desk.cli.output import (
     add_command,
     answer,
@@ -58,15 +61,17 @@ def add_commands(commands: Any) -> None:
         metavar="FILE",
         help="statements that others kept (what `head` or `witness` printed with --json)",
     )
-    exporter = _action(actions, "export", "all entries, or what they cost, as JSON", _export)
+    words = "all entries, or what they cost, as JSON; or the party's audit trail, as CSV"
+    exporter = _action(actions, "export", words, _export)
     exporter.add_argument(
         "--format",
-        choices=("entries", "curve", "dp-event"),
+        choices=("entries", "curve", "dp-event", "csv"),
         default="entries",
         help="curve: epsilon at many deltas, from below and above, in place of the entries; "
-        "dp-event: the entries as dp-accounting's DpEvent, under add-remove",
+        "dp-event: the entries as dp-accounting's DpEvent, under add-remove; csv: rows and the "
+        "commands typed at this party in one order, with times, studies and the epsilon after each",
     )
-    _add_relation(exporter, "add-remove", default="add-remove")
+    _add_relation(exporter, "the cap's for csv, or add-remove", default=None)
     _action(actions, "head", "a signed statement of the newest row, for others to witness", _head)
     words = "sign a statement of another party's ledger, and remember it"
     witness = add_command(actions, "witness", words, _witness)
@@ -132,11 +137,10 @@ def _show(options: argparse.Namespace) -> int:
     with _existing(options.ledger) as ledger:
         books = LedgerBooks.of(ledger)
         tally, cap, head = ledger.tally, ledger.cap, ledger.head.hex()
-    usual = cap.delta if cap else 1e-5
-    delta = arguments.delta(usual if options.delta is None else options.delta)
-    relation = options.relation or (cap.relation if cap else "add-remove")
+    delta, relation = _counted(cap, options.delta, options.relation)
     counted = {"delta": delta, "relation": relation}
-    studies = [_spending(tally, study, delta, relation) for study in tally.studies()]
+    history = LedgerHistory.beside(options.ledger)
+    studies = [_spending(tally, study, delta, relation, history) for study in tally.studies()]
     spent = finite(tally.epsilon(delta=delta, relation=relation))
     if options.json:
         emit(
@@ -153,12 +157,7 @@ def _show(options: argparse.Namespace) -> int:
             }
         )
         return 0
-    rows = [
-        (study["study"][:16], str(study["steps"]), str(study["sessions"]), number(study["epsilon"]))
-        for study in studies
-    ]
-    if rows:
-        table(str(options.ledger), ("study", "steps", "sessions", "epsilon alone"), rows)
+    _show_studies(str(options.ledger), studies)
     counted_as = f"at delta {delta:g} ({relation})"
     say(f"spent in all: epsilon {number(spent)} {counted_as}, studies fixed before the first")
     if tally.unit == "patient":
@@ -174,12 +173,34 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _spending(tally: Tally, study: bytes, delta: float, relation: str) -> dict[str, Any]:
+def _show_studies(title: str, studies: list[dict[str, Any]]) -> None:
+    """A table; where it is known of any, with the name and the last day of a study."""
+    day = "last_session" if any(study["last_session"] for study in studies) else "approved"
+    known = [key for key in ("name", day) if any(study[key] for study in studies)]
+    rows = [
+        (
+            study["study"][: 8 if "name" in known else 16],
+            *(study[key] if key == "name" else study[key][:10] for key in known),
+            *(str(study["steps"]), str(study["sessions"]), number(study["epsilon"])),
+        )
+        for study in studies
+    ]
+    head = ("study", *(key.replace("_", " ") for key in known), "steps", "sessions")
+    if rows:
+        table(title, (*head, "epsilon alone"), rows, texts=1 + len(known))
+
+
+def _spending(
+    tally: Tally, study: bytes, delta: float, relation: str, history: LedgerHistory
+) -> dict[str, Any]:
     """What is shown of a study: what it alone would have cost."""
     return {
         "study": study.hex(),
+        "name": history.names.get(study, ""),
+        "approved": moment(history.approved.get(study)),
+        "last_session": moment(history.last_session(tally, study)),
         "steps": tally.attempts(study),
-        "sessions": tally.sessions(study),
+        "sessions": len(tally.session_ids(study)),
         "epsilon": finite(tally.epsilon(study=study, delta=delta, relation=relation)),
     }
 
@@ -216,16 +237,41 @@ def _export(options: argparse.Namespace) -> int:
             emit(ledger.tally.dp_event())
             return 0
         if options.format == "curve":
-            curve = ledger.tally.curve(options.relation)
+            relation = options.relation or "add-remove"
+            curve = ledger.tally.curve(relation)
             points = [
                 {"delta": delta, "epsilon_lower": finite(low), "epsilon_upper": finite(high)}
                 for delta, low, high in curve
             ]
-            emit({"head": ledger.head.hex(), "relation": options.relation, "curve": points})
+            emit({"head": ledger.head.hex(), "relation": relation, "curve": points})
+            return 0
+        if options.format == "csv":
+            _export_trail(ledger, options)
             return 0
         entries = [entry.to_dict() for entry in ledger.entries()]
         emit({"head": ledger.head.hex(), "entries": entries})
     return 0
+
+
+def _export_trail(ledger: Ledger, options: argparse.Namespace) -> None:
+    """What was typed and what was charged, one line each."""
+    cap, history = ledger.cap, LedgerHistory.beside(options.ledger)
+    delta, relation = _counted(cap, None, options.relation)
+    lines = list(trail(list(ledger.contents()), history, delta=delta, relation=relation))
+    if options.json:
+        emit({"head": ledger.head.hex(), "trail": lines})
+    else:
+        shown = [{**line, "epsilon": number(line["epsilon"], 6)} for line in lines]
+        sys.stdout.write(csv_text([HEAD, *(tuple(line.values()) for line in shown)]))
+
+
+def _counted(cap: Cap | None, delta: float | None, relation: str | None) -> tuple[float, str]:
+    """At which delta and relation epsilon is counted: as somebody says, or as the cap does."""
+    usual = cap.delta if cap else 1e-5
+    return (
+        arguments.delta(usual if delta is None else delta),
+        relation or (cap.relation if cap else "add-remove"),
+    )
 
 
 def _missing(options: argparse.Namespace) -> int:

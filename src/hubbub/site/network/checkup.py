@@ -26,6 +26,7 @@ from hubbub.core.errors import (
     with_extra,
 )
 from hubbub.core.protocol.primitives.identity import Roster
+from hubbub.core.protocol.primitives.wire import VERSION as WIRE
 from hubbub.core.study import imported_code, sources
 from hubbub.core.study.attested_roles import AttestedRole
 from hubbub.core.study.study import Study
@@ -325,7 +326,7 @@ def _versions(role: str) -> str:
     torch, nats = _version("torch"), _version("nats-py")
     if role == "silo" and torch is None:
         raise UserError(f"expected torch to be installed at a silo; {with_extra('learn,net')}")
-    libraries = {"hubbub": VERSION, "Python": platform.python_version()}
+    libraries = {"hubbub": VERSION, "wire": str(WIRE), "Python": platform.python_version()}
     libraries |= {"torch": torch or "none", "nats-py": nats or "none"}
     return ", ".join(f"{name} {version}" for name, version in libraries.items())
 

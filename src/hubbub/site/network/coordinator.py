@@ -35,6 +35,7 @@ from hubbub.core.tabular.standardisation import Standardisation
 from hubbub.core.verification.attestation.study_attestation import StudyAttestation
 from hubbub.site.attestation.devices import MachineAttester
 from hubbub.site.network.closing import StudyClosing
+from hubbub.site.network.event_log import few
 from hubbub.site.network.gathering import Gathering
 from hubbub.site.network.party_folder import COLLATERAL, PartyFolder
 from hubbub.site.network.patience import Patience, WaitedError  # noqa: F401 (it is met here)
@@ -162,8 +163,7 @@ class Coordinator:
                 lies += bool(liars) and not spared  # else the next try is without them
                 if lies >= _LIES:
                     raise self._unsound(lies, error, liars) from None
-                waiting = ", ".join(f"{n} ({one.said})" for n, one in error.absent.items())
-                self.requests.warn("waiting", parties=waiting)
+                self.requests.warn("waiting", parties=_why_absent(error))
                 self._patience.wait(error, in_round=False, check=self.check_approval)
             else:
                 count = len(rounds.attendance.silos) + len(self.requests.roster.nodes)
@@ -283,6 +283,14 @@ class Coordinator:
             What the silos say that answered; who did not is in the event log.
         """
         return self._closing.close(self.party_folder.keys, sessions, parameters)
+
+
+def _why_absent(error: AbsentError) -> str:
+    """Who is waited for, by reason; of many the first ones."""
+    names: dict[str, list[str]] = {}
+    for name, absent in error.absent.items():
+        names.setdefault(absent.said, []).append(name)
+    return ", ".join(f"{few(those)} ({said})" for said, those in names.items())
 
 
 def _blamed(liars: Sequence[Absent], colluders: int) -> str:

@@ -336,7 +336,8 @@ class Endpoint(ABC):
         self._leave((study_id, offer.purpose))
         self._sessions[study_id, offer.purpose] = state
         payload = json.dumps({"version": VERSION, **self.ready(study)}).encode()
-        self.event_log.note("session", study=study.name, purpose=offer.purpose)
+        named = {"study": study.name, "purpose": offer.purpose, "session": session.hex()}
+        self.event_log.note("session", **named)
         ready = self._frame(session, study_id, Tag.READY, payload)
         self._refusals.answered(study_id, Call.OPEN)
         return [ready, *state.party.take(Call.OPEN, [])()]

@@ -12,18 +12,17 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hubbub.core.disk import (
-    appending,
+    append_line,
     json_value,
     read_bytes,
     why_of,
-    write_all,
     write_text,
 )
 from hubbub.core.errors import UserError
@@ -36,6 +35,8 @@ Say = Callable[[str], None]
 Tell = Callable[[dict[str, Any]], None]
 # Where a party stands: no line yet, nobody to answer, at work, cut off, over.
 CONNECTING, WAITING, TRAINING, LOST, DONE = "connecting", "waiting", "training", "lost", "done"
+REFUSING = "refusing"  # shown of a party that waits or is at work, and cannot do its part
+_FEW = 3  # names in a line
 # What happened, and what to do, for people.
 _SENTENCES = {
     "session": "{study}: a session for {purpose} is being set up",
@@ -145,7 +146,7 @@ class EventLog:
             self._state.update(values)
             if self.folder is None:
                 return
-            whole = {"party": self.party, "time": time.time(), **self._state}
+            whole = {"party": self.party, "time": time.time(), **self._shown()}
             status = json.dumps(whole, indent=2) + "\n"
             with self._surviving():
                 write_text(self.folder / STATUS, status, durable=False)
@@ -199,7 +200,14 @@ class EventLog:
     def known(self) -> dict[str, Any]:
         """All of the state, as it is now."""
         with self._lock:
-            return dict(self._state)
+            return self._shown()
+
+    def _shown(self) -> dict[str, Any]:
+        """The state for people: whoever refuses is not at work, though a study goes on."""
+        shown = dict(self._state)
+        if shown.get("refusing") and shown.get("state") in (WAITING, TRAINING):
+            shown["state"] = REFUSING
+        return shown
 
     def add(self, **amounts: float) -> None:
         """Add to what is counted in the state, without writing it yet."""
@@ -217,7 +225,7 @@ class EventLog:
         line = {"time": time.time(), "level": level, "party": self.party, "event": event, **values}
         with self._lock, self._surviving():
             if self.folder is not None:
-                _append(self.folder / LOG, json.dumps(line) + "\n")
+                _append(self.folder / LOG, json.dumps(line))
         self.say(sentence(event, values))
         self.tell(line)
 
@@ -234,8 +242,17 @@ def _append(path: Path, line: str) -> None:
     """A line at the end of a log that everybody may read, or of a new one."""
     if path.exists() and path.stat().st_size > _LARGEST:
         path.replace(path.with_name(path.name + ".1"))
-    with appending(path) as file:
-        write_all(file, line.encode())
+    append_line(path, line)
+
+
+def few(names: Sequence[str]) -> str:
+    """Names in a line: the first ones, and how many more.
+
+    >>> few(["ann", "bob"]), few(["ann", "bob", "cyn", "dan", "eve"])
+    ('ann, bob', 'ann, bob, cyn and 2 more')
+    """
+    more = len(names) - _FEW
+    return ", ".join(names[:_FEW]) + (f" and {more} more" if more > 0 else "")
 
 
 def sentence(event: str, values: Mapping[str, Any]) -> str:

@@ -22,6 +22,7 @@ from hubbub.core.protocol.primitives.identity import Roster
 from hubbub.core.study import sources
 from hubbub.core.study.study import Study
 from hubbub.site.network.endpoint import Endpoint
+from hubbub.site.network.envelope import is_bare
 from hubbub.site.network.event_log import (
     CONNECTING,
     DONE,
@@ -190,6 +191,7 @@ class _Joined:
         self._once, self._heard = once, time.monotonic()
         self._endpoint: Endpoint | None = None
         self._silent = self._ended = False
+        self._approved = party_folder.approved
         self._gone = False  # the aggregator has said goodbye, and has asked nothing since
         self._reached = relay
         self._named = self._relay() or relay
@@ -213,6 +215,7 @@ class _Joined:
         while not until():
             self._line.step(_STEP)
             endpoint.look()
+            self._await_approved()
             if self._once is not None and self._is_done(endpoint, self._once):
                 self._ended = True
                 return
@@ -222,6 +225,12 @@ class _Joined:
                 self._log.note("moved")
                 return
             self._listen()
+
+    def _await_approved(self) -> None:
+        """Where a study is done and another was approved since, that is waited for."""
+        before, self._approved = self._approved, self._site.approved
+        if self._log.current("state") == DONE and self._approved - before:
+            self._log.state(state=WAITING)
 
     def _is_done(self, endpoint: Endpoint, patience: float) -> bool:
         """Whether nothing is left to do here for now.
@@ -264,7 +273,8 @@ class _Joined:
         try:
             return self._endpoint.answer(request)
         finally:
-            self._heard = time.monotonic()
+            if not is_bare(request):  # a sign of life is asked of who has refused, too
+                self._heard = time.monotonic()
 
     def _largest_request(self) -> int:
         """Bytes of what may be asked."""

@@ -21,6 +21,7 @@ from hubbub.site.network.event_log import (
     CONNECTING,
     DONE,
     LOST,
+    REFUSING,
     TRAINING,
     WAITING,
     EventLog,
@@ -30,7 +31,7 @@ _HOST = "127.0.0.1"
 _PATIENCE = 5.0  # seconds for a request
 _MOST_CONNECTIONS = 32
 _ROOM_SECONDS = 0.01  # until who came first is hung up on
-_STATES = (CONNECTING, WAITING, TRAINING, LOST, DONE)
+_STATES = (CONNECTING, WAITING, TRAINING, REFUSING, LOST, DONE)
 _WELL = (WAITING, TRAINING, DONE)
 # From the name in the state to that at Prometheus, and what it says. Counters begin with a process.
 _COUNTERS = {
@@ -59,7 +60,8 @@ _GAUGES = {
 def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, dict[str, str]]:
     """Whether a party is connected, can take part, and does so or waits; and what is wrong.
 
-    Who is missing at others, or waits for them, is no matter of this party's health.
+    A study that is done needs no line any more: the relay may have ended with its aggregator. Who
+    is missing at others, or waits for them, is no matter of this party's health.
 
     Args:
         state: as the event log has it, or `last_status` of another process.
@@ -71,7 +73,7 @@ def health(state: Mapping[str, Any], most_age: float = 4 * BEAT) -> tuple[bool, 
         return False, {"state": now, "reason": reason}
     if refusing := state.get("refusing"):
         return False, {"state": now, "reason": f"refuses to take part: {refusing}"}
-    if not state.get("connected"):
+    if not (state.get("connected") or now == DONE):
         return False, {"state": now, "reason": state.get("unconnected") or "not connected yet"}
     if now in _WELL:
         return True, {"state": now}

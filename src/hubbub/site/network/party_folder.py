@@ -53,6 +53,7 @@ from hubbub.core.study.extracts import extract
 from hubbub.core.study.extracts.extract import home_of
 from hubbub.core.study.study import Study
 from hubbub.core.verification.evidence.audit_result import write_audit
+from hubbub.core.verification.evidence.collecting import FILE as EVIDENCE
 from hubbub.site.network.approval_files import APPROVED, ApprovalFiles
 from hubbub.site.network.collection.kept_frames import KEY, open_keys
 from hubbub.site.network.folder_lock import alone
@@ -72,7 +73,7 @@ from hubbub.site.network.session_notes import SessionNotes
 
 KEYS, IDENTITY, ROSTER = "keys.toml", "identity.toml", "roster.toml"
 HOME = Path("hubbub-home")  # where a party's folder is, unless it is said
-AUDITS = "audits"
+AUDITS, MODELS = "audits", "models"
 RELAY, LEDGER, COLLATERAL = "relay", "ledger.sqlite", "collateral"
 _ID = re.compile(r"[0-9a-f]{64}")
 _T = TypeVar("_T")
@@ -422,6 +423,11 @@ class PartyFolder:
         imported_code.bind(approved_study, approval.hashes)
         return approved_study
 
+    @property
+    def approved(self) -> set[str]:
+        """The names of the files of approved studies, of whichever roster."""
+        return {path.name for path in (self.home / APPROVED).glob("*.toml")}
+
     def studies(self) -> list[Study]:
         """All approved studies of the roster that is here."""
         paths = sorted((self.home / APPROVED).glob("*.toml"))
@@ -433,6 +439,23 @@ class PartyFolder:
         return [
             approved for one in current if (approved := self.study(one, unread=True)) is not None
         ]
+
+    def ended_by(self, roster: Roster) -> list[Study]:
+        """Approved studies of the roster that is here which are not over, and end with another."""
+        here, ended = b"", []
+        with suppress(UserError):
+            here = read_roster(self.home / ROSTER).digest
+        for name in sorted(self.approved) if here != roster.digest else ():
+            with suppress(UserError):
+                study = Study.parse(text_of(self.home / APPROVED / name))
+                if study.parties.roster == here.hex() and not self._has_ended(study.id):
+                    ended.append(study)
+        return ended
+
+    def _has_ended(self, study: bytes) -> bool:
+        """Whether a study's end is seen here: a silo's model, the aggregator's evidence."""
+        model = self.home / MODELS / study.hex()[:16]
+        return model.is_dir() or (self.run(study) / EVIDENCE).is_file()
 
     def run(self, study: bytes) -> Path:
         """Where the aggregator keeps the run of a study."""

@@ -22,7 +22,7 @@ from hubbub.site.network.timeouts import Timeouts
 # Of the sums of one purpose: so many make up for a session, however long the study is. With a
 # study's four purposes and `MOST_FRUITLESS`, that is less than a study's graphs.
 _MOST_MADE_UP = 225
-_LONGEST = 150  # times the shortest pause, unless a try makes others pay: five minutes
+_LONGEST = 150  # times the shortest pause, once a session was begun: five minutes
 _PAID = 3  # doublings for a try that has made others pay
 
 
@@ -82,7 +82,11 @@ class Patience:
         if silent and not error.begun and not in_round:  # who has only not come yet costs nothing
             seconds = self.pause
         else:
-            seconds = 0.0 if in_round and not self._doublings else self._next_pause(error)
+            seconds = (
+                0.0
+                if in_round and not self._doublings
+                else self._next_pause(error, in_round=in_round)
+            )
             self._doublings += _PAID if error.charged else 1
             self._failed.update(error.absent.keys())
         if self._fruitless >= MOST_FRUITLESS:
@@ -94,10 +98,17 @@ class Patience:
             )
         self.timeouts.clock.sleep(seconds, check)
 
-    def _next_pause(self, error: AbsentError) -> float:
-        """Seconds; what makes others pay is tried a few times only."""
-        doubled = 2.0**self._doublings
-        return self.pause * (doubled if error.charged else min(doubled, _LONGEST))
+    def _next_pause(self, error: AbsentError, *, in_round: bool) -> float:
+        """Seconds; what makes others pay is tried a few times only.
+
+        Who refuses before a session is begun costs nobody: as soon as it can, it is let in.
+        """
+        doubled = self.pause * 2.0**self._doublings
+        if error.charged:
+            return doubled
+        free = not (error.begun or in_round)
+        longest = max(self.pause, self.timeouts.ask_again) if free else self.pause * _LONGEST
+        return min(doubled, longest)
 
     @property
     def _told(self) -> str:

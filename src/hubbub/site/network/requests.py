@@ -36,7 +36,7 @@ from hubbub.core.session.ask import (
 from hubbub.core.session.session_offer import OWN, REASONS
 from hubbub.site.network.engine import MOST_BYTES, Missing, Phase
 from hubbub.site.network.envelope import VersionError, read_answer, request
-from hubbub.site.network.event_log import EventLog
+from hubbub.site.network.event_log import EventLog, few
 from hubbub.site.network.size_limits import SizeLimits, word_limit
 from hubbub.site.network.timeouts import Timeouts
 
@@ -113,15 +113,23 @@ class Requests(Peers):
         alike = {key: request(call, session, parts) for key, parts in distinct.items()}
         blobs = {self.roster.name(index): alike[id(parts)] for index, parts in requests.items()}
         waiting = {self.roster.name(index): index for index in requests}
-        for party, blob in self._phase(call.name.lower(), blobs, deadline):
-            index = waiting.pop(party, None)
-            if index is None:  # nobody asked; whoever carries the answers made it up
-                continue
-            received += 0 if isinstance(blob, Missing) else len(blob)
-            answer = self._read(index, blob, blobs[party], deadline, self.largest_answer(call.name))
-            yield index, self._greeted(index, answer, session) if call is Call.OPEN else answer
-        for index in waiting.values():
-            yield index, self._read(index, Missing(), b"", deadline, 0)
+        silent: dict[str, list[str]] = {}  # by why
+        try:
+            for party, blob in self._phase(call.name.lower(), blobs, deadline):
+                index = waiting.pop(party, None)
+                if index is None:  # nobody asked; whoever carries the answers made it up
+                    continue
+                if isinstance(blob, Missing):
+                    yield index, self._missed(party, blob, silent)
+                    continue
+                received += len(blob)
+                answer = self._read(index, blob, blobs[party], self.largest_answer(call.name))
+                yield index, self._greeted(index, answer, session) if call is Call.OPEN else answer
+            for party, index in waiting.items():
+                yield index, self._missed(party, Missing(), silent)
+        finally:
+            for why, names in silent.items():
+                self.note_missing(names, deadline, why)
         self.event_log.add(
             bytes_sent=sum(map(len, blobs.values())),
             bytes_received=received,
@@ -137,9 +145,14 @@ class Requests(Peers):
         """Write down an event that somebody should look at."""
         self.event_log.warn(event, **values)
 
-    def note_missing(self, name: str, deadline: float, why: str) -> None:
-        """Write down who has not answered."""
-        self.warn("missing", whom=name, deadline=deadline, then=why)
+    def note_missing(self, names: Sequence[str], deadline: float, why: str) -> None:
+        """Write down, in one line, who has not answered in a phase for a reason."""
+        self.warn("missing", whom=few(names), count=len(names), deadline=deadline, then=why)
+
+    def _missed(self, name: str, missing: Missing, silent: dict[str, list[str]]) -> Absent:
+        """A party that did not answer, which is told of once the phase is over."""
+        silent.setdefault(missing.why, []).append(name)
+        return Absent(why="silent", said=f"{missing.why}; see that hubbub join runs there")
 
     def see_twice(self, name: str) -> None:
         """Hear that two processes take part as a party: what comes of it may be of either."""
@@ -217,14 +230,9 @@ class Requests(Peers):
             words = f"it runs hubbub {str(version)[:20]!r}, the aggregator {VERSION}"
             self.warn("version", whom=name, said=words)
 
-    def _read(
-        self, index: int, blob: bytes | Missing, asked: bytes, deadline: float, most: int
-    ) -> Answer:
+    def _read(self, index: int, blob: bytes, asked: bytes, most: int) -> Answer:
         """The parts of an answer of so many bytes at most, or why there are none."""
         name = self.roster.name(index)
-        if isinstance(blob, Missing):
-            self.note_missing(name, deadline, blob.why)
-            return Absent(why="silent", said=f"{blob.why}; see that hubbub join runs there")
         try:
             parts = read_answer(_no_larger(blob, most))
             refusal = self._refusal(index, parts, asked)

@@ -25,7 +25,7 @@ from hubbub.site.network.event_log import WAITING
 from hubbub.site.network.requests import Requests
 
 _PAUSE = 5.0  # seconds between two looks at who is there
-_LONGEST_PAUSE = 600.0  # until one that has refused is asked again
+_LONGEST_PAUSE = 600.0  # until one that has refused, and stays, is asked again
 Due = dict[int, tuple[Call, list[bytes]]]
 
 
@@ -136,14 +136,21 @@ class Collecting:
         return [self.box.collector.deposits[silo].deposit for silo in silos]
 
     def _greeted(self, due: Mapping[int, object]) -> list[int]:
-        """Of whom something is due, who is there; the others are told that nothing is."""
+        """Of whom something is due, who is there and asked; others are told that nothing is.
+
+        Who has refused and went away is asked as soon as it comes again.
+        """
         rest = {i: [self._receipt(i)] for i in self._everybody if i not in due}
-        now = self.requests.timeouts.clock.now()
-        pinged = {i: () for i in sorted(due) if now >= self._pauses.get(i, (0.0, 0.0))[0]}
-        there = [i for i, one in self._asked(Call.PING, pinged) if not isinstance(one, Absent)]
+        there = []
+        for index, one in self._asked(Call.PING, dict.fromkeys(sorted(due), ())):
+            if isinstance(one, Absent):
+                self._pauses.pop(index, None)
+            else:
+                there.append(index)
         for _ in self._asked(Call.COLLECT_REST, rest):
             pass
-        return there
+        now = self.requests.timeouts.clock.now()
+        return [i for i in there if now >= self._pauses.get(i, (0.0, 0.0))[0]]
 
     def _asked(
         self, call: Call, requests: Mapping[int, Sequence[bytes]]

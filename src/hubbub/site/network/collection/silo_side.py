@@ -109,7 +109,7 @@ class SiloSide(PartySide):
             # P30: on disk before it leaves, and no other leaves
             self.kept(asked.place.id).keep("deposit", *frames)
             self._log.answered()
-            self._log.note("deposited", study=asked.study.name)
+            self._log.note("deposited", study=asked.study.name, session=asked.place.id.hex())
             keep_pace(began, self._pace)
         return frames
 

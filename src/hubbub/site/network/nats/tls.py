@@ -28,6 +28,9 @@ TELL_DAYS = 30  # before it expires, people are told
 _DAYS, _RENEW_DAYS = 365, 90
 _DER = 2  # of `_ssl`
 _MOST_NAME = 80  # characters of an issuer's
+# OpenSSL's codes for what RFC 5280 asks of a CA, as to name its key: VERIFY_X509_STRICT, which is
+# on from Python 3.13.
+_STRICT = range(80, 94)
 _ISSUERS = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
 _NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hubbub relay")])
 
@@ -170,6 +173,12 @@ def _refused(why: str) -> ssl.SSLError:
 
 def _unbelieved(shown: bytes, error: ssl.SSLCertVerificationError) -> str:
     """Why a certificate is not that of a relay for which a public CA vouches."""
+    if error.verify_code in _STRICT:
+        return (
+            "expected a CA and certificates that keep RFC 5280, which Python 3.13 and later insist "
+            f"on, got: {error.verify_message}; have whoever runs the CA make its certificate and "
+            "the relay's anew with key identifiers and the uses of the key"
+        )
     said = "expected the relay's certificate from a CA that this machine trusts, got: "
     said += error.verify_message
     with suppress(ValueError):
