@@ -33,6 +33,11 @@ def body(seed: int = 1, rows: int = ROWS) -> list[str]:
     ]
 
 
+def numbered() -> list[str]:
+    """Rows that begin with a key."""
+    return [f"{k},{row.partition(',')[2]}" for k, row in enumerate(body())]
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -63,6 +68,7 @@ def note_of(made: Draft, name: str) -> str:
         ([HEAD, *body(), "---,---,---,---", "55.2,,3.1,0.33"], "nearly empty", 2),
         ([HEAD, *body()[:30], "Age, Sex,CRP ,Relapse", *body()[30:]], "names of the columns", 1),
         ([HEAD, "years,,mg/L,0/1", *body()], "units or labels", 1),
+        ([HEAD, *numbered(), "Mean,f,4.2,0.5", "Total,f,250.1,30"], "sums others up: Mean", 2),
         (["# exported by me, on Monday, at noon, twice", HEAD, *body()], "above the names", 0),
     ],
 )
@@ -79,6 +85,26 @@ def test_lines_that_are_no_records_are_named_and_in_no_draft(lines, what, lost):
 def test_a_last_record_with_gaps_is_a_record():
     table = read_raw(file_of([HEAD, *body(), "44,,,"]))
     assert len(table.rows) == ROWS + 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["age,smoker,note,relapse", *(f"{20 + k},{'yn'[k // 2 % 2]},,{k % 2}" for k in range(60))],
+        ["smoker,age,note,relapse", *(f"{'yn'[k // 2 % 2]},{20 + k},,{k % 2}" for k in range(60))],
+        ["dose,age,relapse", *(f"{'max' if k % 9 else 'min'},{k},{k % 2}" for k in range(60))],
+        [HEAD, *body()[:10], "91,,,0", "92,,,1"],
+    ],
+    ids=["no", "no at first", "full", "few"],
+)
+def test_records_with_gaps_and_such_words_are_records(lines):
+    assert len(read_raw(file_of(lines)).rows) == len(lines) - 1
+
+
+def test_an_empty_file_is_called_empty():
+    Path("elm.csv").write_bytes(b"")
+    first, *_ = read_raw(Path("elm.csv")).faults
+    assert first.what == "the file is empty"
 
 
 def test_a_spelling_that_next_to_no_row_has_is_no_class_and_is_left_out_of_copies():
@@ -269,6 +295,8 @@ def test_rows_that_hold_a_patient_s_values_apart_are_asked_about_and_joined():
     assert made.records == 120
     table = joined(read_raw(paths[0]), "record")
     assert table.rows[0][:3] == ("0", "baseline", in_parts(0)[1].split(",")[2])
+    stated = [",".join(cell or "NA" for cell in row.split(",")) for row in in_parts(0)]
+    assert joined(read_raw(file_of(stated)), "record").rows == table.rows
 
 
 def test_columns_without_a_value_beside_the_target_are_left_out_and_said():
