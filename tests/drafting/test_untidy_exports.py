@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -317,11 +318,14 @@ def test_visits_with_a_target_in_every_row_are_not_scattered():
 def test_a_terminal_is_asked_and_elsewhere_options_are_printed(monkeypatch, capsys):
     lines = [f"{HEAD},kin", *(f"{row},{k % 5 + 1}" for k, row in enumerate(body()))]
     words = ["init", str(file_of(lines)), "--target", "relapse"]
-    assert main(words) == 1
-    assert "--codes kin" in capsys.readouterr().out
+    assert main([*words, "--replace"]) == 1
+    assert "--target relapse --replace --codes kin" in capsys.readouterr().out
     assert not Path("study.toml").exists()
     typed = iter(["7", "2"])
     monkeypatch.setattr(drafting_commands.sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", Mock(side_effect=EOFError))
+    assert main(words) == 1
+    assert "nothing was written" in capsys.readouterr().out
     monkeypatch.setattr("builtins.input", lambda _: next(typed))
     assert main(words) == 0
     kin = next(one for one in Study.load("study.toml").data.columns if one.name == "kin")
