@@ -135,6 +135,13 @@ def test_limits_are_read_however_they_are_written(cell, number):
     assert measured(cell) == number
 
 
+@pytest.mark.parametrize(("separator", "sign"), [(";", "."), ("\t", ",")])
+def test_a_number_that_begins_with_0_has_no_thousands(separator, sign):
+    cells = [f"{k % 2}{sign}{405 + k}" for k in range(20)]
+    table = read_raw(file_of([f"id{separator}crp", *(f"x{separator}{cell}" for cell in cells)]))
+    assert table.plain("crp") == [cell.replace(",", ".") for cell in cells]
+
+
 def test_stata_s_missing_values_are_missing_and_shown_spellings_keep_a_column_a_number():
     assert is_missing(".a")
     assert not is_missing(".a", number=False)

@@ -24,8 +24,8 @@ _SENTINELS = frozenset({"-9", "-99", "-999", "-9999", "-99999"})
 _TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
 _FALSE_TRUE = ({"0", "false"}, {"1", "true"})
 _SPACES = "' \u00a0\u202f\u2019"
-_POINT = re.compile(rf"[+-]?\d{{1,3}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
-_COMMA = re.compile(rf"[+-]?\d{{1,3}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
+_POINT = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
+_COMMA = re.compile(rf"[+-]?[1-9]\d{{0,2}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
 _LIMIT = re.compile(
     r"(?:[<>\u2264\u2265]=? *|(?:under|over|above|below|(?:less|more) than|at least|up to|unter"
     r"|(?:ü|ue)ber|ab) +)([+-]?[\d.,].*)"
