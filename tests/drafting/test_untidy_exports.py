@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from hubbub import Study
+from hubbub.core.tabular.cell_rule import CellFault
 from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.cell_text import is_missing, measured
@@ -153,6 +154,15 @@ def test_stata_s_missing_values_are_missing_and_shown_spellings_keep_a_column_a_
     many = column_draft("x", [[*cells, *(f"about {k}" for k in range(40))]])
     assert many.column is None
     assert "numbers, but for 'about 0'" in many.why
+
+
+def test_a_remark_among_numbers_is_in_no_study_and_named_by_check():
+    remark = "fainted on the scale; call Mrs Miller"
+    cells = ["refused", remark, *(row.split(",")[2] for row in body())]
+    column = column_draft("crp", [cells]).column
+    assert column.missing == ("refused",)
+    assert isinstance(column.rule(remark), CellFault)
+    assert remark in column_draft("crp", [[*cells, remark, remark]]).column.missing
 
 
 def test_grades_with_a_plus_are_categories():
