@@ -9,6 +9,7 @@ import argparse
 import re
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,8 @@ def _init(options: argparse.Namespace) -> int:
     given = with_time(_answers(options), survey)
     if questions := open_questions(survey, given):
         if not options.json and sys.stdin.isatty():
-            return _init(_answered(options, questions))
+            with suppress(EOFError):  # who ends the input is told what to type
+                return _init(_answered(options, questions))
         return _ask(options, survey, questions)
     drafted = with_validation(replace(draft(survey, given), test_share=share, asked=asked))
     left_out: dict[str, int] = {}
@@ -292,6 +294,7 @@ def _again(options: argparse.Namespace, *more: str) -> str:
         elif listed:
             words += [f"--{name}", ",".join(listed)]
     words += ["--records-are-units"] if options.records_are_units else []
+    words += ["--replace"] if options.replace and "--replace" not in more else []
     words += ["--out", str(options.out)] if options.out != Path("study.toml") else []
     if options.tidy is not None and "--tidy" not in more:
         words += ["--tidy", str(options.tidy)]

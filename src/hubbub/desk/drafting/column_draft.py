@@ -22,6 +22,7 @@ from hubbub.desk.drafting.likely_units import apart, cannot_be, plausible, unit_
 NOT_RECORDED = "not recorded"
 _MOST_CATEGORIES = 20
 _LONGEST = 40  # letters of a category
+_LONGEST_MARK = 20  # letters, beyond which what few cells say is a remark about a person
 _MANY = 200  # values, from which on a hundredth at either end is no single person
 _FEW_VALUES = 20  # different ones, as of a score
 _FEWEST_OF_ONE = 10  # rows of a category among many
@@ -213,6 +214,8 @@ def _number(
     strange = {cell for cell, number in there if number is None}
     if not _are_numbers(there, numbers, strange, mixed=_mixed(files)):
         return None
+    times = Counter(cell for cell, _ in there)
+    strange = {cell for cell in strange if len(cell) <= _LONGEST_MARK or times[cell] >= _RARE}
     gone = cell_text.sentinels({number for _, number in read if number is not None})
     impossible = set(cannot_be(name, [float(n) for _, n in numbers if n not in gone]))
     below = {n for _, n in numbers if float(n) in impossible and float(n) < plausible(name)[0]}
