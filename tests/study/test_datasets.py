@@ -399,5 +399,5 @@ def test_a_set_that_a_package_has_not_is_refused_by_its_name() -> None:
         training={"steps": 10, "sampling": "full-batch"},
         privacy={"epsilon": 1.0, "delta": 1e-5},
     )
-    with pytest.raises(StudyError, match="hubbub.datasets has no 'hart'"):
+    with pytest.raises(StudyError, match="has no 'hart'"):
         plan(study)
