@@ -14,6 +14,7 @@ from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.cell_text import is_missing, measured
 from hubbub.desk.drafting.column_draft import column_draft
+from hubbub.desk.drafting.draft_text import draft_text
 from hubbub.desk.drafting.joined_rows import joined, scattered
 from hubbub.desk.drafting.likely_units import apart, cannot_be, unit_of
 from hubbub.desk.drafting.open_questions import Answers, open_questions
@@ -113,7 +114,8 @@ def test_a_spelling_that_next_to_no_row_has_is_no_class_and_is_left_out_of_copie
     lines = [HEAD, *(body(1, 300)), "50,f,1.0,0.353"]
     made = drafted(lines)
     assert (made.target.positive, made.target.classes) == (("1",), ())
-    assert "'0.353'" in made.target.notes[-1]
+    assert "'0.353'" in made.target.seen[-1]
+    assert "0.353" not in draft_text(made)
     assert write_tidy(made, Path("tidy")) == {"a": 1}
 
 
@@ -153,7 +155,7 @@ def test_stata_s_missing_values_are_missing_and_shown_spellings_keep_a_column_a_
     assert "pending (60 of 260 cells)" in made.why
     many = column_draft("x", [[*cells, *(f"about {k}" for k in range(40))]])
     assert many.column is None
-    assert "numbers, but for 'about 0'" in many.why
+    assert many.seen.startswith("'about 0'")
 
 
 def test_a_remark_among_numbers_is_in_no_study_and_named_by_check():
@@ -163,6 +165,15 @@ def test_a_remark_among_numbers_is_in_no_study_and_named_by_check():
     assert column.missing == ("refused",)
     assert isinstance(column.rule(remark), CellFault)
     assert remark in column_draft("crp", [[*cells, remark, remark]]).column.missing
+
+
+def test_cells_of_a_column_that_is_left_out_are_in_no_study():
+    odd = (f"{row},{'ask Mrs M' + chr(97 + k) if k < 7 else k}" for k, row in enumerate(body()))
+    made = drafted([f"{HEAD},pulse", *odd])
+    (pulse,) = (one for one in made.columns if one.name == "pulse")
+    assert "Mrs M" in pulse.note
+    assert "pulse is left out: numbers" in draft_text(made)
+    assert "Mrs M" not in draft_text(made)
 
 
 def test_grades_with_a_plus_are_categories():
@@ -355,6 +366,6 @@ def test_a_target_of_times_below_0_is_said_and_its_rows_are_left_out_of_copies()
     survey = surveyed([path])
     assert open_questions(survey, Answers())[0].columns == ("followup_days", "status")
     made = draft(survey, Answers(target="followup_days", event="status"))
-    assert "1 times are below 0, such as -12" in made.target.notes[0]
+    assert "1 times are below 0, such as -12" in made.target.seen[0]
     assert min(made.target.outcome.grid) > 0
     assert write_tidy(made, Path("tidy")) == {"elm": 1}

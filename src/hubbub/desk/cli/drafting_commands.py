@@ -331,7 +331,7 @@ def _described(made: Draft, faults: list[Fault], left_out: dict[str, int]) -> di
         "kind": made.target.outcome.kind if made.target.outcome else "class",
         "columns": [covariate.name for covariate in made.used],
         "patient": made.patient,
-        "left_out": {column.name: column.why for column in made.columns if not column.column},
+        "left_out": {column.name: column.note for column in made.columns if not column.column},
         "validation": made.validation_epsilon,
         "private": made.private,
         "rows_left_out": left_out,
@@ -348,7 +348,7 @@ def _show(
     wide: str,
 ) -> None:
     """The draft for people."""
-    rows = [(column.name, _becomes(column), column.why) for column in made.columns]
+    rows = [(column.name, _becomes(column), column.note) for column in made.columns]
     title = f"{options.out}: {len(made.parties)} silos, {', '.join(made.parties)}"
     table(title, ("column", "becomes", "note"), [_learned(made), *rows], texts=3)
     for party, of_party in zip(left_out, made.tables, strict=False):
@@ -404,7 +404,7 @@ def _learned(made: Draft) -> tuple[str, str, str]:
         )
     others = f" (perhaps {', '.join(target.others)})" if target.others else ""
     guess = (f"guessed: --target names another{others}",) if target.guessed else ()
-    return target.name, meaning, "; ".join((*guess, *target.notes))
+    return target.name, meaning, "; ".join((*guess, *target.notes, *target.seen))
 
 
 def _outcome(outcome: Outcome) -> str:

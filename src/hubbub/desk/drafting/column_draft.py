@@ -54,11 +54,18 @@ class ColumnDraft:
         name: in the header.
         column: what the study says of it; None if it is left out.
         why: why it is left out, or what people should know of it; empty: nothing.
+        seen: what else was seen, which quotes cells, so that no study has it.
     """
 
     name: str
     column: Column | None = None
     why: str = ""
+    seen: str = ""
+
+    @property
+    def note(self) -> str:
+        """All of it, for those who have the files."""
+        return "; ".join(filter(None, (self.why, self.seen)))
 
 
 def column_draft(
@@ -107,11 +114,9 @@ def _nearly_number(
     if not strange or 2 * strange.total() > len(there) or _mixed(files):
         return draft
     rest = f" and {len(strange) - _LISTED} others" if len(strange) > _LISTED else ""
-    why = (
-        f"numbers, but for {_listed(strange)}{rest} in {strange.total()} of {len(there)} cells: "
-        "correct them, or leave them empty"
-    )
-    return replace(draft, why=why)
+    why = "numbers, but for a few spellings: correct them, or leave them empty"
+    seen = f"{_listed(strange)}{rest} in {strange.total()} of {len(there)} cells"
+    return replace(draft, why=why, seen=seen)
 
 
 def _mixed(files: Sequence[Sequence[str]]) -> bool:
