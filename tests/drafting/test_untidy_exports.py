@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from hubbub import Study
+from hubbub.core.tabular.cell_rule import CellFault
 from hubbub.desk.cli import drafting_commands
 from hubbub.desk.cli.main import main
 from hubbub.desk.drafting.cell_text import is_missing, measured
 from hubbub.desk.drafting.column_draft import column_draft
+from hubbub.desk.drafting.draft_text import draft_text
 from hubbub.desk.drafting.joined_rows import joined, scattered
 from hubbub.desk.drafting.likely_units import apart, cannot_be, unit_of
 from hubbub.desk.drafting.open_questions import Answers, open_questions
@@ -31,6 +34,11 @@ def body(seed: int = 1, rows: int = ROWS) -> list[str]:
         f"{draw.randint(20, 90)},{draw.choice('fm')},{draw.lognormvariate(1, 0.5):.1f},{k % 2}"
         for k in range(rows)
     ]
+
+
+def numbered() -> list[str]:
+    """Rows that begin with a key."""
+    return [f"{k},{row.partition(',')[2]}" for k, row in enumerate(body())]
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +71,7 @@ def note_of(made: Draft, name: str) -> str:
         ([HEAD, *body(), "---,---,---,---", "55.2,,3.1,0.33"], "nearly empty", 2),
         ([HEAD, *body()[:30], "Age, Sex,CRP ,Relapse", *body()[30:]], "names of the columns", 1),
         ([HEAD, "years,,mg/L,0/1", *body()], "units or labels", 1),
+        ([HEAD, *numbered(), "Mean,f,4.2,0.5", "Total,f,250.1,30"], "sums others up: Mean", 2),
         (["# exported by me, on Monday, at noon, twice", HEAD, *body()], "above the names", 0),
     ],
 )
@@ -81,11 +90,32 @@ def test_a_last_record_with_gaps_is_a_record():
     assert len(table.rows) == ROWS + 1
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["age,smoker,note,relapse", *(f"{20 + k},{'yn'[k // 2 % 2]},,{k % 2}" for k in range(60))],
+        ["smoker,age,note,relapse", *(f"{'yn'[k // 2 % 2]},{20 + k},,{k % 2}" for k in range(60))],
+        ["dose,age,relapse", *(f"{'max' if k % 9 else 'min'},{k},{k % 2}" for k in range(60))],
+        [HEAD, *body()[:10], "91,,,0", "92,,,1"],
+    ],
+    ids=["no", "no at first", "full", "few"],
+)
+def test_records_with_gaps_and_such_words_are_records(lines):
+    assert len(read_raw(file_of(lines)).rows) == len(lines) - 1
+
+
+def test_an_empty_file_is_called_empty():
+    Path("elm.csv").write_bytes(b"")
+    first, *_ = read_raw(Path("elm.csv")).faults
+    assert first.what == "the file is empty"
+
+
 def test_a_spelling_that_next_to_no_row_has_is_no_class_and_is_left_out_of_copies():
     lines = [HEAD, *(body(1, 300)), "50,f,1.0,0.353"]
     made = drafted(lines)
     assert (made.target.positive, made.target.classes) == (("1",), ())
-    assert "'0.353'" in made.target.notes[-1]
+    assert "'0.353'" in made.target.seen[-1]
+    assert "0.353" not in draft_text(made)
     assert write_tidy(made, Path("tidy")) == {"a": 1}
 
 
@@ -108,6 +138,13 @@ def test_limits_are_read_however_they_are_written(cell, number):
     assert measured(cell) == number
 
 
+@pytest.mark.parametrize(("separator", "sign"), [(";", "."), ("\t", ",")])
+def test_a_number_that_begins_with_0_has_no_thousands(separator, sign):
+    cells = [f"{k % 2}{sign}{405 + k}" for k in range(20)]
+    table = read_raw(file_of([f"id{separator}crp", *(f"x{separator}{cell}" for cell in cells)]))
+    assert table.plain("crp") == [cell.replace(",", ".") for cell in cells]
+
+
 def test_stata_s_missing_values_are_missing_and_shown_spellings_keep_a_column_a_number():
     assert is_missing(".a")
     assert not is_missing(".a", number=False)
@@ -118,7 +155,25 @@ def test_stata_s_missing_values_are_missing_and_shown_spellings_keep_a_column_a_
     assert "pending (60 of 260 cells)" in made.why
     many = column_draft("x", [[*cells, *(f"about {k}" for k in range(40))]])
     assert many.column is None
-    assert "numbers, but for 'about 0'" in many.why
+    assert many.seen.startswith("'about 0'")
+
+
+def test_a_remark_among_numbers_is_in_no_study_and_named_by_check():
+    remark = "fainted on the scale; call Mrs Miller"
+    cells = ["refused", remark, *(row.split(",")[2] for row in body())]
+    column = column_draft("crp", [cells]).column
+    assert column.missing == ("refused",)
+    assert isinstance(column.rule(remark), CellFault)
+    assert remark in column_draft("crp", [[*cells, remark, remark]]).column.missing
+
+
+def test_cells_of_a_column_that_is_left_out_are_in_no_study():
+    odd = (f"{row},{'ask Mrs M' + chr(97 + k) if k < 7 else k}" for k, row in enumerate(body()))
+    made = drafted([f"{HEAD},pulse", *odd])
+    (pulse,) = (one for one in made.columns if one.name == "pulse")
+    assert "Mrs M" in pulse.note
+    assert "pulse is left out: numbers" in draft_text(made)
+    assert "Mrs M" not in draft_text(made)
 
 
 def test_grades_with_a_plus_are_categories():
@@ -269,6 +324,8 @@ def test_rows_that_hold_a_patient_s_values_apart_are_asked_about_and_joined():
     assert made.records == 120
     table = joined(read_raw(paths[0]), "record")
     assert table.rows[0][:3] == ("0", "baseline", in_parts(0)[1].split(",")[2])
+    stated = [",".join(cell or "NA" for cell in row.split(",")) for row in in_parts(0)]
+    assert joined(read_raw(file_of(stated)), "record").rows == table.rows
 
 
 def test_columns_without_a_value_beside_the_target_are_left_out_and_said():
@@ -289,11 +346,14 @@ def test_visits_with_a_target_in_every_row_are_not_scattered():
 def test_a_terminal_is_asked_and_elsewhere_options_are_printed(monkeypatch, capsys):
     lines = [f"{HEAD},kin", *(f"{row},{k % 5 + 1}" for k, row in enumerate(body()))]
     words = ["init", str(file_of(lines)), "--target", "relapse"]
-    assert main(words) == 1
-    assert "--codes kin" in capsys.readouterr().out
+    assert main([*words, "--replace"]) == 1
+    assert "--target relapse --replace --codes kin" in capsys.readouterr().out
     assert not Path("study.toml").exists()
     typed = iter(["7", "2"])
     monkeypatch.setattr(drafting_commands.sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", Mock(side_effect=EOFError))
+    assert main(words) == 1
+    assert "nothing was written" in capsys.readouterr().out
     monkeypatch.setattr("builtins.input", lambda _: next(typed))
     assert main(words) == 0
     kin = next(one for one in Study.load("study.toml").data.columns if one.name == "kin")
@@ -306,6 +366,6 @@ def test_a_target_of_times_below_0_is_said_and_its_rows_are_left_out_of_copies()
     survey = surveyed([path])
     assert open_questions(survey, Answers())[0].columns == ("followup_days", "status")
     made = draft(survey, Answers(target="followup_days", event="status"))
-    assert "1 times are below 0, such as -12" in made.target.notes[0]
+    assert "1 times are below 0, such as -12" in made.target.seen[0]
     assert min(made.target.outcome.grid) > 0
     assert write_tidy(made, Path("tidy")) == {"elm": 1}

@@ -59,10 +59,17 @@ def test_logits_in_an_object_and_of_both_classes_are_logits(wrap, columns):
         (1, torch.sigmoid, "sigmoid"),
         (1, lambda x: torch.sigmoid(x).squeeze(-1), "sigmoid"),
         (1, lambda x: torch.sigmoid(x)[:, 0], "sigmoid"),
+        (1, lambda x: torch.sigmoid(x.t()).t().clamp(1e-7, 1), "sigmoid"),
         (2, lambda x: x.softmax(1), "softmax"),
+        (2, lambda x: x.softmax(1)[:, 1], "softmax"),
+        (2, lambda x: x.softmax(1)[:, 1:], "softmax"),
+        (2, lambda x: x.double().softmax(1).float(), "softmax"),
         (3, lambda x: x.softmax(-1), "softmax"),
     ],
-    ids=["sigmoid", "squeezed", "selected", "softmax of two", "softmax of three"],
+    ids=[
+        *("sigmoid", "squeezed", "selected", "clamped", "softmax of two", "its second"),
+        *("its second column", "of other numbers", "softmax of three"),
+    ],
 )
 def test_probabilities_are_read_as_such_with_a_note(columns, wrap, last, caplog):
     model = Wrapped(columns, wrap)
@@ -73,6 +80,23 @@ def test_probabilities_are_read_as_such_with_a_note(columns, wrap, last, caplog)
     wanted = {1: raw.sigmoid()[:, 0], 2: raw.softmax(1)[:, -1], 3: raw.softmax(1)}[columns]
     read = found.softmax(1) if columns == 3 else found.sigmoid()
     torch.testing.assert_close(read, wanted, atol=1e-4, rtol=1e-4)
+
+
+class InTraining(Wrapped):
+    """A model that gives logits in training, and what it wraps them with elsewhere."""
+
+    def forward(self, x):
+        return self.linear(x) if self.training else super().forward(x)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_probabilities_outside_training_alone_are_read_so_there(columns):
+    model = InTraining(columns, torch.sigmoid if columns == 1 else lambda x: x.softmax(1))
+    raw = model.linear(RECORDS).detach()
+    model = with_usual_outputs(model, (3,), CLASSES, single=True)
+    wanted = raw[:, 0] if columns == 1 else raw[:, 1] - raw[:, 0]
+    for mode in (True, False):
+        torch.testing.assert_close(model.train(mode)(RECORDS).detach(), wanted)
 
 
 @pytest.mark.parametrize(

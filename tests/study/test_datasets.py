@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import rankdata
 
+from hubbub import Study, plan
 from hubbub.core.errors import DataError, StudyError
 from hubbub.learning.datasets import HEART_COLUMNS, HEART_SILOS, heart
 
@@ -387,3 +388,16 @@ def _loss(weights, x, y):
     logits = x @ weights
     value = np.logaddexp(0, logits).sum() - y @ logits + 0.5 * weights @ weights
     return value, x.T @ (1 / (1 + np.exp(-logits)) - y) + weights
+
+
+def test_a_set_that_a_package_has_not_is_refused_by_its_name() -> None:
+    study = Study(
+        name="typing error",
+        parties={"silos": 4, "colluders": 1},
+        data={"source": "hubbub.datasets:hart", "records": 740},
+        model={"kind": "mlp", "hidden": [4]},
+        training={"steps": 10, "sampling": "full-batch"},
+        privacy={"epsilon": 1.0, "delta": 1e-5},
+    )
+    with pytest.raises(StudyError, match="has no 'hart'"):
+        plan(study)

@@ -8,10 +8,10 @@ it under the entry point "hubbub.statistics" (docs/statistics.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from hubbub.core.errors import StudyError
+from hubbub.core.registered import loaded, registered
 from hubbub.core.section import Section, key_of
 from hubbub.core.tabular.column import Column
 from hubbub.estimation.asked_keys import StatisticKeys
@@ -85,7 +85,10 @@ def statistic_from(
 def _kind(section: Section) -> type[Statistic]:
     """The class that the key `kind` names."""
     name = section.content.get("kind")
-    if isinstance(name, str) and name not in KINDS:
-        for entry_point in entry_points(group=_ENTRY_POINTS, name=name):
-            register(entry_point.load())
+    if (
+        isinstance(name, str)
+        and name not in KINDS
+        and (point := registered(_ENTRY_POINTS).get(name))
+    ):
+        register(loaded(point))
     return KINDS[section.text("kind", None, options=tuple(KINDS))]

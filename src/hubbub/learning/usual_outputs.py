@@ -22,7 +22,12 @@ from hubbub.learning.torch_settings import borrowed, device_under
 from hubbub.learning.trial import made_up
 
 _LEAST = 1e-6  # of a probability, whose logarithm is taken
-_RESHAPING = frozenset({"Squeeze", "Unsqueeze", "View", "UnsafeView", "Select", "Slice", "Alias"})
+_KEEPING = frozenset(  # operations after which probabilities are still some
+    {
+        *("Squeeze", "Unsqueeze", "View", "UnsafeView", "Select", "Slice", "Alias", "T"),
+        *("Transpose", "Permute", "ToCopy", "Clamp"),
+    }
+)
 _LOG = logging.getLogger(__name__)
 
 
@@ -44,24 +49,25 @@ def with_usual_outputs(
         pairs: whether (n, 2) are then the logits of both classes; not so where targets may be class
             numbers, of which they are the usual outputs.
     """
-    raw = _outputs_on_made_up(model, shape)
-    logits = _logits_in(raw)
+    raw = {mode: _outputs_on_made_up(model, shape, mode) for mode in (False, True)}
+    logits = _logits_in(raw[False])
     if not isinstance(logits, torch.Tensor) or logits.ndim not in (1, 2):
         return model  # which is refused where it is tried
     classes = isinstance(target_type, Classes)
+    reads = classes and not target_type.loss_name
     usual = UsualOutputs(
         columns=logits.shape[1] if single and logits.ndim == 2 else 0,
-        last="" if not classes or target_type.loss_name else _last_operation(logits),
+        last={mode: _last_operation(_logits_in(raw[mode])) if reads else "" for mode in raw},
     )
-    if usual.last:
+    if last := usual.last[False] or usual.last[True]:
         _LOG.warning(
             "the model ends in a %s, which the loss has already: its outputs are read as "
             "probabilities; leave that layer out, and they are logits",
-            usual.last,
+            last,
         )
     if usual.columns not in (1, 2 if pairs and classes else 1):
         usual = replace(usual, columns=0)
-    if logits is not raw or usual.columns or usual.last:
+    if last or usual.columns or any(_logits_in(one) is not one for one in raw.values()):
         model.register_forward_hook(usual)
     return model
 
@@ -72,19 +78,21 @@ class UsualOutputs:
 
     Args:
         columns: that outputs have where they are to be (n,); 0: they stay as they are.
-        last: "sigmoid" or "softmax", which is undone; empty: neither.
+        last: by whether the model is in training, "sigmoid" or "softmax", which is undone; empty:
+            neither. Many a model gives logits in training and probabilities elsewhere.
     """
 
     columns: int
-    last: str
+    last: Mapping[bool, str]
 
-    def __call__(self, _: nn.Module, __: Any, raw: Any) -> torch.Tensor:
+    def __call__(self, model: nn.Module, _: Any, raw: Any) -> torch.Tensor:
         """Of what the model gives."""
         logits: torch.Tensor = _logits_in(raw)
-        if self.last == "sigmoid":
-            logits = logits.logit(_LEAST)
-        elif self.last == "softmax":
+        last = self.last[model.training]
+        if last == "softmax" and logits.ndim == 2 and logits.shape[1] > 1:
             logits = logits.clamp_min(_LEAST).log()
+        elif last:  # one probability of each record, whatever it was made by
+            logits = logits.logit(_LEAST)
         if self.columns == 1:
             return logits.squeeze(-1)
         return logits[..., 1] - logits[..., 0] if self.columns == 2 else logits
@@ -97,10 +105,10 @@ def _logits_in(outputs: Any) -> Any:
     return getattr(outputs, "logits", outputs)
 
 
-def _outputs_on_made_up(model: nn.Module, shape: tuple[int, ...]) -> Any:
+def _outputs_on_made_up(model: nn.Module, shape: tuple[int, ...], training: bool) -> Any:
     """What a copy of the model gives for records that anybody can make; None if it takes none."""
     try:
-        trial = copy.deepcopy(model).eval()
+        trial = copy.deepcopy(model).train(training)
         with borrowed() as generator, torch.enable_grad():
             for inputs in made_up(generator, shape):
                 try:
@@ -112,10 +120,10 @@ def _outputs_on_made_up(model: nn.Module, shape: tuple[int, ...]) -> Any:
     return None
 
 
-def _last_operation(outputs: torch.Tensor) -> str:
+def _last_operation(outputs: Any) -> str:
     """What made these outputs, if it is a sigmoid or a softmax; empty for anything else."""
-    node: Any = outputs.grad_fn
-    while node is not None and _kind(node) in _RESHAPING:
+    node: Any = getattr(outputs, "grad_fn", None)
+    while node is not None and _kind(node) in _KEEPING:
         node = node.next_functions[0][0]
     kind = "" if node is None else _kind(node).lower()
     return kind if kind in ("sigmoid", "softmax") else ""

@@ -33,7 +33,7 @@ from hubbub.core.study.study import Study
 from hubbub.core.verification.attestation.study_attestation import (
     Attester,
     StudyAttestation,
-    machine_attester,
+    machine_evidence,
 )
 from hubbub.core.verification.evidence.collecting import collect, part_of
 from hubbub.core.verification.transcript.frame_records import files, read_header
@@ -62,7 +62,7 @@ class LocalBackend:
     ledgers: Mapping[int, Ledger] = field(repr=False)
     folder: run_folder.RunFolder | None
     notice: Notice = field(default=lambda _: None, repr=False)
-    attester: Attester = field(default_factory=machine_attester, repr=False)
+    attester: Attester = field(default=machine_evidence, repr=False)
     plan: Plan | None = field(default=None, repr=False)
     saved: Callable[[], None] = field(default=lambda: None, repr=False)
 

@@ -10,10 +10,10 @@ A package registers a function under the entry point `hubbub.renderers`:
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any
 
 from hubbub.core.errors import UserError
+from hubbub.core.registered import loaded, registered
 
 ENTRY_POINTS = "hubbub.renderers"
 
@@ -24,8 +24,8 @@ def render(renderer: str, *about: Any, **options: Any) -> Any:
     Raises:
         UserError: none of this name is installed.
     """
-    for point in entry_points(group=ENTRY_POINTS, name=renderer):
-        return point.load()(*about, **options)
+    if point := registered(ENTRY_POINTS).get(renderer):
+        return loaded(point)(*about, **options)
     raise UserError(
         f"expected a package that registers {renderer} under {ENTRY_POINTS}, found none; install "
         "hubbub whole"

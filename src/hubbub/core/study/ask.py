@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from operator import call
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from hubbub.core.registered import loaded, registered
 from hubbub.core.section import Section
 from hubbub.core.settings import Keys, schema
 from hubbub.core.study.data import Data, columns_of
@@ -152,5 +153,5 @@ class Ask(ABC):
 @cache
 def asks() -> tuple[Ask, ...]:
     """All kinds that are installed, by rank."""
-    loaded = [point.load()() for point in entry_points(group=ENTRY_POINTS)]
-    return tuple(sorted(loaded, key=lambda ask: ask.rank))
+    installed = (loaded(point, call) for point in registered(ENTRY_POINTS).values())
+    return tuple(sorted(installed, key=lambda ask: ask.rank))

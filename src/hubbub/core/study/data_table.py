@@ -42,7 +42,7 @@ def data_from(stated: Mapping[str, Any], *, targeted: bool = True) -> Data:
     asked = table_source(stated.get("source"))
     if asked is not None:
         stated = asked.completed(stated)
-    own = [key for kind in table_sources() for key in kind.own_keys()]
+    own = _keys_of_sources()
     section = Section("data", stated, (*keys_of(Data), *own))
     source, files = _origin(section)
     declared = bool(files) or asked is not None
@@ -83,7 +83,7 @@ def _check_asked(section: Section, data: Data, source: TableSource) -> None:
         if key not in section:
             raise section.refusal(
                 key,
-                f'a value beside source = "{source.name}"',
+                f'a value beside source = "{data.source}"',
                 "say whose a row is, and declare columns",
             )
     given = source.columns(data)
@@ -148,11 +148,11 @@ def _origin(section: Section) -> tuple[str, str]:
 
 def _check_source(section: Section, source: str) -> None:
     """Code from elsewhere runs inside the silo, so a study must say plainly that it names some."""
-    for kind in table_sources():
-        if kind.name != source:
-            for key in kind.own_keys():
-                section.absent(key, f'when data.source is "{source}"')
-    if table_source(source) is not None:
+    asked = table_source(source)
+    for key in _keys_of_sources():
+        if asked is None or key not in asked.own_keys():
+            section.absent(key, f'when data.source is "{source}"')
+    if asked is not None:
         section.absent("options", f'when data.source is "{source}"')
         return
     if source == import_path.IN_MEMORY:
@@ -171,12 +171,17 @@ def _check_source(section: Section, source: str) -> None:
         section.absent(key, "when data.source is given")
 
 
+def _keys_of_sources() -> list[str]:
+    """The keys of `[data]` that some source has for its own."""
+    return [key for kind in table_sources() for key in kind.own_keys()]
+
+
 def _check_files(section: Section, files: str) -> None:
     """One file for each silo, of a kind that can be read."""
     if "{name}" not in files or not files.endswith(_FILES):
         wanted = "a path with {name} that ends in .csv, .parquet or, for a folder of parts, /"
         raise section.refusal("files", wanted, "fix it")
-    for key in ("options", *(key for kind in table_sources() for key in kind.own_keys())):
+    for key in ("options", *_keys_of_sources()):
         section.absent(key, "when data.files is given")
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import entry_points
+from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from hubbub.core.registered import loaded, registered
 from hubbub.core.section import Section
 from hubbub.core.settings import (
     Keys,
@@ -31,17 +32,7 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "hubbub.sources"
 
 
-class Source(ABC):
-    """One kind of place that records come from.
-
-    Attributes:
-        name: what a study calls it, as its entry point does.
-    """
-
-    name: ClassVar[str]
-
-
-class TableSource(Source):
+class TableSource(ABC):
     """A place with cells, such as a database: the study declares columns, and whose a row is.
 
     A silo reads it once, piece by piece, and keeps what it read (docs/privacy.md P31).
@@ -111,7 +102,7 @@ class TableSource(Source):
         """
 
 
-class SetSource(Source):
+class SetSource(ABC):
     """Public data sets of a package, each by its name after the colon: a function for each.
 
     Nobody's secret is in them, and reading a study may look at what they are.
@@ -134,11 +125,13 @@ class SetSource(Source):
         """What gives a party's cells of these columns, taking the options of a study."""
 
 
+Source = TableSource | SetSource
+
+
 @cache
 def sources() -> Mapping[str, Source]:
     """All kinds that are installed, by name."""
-    found = (point.load()() for point in entry_points(group=ENTRY_POINTS))
-    return {source.name: source for source in sorted(found, key=lambda source: source.name)}
+    return {name: loaded(point, call) for name, point in registered(ENTRY_POINTS).items()}
 
 
 def table_sources() -> list[TableSource]:

@@ -197,7 +197,8 @@ def encoding(study: Study) -> tuple[tuple[Column, ...], str]:
     Without columns all but the target are numbers, used as they are. A function of one's own says
     nothing of columns, so neither does a study that names one.
     """
-    if public := set_source(study.data.source):
+    public = set_source(study.data.source)
+    if public and public[0].function(public[1]):  # who asks for its records hears that it is none
         return public[0].encoding(public[1])
     return study.data.features, study.data.target
 

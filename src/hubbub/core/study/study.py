@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hubbub.core.disk import read_text, toml_table
-from hubbub.core.errors import StudyError
+from hubbub.core.errors import StudyError, UserError
 from hubbub.core.section import Section, shown
 from hubbub.core.settings import canonical
 from hubbub.core.study import file_limits, import_path
@@ -365,7 +365,15 @@ class Study:
 
 @cache
 def _asked_tables() -> tuple[str, ...]:
-    """The tables of all kinds of asks, by rank."""
+    """The tables of all kinds of asks, by rank; UserError if two kinds claim one."""
+    owners = dict.fromkeys(("study", *_TABLES, _ATTESTATION), "hubbub")
+    for ask in asks():
+        for key in ask.tables:
+            if (other := owners.setdefault(key, type(ask).__module__)) != type(ask).__module__:
+                raise UserError(
+                    f"expected one package to read [{key}] of a study, found {other} and "
+                    f"{type(ask).__module__}; uninstall one of them"
+                )
     return tuple(key for ask in asks() for key in ask.tables)
 
 

@@ -9,6 +9,7 @@ import argparse
 import re
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,8 @@ def _init(options: argparse.Namespace) -> int:
     given = with_time(_answers(options), survey)
     if questions := open_questions(survey, given):
         if not options.json and sys.stdin.isatty():
-            return _init(_answered(options, questions))
+            with suppress(EOFError):  # who ends the input is told what to type
+                return _init(_answered(options, questions))
         return _ask(options, survey, questions)
     drafted = with_validation(replace(draft(survey, given), test_share=share, asked=asked))
     left_out: dict[str, int] = {}
@@ -292,6 +294,7 @@ def _again(options: argparse.Namespace, *more: str) -> str:
         elif listed:
             words += [f"--{name}", ",".join(listed)]
     words += ["--records-are-units"] if options.records_are_units else []
+    words += ["--replace"] if options.replace and "--replace" not in more else []
     words += ["--out", str(options.out)] if options.out != Path("study.toml") else []
     if options.tidy is not None and "--tidy" not in more:
         words += ["--tidy", str(options.tidy)]
@@ -328,7 +331,7 @@ def _described(made: Draft, faults: list[Fault], left_out: dict[str, int]) -> di
         "kind": made.target.outcome.kind if made.target.outcome else "class",
         "columns": [covariate.name for covariate in made.used],
         "patient": made.patient,
-        "left_out": {column.name: column.why for column in made.columns if not column.column},
+        "left_out": {column.name: column.note for column in made.columns if not column.column},
         "validation": made.validation_epsilon,
         "private": made.private,
         "rows_left_out": left_out,
@@ -345,7 +348,7 @@ def _show(
     wide: str,
 ) -> None:
     """The draft for people."""
-    rows = [(column.name, _becomes(column), column.why) for column in made.columns]
+    rows = [(column.name, _becomes(column), column.note) for column in made.columns]
     title = f"{options.out}: {len(made.parties)} silos, {', '.join(made.parties)}"
     table(title, ("column", "becomes", "note"), [_learned(made), *rows], texts=3)
     for party, of_party in zip(left_out, made.tables, strict=False):
@@ -401,7 +404,7 @@ def _learned(made: Draft) -> tuple[str, str, str]:
         )
     others = f" (perhaps {', '.join(target.others)})" if target.others else ""
     guess = (f"guessed: --target names another{others}",) if target.guessed else ()
-    return target.name, meaning, "; ".join((*guess, *target.notes))
+    return target.name, meaning, "; ".join((*guess, *target.notes, *target.seen))
 
 
 def _outcome(outcome: Outcome) -> str:

@@ -7,7 +7,9 @@ lists. What is known here is for drafts, checks and tidy copies. This file knows
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 
 from hubbub.core.tabular.cell_rule import number_in
 
@@ -24,8 +26,8 @@ _SENTINELS = frozenset({"-9", "-99", "-999", "-9999", "-99999"})
 _TRUTHS = (("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"))
 _FALSE_TRUE = ({"0", "false"}, {"1", "true"})
 _SPACES = "' \u00a0\u202f\u2019"
-_POINT = re.compile(rf"[+-]?\d{{1,3}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
-_COMMA = re.compile(rf"[+-]?\d{{1,3}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
+_POINT = re.compile(rf"[+-]?[1-9]\d{{0,2}}([,{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:\.\d+)?")
+_COMMA = re.compile(rf"[+-]?[1-9]\d{{0,2}}([.{_SPACES}])\d{{3}}(?:\1\d{{3}})*(?:,\d+)?")
 _LIMIT = re.compile(
     r"(?:[<>\u2264\u2265]=? *|(?:under|over|above|below|(?:less|more) than|at least|up to|unter"
     r"|(?:ü|ue)ber|ab) +)([+-]?[\d.,].*)"
@@ -36,6 +38,7 @@ _LIMIT = re.compile(
 _STATA = re.compile(r"\.[a-z]")  # its many kinds of missing
 _LONE_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 _UNITS = " \t\u00a0\u202f%€$£"
+_KEPT = 1 << 16  # cells whose meaning is asked for again and again
 _MONTH = "jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez"
 _UNSEEN = re.compile("[\ufeff\u200b\u2060]")  # of no width, and no part of any word
 _DATE = re.compile(
@@ -56,6 +59,7 @@ def seen(text: str) -> str:
     return text if text.isascii() else _UNSEEN.sub("", text).strip()
 
 
+@lru_cache(_KEPT)
 def is_missing(text: str, *, number: bool = True) -> bool:
     """Whether a cell says that there is no value, in a column of numbers or of words."""
     bare = folded(text)
@@ -110,6 +114,7 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
     return next((one for one in numbers if one is not None and number_in(one) is not None), None)
 
 
+@lru_cache(_KEPT)
 def measured(text: str, decimal: str = ".") -> str | None:
     """A number, or the limit below or above which a device could not measure; None if neither.
 
@@ -137,9 +142,11 @@ def is_code(text: str) -> bool:
 
 def decimal_of(texts: Collection[str], usual: str) -> str:
     """Which decimal sign a column has: the one that some cell has beyond doubt, or the usual."""
-    cores = [text.strip(_UNITS) for text in texts]
-    comma = sum(_with_comma(core) is not None and _with_point(core) is None for core in cores)
-    point = sum(_with_point(core) is not None and _with_comma(core) is None for core in cores)
+    comma = point = 0
+    for core, count in Counter(text.strip(_UNITS) for text in texts).items():
+        has_comma, has_point = _with_comma(core) is not None, _with_point(core) is not None
+        comma += count * (has_comma and not has_point)
+        point += count * (has_point and not has_comma)
     return usual if comma == point else "," if comma > point else "."
 
 

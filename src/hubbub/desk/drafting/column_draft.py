@@ -22,6 +22,7 @@ from hubbub.desk.drafting.likely_units import apart, cannot_be, plausible, unit_
 NOT_RECORDED = "not recorded"
 _MOST_CATEGORIES = 20
 _LONGEST = 40  # letters of a category
+_LONGEST_MARK = 20  # letters, beyond which what few cells say is a remark about a person
 _MANY = 200  # values, from which on a hundredth at either end is no single person
 _FEW_VALUES = 20  # different ones, as of a score
 _FEWEST_OF_ONE = 10  # rows of a category among many
@@ -53,11 +54,18 @@ class ColumnDraft:
         name: in the header.
         column: what the study says of it; None if it is left out.
         why: why it is left out, or what people should know of it; empty: nothing.
+        seen: what else was seen, which quotes cells, so that no study has it.
     """
 
     name: str
     column: Column | None = None
     why: str = ""
+    seen: str = ""
+
+    @property
+    def note(self) -> str:
+        """All of it, for those who have the files."""
+        return "; ".join(filter(None, (self.why, self.seen)))
 
 
 def column_draft(
@@ -106,11 +114,9 @@ def _nearly_number(
     if not strange or 2 * strange.total() > len(there) or _mixed(files):
         return draft
     rest = f" and {len(strange) - _LISTED} others" if len(strange) > _LISTED else ""
-    why = (
-        f"numbers, but for {_listed(strange)}{rest} in {strange.total()} of {len(there)} cells: "
-        "correct them, or leave them empty"
-    )
-    return replace(draft, why=why)
+    why = "numbers, but for a few spellings: correct them, or leave them empty"
+    seen = f"{_listed(strange)}{rest} in {strange.total()} of {len(there)} cells"
+    return replace(draft, why=why, seen=seen)
 
 
 def _mixed(files: Sequence[Sequence[str]]) -> bool:
@@ -213,6 +219,8 @@ def _number(
     strange = {cell for cell, number in there if number is None}
     if not _are_numbers(there, numbers, strange, mixed=_mixed(files)):
         return None
+    times = Counter(cell for cell, _ in there)
+    strange = {cell for cell in strange if len(cell) <= _LONGEST_MARK or times[cell] >= _RARE}
     gone = cell_text.sentinels({number for _, number in read if number is not None})
     impossible = set(cannot_be(name, [float(n) for _, n in numbers if n not in gone]))
     below = {n for _, n in numbers if float(n) in impossible and float(n) < plausible(name)[0]}

@@ -60,6 +60,9 @@ def joined(table: RawTable, key: str) -> RawTable:
     for person, row in zip(map(patient_key, table.column(key)), table.rows, strict=True):
         if person:
             kept = people.setdefault(person, list(row))
-            kept[:] = [old or new for old, new in zip(kept, row, strict=True)]
+            kept[:] = [
+                new if is_missing(old, number=False) else old
+                for old, new in zip(kept, row, strict=True)
+            ]
     rows = tuple(map(tuple, people.values()))
     return replace(table, rows=rows, numbers=tuple(range(1, len(rows) + 1)))

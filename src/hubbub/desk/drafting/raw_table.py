@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -317,7 +318,9 @@ class _Reading:
         named = [*map(folded, header)]
         kinds = {
             "it is the names of the columns again": {
-                k for k, row in enumerate(body) if [*map(folded, row)] == named
+                k
+                for k, row in enumerate(body)
+                if [*map(folded, row[:1])] == named[:1] and [*map(folded, row)] == named
             },
             "it holds units or labels, not a record": _labels(body, width),
             "it sums others up": _summed(body),
@@ -376,7 +379,7 @@ def _wide_encoding(raw: bytes) -> str:
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
     head = raw[:1000]
-    if head.count(b"\0") * 3 < len(head):
+    if head.count(b"\0") * 3 < len(head) or not head:
         return ""
     return "utf-16-be" if head[::2].count(b"\0") > head[1::2].count(b"\0") else "utf-16-le"
 
@@ -397,21 +400,28 @@ def _parsed(text: str, separator: str, *, strict: bool) -> list[list[str]] | Non
 
 
 def _summed(body: list[list[str]]) -> set[int]:
-    """Rows with gaps in which a word such as "mean" stands, which is in no full row.
+    """Rows that begin with a word such as "mean", with which no other row does.
 
-    In the middle of a file only those of which half is empty: others may be records.
+    In the middle of a file only those with half the usual cells, as others may be records; at its
+    end those with gaps, and full ones where rows begin with a key.
     """
+    usual, last = _usual_filled(body), len(body) - _LAST
+    heads = [next(filter(None, row), "") for row in body]
+    words, keyed = [*map(_summary, heads)], last > 0 and 2 * len({*heads}) > len(heads)
+    rows = {
+        k
+        for k, row in enumerate(body)
+        if words[k]
+        if (k >= last and (keyed or not all(row))) or 2 * sum(map(bool, row)) <= usual
+    }
+    others = {word for k, word in enumerate(words) if k not in rows}
+    return {k for k in rows if words[k] not in others}
 
-    def words(row: list[str]) -> set[str]:
-        return {word for cell in row if (word := _summary(cell))}
 
-    gaps = [k for k, row in enumerate(body) if any(row) and not all(row) and words(row)]
-    if not gaps:  # as in nearly every file, whose other lines need not be looked at
-        return set()
-    usual = {word for k, row in enumerate(body) if k not in {*gaps} for word in words(row)}
-    half = [k for k in gaps if 2 * sum(map(bool, body[k])) <= len(body[k])]
-    wide = {k for k in gaps if k >= len(body) - _LAST}
-    return {k for k in {*half} | wide if words(body[k]) - usual}
+def _usual_filled(body: list[list[str]]) -> int:
+    """How many cells most rows have that are not empty."""
+    filled = Counter(sum(map(bool, row)) for row in body if any(row))
+    return filled.most_common(1)[0][0] if filled else 0
 
 
 def _summary(cell: str) -> str:
@@ -429,16 +439,18 @@ def _footer(body: list[list[str]], width: int) -> set[int]:
     for k in range(first, len(body)):
         if any(body[k]) and all(_RULE.fullmatch(cell) for cell in body[k] if cell):
             return {*range(k, len(body))}
-    filled = Counter(sum(map(bool, row)) for row in body if any(row))
-    usual = filled.most_common(1)[0][0] if filled and width > 2 else 0
+    usual = _usual_filled(body) if width > 2 else 0
+    full = [k >= first and 2 * sum(map(bool, row)) > usual for k, row in enumerate(body)]
+    records = [*body[:first], *compress(body, full)]
+
+    @cache
+    def elsewhere(column: int) -> set[str]:
+        return {row[column] for row in records if column < len(row)}
+
     rows = set[int]()
     for k in range(len(body) - 1, first - 1, -1):
         cells = {column: cell for column, cell in enumerate(body[k]) if cell}
-        if 2 * len(cells) > usual or any(
-            row[column : column + 1] == [cell]
-            for column, cell in cells.items()
-            for row in body[:first]
-        ):
+        if full[k] or any(cell in elsewhere(column) for column, cell in cells.items()):
             break
         rows.add(k)
     return rows
@@ -447,13 +459,18 @@ def _footer(body: list[list[str]], width: int) -> set[int]:
 def _labels(body: list[list[str]], width: int) -> set[int]:
     """The rows below the header in which words stand where all others have numbers."""
     rest = [row for row in body[_LABELS:] if len(row) == width]
-    if len(rest) < _LAST:
+    if len(rest) < _LAST or len(body[0]) != width:
         return set()
-    numeric = []
-    for column in range(width):
-        there = [row[column] for row in rest if not is_missing(row[column])]
-        if there and sum(measured(cell) is not None for cell in there) * 10 > 9 * len(there):
-            numeric.append(column)
+
+    def is_numeric(column: int) -> bool:
+        cells = Counter(row[column] for row in rest if not is_missing(row[column]))
+        numbers = sum(count for cell, count in cells.items() if measured(cell) is not None)
+        return numbers * 10 > 9 * cells.total()
+
+    words = [k for k, cell in enumerate(body[0]) if cell and measured(cell) is None]
+    if sum(map(is_numeric, words)) < 2:
+        return set()
+    numeric = [column for column in range(width) if is_numeric(column)]
     rows = set[int]()
     for k, row in enumerate(body[:_LABELS]):
         there = [row[column] for column in numeric if len(row) == width and row[column]]

@@ -83,6 +83,7 @@ class TargetDraft:
         guessed: whether nobody named the column.
         others: columns that may be it instead.
         notes: what people should know of it.
+        seen: the same where it quotes cells or counts rows, so that no study has it.
         respelled: what a tidy copy writes for a spelling of a class that has several.
         outcome: what the target is if it is no class.
     """
@@ -94,6 +95,7 @@ class TargetDraft:
     guessed: bool = False
     others: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
     respelled: Mapping[str, str] = field(default_factory=dict)
     outcome: Outcome | None = None
 
@@ -206,6 +208,7 @@ def _drafted(
             f'expected numbers in the target {name!r} for kind = "{kind}", found '
             f"{_others(there)}; correct the files, or name another kind or column"
         )
+    seen: tuple[str, ...] = ()
     if kind == NUMERIC:
         outcome = _amount(values)
         if outcome.is_log or outcome.is_log_link:
@@ -213,12 +216,12 @@ def _drafted(
         if beyond := not outcome.is_log and sum(
             not outcome.low <= value <= outcome.high for value in values
         ):
-            notes = (*notes, _TAIL_NOTE.format(beyond=beyond, high=outcome.high))
+            seen = (_TAIL_NOTE.format(beyond=beyond, high=outcome.high),)
     elif kind == COUNT:
         outcome = Outcome(kind=kind, high=max(1.0, rounded_outward(0.0, most)[1]))
     else:
         if slips := [value for value in values if value < 0]:
-            notes = (*notes, _NEGATIVE_NOTE.format(count=len(slips), least=min(slips)))
+            seen = (_NEGATIVE_NOTE.format(count=len(slips), least=min(slips)),)
             values = [value for value in values if value >= 0]
         of_event, step = _event_of(columns, event or ""), _step_of(values)
         outcome = Outcome(
@@ -229,8 +232,8 @@ def _drafted(
             grid=_grid(values, step),
             step=step,
         )
-        notes = (*notes, *of_event.notes)
-    return TargetDraft(name=name, outcome=outcome, notes=notes)
+        notes, seen = (*notes, *of_event.notes), (*seen, *of_event.seen)
+    return TargetDraft(name=name, outcome=outcome, notes=notes, seen=seen)
 
 
 def _step_of(times: Sequence[float]) -> float:
@@ -377,7 +380,7 @@ def _classes_of(name: str, cells: Sequence[str]) -> TargetDraft:
         f"no class, as next to no row has it: {', '.join(map(repr, slips[:_SHOWN]))}{more}; slips, "
         "or a footer? Such rows are refused, and left out by --tidy"
     )
-    return replace(drafted, notes=(*drafted.notes, note))
+    return replace(drafted, seen=(note,))
 
 
 def _without_slips(

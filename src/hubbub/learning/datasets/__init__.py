@@ -42,8 +42,6 @@ _TABLES = {"heart": (HEART_TABLE, heart_cells), "dialysis": (DIALYSIS_TABLE, dia
 class DataSets(SetSource):
     """The data sets that are shipped or fetched."""
 
-    name = "hubbub.datasets"
-
     def function(self, name: str) -> Callable[..., Records] | None:
         """What gives a party's records."""
         return _SETS.get(name)

@@ -158,7 +158,6 @@ class Cohort:
 class OmopSource(TableSource):
     """Databases in the OMOP common data model, by one cohort."""
 
-    name = "omop"
     Settings = Cohort
 
     def inner_keys(self) -> dict[str, Keys]:

@@ -76,7 +76,6 @@ class Query:
 class SqlSource(TableSource):
     """Databases, by one query."""
 
-    name = "sql"
     Settings = Query
     long_texts: ClassVar = {"query": 20_000}
 

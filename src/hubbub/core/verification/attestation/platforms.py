@@ -10,9 +10,10 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 from hubbub.core.errors import AttestationError
+from hubbub.core.registered import loaded, registered
 from hubbub.core.verification.attestation import attested_claims
 
 # Takes a quote, its collateral and the time of verification in seconds since 1970.
@@ -65,11 +66,11 @@ class PlatformEvidence:
         """
         if self.platform not in _verifiers():
             raise AttestationError("platform", "expected a known platform, got another")
-        verifier: Verifier = _verifiers()[self.platform].load()
+        verifier: Verifier = loaded(_verifiers()[self.platform])
         return verifier(self.quote, self.collateral, at)
 
 
 @cache
 def _verifiers() -> dict[str, EntryPoint]:
     """Verifiers by the name of their platform, none of them loaded yet."""
-    return {point.name: point for point in entry_points(group=PLATFORMS)}
+    return registered(PLATFORMS)

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.metadata import entry_points
+from operator import call
 
 from hubbub.core.errors import AttestationError, UserError
+from hubbub.core.registered import loaded, registered
 from hubbub.core.study.attested_roles import Attestation, AttestedRole
 from hubbub.core.verification.attestation import attested_claims, platforms, policy
 
@@ -21,15 +22,15 @@ from hubbub.core.verification.attestation import attested_claims, platforms, pol
 Attester = Callable[[str, bytes, int], platforms.PlatformEvidence]
 
 
-def machine_attester() -> Attester:
-    """What makes this machine's evidence, by the installed package that knows its devices.
+def machine_evidence(platform: str, report_data: bytes, at: int) -> platforms.PlatformEvidence:
+    """This machine's evidence, by the installed package that knows its devices; see `Attester`.
 
     Raises:
         UserError: none is installed.
     """
-    for point in entry_points(group=platforms.ATTESTERS):
-        attester: Attester = point.load()()
-        return attester
+    for point in registered(platforms.ATTESTERS).values():
+        attester: Attester = loaded(point, call)
+        return attester(platform, report_data, at)
     raise UserError(
         f"expected a package that registers {platforms.ATTESTERS}, found none; install hubbub whole"
     )
@@ -51,7 +52,7 @@ class StudyAttestation:
     """
 
     asked: Attestation
-    attester: Attester = field(default_factory=machine_attester, repr=False)
+    attester: Attester = field(default=machine_evidence, repr=False)
     now: Callable[[], int] = clock
 
     @property

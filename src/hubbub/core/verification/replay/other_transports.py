@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
 from hubbub.core.protocol.round.round_parameters import RoundParameters
+from hubbub.core.registered import loaded, registered
 from hubbub.core.verification.replay.course import Course
 from hubbub.core.verification.replay.replayed_session import ReplayedSession
 from hubbub.core.verification.transcript.transcript_header import Header
@@ -38,4 +38,4 @@ def other_player(
 
 @cache
 def _others() -> list[Callable[..., Any]]:
-    return [point.load() for point in entry_points(group=ENTRY_POINTS)]
+    return [loaded(point) for point in registered(ENTRY_POINTS).values()]

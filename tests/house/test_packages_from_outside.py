@@ -1,0 +1,166 @@
+"""A source and renderers that hubbub has never heard of, and packages that do not fit it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from tests.house.packages import found_in, install
+
+from hubbub import Study
+from hubbub.core.errors import StudyError, UserError
+from hubbub.core.registered import registered
+from hubbub.core.runs.renderers import render
+from hubbub.core.study.study_keys import json_schema
+from hubbub.core.verification.replay.checking import verify
+from hubbub.desk.cli.main import main
+from hubbub.learning.runs.run_study import run
+
+SILOS = ("north", "south", "east")
+STUDY = """
+[study]
+name = "from lines"
+transcript = "full"
+
+[parties]
+names = ["north", "south", "east"]
+colluders = 1
+
+[data]
+source = "lines"
+lines = "{name}.jsonl"
+patient = "who"
+most_per_patient = 1
+records = 60
+
+[data.columns.age]
+low = 20
+high = 100
+
+[statistics.ages]
+kind = "histogram"
+column = "age"
+bins = 2
+
+[privacy]
+epsilon = 8.0
+delta = 1e-5
+"""
+SOURCE = "[hubbub.sources]\nlines = jsonlines:JsonLines\n"
+QUERY = 'query = "SELECT who, age FROM visits"\n'
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the study and the silos' files, from which hubbub is started."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.toml").write_text(STUDY)
+    for silo in SILOS:
+        rows = [{"who": f"{silo} {k}", "age": 30 if k < 15 else 90} for k in range(20)]
+        (tmp_path / f"{silo}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+@pytest.fixture
+def with_lines(outside: Path) -> Iterator[Path]:
+    """The same with the package that reads lines."""
+    install(outside, "jsonlines", SOURCE, "jsonlines")
+    with found_in(outside):
+        yield outside
+
+
+def test_records_of_a_source_from_outside_are_run_verified_and_reported(with_lines: Path) -> None:
+    study = Study.load("study.toml")
+    assert Study.parse(study.changed(name="another").as_toml()).data == study.data
+    assert "lines" in json_schema()["properties"]["data"]["properties"]
+    result = run(study, with_lines / "run")
+    rows = [row for row in result.statistics["ages"].rows if row.quantity == "records"]
+    for row, count in zip(rows, (45, 15, 0), strict=True):
+        assert abs(row.value - count) < 6 * row.standard_error < 10
+    assert all(one.holds for one in verify(with_lines / "run"))
+    assert "from lines" in (with_lines / "run" / "report.html").read_text()
+
+
+def test_keys_of_a_source_are_refused_beside_another(with_lines: Path) -> None:
+    for text in (
+        STUDY.replace('source = "lines"\n', 'files = "{name}.csv"\n'),
+        STUDY.replace('source = "lines"', f'source = "sql"\n{QUERY}tables = {{ visits = "who" }}'),
+    ):
+        with pytest.raises(StudyError, match=r"data\.lines to be absent"):
+            Study.parse(text)
+    with pytest.raises(StudyError, match=r"data\.query to be absent"):
+        Study.parse(STUDY.replace("[data]\n", f"[data]\n{QUERY}"))
+
+
+def test_two_sources_may_have_a_key_of_one_name(outside: Path) -> None:
+    package = (Path(__file__).parent / "outside" / "jsonlines.py").read_text()
+    (outside / "queries.py").write_text(package.replace("lines", "query"))
+    install(outside, "queries", "[hubbub.sources]\nqueries = queries:JsonLines\n")
+    text = STUDY.replace('"lines"', '"queries"').replace("lines =", "query =")
+    with found_in(outside):
+        assert Study.parse(text).data.request.query == "{name}.jsonl"
+        both = text.replace("[data]\n", '[data]\ntables = { visits = "who" }\n')
+        with pytest.raises(StudyError, match=r"data\.tables to be absent"):
+            Study.parse(both)
+
+
+def test_renderers_from_outside_stand_for_those_that_are_not_there(with_lines: Path) -> None:
+    bare = with_lines / "bare"
+    own = {group: entry_points(group=f"hubbub.{group}") for group in ("asks", "transports")}
+    bare.mkdir()
+    install(
+        bare,
+        "hubbub",  # shadows what is installed: as it is, but without pages
+        "".join(
+            f"[hubbub.{group}]\n" + "".join(f"{one.name} = {one.value}\n" for one in named)
+            for group, named in own.items()
+        ),
+    )
+    with found_in(bare):
+        with pytest.raises(UserError, match=r"registers folder under hubbub\.renderers"):
+            render("folder", with_lines)
+        install(
+            bare,
+            "plain",
+            "[hubbub.renderers]\ntext = plain_text:in_text\nfolder = plain_text:write_report\n",
+            "plain_text",
+        )
+        result = run(Study.load("study.toml"), with_lines / "run")
+        assert repr(result) == "from lines at epsilon 8"
+        assert (with_lines / "run" / "report.txt").read_text() == "a run\n"
+        assert not (with_lines / "run" / "report.html").exists()
+        assert all(one.holds for one in verify(with_lines / "run"))
+
+
+@pytest.mark.parametrize("group", ["sources", "asks", "transports", "renderers", "platforms"])
+def test_a_name_that_is_taken_is_said_with_both_packages(outside: Path, group: str) -> None:
+    taken = next(iter(entry_points(group=f"hubbub.{group}"))).name
+    install(outside, "other", f"[hubbub.{group}]\n{taken} = jsonlines:JsonLines\n", "jsonlines")
+    with found_in(outside), pytest.raises(UserError) as refused:
+        registered(f"hubbub.{group}")
+    assert f"one package to register {taken} under hubbub.{group}" in str(refused.value)
+    assert "other (jsonlines:JsonLines)" in str(refused.value)
+
+
+def test_a_package_that_cannot_be_used_is_named_in_a_sentence(
+    outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (outside / "broken.py").write_text("import no_such_module\n")
+    install(outside, "broken", "[hubbub.sources]\nbroken = broken:Source\n")
+    with found_in(outside):
+        assert main(["plan", "study.toml"]) == 2
+    said = capsys.readouterr().err
+    assert "expected broken (broken:Source) to give broken to hubbub.sources" in said
+    assert "No module named 'no_such_module'; bring the package up to date or uninstall" in said
+
+
+def test_two_asks_of_one_table_are_refused(outside: Path) -> None:
+    install(outside, "quarters", "[hubbub.asks]\nq = quarters:QuartersAsk\n", "quarters")
+    package = (outside / "quarters.py").read_text()
+    (outside / "thirds.py").write_text(package)
+    install(outside, "thirds", "[hubbub.asks]\nt = thirds:QuartersAsk\n")
+    with found_in(outside), pytest.raises(UserError, match=r"\[quarters\] .*quarters and thirds"):
+        Study.parse(STUDY)
