@@ -53,7 +53,7 @@ _MANY = 200  # values, from which on a hundredth at either end is no single pers
 _LONG_TAIL = 3.0  # skewness, from which on the largest values would leave all others one number
 _FAR = 4.0  # times that which one in a hundred exceeds: a slip, or nobody like the others
 _TAIL_NOTE = (
-    "a long tail: {beyond} values lie beyond {high:g} and count as it, since bounds that hold them "
+    "a long tail: some values lie beyond {high:g} and count as it, since bounds that hold them "
     "would make all others alike"
 )
 _LOG_NOTE = (
@@ -213,10 +213,8 @@ def _drafted(
         outcome = _amount(values)
         if outcome.is_log or outcome.is_log_link:
             notes = (*notes, _LOG_NOTE if outcome.is_log else _LINK_NOTE)
-        if beyond := not outcome.is_log and sum(
-            not outcome.low <= value <= outcome.high for value in values
-        ):
-            seen = (_TAIL_NOTE.format(beyond=beyond, high=outcome.high),)
+        if not outcome.is_log and not outcome.low <= least <= most <= outcome.high:
+            notes = (*notes, _TAIL_NOTE.format(high=outcome.high))
     elif kind == COUNT:
         outcome = Outcome(kind=kind, high=max(1.0, rounded_outward(0.0, most)[1]))
     else:
