@@ -164,3 +164,9 @@ def test_two_asks_of_one_table_are_refused(outside: Path) -> None:
     install(outside, "thirds", "[hubbub.asks]\nt = thirds:QuartersAsk\n")
     with found_in(outside), pytest.raises(UserError, match=r"\[quarters\] .*quarters and thirds"):
         Study.parse(STUDY)
+
+
+def test_an_installation_that_knows_no_table_says_so_of_any_study(outside: Path) -> None:
+    install(outside, "hubbub", "")  # shadows what is installed
+    with found_in(outside), pytest.raises(StudyError, match=r"registers hubbub\.asks, found none"):
+        Study.load("study.toml")

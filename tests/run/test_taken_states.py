@@ -442,11 +442,11 @@ def test_what_is_asked_last_is_no_collection(
     forger = forged(study, tmp_path)
     planned = forger.result.plan.planned(VALIDATION)
     assert "asked at the released model" in why_not(study, planned)
-    real = checking.is_collection
+    real = checking.other_player
     monkeypatch.setattr(
         checking,
-        "is_collection",
-        lambda path: read_header(path).purpose == VALIDATION or real(path),
+        "other_player",
+        lambda path, header, *given: header.purpose == VALIDATION or real(path, header, *given),
     )
     (wrong,) = (one for one in verify(forger.folder) if not one.holds)
     assert "first weights" in wrong.verdict

@@ -216,6 +216,11 @@ class Study:
             StudyError: a key is unknown or missing, a value is out of range, or two of them
                 contradict each other.
         """
+        if not asks():
+            raise StudyError(
+                f"expected a package that registers {ENTRY_POINTS}, found none; install hubbub "
+                "whole"
+            )
         long_texts = [source.long_texts for source in table_sources()]
         file_limits.check_size(
             table, {f"data.{key}": most for keys in long_texts for key, most in keys.items()}
@@ -223,7 +228,7 @@ class Study:
         top = Section("", table, ("study", *_TABLES, *_asked_tables(), _ATTESTATION))
         present = [ask for ask in asks() if any(key in top for key in ask.tables)]
         if not any(ask.precedence for ask in present):
-            present.append(_usual())  # whose tables are missed
+            present.append(max(asks(), key=lambda ask: ask.precedence))  # whose tables are missed
         needed = (key for ask in present for key in ask.tables)
         parts = {key: top.table(key) for key in ("study", *_TABLES, *needed)}
         main = max(present, key=lambda ask: ask.precedence)
@@ -375,12 +380,3 @@ def _asked_tables() -> tuple[str, ...]:
                     f"{type(ask).__module__}; uninstall one of them"
                 )
     return tuple(key for ask in asks() for key in ask.tables)
-
-
-def _usual() -> Ask:
-    """What a study asks that has no table of any ask: its tables are missed."""
-    if not asks():
-        raise StudyError(
-            f"expected a package that registers {ENTRY_POINTS}, found none; install hubbub whole"
-        )
-    return max(asks(), key=lambda ask: ask.precedence)
