@@ -76,7 +76,7 @@ demo-network: $(ENGINE)
 	$(SAY) running the demo among processes
 	@$(BIN)/hubbub demo --network $(ARGS)
 
-test: lint core
+test: lint amputate core
 	$(SAY) running the other tests, and checking types beside them
 	@$(call TESTED,-m "not slow" $$($(BIN)/python tests/house/core.py --list | sed 's/^/--ignore=/'))
 
