@@ -817,7 +817,7 @@ def test_a_terminal_of_few_letters_is_shown_tables_all_the_same(trained):
 @pytest.mark.slow
 def test_what_a_module_of_ones_own_prints_is_not_on_stdout(command, tmp_path, monkeypatch):
     (tmp_path / "talkative.py").write_text(
-        "from hubbub.core.study import datasets\n"
+        "from hubbub.learning import datasets\n"
         "print('imported')\n"
         "from torch import nn\n"
         "def records(party):\n    print('asked for', party)\n    return datasets.heart(party)\n"

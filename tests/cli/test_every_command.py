@@ -135,7 +135,7 @@ BEFORE = {
     "approve": "approve apart.toml --roster ROSTER --home home --yes",
     "approve --json": "approve apart.toml --roster ROSTER --home home --yes --json",
     "audit": "audit study.toml --runs 2 --canaries 20 --confidence 0.999999",
-    "compare": "compare study.toml --repeats 1 --baselines trusted",
+    "compare": "compare study.toml --repeats 1 --baselines trusted --out compared",
     "rehearse": "rehearse study.toml",
     "check --silo": "check study.toml --silo north",
 }

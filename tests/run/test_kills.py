@@ -42,6 +42,7 @@ from hubbub.core.runs.local_backend import LocalBackend
 from hubbub.core.runs.run_folder import RunFolder
 from hubbub.core.verification.transcript.writer import Transcript
 from hubbub.desk.report import report_of_run
+from hubbub.learning.runs import conclusion
 from hubbub.learning.runs.run_study import resume, run
 
 STEPS = 10
@@ -194,7 +195,7 @@ POINTS = [
     (checkpoint, "write_bytes", 3),
     (loop, "train", 1),
     (run_folder, "write_text", 2),
-    (run_folder, "write_model", 1),
+    (conclusion, "write_model", 1),
     (LocalBackend, "evidence", 1),
     (report_of_run, "write_report", 1),
 ]
@@ -216,7 +217,7 @@ MOMENTS = [
 @pytest.mark.slow_cases(
     "Transcript-seal-after",
     "loop-train-before",
-    "run_folder-write_model-after",
+    "conclusion-write_model-after",
     "checkpoint-write_checkpoint-after",
 )
 @pytest.mark.parametrize(("place", "after"), MOMENTS)

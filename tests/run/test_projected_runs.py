@@ -379,18 +379,18 @@ def test_every_step_is_taken_along_the_lifted_sum(
 ) -> None:
     plan, totals = planned(kind, SENT, 0, dropouts), []
     steps: list[tuple[np.ndarray, np.ndarray]] = []
-    original, stepped = Aggregator.integers, learning.stepped
+    original, stepped = Aggregator.integers, learning.Optimizer.step
 
     def summed(self: Aggregator) -> np.ndarray:
         totals.append(original(self))
         return totals[-1]
 
     def step(optimizer: Any, now: np.ndarray, gradient: np.ndarray, divisor: float) -> Any:
-        steps.append((now.copy(), gradient.copy()))
+        steps.append((now.copy(), np.array(gradient)))
         return stepped(optimizer, now, gradient, divisor)
 
     monkeypatch.setattr(Aggregator, "integers", summed)
-    monkeypatch.setattr(learning, "stepped", step)
+    monkeypatch.setattr(learning.Optimizer, "step", step)
     if dropouts:  # hungary pays for nothing, so the first round takes two attempts
         with Ledger(tmp_path / "hungary.sqlite") as book:
             book.set_cap(Cap(epsilon=1e-3, delta=1e-5, relation="add-remove"))
